@@ -1,0 +1,51 @@
+# Everything a contributor types. The virtual environment is made once and again whenever pyproject.toml changes.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+KUBE_VERSION ?= 1.36.3
+export KUBE_VERSION
+
+.PHONY: demo test lint unit test-cluster cluster-up cluster-down bench proto clean
+
+demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
+	$(BIN)/dra-sdk demo cpu
+
+test: lint unit   ## everything that needs no cluster
+
+lint: $(VENV)/.developed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.developed
+	$(BIN)/python -m pytest
+
+test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root and Go for the first build
+	$(BIN)/python -m tests.cluster.harness build
+	$(BIN)/python -m pytest tests/cluster
+
+cluster-up: $(VENV)/.developed   ## the same cluster, left running
+	$(BIN)/python -m tests.cluster.harness up
+
+cluster-down: $(VENV)/.developed
+	$(BIN)/python -m tests.cluster.harness down
+
+bench: $(VENV)/.developed   ## side by side with the Go library; FLAGS=--quick for a smoke run
+	$(BIN)/python -m tests.bench $(FLAGS)
+
+proto: $(VENV)/.developed   ## regenerate the kubelet's messages
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_sdk/wire/proto/*.proto
+
+$(VENV)/.installed: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.developed: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

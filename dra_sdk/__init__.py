@@ -1,0 +1,70 @@
+"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: the author's whole vocabulary."""
+
+from dra_sdk.errors import (
+    ApiError,
+    ClaimError,
+    ConfigError,
+    DraError,
+    HardwareError,
+    PermanentError,
+    RetriableError,
+)
+from dra_sdk.hookspecs import hookimpl
+from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.device import (
+    AttributeValue,
+    Capacity,
+    CounterConsumption,
+    Device,
+    DeviceTaint,
+    NodeAllocatable,
+    NodeSelection,
+    RequestPolicy,
+    Version,
+)
+from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.model.node import Node
+from dra_sdk.model.pool import CounterSet, ResourcePool
+from dra_sdk.model.quantity import Quantity
+
+__all__ = [
+    "AllocatedDevice",
+    "ApiError",
+    "AttributeValue",
+    "Capacity",
+    "Claim",
+    "ClaimError",
+    "ConfigError",
+    "ContainerEdits",
+    "CounterConsumption",
+    "CounterSet",
+    "Device",
+    "DeviceHealth",
+    "DeviceNode",
+    "DeviceTaint",
+    "DraError",
+    "DriverInfo",
+    "HardwareError",
+    "HealthStatus",
+    "HeldClaim",
+    "HeldDevice",
+    "Hook",
+    "IntelRdt",
+    "Mount",
+    "NetDevice",
+    "Node",
+    "NodeAllocatable",
+    "NodeSelection",
+    "OpaqueConfig",
+    "PermanentError",
+    "PreparedDevice",
+    "Quantity",
+    "RequestPolicy",
+    "ResourcePool",
+    "RetriableError",
+    "Version",
+    "hookimpl",
+]

@@ -1,0 +1,1 @@
+"""The `dra-sdk` command, one module per subcommand."""

@@ -1,0 +1,33 @@
+"""`dra-sdk drivers`: what is installed, and whether it loads."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.metadata import EntryPoint
+
+from dra_sdk.cli.table import print_table
+from dra_sdk.errors import DriverLoadError
+from dra_sdk.hookspecs import DriverHooks
+from dra_sdk.loader import iter_drivers, load_driver, origin
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("drivers", help="list the installed drivers", description=__doc__)
+    parser.set_defaults(run=run)
+
+
+def run(_arguments: argparse.Namespace) -> int:
+    """Print one row per driver; status 1 if one of them does not load."""
+    rows = [_row(found) for found in iter_drivers()]
+    print_table(("NAME", "DRIVER", "FROM", "HOOKS"), [row[1:] for row in rows])
+    return 0 if all(row[0] for row in rows) else 1
+
+
+def _row(found: EntryPoint) -> tuple[bool, str, str, str, str]:
+    try:
+        driver = load_driver(found.name)
+    except DriverLoadError as error:
+        return False, found.name, "-", origin(found), f"does not load: {error}"
+    hooks = [name for name in vars(DriverHooks) if name.startswith("dra_") and driver.implements(name)]
+    return True, found.name, driver.info.name, origin(found), " ".join(hook.removeprefix("dra_") for hook in hooks)

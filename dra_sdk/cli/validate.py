@@ -1,0 +1,148 @@
+"""`dra-sdk validate`: would an API server take these objects?
+
+Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
+without a cluster. Objects of other kinds are passed over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.wire.documents import Document, read_documents
+from dra_sdk.wire.profile import GATES, NEWEST, OLDEST
+from dra_sdk.wire.validation import ServerProfile, dropped, title, validate
+from dra_sdk.wire.validation.fields import split
+from dra_sdk.wire.validation.structure import GROUP, KINDS
+
+STDIN = "-"
+_NAMESPACED = {"ResourceClaim", "ResourceClaimTemplate"}
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("validate", help="check objects in files against the API", description=__doc__)
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"YAML or JSON; {STDIN} reads standard input")
+    versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
+    parser.add_argument("--server-version", choices=versions, default=versions[-1], help="default: %(default)s")
+    parser.add_argument(
+        "--feature-gates",
+        type=feature_gates,
+        default={},
+        metavar="NAME=true,…",
+        help="what the server turned on or off beside its defaults",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one line per problem; status 1 if there are any, 2 if a file cannot be read."""
+    report = _Report(ServerProfile.of(arguments.server_version, arguments.feature_gates))
+    for name in arguments.files:
+        report.check_file(name)
+    print(report.summary(), file=sys.stderr)
+    return report.status
+
+
+def feature_gates(text: str) -> dict[str, bool]:
+    """`A=true,B=false` as the API server's own flag takes it; ArgumentTypeError for an unknown gate or value."""
+    gates = {}
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        if name not in GATES:
+            raise argparse.ArgumentTypeError(f"no feature gate {name!r} matters here; these do: {', '.join(GATES)}")
+        if value not in {"true", "false"}:
+            raise argparse.ArgumentTypeError(f"{pair!r} must be {name}=true or {name}=false")
+        gates[name] = value == "true"
+    return gates
+
+
+@dataclass(slots=True)
+class _Report:
+    """What was found so far."""
+
+    profile: ServerProfile
+    checked: int = 0
+    problems: int = 0
+    unreadable: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return 2 if self.unreadable else 1 if self.problems else 0
+
+    def check_file(self, name: str) -> None:
+        """Check all objects of one file."""
+        shown = "<stdin>" if name == STDIN else name
+        try:
+            documents = read_documents(_read(name), shown)
+        except (InvalidObjectError, SettingsError) as error:
+            self.unreadable += 1
+            print(f"dra-sdk: {error}", file=sys.stderr)
+            return
+        for document in documents:
+            for place, obj in _objects(document.value):
+                self._check_object(shown, document, place, obj)
+
+    def _check_object(self, shown: str, document: Document, place: Sequence[str | int], obj: Any) -> None:
+        if isinstance(obj, dict) and not _is_ours(obj):
+            self.passed_over[str(obj.get("kind") or "no kind")] += 1
+            return
+        self.checked += 1
+        obj = _in_a_namespace(obj)
+        subject = title(obj).replace(" ", "/", 1)
+        problems = validate(obj, profile=self.profile)
+        self.problems += len(problems)
+        found = [(each.field, str(each) if each.field else each.detail) for each in problems]
+        found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
+        lines = ((document.line([*place, *split(path)]), text) for path, text in found)
+        for line, text in sorted(lines, key=lambda each: each[0]):
+            print(f"{shown}:{line}: {subject}: {text}")
+
+    def summary(self) -> str:
+        """One line for the end."""
+        parts = [f"{_count(self.checked, 'object')} checked for Kubernetes {self.profile.version}"]
+        parts.append(_count(self.problems, "problem"))
+        if self.unreadable:
+            parts.append(f"{_count(self.unreadable, 'file')} not readable")
+        if self.passed_over:
+            parts.append(f"passed over: {', '.join(sorted(self.passed_over))}")
+        return "; ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _read(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read {name}: {error.strerror}") from error
+
+
+def _objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The objects of a document and where in it they are: itself, or the items of a list."""
+    if isinstance(value, dict) and str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        for index, item in enumerate(value["items"]):
+            yield from _objects(item, (*place, "items", index))
+    elif value is not None:
+        yield place, value
+
+
+def _is_ours(obj: dict[str, Any]) -> bool:
+    return obj.get("kind") in KINDS or str(obj.get("apiVersion") or "").startswith(f"{GROUP}/")
+
+
+def _in_a_namespace(obj: Any) -> Any:
+    """The object as `kubectl` sends it: in the default namespace unless it says otherwise."""
+    if not isinstance(obj, dict) or obj.get("kind") not in _NAMESPACED or not isinstance(obj.get("metadata"), dict):
+        return obj
+    return obj | {"metadata": {"namespace": "default"} | obj["metadata"]}

@@ -1,0 +1,123 @@
+"""Every error that dra_sdk raises on purpose, in one tree.
+
+```
+DraError
+├── DriverLoadError       a driver cannot be found, imported or used
+├── HookError             a hook raised, or returned something it must not
+├── SettingsError         a flag, an environment variable or a path of the process is unusable
+├── InvalidObjectError    an object breaks a limit of its API (carries every problem found)
+├── ClaimError            this one claim cannot be prepared; other claims go on
+│   ├── ConfigError       its opaque configuration is wrong
+│   ├── DeviceHeldError   another claim holds a device of it
+│   ├── PermanentError    for authors: retrying is useless until somebody changes something
+│   └── RetriableError    for authors: the kubelet's next attempt may succeed
+├── StateError            a file under the plugin data directory cannot be read or trusted
+├── HardwareError         a file of the host's /sys, /proc or /dev is missing or makes no sense
+└── ApiError              the API server answered with an error status
+    ├── NotFoundError     404
+    ├── ConflictError     409
+    ├── GoneError         410
+    ├── InvalidError      422
+    └── UnreachableError  no answer at all
+```
+
+The kubelet sees `str(error)` in the pod's events, so each message names the object it is about.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DraError(Exception):
+    """Root of all errors of this package."""
+
+
+class DriverLoadError(DraError):
+    """A driver cannot be found, imported or used; names the driver and the distribution it comes from."""
+
+
+class HookError(DraError):
+    """A hook raised, or returned something its contract forbids; names the driver and the hook."""
+
+
+class SettingsError(DraError):
+    """A flag, an environment variable or a path of this process is unusable."""
+
+
+class InvalidObjectError(DraError):
+    """An object breaks limits of its API; `problems` holds one sentence for each."""
+
+    def __init__(self, subject: str, problems: list[str]) -> None:
+        self.subject = subject
+        self.problems = problems
+        super().__init__(f"{subject}: " + "; ".join(problems))
+
+
+class ClaimError(DraError):
+    """This one claim cannot be prepared or unprepared; other claims of the same call go on."""
+
+    #: Whether the kubelet's next attempt can succeed without anybody changing an object.
+    retriable: ClassVar[bool] = True
+
+
+class ConfigError(ClaimError):
+    """The opaque configuration of a claim or its DeviceClass is wrong."""
+
+    retriable = False
+
+
+class DeviceHeldError(ClaimError):
+    """A device of the claim is held by another claim, and is neither shared nor asked for with admin access."""
+
+
+class PermanentError(ClaimError):
+    """Raised by a hook: retrying is useless until somebody changes the claim, the driver or the node."""
+
+    retriable = False
+
+
+class RetriableError(ClaimError):
+    """Raised by a hook: the kubelet's next attempt may succeed."""
+
+
+class StateError(DraError):
+    """A file under the plugin data directory cannot be read or trusted; it is left as it is."""
+
+
+class HardwareError(DraError):
+    """A file of the host is missing or makes no sense; names the file and what was expected in it."""
+
+
+class ApiError(DraError):
+    """The API server answered with an error status.
+
+    `status` is the HTTP status (0: no answer), `reason` the API machinery's reason such as `Conflict`,
+    `retry_after` the seconds the server asked us to wait, if it did.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class NotFoundError(ApiError):
+    """404: the object does not exist, or the API group version is not served."""
+
+
+class ConflictError(ApiError):
+    """409: the object changed since it was read, or exists already (`reason` tells which)."""
+
+
+class GoneError(ApiError):
+    """410: the resourceVersion is too old; list again."""
+
+
+class InvalidError(ApiError):
+    """422: the object breaks a rule of the API."""
+
+
+class UnreachableError(ApiError):
+    """The API server could not be reached, or broke off before a whole answer."""

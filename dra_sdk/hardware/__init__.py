@@ -1,0 +1,59 @@
+"""What a node is made of, read from a `Host` whose root can be any directory: CPUs, NUMA nodes, PCI functions."""
+
+from dra_sdk.hardware.attributes import (
+    NUMA_NODE,
+    PCI_BUS_ID,
+    PCIE_ROOT,
+    numa_attribute,
+    numa_list_attribute,
+    pci_attributes,
+)
+from dra_sdk.hardware.cpu import CoreType, Cpu, CpuTopology
+from dra_sdk.hardware.cpu_reader import read_cpus
+from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
+from dra_sdk.hardware.files import link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
+from dra_sdk.hardware.host import Host
+from dra_sdk.hardware.numa import HugePages, NumaNode, read_numa_nodes
+from dra_sdk.hardware.pci import (
+    PciDevice,
+    PciRoot,
+    SriovPf,
+    parse_pci_address,
+    read_pci_device,
+    read_pci_devices,
+    read_pci_roots,
+)
+
+__all__ = [
+    "NUMA_NODE",
+    "PCIE_ROOT",
+    "PCI_BUS_ID",
+    "CoreType",
+    "Cpu",
+    "CpuSet",
+    "CpuTopology",
+    "Host",
+    "HugePages",
+    "NumaNode",
+    "PciDevice",
+    "PciRoot",
+    "SriovPf",
+    "format_cpuset",
+    "link_name",
+    "numa_attribute",
+    "numa_list_attribute",
+    "numbered",
+    "optional",
+    "parse_cpuset",
+    "parse_pci_address",
+    "pci_attributes",
+    "read_cpus",
+    "read_cpuset",
+    "read_hex",
+    "read_int",
+    "read_numa_nodes",
+    "read_pci_device",
+    "read_pci_devices",
+    "read_pci_roots",
+    "read_text",
+]

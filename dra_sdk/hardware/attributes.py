@@ -1,0 +1,61 @@
+"""The standard device attributes `resource.kubernetes.io/…`, by which claims match devices of different drivers.
+
+Source: KEP-4381 (`pcieRoot`, `pciBusID`), KEP-6072 (`numaNode`). The prefix is reserved for names that Kubernetes
+defines; a driver publishes other facts under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dra_sdk.errors import HardwareError
+from dra_sdk.hardware.cpu import CpuTopology
+from dra_sdk.hardware.numa import NumaNode
+from dra_sdk.hardware.pci import PciDevice
+
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+"""Root complex, a string such as `pci0000:3a`."""
+
+PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
+"""Extended BDF in lower case, a string such as `0000:3b:00.0`."""
+
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+"""NUMA node, an integer; or a list of integers where the cluster has DRAListTypeAttributes."""
+
+MAX_NUMA_NODE = 1023
+"""Largest NUMA node that Linux can have."""
+
+
+def pci_attributes(device: PciDevice) -> dict[str, str | int]:
+    """The standard attributes of a PCI function. `numaNode` is left out where the platform tells none: published
+    as -1 it would match every other device without one.
+    """
+    attributes: dict[str, str | int] = {PCIE_ROOT: device.root, PCI_BUS_ID: device.address}
+    if device.numa_node is not None:
+        attributes |= numa_attribute(device.numa_node)
+    return attributes
+
+
+def numa_attribute(node: int) -> dict[str, int]:
+    """`numaNode` as a plain integer, which every cluster understands. Raises HardwareError outside 0…1023."""
+    if not 0 <= node <= MAX_NUMA_NODE:
+        raise HardwareError(f"NUMA node {node}: {NUMA_NODE} must lie between 0 and {MAX_NUMA_NODE}")
+    return {NUMA_NODE: node}
+
+
+def numa_list_attribute(node: int, nodes: Iterable[NumaNode], topology: CpuTopology) -> dict[str, list[int]]:
+    """`numaNode` as a list: `node` first, then the nodes of its socket that are nearest to it, all equally far.
+
+    Only for clusters with the feature gate DRAListTypeAttributes, which a driver cannot detect. A node whose socket
+    is unknown (no online CPU) counts as being in the same socket. Raises HardwareError outside 0…1023.
+    """
+    numa_attribute(node)
+    known = {candidate.id: candidate for candidate in nodes}
+    others = {other: far for other, far in known[node].distances.items() if other != node} if node in known else {}
+    nearest = [other for other, far in sorted(others.items()) if far == min(others.values())]
+    return {NUMA_NODE: [node, *(other for other in nearest if _may_share_socket(node, other, topology))]}
+
+
+def _may_share_socket(node: int, other: int, topology: CpuTopology) -> bool:
+    sockets = [{topology.by_id[cpu].socket for cpu in topology.numa_nodes.get(n, ())} for n in (node, other)]
+    return not all(sockets) or not sockets[0].isdisjoint(sockets[1])

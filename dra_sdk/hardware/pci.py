@@ -1,0 +1,166 @@
+"""PCI functions and root complexes of a host.
+
+Source: `/sys/bus/pci/devices` (Documentation/ABI/testing/sysfs-bus-pci) and `/sys/devices/pci*` of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dra_sdk.errors import HardwareError
+from dra_sdk.hardware.cpuset import CpuSet
+from dra_sdk.hardware.files import link_name, numbered, optional, read_cpuset, read_hex, read_int
+from dra_sdk.hardware.host import Host
+
+# Domains have four digits, except those that a VMD controller makes up: 10000 and above.
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SriovPf:
+    """What makes a function an SR-IOV physical function: how many virtual ones it can have, and those it has.
+
+    `vfs` holds the addresses of the enabled virtual functions in the order of their number, so `vfs[3]` is VF 3.
+    """
+
+    total_vfs: int
+    vfs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PciDevice:
+    """One PCI function.
+
+    `address` is the extended BDF, e.g. `0000:3b:00.0`; `path` its directory in sysfs. Ids are numbers: `vendor`
+    0x10de, `class_code` with its 24 bits 0x030200. `root` is the root complex it hangs from, e.g. `pci0000:3a`.
+    `driver` is the bound kernel driver, `numa_node` and `iommu_group` are None where the platform tells none.
+    `sriov` is set on a function that can have virtual ones, `physical_function` (an address) on a virtual one.
+    """
+
+    address: str
+    path: Path
+    root: str
+    vendor: int
+    device: int
+    subsystem_vendor: int | None
+    subsystem_device: int | None
+    class_code: int
+    driver: str | None
+    numa_node: int | None
+    iommu_group: int | None
+    sriov: SriovPf | None
+    physical_function: str | None
+
+    @property
+    def base_class(self) -> int:
+        """The class without subclass and interface: 0x01 storage, 0x02 network, 0x03 display, 0x12 accelerator."""
+        return self.class_code >> 16
+
+
+@dataclass(frozen=True, slots=True)
+class PciRoot:
+    """A root complex, e.g. `pci0000:3a`, and the CPUs that are local to it (all of one or more NUMA nodes)."""
+
+    name: str
+    cpus: CpuSet
+
+
+def parse_pci_address(text: str) -> str:
+    """The extended BDF of `text` in lower case; `3b:00.0` gets domain 0000. Raises ValueError if it is no address."""
+    address = text.lower()
+    if address.count(":") == 1:
+        address = f"0000:{address}"
+    if not _ADDRESS.fullmatch(address):
+        raise ValueError(f"{text!r} is not a PCI address such as 0000:3b:00.0")
+    return address
+
+
+def read_pci_devices(host: Host) -> tuple[PciDevice, ...]:
+    """All PCI functions of `host`, ascending by address; none on a machine without PCI.
+
+    A function that goes away meanwhile (a VF, when their number changes) is left out. Raises HardwareError naming
+    the file that is missing or makes no sense.
+    """
+    directory = host.sys / "bus/pci/devices"
+    if not directory.is_dir():
+        return ()
+    names = sorted((path.name for path in directory.iterdir()), key=lambda name: (len(name), name))
+    return tuple(device for name in names if (device := _read_if_there(host, directory / name)) is not None)
+
+
+def _read_if_there(host: Host, path: Path) -> PciDevice | None:
+    try:
+        return read_pci_device(host, path.name)
+    except HardwareError:
+        if path.is_symlink():
+            raise
+        return None
+
+
+def read_pci_device(host: Host, address: str) -> PciDevice:
+    """The function at `address` (an extended BDF). Raises HardwareError if there is none or it makes no sense."""
+    path = host.sys / "bus/pci/devices" / address
+    return PciDevice(
+        address=address,
+        path=path,
+        root=_root_of(path),
+        vendor=read_hex(path / "vendor"),
+        device=read_hex(path / "device"),
+        subsystem_vendor=optional(read_hex, path / "subsystem_vendor"),
+        subsystem_device=optional(read_hex, path / "subsystem_device"),
+        class_code=read_hex(path / "class"),
+        driver=link_name(path / "driver"),
+        numa_node=_read_numa_node(path),
+        iommu_group=_read_iommu_group(path / "iommu_group"),
+        sriov=_read_sriov(path),
+        physical_function=link_name(path / "physfn"),
+    )
+
+
+def read_pci_roots(host: Host) -> tuple[PciRoot, ...]:
+    """All root complexes of `host`, ascending by name; those that tell no local CPUs have an empty set."""
+    directory = host.sys / "devices"
+    names = sorted(path.name for path in directory.glob("pci*") if _ROOT.fullmatch(path.name))
+    return tuple(PciRoot(name, _local_cpus(directory / name)) for name in names)
+
+
+def _local_cpus(root: Path) -> CpuSet:
+    bus = root.name.removeprefix("pci")
+    return optional(read_cpuset, root / "pci_bus" / bus / "cpulistaffinity") or frozenset()
+
+
+def _root_of(path: Path) -> str:
+    """First directory of the device's real path below `/sys/devices`, as KEP-4381 defines `pcieRoot`."""
+    if not path.is_symlink():
+        raise HardwareError(f"{path}: there is no such PCI device")
+    target = path.readlink()
+    parts = target.parts
+    below = parts[parts.index("devices") + 1 :] if "devices" in parts else ()
+    if len(below) > 1 and _ROOT.fullmatch(below[0]) and target.name == path.name:
+        return below[0]
+    raise HardwareError(f"{path}: expected a link to devices/pci<domain>:<bus>/…/{path.name}, found {target}")
+
+
+def _read_numa_node(path: Path) -> int | None:
+    node = optional(read_int, path / "numa_node")
+    return None if node is None or node < 0 else node
+
+
+def _read_iommu_group(path: Path) -> int | None:
+    name = link_name(path)
+    if name is None:
+        return None
+    if not name.isdecimal():
+        raise HardwareError(f"{path}: expected a link to a numbered IOMMU group, found {name!r}")
+    return int(name)
+
+
+def _read_sriov(path: Path) -> SriovPf | None:
+    total = optional(read_int, path / "sriov_totalvfs")
+    if not total:
+        return None
+    links = numbered(path, "virtfn").values()
+    return SriovPf(total_vfs=total, vfs=tuple(name for link in links if (name := link_name(link)) is not None))

@@ -1,0 +1,75 @@
+"""Checking what `dra_device_health` yields, before anybody believes it.
+
+Source: KEP-4680; DRAResourceHealth DeviceHealth; resource.k8s.io/v1 for the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from dra_sdk.errors import HookError
+from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.wire.validation.names import dns_label, pool_name
+
+Key = tuple[str, str]
+"""A device: pool and name."""
+
+MESSAGE_LIMIT: Final = 1024  # bytes that the kubelet keeps
+TIMEOUT_LIMIT: Final = 2**31 - 1  # seconds; the kubelet counts nanoseconds in 64 bits
+_CUT: Final = "..."
+_NAMES: Final = (("device", dns_label), ("pool", pool_name))
+_SEVERITY: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNKNOWN: 1, HealthStatus.UNHEALTHY: 2}
+
+
+def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
+    """The devices of one report by pool and name; `pool` stands in where a device names none.
+
+    A device that is in it twice keeps its worst state. Messages are cut to what the kubelet keeps. Raises HookError
+    with the driver, the device and the field for anything that is no report; nothing of it is used then.
+    """
+    where = f"dra_device_health of driver {driver}"
+    if isinstance(report, str | bytes) or not isinstance(report, Iterable):
+        raise HookError(f"{where} yielded {report!r}, want a list of DeviceHealth")
+    found: dict[Key, DeviceHealth] = {}
+    for device in report:
+        if not isinstance(device, DeviceHealth):
+            raise HookError(f"{where} yielded {device!r} in a list, want DeviceHealth")
+        health = replace(device, pool=pool) if device.pool is None else device
+        if problem := next(_problems(health), None):
+            raise HookError(f"{where}: device {health.pool}/{health.device}: {problem}")
+        key = (str(health.pool), health.device)
+        health = replace(health, message=_cut(health.message))
+        found[key] = worst(found[key], health) if key in found else health
+    return found
+
+
+def worst(first: DeviceHealth, second: DeviceHealth) -> DeviceHealth:
+    """The worse of two states: unhealthy, then unknown, then healthy; of two equal ones the first."""
+    return second if _SEVERITY[second.status] > _SEVERITY[first.status] else first
+
+
+def _problems(health: Any) -> Iterator[str]:
+    for field, check in _NAMES:
+        name = getattr(health, field)
+        if isinstance(name, str):
+            yield from (str(problem) for problem in check(name, field))
+        else:
+            yield f"{field} must be a str, is {name!r}"
+    if not isinstance(health.status, HealthStatus):
+        yield f"status must be a HealthStatus, is {health.status!r}"
+    if not isinstance(health.message, str):
+        yield f"message must be a str, is {health.message!r}"
+    if not isinstance(health.timeout, int) or isinstance(health.timeout, bool):
+        yield f"timeout must be an int of seconds, is {health.timeout!r}"
+    elif not 1 <= health.timeout <= TIMEOUT_LIMIT:
+        yield f"timeout must be from 1 to {TIMEOUT_LIMIT} seconds, is {health.timeout}"
+
+
+def _cut(message: str) -> str:
+    raw = message.encode(errors="replace")  # a name of a broken file can hold what is no character
+    if len(raw) > MESSAGE_LIMIT:
+        raw = raw[: MESSAGE_LIMIT - len(_CUT)]
+        return raw.decode(errors="ignore") + _CUT
+    return raw.decode()

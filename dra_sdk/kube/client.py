@@ -1,0 +1,144 @@
+"""A thin, thread-safe client of the API server: raw JSON in, raw JSON out, no generated model classes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from dra_sdk.errors import ApiError, UnreachableError
+from dra_sdk.kube.api import JSON, Params
+from dra_sdk.kube.login import Session, find, log_in
+from dra_sdk.kube.paths import describe
+from dra_sdk.kube.transport import Request, Timeouts, Transport
+from dra_sdk.kube.watching import Watch
+
+_PAGE: Final = "500"
+_TEMPORARY: Final = frozenset({429, 500, 502, 503, 504})
+
+
+class KubeClient:
+    """Access to one API server; implements `dra_sdk.kube.api.KubeApi`. Every method raises ApiError."""
+
+    def __init__(
+        self, log_in: Callable[[], Session], *, source: str, agent: str = "dra-sdk", timeouts: Timeouts | None = None
+    ) -> None:
+        self._timeouts = timeouts or Timeouts()
+        self._transport = Transport(log_in, source, agent, self._timeouts)
+        self._closed = Event()
+
+    @classmethod
+    def connect(
+        cls, kubeconfig: Path | None = None, *, agent: str = "dra-sdk", timeouts: Timeouts | None = None
+    ) -> KubeClient:
+        """Log in with `kubeconfig`, or `$KUBECONFIG`, the pod's service account, `~/.kube/config`, in this order.
+
+        Makes no request yet. SettingsError where there are no credentials or they cannot be read.
+        """
+        source = find(kubeconfig)
+        return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts)
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._transport.server
+
+    def close(self) -> None:
+        """Close idle connections and end waiting for a retry; running requests still end by themselves."""
+        self._closed.set()
+        self._transport.close()
+
+    def get(self, path: str, params: Params | None = None, *, patience: float = 0.0) -> JSON:
+        """Read one object.
+
+        For up to `patience` seconds the read is repeated where the server says 429 or 5xx, or cannot be reached; its
+        Retry-After is honoured, and where that is longer than the patience the error is raised at once.
+        """
+        deadline, pause = time.monotonic() + patience, 0.1
+        while True:
+            try:
+                return self._json("get", "GET", path, params)
+            except ApiError as error:
+                if not (isinstance(error, UnreachableError) or error.status in _TEMPORARY):
+                    raise
+                wait = max(error.retry_after or 0.0, pause * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
+                if time.monotonic() + wait > deadline or self._closed.wait(wait):
+                    raise
+                pause = min(2 * pause, 2.0)
+
+    def list(self, path: str, params: Params | None = None) -> JSON:
+        """Read a whole collection, page by page; GoneError if it changed too much meanwhile (then list again)."""
+        query = {"limit": _PAGE, **(params or {})}
+        found = self._json("list", "GET", path, query)
+        items = found.get("items") or []
+        while token := found.get("metadata", {}).get("continue"):
+            found = self._json("list", "GET", path, {**query, "continue": token})
+            items += found.get("items") or []
+        return {**found, "items": items}
+
+    def create(self, path: str, body: JSON) -> JSON:
+        """Create an object in the collection `path`; returns it as stored."""
+        metadata = body.get("metadata", {})
+        name = metadata.get("name") or metadata.get("generateName", "") + "…"
+        action = f"create {describe(path)} {name}"
+        return self._transport.json(Request(action=action, method="POST", path=path, body=body))
+
+    def update(self, path: str, body: JSON) -> JSON:
+        """Replace an object; ConflictError where `metadata.resourceVersion` is given and no longer the stored one."""
+        return self._json("update", "PUT", path, body=body)
+
+    def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
+        """Delete an object, where given only if it still has this uid and resourceVersion (else ConflictError)."""
+        conditions = {"uid": uid, "resourceVersion": resource_version}
+        body: JSON = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if given := {key: value for key, value in conditions.items() if value}:
+            body["preconditions"] = given
+        self._json("delete", "DELETE", path, body=body)
+
+    def patch(self, path: str, body: JSON, *, content_type: str = "application/merge-patch+json") -> JSON:
+        """Change the given fields of an object (RFC 7386 merge patch by default)."""
+        return self._json("patch", "PATCH", path, body=body, content_type=content_type)
+
+    def apply(self, path: str, body: JSON, *, field_manager: str, force: bool = True) -> JSON:
+        """Server-side apply: own the fields of `body` as `field_manager`; without `force` ConflictError if others do.
+
+        `body` needs apiVersion, kind and metadata.name. JSON is YAML, which the content type of apply asks for.
+        """
+        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        return self._json("apply", "PATCH", path, params, body=body, content_type="application/apply-patch+yaml")
+
+    def watch(self, path: str, params: Params | None = None, *, resource_version: str) -> Watch:
+        """Follow the changes of a collection after `resource_version`, with bookmarks.
+
+        Returns once the server accepted the watch. The server ends it after the watch timeout, plus or minus a fifth
+        so that clients do not come back all at once; then watch again from the last resourceVersion seen.
+        """
+        seconds = self._timeouts.watch * random.uniform(0.8, 1.2)  # noqa: S311 (jitter)
+        query = {
+            **(params or {}),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, round(seconds))),
+        }
+        action = f"watch {describe(path)}"
+        request = Request(action=action, method="GET", path=path, params=query, stream_timeout=seconds + 15)
+        return Watch(self._transport.stream(request), action)
+
+    def _json(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        *,
+        body: JSON | None = None,
+        content_type: str = "application/json",
+    ) -> JSON:
+        action = f"{verb} {describe(path)}"
+        return self._transport.json(
+            Request(action=action, method=method, path=path, params=params, body=body, content_type=content_type)
+        )

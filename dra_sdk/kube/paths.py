@@ -1,0 +1,92 @@
+"""URL paths of the API objects a driver meets, with every name quoted.
+
+Names come from requests of the kubelet and from files, so a name such as `../x?y` must stay one path segment.
+Source: the REST conventions of the Kubernetes API, resource.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+GROUP: Final = "resource.k8s.io"
+API_VERSION: Final = "resource.k8s.io/v1"
+_RESOURCE: Final = "/apis/resource.k8s.io/v1"
+_SHORT: Final = {".": "%2E", "..": "%2E%2E"}
+
+
+def segment(name: str) -> str:
+    """One quoted path segment; ValueError for an empty name, which would address the whole collection."""
+    if not name:
+        raise ValueError("an API object needs a name, got an empty string")
+    return _SHORT.get(name) or quote(name, safe="")
+
+
+def resource_slices() -> str:
+    """The collection of ResourceSlices (cluster-scoped)."""
+    return f"{_RESOURCE}/resourceslices"
+
+
+def resource_slice(name: str) -> str:
+    """One ResourceSlice."""
+    return f"{resource_slices()}/{segment(name)}"
+
+
+def resource_claims(namespace: str | None = None) -> str:
+    """The collection of ResourceClaims, of one namespace or of all."""
+    return f"{_RESOURCE}/resourceclaims" if namespace is None else f"{_namespaced(namespace)}/resourceclaims"
+
+
+def resource_claim(namespace: str, name: str) -> str:
+    """One ResourceClaim."""
+    return f"{resource_claims(namespace)}/{segment(name)}"
+
+
+def resource_claim_status(namespace: str, name: str) -> str:
+    """The status subresource of one ResourceClaim."""
+    return f"{resource_claim(namespace, name)}/status"
+
+
+def resource_claim_templates(namespace: str) -> str:
+    """The collection of ResourceClaimTemplates of a namespace."""
+    return f"{_namespaced(namespace)}/resourceclaimtemplates"
+
+
+def device_classes() -> str:
+    """The collection of DeviceClasses (cluster-scoped)."""
+    return f"{_RESOURCE}/deviceclasses"
+
+
+def device_class(name: str) -> str:
+    """One DeviceClass."""
+    return f"{device_classes()}/{segment(name)}"
+
+
+def node(name: str) -> str:
+    """One Node."""
+    return f"/api/v1/nodes/{segment(name)}"
+
+
+def pods(namespace: str) -> str:
+    """The collection of Pods of a namespace."""
+    return f"/api/v1/namespaces/{segment(namespace)}/pods"
+
+
+def pod(namespace: str, name: str) -> str:
+    """One Pod."""
+    return f"{pods(namespace)}/{segment(name)}"
+
+
+def describe(path: str) -> str:
+    """The object of a path as a person would call it: `resourceclaims team-a/train`, `nodes worker-1`."""
+    parts = [unquote(part) for part in path.partition("?")[0].strip("/").split("/")]
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:  # noqa: PLR2004 (namespaces/NAME/kind)
+        _, namespace, kind, *rest = parts
+        return f"{kind} {namespace}/{'/'.join(rest)}" if rest else f"{kind} of namespace {namespace}"
+    kind, *rest = parts or [path]
+    return f"{kind} {'/'.join(rest)}".rstrip()
+
+
+def _namespaced(namespace: str) -> str:
+    return f"{_RESOURCE}/namespaces/{segment(namespace)}"

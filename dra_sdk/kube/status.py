@@ -1,0 +1,82 @@
+"""What the API server's answers mean, as errors of `dra_sdk.errors`.
+
+Source: meta/v1 Status (code, reason, message, details.retryAfterSeconds) and the Retry-After header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+from dra_sdk.errors import ApiError, ConflictError, GoneError, InvalidError, NotFoundError
+
+_KINDS: Final[dict[int, type[ApiError]]] = {
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    422: InvalidError,
+}
+_BODY_LIMIT: Final = 500
+
+
+def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], hint: str = "") -> ApiError:
+    """The error for an answer with an error status; `action` is verb and object, `hint` is appended for 401 and 403."""
+    said = _json(body)
+    if said is None:
+        text = body[:_BODY_LIMIT].decode("utf-8", "replace").strip()
+        said = {"message": text} if text else {}
+    return _error(action, status, said, retry_after=_seconds(headers), hint=hint)
+
+
+def error_of_event(action: str, status: Mapping[str, Any]) -> ApiError:
+    """The error for an ERROR event of a watch, whose object is a meta/v1 Status."""
+    code = status.get("code")
+    return _error(action, code if isinstance(code, int) else 0, status)
+
+
+def _error(
+    action: str, status: int, said: Mapping[str, Any], *, retry_after: float | None = None, hint: str = ""
+) -> ApiError:
+    reason = str(said.get("reason") or _phrase(status))
+    message = f"{action}: the API server answered {status} {reason}"
+    if said.get("message"):
+        message += f": {said['message']}"
+    if hint and status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        message += f" ({hint})"
+    details = said.get("details")
+    if retry_after is None and isinstance(details, Mapping) and isinstance(details.get("retryAfterSeconds"), int):
+        retry_after = float(details["retryAfterSeconds"]) or None
+    kind = _KINDS.get(status, ApiError)
+    return kind(message, status=status, reason=reason, retry_after=retry_after)
+
+
+def _json(body: bytes) -> Mapping[str, Any] | None:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "error"
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """Retry-After in seconds; both forms of RFC 9110 (a number, or a date relative to the answer's own Date)."""
+    value = headers.get("Retry-After")
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        then = parsedate_to_datetime(value)
+        return max(0.0, (then - parsedate_to_datetime(headers["Date"])).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None

@@ -1,0 +1,74 @@
+"""A gRPC server on one unix socket that only root may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.kubelet.sockets import hidden, refuse_foreign, remove_own
+
+Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
+
+
+def unary(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, response: Any) -> Method:
+    """A handler for a call with one request and one response, given their message classes."""
+    return grpc.unary_unary_rpc_method_handler(
+        behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+    )
+
+
+def stream(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, response: Any) -> Method:
+    """A handler for a call that is answered by a stream."""
+    return grpc.unary_stream_rpc_method_handler(
+        behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+    )
+
+
+class SocketServer:
+    """Serves `services` (wire name → methods by name) on the unix socket `path`.
+
+    The socket is bound under another name and renamed once it answers and has its permissions. So nobody meets it half
+    made, one that an earlier process left is replaced in one step, and gRPC, which at the end removes what it bound
+    without asking whose it is by then, finds nothing.
+    """
+
+    def __init__(self, name: str, path: Path, services: Mapping[str, Mapping[str, Method]], threads: int) -> None:
+        self.path = path
+        self._inode = 0
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
+        for service, methods in services.items():
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
+
+    def start(self) -> None:
+        """Listen; SettingsError if the socket cannot be made."""
+        bound = hidden(self.path)
+        try:
+            refuse_foreign(self.path)
+            bound.unlink(missing_ok=True)
+            self._server.add_insecure_port(f"unix:{bound}")
+            bound.chmod(0o600)
+            self._inode = bound.stat().st_ino
+            self._server.start()
+            bound.rename(self.path)
+        except (OSError, RuntimeError) as error:
+            self.stop()
+            raise SettingsError(f"cannot listen on {self.path}: {error}") from error
+
+    def intact(self) -> bool:
+        """Whether our socket still lies where clients look for it."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def stop(self, grace: float = 0.0) -> None:
+        """Remove the socket, refuse new calls, give calls under way `grace` seconds."""
+        remove_own(self.path, self._inode)
+        self._server.stop(grace).wait()
+        self._pool.shutdown(wait=False)

@@ -1,0 +1,76 @@
+"""Where the sockets lie, whether their paths fit, and removing them without touching another process's.
+
+Source: kubelet plugin watcher (plugins_registry, names starting with a dot are ignored), unix(7): sun_path holds 108
+bytes with the final NUL, so a path has at most 107.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from dra_sdk.errors import SettingsError
+
+LIMIT = 107
+
+
+@dataclass(frozen=True, slots=True)
+class SocketPaths:
+    """The registration socket (the kubelet watches its directory) and the service socket that it announces."""
+
+    registration: Path
+    service: Path
+
+
+def socket_paths(driver: str, registry: Path, plugin_data: Path, instance: str = "") -> SocketPaths:
+    """The socket paths of a driver; `instance` (the pod's UID) makes them unique for a rolling update.
+
+    The first name that fits is taken, hashed ones last; SettingsError where not even those fit, with the numbers.
+    """
+    if not instance:
+        return SocketPaths(
+            _first_fit(registry, [f"{driver}-reg.sock"], driver), _first_fit(plugin_data, ["dra.sock"], driver)
+        )
+    registration = [
+        f"{driver}-{instance}-reg.sock",
+        f"{driver}-{_short(instance, 8)}-reg.sock",
+        f"dra-{_short(chr(0).join((driver, instance)), 16)}-reg.sock",
+    ]
+    service = [f"dra-{instance}.sock", f"dra-{_short(instance, 8)}.sock", f"dra-{_short(instance, 6)}.sock"]
+    return SocketPaths(_first_fit(registry, registration, driver), _first_fit(plugin_data, service, driver))
+
+
+def hidden(path: Path) -> Path:
+    """Where a socket is bound before it takes its name: no longer than that, and ignored by the kubelet."""
+    return path.with_name(f".{_short(path.name, 4)}")
+
+
+def refuse_foreign(path: Path) -> None:
+    """SettingsError if something lies at `path` that is not a socket, which an earlier process could have left."""
+    if path.is_symlink() or (path.exists() and not path.is_socket()):
+        raise SettingsError(f"{path} exists and is not a socket; remove it")
+
+
+def remove_own(path: Path, inode: int) -> None:
+    """Remove our socket unless a successor has already put its own in the same place."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_ino == inode:
+            path.unlink()
+
+
+def _first_fit(directory: Path, names: list[str], driver: str) -> Path:
+    for name in names:
+        if len(bytes(directory / name)) <= LIMIT:
+            return directory / name
+    path = directory / names[-1]
+    raise SettingsError(
+        f"driver {driver}: socket path {path} has {len(bytes(path))} bytes, the limit is {LIMIT}; "
+        f"use a shorter directory or driver name"
+    )
+
+
+def _short(text: str, size: int) -> str:
+    return urlsafe_b64encode(sha256(text.encode()).digest()[:size]).rstrip(b"=").decode()

@@ -1,0 +1,69 @@
+"""Opaque configuration: what a user may write under `config[].opaque.parameters` of a claim or DeviceClass.
+
+Source: resource.k8s.io/v1 OpaqueDeviceConfiguration. A driver's configuration is an ordinary pydantic model; on the
+wire it carries `apiVersion` and `kind` like every Kubernetes object, and its fields are camelCase.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from dra_sdk.errors import ConfigError
+
+
+class OpaqueConfig(BaseModel):
+    """Base of a driver's configuration classes.
+
+    ```python
+    class LightConfig(OpaqueConfig, api_version="lights.example.com/v1"):
+        brightness: int = Field(default=100, ge=0, le=100)
+    ```
+
+    `kind` is the class's name unless given. Unknown fields are refused in what a user writes, and ignored in what an
+    earlier version of the driver checkpointed.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    api_version: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, api_version: str | None = None, kind: str | None = None, **kwargs: Any) -> None:
+        """Take `api_version` and `kind` from the class statement."""
+        super().__init_subclass__(**kwargs)
+        if api_version is not None:
+            cls.api_version = api_version
+        cls.kind = kind or cls.__name__
+
+    @classmethod
+    def decode(cls, parameters: dict[str, Any], *, strict: bool = True) -> Self:
+        """Check `parameters` without their `apiVersion` and `kind`, and make an instance.
+
+        Raises ConfigError with one sentence per wrong field. `strict=False` drops unknown fields instead.
+        """
+        fields = {key: value for key, value in parameters.items() if key not in {"apiVersion", "kind"}}
+        try:
+            return cls.model_validate(fields, extra="forbid" if strict else "ignore", by_alias=True, by_name=not strict)
+        except ValidationError as error:
+            raise ConfigError("; ".join(_sentences(error))) from error
+
+    def encode(self) -> dict[str, Any]:
+        """The parameters as they stand in a claim, with `apiVersion` and `kind`."""
+        body = self.model_dump(mode="json", by_alias=True)
+        return {"apiVersion": self.api_version, "kind": self.kind, **body}
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    found = []
+    for problem in error.errors(include_url=False, include_context=False):
+        field = ".".join(str(part) for part in problem["loc"]) or "parameters"
+        if problem["type"] == "extra_forbidden":
+            found.append(f"{field}: unknown field")
+        elif problem["type"] == "missing":  # the input is the whole object then
+            found.append(f"{field}: is required")
+        else:
+            found.append(f"{field}: {problem['msg']} (got {problem['input']!r})")
+    return found

@@ -1,0 +1,104 @@
+"""Kubernetes quantities ("1500m", "80Gi") as exact numbers.
+
+Source: k8s.io/apimachinery pkg/api/resource, type Quantity: a signed decimal with a binary suffix (Ki … Ei), a
+decimal suffix (n, u, m, k, M … E) or a decimal exponent. Values are exact down to 1n; what is finer is rounded away
+from zero, as there.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import total_ordering
+from math import ceil, floor
+from typing import Final, Self
+
+_BINARY: Final = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
+_DECIMAL: Final = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "P": Fraction(10**15), "E": Fraction(10**18),
+}  # fmt: skip
+_PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i|[numkMGTPE]?)|[eE]([+-]?\d{1,3}))", re.ASCII)
+
+
+@total_ordering
+class Quantity:
+    """An exact amount of something, written as Kubernetes writes it.
+
+    Accepts an int, or a string such as `"4"`, `"500m"`, `"80Gi"` or `"1e3"`; raises ValueError for anything else.
+    `str()` gives the canonical form: no fraction, the largest suffix that keeps it exact.
+    """
+
+    __slots__ = ("_binary", "value")
+
+    def __init__(self, text: str | int | Quantity) -> None:
+        self.value: Fraction
+        self._binary = False
+        if isinstance(text, Quantity):
+            self.value, self._binary = text.value, text._binary  # noqa: SLF001 (same class)
+        elif isinstance(text, int) and not isinstance(text, bool):
+            self.value = Fraction(text)
+        elif isinstance(text, str) and (match := _PATTERN.fullmatch(text)):
+            value, self._binary = _parse(*match.groups())
+            self.value = _rounded(value)
+        else:
+            raise ValueError(
+                f"{text!r} is not a quantity: want a number with or without a suffix, such as 4, 500m, 80Gi"
+            )
+
+    @classmethod
+    def of(cls, value: Fraction | int, *, binary: bool = False) -> Self:
+        """A quantity of an exact number; `binary` prefers suffixes such as Gi."""
+        made = cls(0)
+        made.value, made._binary = _rounded(Fraction(value)), binary
+        return made
+
+    def __str__(self) -> str:
+        value = self.value
+        if self._binary and value.denominator == 1 and abs(value) >= _BINARY["Ki"]:
+            for suffix, factor in reversed(_BINARY.items()):
+                if value % factor == 0:
+                    return f"{value / factor}{suffix}"
+            return str(value)
+        for suffix, scale in reversed(_DECIMAL.items()):
+            if (value / scale).denominator == 1 and value:
+                return f"{value / scale}{suffix}"
+        return "0"
+
+    def __repr__(self) -> str:
+        return f"Quantity({str(self)!r})"
+
+    def __int__(self) -> int:
+        """The amount as a whole number, rounded away from zero as `Quantity.Value()` of the Go type does."""
+        return ceil(self.value) if self.value > 0 else floor(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Quantity | int) and not isinstance(other, bool):
+            return self.value == Quantity(other).value
+        return NotImplemented
+
+    def __lt__(self, other: Quantity | int) -> bool:
+        return self.value < Quantity(other).value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> tuple[Fraction, bool]:
+    number = Fraction(digits if not digits.endswith(".") else digits[:-1])
+    if sign == "-":
+        number = -number
+    if exponent is not None:
+        return number * Fraction(10) ** int(exponent), False
+    if suffix in _BINARY:
+        return number * _BINARY[suffix], True
+    return number * _DECIMAL[suffix or ""], False
+
+
+def _rounded(value: Fraction) -> Fraction:
+    """`value` in whole nano units; Kubernetes knows nothing finer and rounds away from zero."""
+    nano = value * 10**9
+    if nano.denominator == 1:
+        return value
+    return Fraction(ceil(nano) if nano > 0 else floor(nano), 10**9)

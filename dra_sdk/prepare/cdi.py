@@ -1,0 +1,117 @@
+"""The CDI spec of a claim: one file per claim, one CDI device per prepared device.
+
+Separate CDI devices keep what belongs to one request out of containers that use another request of the same claim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsError
+from dra_sdk.model.claim import PreparedDevice
+from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.prepare.files import Files
+from dra_sdk.prepare.store import safe_id
+from dra_sdk.wire import cdi as wire
+
+
+def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
+    """A CDI device name for each prepared device, in order; empty where it edits nothing and needs none."""
+    names: list[str] = []
+    for device in devices:
+        name = device.cdi_name or _default_name(uid, device)
+        if wire.is_empty(device.edits):
+            name = ""
+        elif not device.cdi_name and name in names:  # the same device twice in one request, from two pools
+            name = f"{name}_{len(names)}"
+        names.append(name)
+    return names
+
+
+def _default_name(uid: str, device: PreparedDevice) -> str:
+    parts = [f"claim-{safe_id(uid)}", device.request.replace("/", "."), device.name]
+    return "_".join(parts if device.share_id is None else [*parts, device.share_id])
+
+
+def build_spec(kind: str, names: Sequence[str], devices: Sequence[PreparedDevice]) -> dict[str, Any] | None:
+    """The CDI spec of these devices, None if none of them edits anything; HookError if two edits fight for a name."""
+    edits: dict[str, ContainerEdits] = {}
+    for name, device in zip(names, devices, strict=True):
+        if name and edits.setdefault(name, device.edits) != device.edits:
+            raise HookError(f"dra_prepare gave two devices the CDI name {name!r} with different edits")
+    try:
+        return wire.claim_spec(kind, edits) if edits else None
+    except (AttributeError, TypeError) as error:
+        raise HookError(f"dra_prepare gave edits that are not of dra_sdk's types: {error}") from error
+
+
+class CdiDirectory:
+    """The driver's own spec files in a CDI directory (which is usually on tmpfs, so anything in it can be lost).
+
+    `kind` is `vendor/class`; InvalidObjectError where CDI does not allow it.
+    """
+
+    def __init__(self, directory: Path, kind: str, files: Files | None = None) -> None:
+        if problem := wire.kind_problem(kind):
+            raise InvalidObjectError(f"CDI kind {kind!r}", [problem])
+        self.directory = directory
+        self.kind = kind
+        self._files = files or Files()
+
+    def open(self, held: Callable[[], Collection[str]], abandoned_after: float = 0.0) -> None:
+        """Create the directory where needed and remove what belongs to no claim; SettingsError if that fails.
+
+        `held` gives the ids (`safe_id`) of the claims with state. `abandoned_after` is the age in seconds from which a
+        file without a claim is a leftover: a younger one may be what another process is at work on.
+        """
+        pattern = wire.transient_spec_name(self.kind, "claim-*")
+        try:
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            found = list(self.directory.glob(pattern))
+            keep = {wire.transient_spec_name(self.kind, f"claim-{each}") for each in held()}
+            lost = (path for path in found if path.name not in keep)
+            self._files.discard(lost, older_than=abandoned_after)
+            self._files.sweep(self.directory, f"{pattern}*", older_than=abandoned_after)
+        except OSError as error:
+            raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
+
+    def path(self, uid: str) -> Path:
+        """Where the spec of a claim lies."""
+        return self.directory / wire.transient_spec_name(self.kind, f"claim-{safe_id(uid)}")
+
+    def write(self, uid: str, spec: dict[str, Any] | None) -> None:
+        """Make the file say `spec`, or not exist for None."""
+        if spec is None:
+            self.remove(uid)
+            return
+        path = self.path(uid)
+        try:
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)  # tmpfs: it may have gone since the start
+            self._files.write(path, _encode(spec), mode=0o644, survive_power_loss=False)  # rewritten after boot
+        except OSError as error:
+            raise ClaimError(f"cannot write CDI spec {path}: {error.strerror or error}") from error
+
+    def ensure(self, uid: str, spec: dict[str, Any] | None) -> None:
+        """Write the spec again if it was lost or changed behind our back."""
+        if spec is None:
+            return
+        try:
+            present = self.path(uid).read_bytes() == _encode(spec)
+        except OSError:
+            present = False
+        if not present:
+            self.write(uid, spec)
+
+    def remove(self, uid: str) -> None:
+        """Remove a claim's spec; nothing to do where there is none."""
+        try:
+            self._files.remove(self.path(uid))
+        except OSError as error:
+            raise ClaimError(f"cannot remove CDI spec {self.path(uid)}: {error.strerror or error}") from error
+
+
+def _encode(spec: dict[str, Any]) -> bytes:
+    return json.dumps(spec, indent=2).encode() + b"\n"

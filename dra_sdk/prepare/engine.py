@@ -1,0 +1,209 @@
+"""Prepare and unprepare of one claim: the heart of the SDK.
+
+```
+prepare    known and complete? → same answer, CDI spec ensured
+           fetch claim → check → configuration → refuse devices others hold → PrepareStarted
+           → hook → CDI spec → PrepareCompleted → answer
+unprepare  PrepareStarted → hook → remove CDI spec → forget
+```
+
+Everything before PrepareStarted has no effect; from there on a crash leaves a state file that the next prepare or
+unprepare starts from by undoing what was begun. A driver without `dra_unprepare` has nothing to undo, so for it
+PrepareStarted is left out. PrepareCompleted need not survive a power failure: after it the boot id is another, and
+the claim is undone and set up again. Effects are handed in, so tests run this without a cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from dra_sdk.errors import DraError, StateError
+from dra_sdk.loader import Driver
+from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.node import Node
+from dra_sdk.prepare.allocation import Published, allocated_devices
+from dra_sdk.prepare.attempt import Attempt, undo
+from dra_sdk.prepare.cdi import CdiDirectory, build_spec, name_devices
+from dra_sdk.prepare.guard import refuse_held
+from dra_sdk.prepare.locks import NamedLocks
+from dra_sdk.prepare.store import ClaimStore
+from dra_sdk.prepare.tickets import Tickets
+from dra_sdk.wire.claim import read_claim
+from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
+from dra_sdk.wire.state import ClaimState, DeviceState, Phase
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """What the engine acts on: state files, CDI directory, locks, the API server (`fetch`), the published devices."""
+
+    store: ClaimStore
+    cdi: CdiDirectory
+    fetch: Callable[[ClaimRef], dict[str, Any]]
+    published: Published
+    boot_id: str
+    locks: NamedLocks = field(default_factory=NamedLocks)
+
+
+class Preparer:
+    """Prepares and unprepares claims for one driver on one node. Safe for threads."""
+
+    def __init__(self, driver: Driver, node: Node, effects: Effects) -> None:
+        self._driver = driver
+        self._node = node
+        self._effects = effects
+        self._store, self._cdi, self._locks = effects.store, effects.cdi, effects.locks
+        self._tickets = Tickets()
+        self._undoing: set[str] = set()
+
+    def recover(self) -> None:
+        """Read the state files, restore CDI specs that were lost, remove those that belong to no claim."""
+        self._store.open()
+        self._cdi.open(self._store.ids, self._store.abandoned_after)
+        for state in self._store.all():
+            if self._current(state):
+                self._restore(state)
+
+    def prepare(self, ref: ClaimRef) -> list[AnsweredDevice]:
+        """Set up the claim's devices, or answer as before if that was done. Raises DraError with the reason if not."""
+        with self._tickets.prepare(ref.uid) as ticket, self._locks.hold([_claim_lock(ref)]):
+            state = self._store.get(ref.uid)
+            if state and self._current(state):
+                self._cdi.ensure(ref.uid, state.cdi_spec)
+                return _answer(state.devices)
+            ticket.check()
+            raw = self._effects.fetch(ref)
+            devices = allocated_devices(self._driver.info, ref, read_claim(raw), self._effects.published)
+            with self._locks.hold(_device_locks(devices, state.devices if state else ())):
+                return self._prepare_devices(ref, raw, devices, state)
+
+    def unprepare(self, ref: ClaimRef) -> None:
+        """Undo a prepare, from the state file alone; nothing to do for a claim that is not known."""
+        with self._tickets.unprepare(ref.uid), self._locks.hold([_claim_lock(ref)]):
+            state = self._store.get(ref.uid)
+            if state is None:
+                self._cdi.remove(ref.uid)
+                return
+            with self._locks.hold(_device_locks(state.devices)):
+                self._release(state)
+
+    def drain(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds for calls under way; whether all have ended."""
+        return self._tickets.drain(timeout)
+
+    def held(self, *, but: str = "") -> list[HeldClaim]:
+        """The claims that hold devices, without the one whose UID is `but`."""
+        return [each.held(self._effects.boot_id) for each in self._store.all() if each.uid != but]
+
+    def _restore(self, state: ClaimState) -> None:
+        """Restore a CDI spec at the start; a failure is this claim's alone, its next prepare tells."""
+        try:
+            self._cdi.ensure(state.uid, state.cdi_spec)
+            if self._store.get(state.uid) is None:  # another process unprepared it meanwhile
+                self._cdi.remove(state.uid)
+        except DraError as error:
+            log.warning("claim %s/%s (%s): %s", state.namespace, state.name, state.uid, error)
+
+    def _current(self, state: ClaimState) -> bool:
+        kept = state.phase is Phase.COMPLETED and state.uid not in self._undoing
+        return kept and state.boot_id == self._effects.boot_id
+
+    def _prepare_devices(
+        self, ref: ClaimRef, raw: dict[str, Any], devices: Sequence[AllocatedDevice[Any]], left: ClaimState | None
+    ) -> list[AnsweredDevice]:
+        refuse_held(devices, (each for each in self._store.all() if each.uid != ref.uid))
+        if left:
+            log.info("%s: undoing what an earlier attempt or boot left", ref)
+            self._release(left)
+        attempt = Attempt(self._driver, self._store, self._started(ref, devices))
+        attempt.begin()
+        claim = Claim(
+            ref.namespace,
+            ref.name,
+            ref.uid,
+            self._node,
+            tuple(devices),
+            raw,
+            lambda: self.held(but=ref.uid),
+            attempt.journal,
+        )
+        try:
+            state = self._completed(attempt, attempt.run(claim))
+            self._cdi.write(ref.uid, state.cdi_spec)
+            self._store.put(state, survive_power_loss=False)
+        except Exception as error:
+            self._give_up(attempt, error)
+            raise
+        return _answer(state.devices)
+
+    def _give_up(self, attempt: Attempt, error: Exception) -> None:
+        """Undo a failed attempt; if even that fails the state file stays, and the next call tries again."""
+        try:
+            with suppress(StateError):  # undoing matters more than remembering, should only one be possible
+                attempt.save()
+            self._release(attempt.state)
+        except Exception as second:
+            error.add_note(f"undoing it failed as well: {second}")
+            log.exception("%s/%s: undoing a failed prepare failed", attempt.state.namespace, attempt.state.name)
+
+    def _release(self, state: ClaimState) -> None:
+        """Undo a claim and forget it. PrepareCompleted goes first: half undone, it must not be answered from again."""
+        kept = self._store.get(state.uid)
+        if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
+            self._undoing.add(state.uid)
+            with suppress(StateError):  # a full disk must not keep devices held
+                self._store.put(state.model_copy(update={"phase": Phase.STARTED}), survive_power_loss=False)
+        undo(self._driver, state.held(self._effects.boot_id), self._node)
+        self._cdi.remove(state.uid)
+        self._store.delete(state.uid)
+        self._undoing.discard(state.uid)
+
+    def _started(self, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]]) -> ClaimState:
+        return ClaimState(
+            namespace=ref.namespace,
+            name=ref.name,
+            uid=ref.uid,
+            boot_id=self._effects.boot_id,
+            phase=Phase.STARTED,
+            devices=[
+                DeviceState(
+                    request=each.request,
+                    pool=each.pool,
+                    name=each.name,
+                    share_id=each.share_id,
+                    admin_access=each.admin_access,
+                    consumed_capacity={key: str(amount) for key, amount in each.consumed_capacity.items()},
+                )
+                for each in devices
+            ],
+        )
+
+    def _completed(self, attempt: Attempt, prepared: Sequence[PreparedDevice]) -> ClaimState:
+        names = name_devices(attempt.state.uid, prepared)
+        spec = build_spec(self._cdi.kind, names, prepared)
+        devices = [
+            state.model_copy(update={"cdi_ids": [f"{self._cdi.kind}={name}"] if name else []})
+            for state, name in zip(attempt.state.devices, names, strict=True)
+        ]
+        return attempt.state.model_copy(update={"phase": Phase.COMPLETED, "devices": devices, "cdi_spec": spec})
+
+
+def _answer(devices: Sequence[DeviceState]) -> list[AnsweredDevice]:
+    return [
+        AnsweredDevice(each.request.partition("/")[0], each.pool, each.name, tuple(each.cdi_ids), each.share_id)
+        for each in devices
+    ]
+
+
+def _claim_lock(ref: ClaimRef) -> str:
+    return f"claim/{ref.uid}"
+
+
+def _device_locks(*groups: Sequence[AllocatedDevice[Any] | DeviceState]) -> set[str]:
+    return {f"device/{each.pool}/{each.name}" for group in groups for each in group}

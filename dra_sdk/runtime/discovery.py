@@ -1,0 +1,97 @@
+"""Running a driver's discovery: at the start, on demand, again after a failure; and remembering what it found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from threading import Event
+
+from dra_sdk.errors import DraError, HookError, RetriableError
+from dra_sdk.loader import Driver
+from dra_sdk.model.device import Device
+from dra_sdk.model.node import Node
+from dra_sdk.model.pool import ResourcePool
+from dra_sdk.runtime.supervise import Supervised
+
+log = logging.getLogger(__name__)
+FIRST_WAIT = 30.0  # seconds a prepare waits for the first discovery, out of the kubelet's 45
+
+
+def discover(driver: Driver, node: Node) -> list[ResourcePool]:
+    """Call `dra_discover` once; HookError if it raises or returns anything but devices or pools."""
+    name = driver.info.name
+    try:
+        answer = driver.call("dra_discover", node=node)
+        found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
+    except DraError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise HookError(f"dra_discover of driver {name} failed: {type(error).__name__}: {error}") from error
+    if found is not None and all(isinstance(each, Device) for each in found):
+        return [ResourcePool(node.name, found)]
+    if found is not None and all(isinstance(each, ResourcePool) for each in found):
+        return found
+    wrong = answer if found is None else sorted({type(each).__name__ for each in found})
+    raise HookError(f"dra_discover of driver {name} returned {wrong!r}; want Device values only, or ResourcePool only")
+
+
+class Discovery:
+    """Keeps the driver's pools current and hands each new set to `publish`."""
+
+    def __init__(self, driver: Driver, node: Node, publish: Callable[[Sequence[ResourcePool]], None]) -> None:
+        self._driver, self._node, self._publish = driver, node, publish
+        self._wanted = Event()
+        self._first = Event()
+        self._devices: dict[tuple[str, str], Device] = {}
+        self._threads = [Supervised("discover", self._discover)]
+        if driver.implements("dra_watch"):
+            self._threads.append(Supervised("watch", self._watch))
+
+    def start(self) -> None:
+        """Begin to discover, and to watch if the driver can."""
+        self.again()
+        for thread in self._threads:
+            thread.start()
+
+    def again(self) -> None:
+        """Discover again; what `dra_watch` calls."""
+        self._wanted.set()
+
+    def stop(self, timeout: float) -> None:
+        """End the threads."""
+        for thread in self._threads:
+            thread.ask()
+        self._wanted.set()
+        for thread in self._threads:
+            thread.stop(timeout)
+
+    def published(self, pool: str, name: str) -> Device | None:
+        """What was discovered under this name; waits for the first discovery, RetriableError if that takes too long."""
+        if not self._first.wait(FIRST_WAIT):
+            raise RetriableError(f"driver {self._driver.info.name} has not finished discovering its devices")
+        return self._devices.get((pool, name))
+
+    def _discover(self, stop: Event) -> None:
+        while not stop.is_set():
+            self._wanted.wait()
+            if stop.is_set():
+                return
+            self._wanted.clear()
+            try:
+                self._once()
+            except Exception:
+                self._wanted.set()
+                raise
+            self._threads[0].progressed()
+
+    def _once(self) -> None:
+        pools = discover(self._driver, self._node)
+        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+        self._first.set()
+        log.info("discovered %d devices in %d pools", len(self._devices), len(pools))
+        self._publish(pools)
+
+    def _watch(self, stop: Event) -> None:
+        self._driver.call("dra_watch", node=self._node, changed=self.again, stop=stop)
+        if not stop.is_set():
+            log.warning("dra_watch of driver %s returned; hardware changes go unnoticed now", self._driver.info.name)

@@ -1,0 +1,69 @@
+"""Making sure that one directory has one owner, and knowing whether the node was rebooted."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+from time import monotonic, sleep
+
+from dra_sdk.errors import SettingsError
+
+log = logging.getLogger(__name__)
+
+
+class InstanceLock:
+    """An exclusive lock on a driver's data directory, released by the kernel if the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    def acquire(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for another instance to end, then SettingsError."""
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held = self._wait(self._handle, monotonic() + timeout)
+        except OSError as error:
+            self.release()
+            raise SettingsError(f"cannot lock {self._path}: {error.strerror}") from error
+        if not held:
+            self.release()
+            raise SettingsError(
+                f"another instance of this driver still works on {self._path.parent}; end it, "
+                f"or give both a pod UID for a rolling update"
+            )
+
+    def _wait(self, handle: int, deadline: float) -> bool:
+        told = False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if monotonic() >= deadline:
+                    return False
+                if not told:
+                    log.info("waiting for another instance of this driver to end")
+                    told = True
+                sleep(0.05)
+            else:
+                return True
+
+    def release(self) -> None:
+        """Let the next instance in."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def read_boot_id(root: Path) -> str:
+    """The kernel's boot id of the host; SettingsError if it cannot be read."""
+    path = root / "proc/sys/kernel/random/boot_id"
+    try:
+        found = path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        raise SettingsError(f"cannot read the boot id from {path}: {error.strerror}") from error
+    if not found:  # would make every boot look like the last one
+        raise SettingsError(f"{path} is empty, it should hold the boot id")
+    return found

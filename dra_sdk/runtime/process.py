@@ -1,0 +1,150 @@
+"""One driver as a running service: what is started in which order, and stopped in which.
+
+```
+start   data directory and its lock → state files → service socket → registration socket → discovery → slices
+stop    registration socket → calls under way → service socket → discovery → slices → lock
+```
+
+The kubelet may call as soon as the registration socket is there, so everything a call needs comes before it; the API
+server is not needed to register. ResourceSlices stay published when the process ends: the kubelet removes them if
+no successor connects within 30 s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TypeVar
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.kube.client import KubeClient
+from dra_sdk.kubelet.plugin import VERSIONS, plugin_services
+from dra_sdk.kubelet.registration import Registration
+from dra_sdk.kubelet.sockets import SocketPaths, socket_paths
+from dra_sdk.loader import Driver
+from dra_sdk.model.node import Node
+from dra_sdk.prepare.cdi import CdiDirectory
+from dra_sdk.prepare.engine import Effects, Preparer
+from dra_sdk.prepare.files import Files
+from dra_sdk.prepare.locks import NamedLocks
+from dra_sdk.prepare.store import ClaimStore
+from dra_sdk.runtime import observe
+from dra_sdk.runtime.connection import Connection
+from dra_sdk.runtime.discovery import Discovery
+from dra_sdk.runtime.http import HttpServer
+from dra_sdk.runtime.instance import InstanceLock, read_boot_id
+from dra_sdk.runtime.metrics import Metrics
+from dra_sdk.runtime.settings import Settings
+from dra_sdk.runtime.sockets import Sockets
+from dra_sdk.runtime.wellness import Wellness
+from dra_sdk.slices.controller import SliceController
+from dra_sdk.wire.dra import ClaimRef
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+STOP_SECONDS = 5.0
+SUCCESSION_SECONDS = 30.0
+
+
+class DriverProcess:
+    """Runs one driver on one node until `stop`; usable as a context manager."""
+
+    def __init__(self, driver: Driver, settings: Settings, *, files: Files | None = None) -> None:
+        name = driver.info.name
+        self.driver, self.settings = driver, settings
+        self.node = Node(settings.node_name, settings.host_root)
+        self.data = settings.plugin_data(name)
+        self.paths = _paths(settings, name)
+        files = files or Files()
+        self.connection = Connection(lambda: KubeClient.connect(settings.kubeconfig, agent=f"dra-sdk/{name}"))
+        self.slices = SliceController(name, settings.node_name, self.connection.get)
+        self.wellness = Wellness(driver, self.node, settings.taint_effect, self.data / "unhealthy.json", files)
+        self.discovery = Discovery(driver, self.node, self.wellness.between(self.slices.publish))
+        versions = (*VERSIONS, *self.wellness.versions())
+        self.registration = Registration(name, self.paths.service, versions)
+        self.preparer = Preparer(driver, self.node, self._effects(files))
+        self.metrics = Metrics(name)
+        observe.add_gauges(self.metrics, self.preparer, self.registration, self.slices)
+        self._started = ExitStack()
+
+    def start(self) -> None:
+        """Start everything, or nothing: what was begun is stopped again if a later step fails."""
+        if not self.settings.registry.is_dir():
+            raise SettingsError(
+                f"{self.settings.registry} is no directory; a kubelet makes it, so check --kubelet-dir "
+                f"and the host path of the driver's pod"
+            )
+        with ExitStack() as stack:
+            self._start(stack)
+            self._started = stack.pop_all()
+
+    def stop(self) -> None:
+        """Stop in order; calls under way may end within `drain_seconds`."""
+        self._started.close()
+
+    def __enter__(self) -> DriverProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self, stack: ExitStack) -> None:
+        self.data.mkdir(mode=0o750, parents=True, exist_ok=True)
+        if not self.settings.pod_uid:
+            lock = InstanceLock(self.data / "instance.lock")
+            lock.acquire(SUCCESSION_SECONDS)
+            stack.callback(lock.release)
+        self.preparer.recover()
+        for service in (self.connection.close, self.slices.stop, self.discovery.stop, self.wellness.stop):
+            stack.callback(service, STOP_SECONDS)
+        self._open_sockets(stack)
+        if self.settings.http_address:
+            pages = observe.pages(self.metrics, self.paths, self.registration, self.slices)
+            http = HttpServer(self.settings.http_address, pages)
+            http.start()
+            stack.callback(http.stop)
+        log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
+        self.wellness.start()
+        self.discovery.start()
+        self.slices.start()
+
+    def _open_sockets(self, stack: ExitStack) -> None:
+        calls = plugin_services(self._measured(self.preparer.prepare), self._measured(self.preparer.unprepare))
+        services = {**calls, **self.wellness.services()}
+        sockets = Sockets(self.paths, self.settings.serve, services, self.registration)
+        sockets.open()
+        stack.callback(sockets.close)
+        stack.callback(self._drain)
+        stack.callback(sockets.withdraw)
+
+    def _measured(self, function: Callable[[ClaimRef], T]) -> Callable[[ClaimRef], T]:
+        def call(ref: ClaimRef) -> T:
+            with self.metrics.call(function.__name__):
+                return function(ref)
+
+        return call
+
+    def _drain(self) -> None:
+        seconds = self.settings.drain_seconds
+        if not self.preparer.drain(seconds):
+            log.warning("calls are still under way after %.0f s; their claims are undone at the next start", seconds)
+
+    def _effects(self, files: Files) -> Effects:
+        shared = bool(self.settings.pod_uid)
+        if shared:
+            self.data.mkdir(mode=0o750, parents=True, exist_ok=True)
+        return Effects(
+            store=ClaimStore(self.data / "claims", files, shared=shared),
+            cdi=CdiDirectory(self.settings.cdi_dir, self.driver.info.cdi_kind, files),
+            fetch=self.connection.fetch,
+            published=self.discovery.published,
+            boot_id=read_boot_id(self.settings.host_root),
+            locks=NamedLocks(self.data / "locks" if shared else None),
+        )
+
+
+def _paths(settings: Settings, driver: str) -> SocketPaths:
+    paths = socket_paths(driver, settings.registry, settings.plugin_data(driver), settings.pod_uid)
+    return SocketPaths(paths.registration, paths.registration) if settings.serve == "common" else paths

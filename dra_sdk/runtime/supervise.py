@@ -1,0 +1,55 @@
+"""Threads that run a driver's open-ended hooks and start them again, with back-off, when they fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+log = logging.getLogger(__name__)
+FIRST_DELAY = 0.5
+LAST_DELAY = 60.0
+
+
+class Supervised:
+    """A named thread that runs `body(stop)` until it returns, and again after each raise.
+
+    It is a daemon: a hook that ignores `stop` must not keep the process from ending.
+    """
+
+    def __init__(self, name: str, body: Callable[[Event], None]) -> None:
+        self._stop = Event()
+        self._body = body
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._delay = FIRST_DELAY
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Ask the body to return."""
+        self._stop.set()
+
+    def stop(self, timeout: float) -> bool:
+        """Ask the body to return and wait up to `timeout` seconds; whether it did."""
+        self.ask()
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def progressed(self) -> None:
+        """Tell that the body works, so the next failure is retried soon."""
+        self._delay = FIRST_DELAY
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._body(self._stop)
+            except (Exception, SystemExit):
+                log.exception("%s failed; starting it again in %.1f s", self._thread.name, self._delay)
+                self._stop.wait(self._delay)
+                self._delay = min(2 * self._delay, LAST_DELAY)
+            else:
+                return

@@ -1,0 +1,36 @@
+"""A cluster in one process for testing DRA drivers: an API server, a kubelet, and a container runtime's view of CDI."""
+
+from __future__ import annotations
+
+from dra_sdk.simulator.allocation import AllocatedDevice
+from dra_sdk.simulator.cdi import CdiDirectories
+from dra_sdk.simulator.cluster import EmbeddedCluster
+from dra_sdk.simulator.faults import Delay, FaultRule, Reject, Reset
+from dra_sdk.simulator.kubelet import ClaimRef, KubeletEmulator, KubeletTiming, RunningPod
+from dra_sdk.simulator.local import LocalClient
+from dra_sdk.simulator.objects import ObjectStore, Write
+from dra_sdk.simulator.resources import CATALOG, Catalog, ResourceType
+from dra_sdk.simulator.server import ApiServer
+from dra_sdk.simulator.statuses import StatusError
+
+__all__ = [
+    "CATALOG",
+    "AllocatedDevice",
+    "ApiServer",
+    "Catalog",
+    "CdiDirectories",
+    "ClaimRef",
+    "Delay",
+    "EmbeddedCluster",
+    "FaultRule",
+    "KubeletEmulator",
+    "KubeletTiming",
+    "LocalClient",
+    "ObjectStore",
+    "Reject",
+    "Reset",
+    "ResourceType",
+    "RunningPod",
+    "StatusError",
+    "Write",
+]

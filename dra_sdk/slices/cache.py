@@ -1,0 +1,116 @@
+"""What we know the API server to have: the slices of one driver, fed by watches and by our own writes.
+
+A watch lags behind a write, so the result of a write goes in at once, and an event that is older than it is ignored. A
+slice that was deleted never comes back under its uid, whatever arrives late. Thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from enum import Enum
+from threading import Lock
+from typing import Any, Final
+
+JSON = dict[str, Any]
+
+_REMEMBERED: Final = 1000
+
+
+class Scope(Enum):
+    """Slices of our node (they carry `spec.nodeName`), or slices that several nodes see."""
+
+    NODE = "node"
+    CLUSTER = "cluster"
+
+    @classmethod
+    def of(cls, item: JSON) -> Scope:
+        """The scope of a slice."""
+        return cls.NODE if item["spec"].get("nodeName") else cls.CLUSTER
+
+
+class SliceCache:
+    """Slices by name."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._slices: dict[str, JSON] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        self._written: set[str] = set()
+
+    def of_pool(self, pool: str) -> list[JSON]:
+        """The slices of one pool; not to be changed."""
+        with self._lock:
+            return [each for each in self._slices.values() if pool_of(each) == pool]
+
+    def pools(self) -> set[str]:
+        """The names of all pools that have a slice."""
+        with self._lock:
+            return set(map(pool_of, self._slices.values()))
+
+    def before_list(self) -> None:
+        """To be called before a list is asked for: what we write from now on may be missing in it."""
+        with self._lock:
+            self._written.clear()
+
+    def listed(self, scope: Scope, items: Iterable[JSON], version: str) -> None:
+        """Take a whole list over: what is not in it no longer exists, except what we wrote meanwhile."""
+        with self._lock:
+            for name in [name for name, each in self._slices.items() if Scope.of(each) is scope]:
+                if name not in self._written or not _newer(self._slices[name], version):
+                    del self._slices[name]
+            for item in items:
+                self._keep(item)
+
+    def put(self, item: JSON) -> None:
+        """Take over a slice as the API server stored it for us."""
+        with self._lock:
+            self._written.add(item["metadata"]["name"])
+            self._keep(item)
+
+    def seen(self, kind: str, item: JSON) -> bool:
+        """Take over an event of a watch; False where it is older than what we know."""
+        with self._lock:
+            return self._drop(item) if kind == "DELETED" else self._keep(item)
+
+    def lost(self, name: str) -> bool:
+        """Take over that a slice is no longer ours, although it exists; False where it never was."""
+        with self._lock:
+            return self._slices.pop(name, None) is not None
+
+    def forget(self, item: JSON) -> None:
+        """Take over that we deleted a slice, or found it gone."""
+        with self._lock:
+            self._drop(item)
+
+    def _keep(self, item: JSON) -> bool:
+        metadata = item["metadata"]
+        known = self._slices.get(metadata["name"])
+        if metadata.get("uid") in self._deleted or (known and _newer(known, metadata.get("resourceVersion"))):
+            return False
+        metadata.pop("managedFields", None)  # of no use here, and often the larger part of an object
+        self._slices[metadata["name"]] = item
+        return True
+
+    def _drop(self, item: JSON) -> bool:
+        metadata = item["metadata"]
+        if uid := metadata.get("uid"):
+            self._deleted[uid] = None
+            while len(self._deleted) > _REMEMBERED:
+                self._deleted.popitem(last=False)
+        known = self._slices.get(metadata["name"])
+        if known is None or known["metadata"].get("uid") != uid:
+            return False
+        del self._slices[metadata["name"]]
+        return True
+
+
+def pool_of(item: JSON) -> str:
+    """The name of the pool that a slice belongs to."""
+    return str(item["spec"]["pool"]["name"])
+
+
+def _newer(item: JSON, version: str | None) -> bool:
+    """Whether a slice is newer than a resourceVersion; they are ordered numbers within one kind of object."""
+    ours = item["metadata"].get("resourceVersion")
+    return bool(ours and version and ours.isdigit() and version.isdigit() and int(ours) > int(version))

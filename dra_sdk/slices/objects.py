@@ -1,0 +1,26 @@
+"""Pools as whole ResourceSlice objects, for people and files; the controller makes its own from the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model.pool import ResourcePool
+from dra_sdk.slices.diff import Identity, diff
+from dra_sdk.slices.names import generate_name
+from dra_sdk.slices.plan import plan
+
+
+def resource_slices(pools: Iterable[ResourcePool], *, driver: str, node_name: str) -> Iterator[dict[str, Any]]:
+    """The ResourceSlices of a fresh publication, without the owner's UID, which only the API server knows.
+
+    Raises InvalidObjectError at the first pool that breaks a limit.
+    """
+    for name, planned in plan(pools, driver=driver, node_name=node_name).items():
+        if isinstance(planned, InvalidObjectError):
+            raise planned
+        for operation in diff([], planned.slices, Identity(driver, name)):
+            count = len(planned.slices)
+            operation.body["metadata"]["generateName"] = generate_name(operation.index, count, driver, node_name)
+            yield operation.body

@@ -1,0 +1,1 @@
+"""What driver authors test with: fake machines written to a directory, and whatever else needs no cluster."""

@@ -1,0 +1,107 @@
+"""From the author's view of edits to CDI JSON, field by field.
+
+Only what was set is written, so that the spec needs no newer CDI version than it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+
+JSON = dict[str, Any]
+
+
+def is_empty(edits: ContainerEdits) -> bool:
+    """Whether these edits change nothing.
+
+    CDI refuses a device without edits; whoever has one must tell the kubelet no CDI ID for it.
+    """
+    return not (
+        edits.env
+        or edits.device_nodes
+        or edits.mounts
+        or edits.hooks
+        or edits.net_devices
+        or edits.additional_gids
+        or edits.intel_rdt is not None
+    )
+
+
+def edits_to_json(edits: ContainerEdits) -> JSON:
+    """The `containerEdits` object, unchecked."""
+    rdt = edits.intel_rdt
+    return _set(
+        env=_env(edits.env) or None,
+        deviceNodes=[_device_node(node) for node in edits.device_nodes] or None,
+        netDevices=[_net_device(device) for device in edits.net_devices] or None,
+        hooks=[_hook(hook) for hook in edits.hooks] or None,
+        mounts=[_mount(mount) for mount in edits.mounts] or None,
+        intelRdt=None if rdt is None else _intel_rdt(rdt),
+        additionalGids=list(edits.additional_gids) or None,
+    )
+
+
+def env_problems(edits: ContainerEdits) -> Iterator[str]:
+    """Names of variables that would mean another variable once written as NAME=VALUE."""
+    hooks = ((f"hooks[{index}].env", hook.env) for index, hook in enumerate(edits.hooks))
+    for path, env in (("env", edits.env), *hooks):
+        for name in env:
+            if not name or "=" in name:
+                yield f"{path}: the name of a variable must not be empty or hold '=', is {name!r}"
+
+
+def _env(env: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in env.items()]
+
+
+def _set(**fields: Any) -> JSON:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _device_node(node: DeviceNode) -> JSON:
+    return _set(
+        path=node.path,
+        hostPath=node.host_path,
+        type=node.type,
+        major=node.major,
+        minor=node.minor,
+        fileMode=node.file_mode,
+        permissions=node.permissions,
+        uid=node.uid,
+        gid=node.gid,
+    )
+
+
+def _net_device(device: NetDevice) -> JSON:
+    return {"hostInterfaceName": device.host_interface_name, "name": device.name}
+
+
+def _mount(mount: Mount) -> JSON:
+    return _set(
+        hostPath=mount.host_path,
+        containerPath=mount.container_path,
+        options=list(mount.options) or None,
+        type=mount.type,
+    )
+
+
+def _hook(hook: Hook) -> JSON:
+    return _set(
+        hookName=hook.hook_name,
+        path=hook.path,
+        args=list(hook.args) or None,
+        env=_env(hook.env) or None,
+        timeout=hook.timeout,
+    )
+
+
+def _intel_rdt(rdt: IntelRdt) -> JSON:
+    return _set(
+        closID=rdt.clos_id,
+        l3CacheSchema=rdt.l3_cache_schema,
+        memBwSchema=rdt.mem_bw_schema,
+        schemata=list(rdt.schemata) or None,
+        enableMonitoring=rdt.enable_monitoring or None,
+    )

@@ -1,0 +1,83 @@
+"""Names in CDI: kinds (`vendor/class`), devices, qualified devices (`vendor/class=device`) and spec files.
+
+Source: Container Device Interface specification 1.1, sections "Kind" and "CDI Devices"; the character rules and the
+file names are those that container runtimes apply when they load a spec.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from dra_sdk.errors import InvalidObjectError
+
+_SEGMENT = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_SEGMENT_RULE = "must start with a letter, end with a letter or digit, and hold only letters, digits, '_', '-' and '.'"
+_DEVICE_RULE = "must start and end with a letter or digit, and hold only letters, digits, '_', '-', '.' and ':'"
+
+
+class QualifiedName(NamedTuple):
+    """The three parts of `vendor/class=device`."""
+
+    vendor: str
+    class_: str
+    device: str
+
+
+def split_kind(kind: str) -> tuple[str, str]:
+    """Vendor and class of a kind, unchecked; an empty vendor where `kind` has not two parts."""
+    vendor, _, class_ = kind.partition("/")
+    return (vendor, class_) if vendor and class_ else ("", kind)
+
+
+def split_device(text: str) -> QualifiedName:
+    """The parts of a qualified device name, unchecked; empty vendor and class where it is not one."""
+    kind, _, device = text.partition("=")
+    vendor, class_ = split_kind(kind)
+    if text.startswith("/") or not (vendor and class_ and device):
+        return QualifiedName("", "", text)
+    return QualifiedName(vendor, class_, device)
+
+
+def qualified_name(kind: str, device: str) -> str:
+    """How the kubelet and the runtime name a device: `vendor/class=device`."""
+    return f"{kind}={device}"
+
+
+def parse_qualified_name(text: str) -> QualifiedName:
+    """The parts of a qualified device name; InvalidObjectError says which part breaks which rule."""
+    parts = split_device(text)
+    if not parts.vendor:
+        problem: str | None = "must be vendor/class=name"
+    else:
+        problem = kind_problem(f"{parts.vendor}/{parts.class_}") or device_problem(parts.device)
+    if problem:
+        raise InvalidObjectError(f"CDI device name {text!r}", [problem])
+    return parts
+
+
+def kind_problem(kind: str) -> str | None:
+    """What is wrong with a kind, if anything."""
+    vendor, class_ = split_kind(kind)
+    if not vendor:
+        return f"kind {kind!r} must be vendor/class"
+    for label, part in (("vendor", vendor), ("class", class_)):
+        if not _SEGMENT.fullmatch(part):
+            return f"{label} {part!r} of the kind {_SEGMENT_RULE}"
+    return None
+
+
+def device_problem(name: str) -> str | None:
+    """What is wrong with the name of a device, if anything."""
+    return None if _DEVICE.fullmatch(name) else f"device name {name!r} {_DEVICE_RULE}"
+
+
+def spec_name(kind: str) -> str:
+    """The file name of a lasting spec: one for each kind."""
+    return "-".join(split_kind(kind)) + ".json"
+
+
+def transient_spec_name(kind: str, transient_id: str) -> str:
+    """The file name of a spec that lives and dies with something else, such as a claim of UID `transient_id`."""
+    return "-".join(split_kind(kind)) + "_" + transient_id.replace("/", "_") + ".json"

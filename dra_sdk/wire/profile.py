@@ -1,0 +1,143 @@
+"""What an API server of a given version knows, allows and drops.
+
+Kubernetes 1.34 serves `resource.k8s.io/v1` first; every release since moved limits and feature gates. A profile
+holds both, so that objects can be checked before they meet a server. Source: the API types and feature gates of
+Kubernetes 1.34 to 1.37.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from dra_sdk.errors import SettingsError
+
+OLDEST: Final = 34
+NEWEST: Final = 37
+
+#: For each gate the minor release that brought it, and the one that turned it on by default (None: not yet).
+GATES: Final[Mapping[str, tuple[int, int | None]]] = {
+    "DRAAdminAccess": (34, 34),
+    "DRAConsumableCapacity": (34, 36),
+    "DRADerivedAttributes": (37, None),
+    "DRADeviceBindingConditions": (34, 36),
+    "DRADeviceCompatibilityGroups": (37, None),
+    "DRADeviceTaintRules": (35, 37),
+    "DRADeviceTaints": (34, 36),
+    "DRAExtendedResource": (34, 36),
+    "DRAFractionalCapacityRange": (37, 37),
+    "DRAListTypeAttributes": (36, None),
+    "DRANodeAllocatableResources": (36, None),
+    "DRAOptionalNodeOperations": (37, None),
+    "DRAPartitionableDevices": (34, 36),
+    "DRAPartitionableDevicesType": (37, None),
+    "DRAPrioritizedList": (34, 34),
+    "DRAResourceClaimDeviceStatus": (34, 34),
+}
+_VERSION = re.compile(r"v?1\.(\d+)(?:[.+-].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many, or how long. Lengths are in bytes."""
+
+    devices_per_slice: int = 128
+    #: Applies once any device of the slice has taints, consumes counters or has list attributes.
+    advanced_devices_per_slice: int = 64
+    counter_sets_per_slice: int = 8
+    counters_per_set: int = 32
+    counter_sets_per_device: int = 2
+    compatibility_groups: int = 2
+    attributes_and_capacities: int = 32
+    attribute_values: int = 48
+    attribute_value_length: int = 64
+    taints_per_device: int = 16
+    binding_conditions: int = 4
+    valid_values: int = 10
+    requests: int = 32
+    alternatives: int = 8
+    constraints: int = 32
+    configs: int = 32
+    allocated_configs: int = 64
+    selectors: int = 32
+    expression_length: int = 10 * 1024
+    derived_attributes: int = 32
+    results: int = 32
+    opaque_length: int = 10 * 1024
+    reserved_for: int = 256
+    conditions: int = 8
+    status_data_length: int = 10 * 1024
+    addresses: int = 16
+    interface_name_length: int = 256
+    hardware_address_length: int = 128
+
+
+#: 1.34 counted counters per slice and per device, not per set.
+COUNTERS_PER_SLICE_1_34: Final = 32
+DEVICE_COUNTERS_PER_SLICE_1_34: Final = 1024
+COUNTERS_PER_DEVICE_1_34: Final = 32
+
+_NO_LIMIT: Final = 2**31
+_LIMITS: Final[Mapping[int, Limits]] = {
+    34: Limits(
+        advanced_devices_per_slice=128,
+        counter_sets_per_slice=_NO_LIMIT,
+        counters_per_set=_NO_LIMIT,
+        counter_sets_per_device=_NO_LIMIT,
+        attribute_values=_NO_LIMIT,
+        taints_per_device=4,
+    ),
+    35: Limits(attribute_values=_NO_LIMIT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProfile:
+    """An API server: its minor version (`36` for 1.36) and the feature gates that are on."""
+
+    minor: int
+    gates: frozenset[str]
+
+    @classmethod
+    def of(cls, version: str = f"1.{NEWEST}", gates: Mapping[str, bool] | None = None) -> Self:
+        """The profile of a release such as `1.36` or `v1.36.3+k3s1`; `gates` change what is on by default.
+
+        A release newer than this package knows is taken for the newest known one. Raises SettingsError for one
+        before 1.34, which has no `resource.k8s.io/v1`, and for anything that is not a version.
+        """
+        match = _VERSION.fullmatch(version)
+        if not match:
+            raise SettingsError(f"{version!r} is not a Kubernetes version: want 1.{OLDEST} to 1.{NEWEST}")
+        minor = min(int(match[1]), NEWEST)
+        if minor < OLDEST:
+            raise SettingsError(f"Kubernetes {version} does not serve resource.k8s.io/v1; 1.{OLDEST} is the first to")
+        enabled = {name for name, (_, since) in GATES.items() if since is not None and since <= minor}
+        changes = gates or {}
+        enabled |= {name for name, on in changes.items() if on}
+        return cls(minor, frozenset(enabled - {name for name, on in changes.items() if not on}))
+
+    @property
+    def version(self) -> str:
+        """As people say it: `1.36`."""
+        return f"1.{self.minor}"
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of this release."""
+        return _LIMITS.get(self.minor, Limits())
+
+    @property
+    def taint_effects(self) -> tuple[str, ...]:
+        """The taint effects it knows, sorted."""
+        return ("NoExecute", "NoSchedule", "None") if self.minor > OLDEST else ("NoExecute", "NoSchedule")
+
+    def enabled(self, *gates: str) -> bool:
+        """Whether all of these gates are on."""
+        return self.gates.issuperset(gates)
+
+    def taint_rule_versions(self) -> tuple[str, ...]:
+        """The API versions that serve DeviceTaintRule, the best first (before 1.37 an administrator turns them on)."""
+        versions = {34: ("v1alpha3",), 35: ("v1alpha3",), 36: ("v1beta2", "v1alpha3")}
+        return versions.get(self.minor, ("v1", "v1beta2", "v1alpha3"))

@@ -1,0 +1,83 @@
+"""What all models of API objects share: camelCase on the wire, strict types, and when a field came to be.
+
+As for the API server, null is an absent field, a number is no string, and an unknown field is an error. A field that
+not every server knows or keeps carries an `Available`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic.alias_generators import to_camel
+
+from dra_sdk.model.quantity import Quantity
+
+_RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
+
+
+class Object(BaseModel):
+    """Base of all API types."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, defer_build=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as JSON, without what was not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """When the API server knows a field (`since` to `until`, minor releases) and which gates make it keep it."""
+
+    gates: tuple[str, ...] = ()
+    since: int = 34
+    until: int | None = None
+
+
+class Time(str):
+    """A time as text in RFC 3339."""
+
+    __slots__ = ()
+
+    @property
+    def instant(self) -> datetime:
+        """The time as a number can be compared."""
+        return datetime.fromisoformat(self)
+
+
+def _time(text: str) -> Time:
+    if not _RFC3339.fullmatch(text):
+        raise ValueError("must be a time such as 2026-01-31T12:00:00Z")
+    datetime.fromisoformat(text)
+    return Time(text)
+
+
+def _quantity(value: Any) -> Quantity:
+    try:
+        return Quantity(repr(value) if isinstance(value, float) else value)
+    except ValueError as error:
+        raise ValueError("must be a quantity such as 4, 500m or 80Gi") from error
+
+
+Timestamp = Annotated[str, AfterValidator(_time)]
+Amount = Annotated[Quantity, PlainValidator(_quantity), PlainSerializer(str)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+
+TAINTS: Final = Available(("DRADeviceTaints",))
+PARTITIONS: Final = Available(("DRAPartitionableDevices",))
+CONSUMABLE: Final = Available(("DRAConsumableCapacity",))
+BINDING: Final = Available(("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"))
+ADMIN_ACCESS: Final = Available(("DRAAdminAccess",))
+LISTS: Final = Available(("DRAListTypeAttributes",), since=36)
+SKIP_OPERATIONS: Final = Available(("DRAOptionalNodeOperations",), since=37)

@@ -1,0 +1,215 @@
+"""Devices, counter sets and node selections of the model as the JSON of a ResourceSlice.
+
+Source: resource.k8s.io/v1 ResourceSliceSpec, Device, DeviceAttribute, DeviceCapacity, CapacityRequestPolicy,
+DeviceTaint, DeviceCounterConsumption, NodeAllocatableResourceMapping, CounterSet. Fields that are not set are left
+out and quantities are canonical, so that what is sent equals what the API server stores. Values that have no JSON form
+are problems here; the limits of the API are checked on the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model.device import (
+    Amount,
+    Capacity,
+    CounterConsumption,
+    Device,
+    DeviceTaint,
+    NodeAllocatable,
+    NodeSelection,
+    RequestPolicy,
+    Version,
+)
+from dra_sdk.model.pool import CounterSet
+from dra_sdk.model.quantity import Quantity
+
+JSON = dict[str, Any]
+
+_LISTS: Final = frozenset({"bools", "ints", "strings", "versions"})
+_INT64_LIMIT: Final = 2**63
+
+
+class _Problems(list[str]):
+    """What is wrong with one object, each with the place where it is."""
+
+    def raise_for(self, subject: str) -> None:
+        """InvalidObjectError if there are any."""
+        if self:
+            raise InvalidObjectError(subject, list(self))
+
+
+def device_json(device: Device, driver: str) -> JSON:
+    """One entry of `spec.devices`; InvalidObjectError names the device and the field.
+
+    Attribute names in the driver's own domain lose it, because that is how the API wants them. Capacity names stay
+    as they are: a claim's `capacity.requests` must spell them exactly as the slice does.
+    """
+    problems = _Problems()
+    fields: JSON = {
+        "attributes": {
+            key: _attribute(value, f"attribute {key}", problems)
+            for key, value in _own(device.attributes, driver, problems).items()
+        },
+        "capacity": {str(key): _capacity(value, f"capacity {key}", problems) for key, value in device.capacity.items()},
+        "consumesCounters": [_consumption(each, problems) for each in device.consumes],
+        "taints": [_taint(each, problems) for each in device.taints],
+        "bindsToNode": device.binds_to_node,
+        "bindingConditions": list(device.binding_conditions),
+        "bindingFailureConditions": list(device.binding_failure_conditions),
+        "allowMultipleAllocations": device.allow_multiple_allocations,
+        "nodeAllocatableResourceMappings": {
+            str(key): _mapping(value, f"node_allocatable {key}", problems)
+            for key, value in device.node_allocatable.items()
+        },
+    }
+    selection = node_selection_json(device.node, problems) if device.node else {}
+    problems.raise_for(f"device {device.name}")
+    return {"name": str(device.name), **{key: value for key, value in fields.items() if value}, **selection}
+
+
+def counter_set_json(counter_set: CounterSet) -> JSON:
+    """One entry of `spec.sharedCounters`; InvalidObjectError names the set and the counter."""
+    problems = _Problems()
+    counters = _counters(counter_set.counters, "counter", problems)
+    problems.raise_for(f"counter set {counter_set.name}")
+    return {"name": str(counter_set.name), "counters": counters}
+
+
+def node_selection_json(node: NodeSelection, problems: list[str]) -> JSON:
+    """The field of a spec or device that says which nodes reach it; adds to `problems` unless exactly one is set."""
+    fields: JSON = {}
+    if node.node_name is not None:
+        fields["nodeName"] = str(node.node_name)
+    if node.node_selector is not None:
+        fields["nodeSelector"] = dict(node.node_selector)
+    if node.all_nodes:
+        fields["allNodes"] = True
+    if len(fields) != 1:
+        problems.append("node: exactly one of node_name, node_selector and all_nodes must be set, got " + str(node))
+    return fields
+
+
+def is_complex(device: JSON) -> bool:
+    """Whether a slice with this device may hold 64 devices only: taints, consumed counters or list attributes."""
+    attributes = device.get("attributes", {}).values()
+    return bool(device.get("taints") or device.get("consumesCounters") or any(map(is_list, attributes)))
+
+
+def is_list(attribute: JSON) -> bool:
+    """Whether an attribute has a list of values (KEP-5491)."""
+    return not _LISTS.isdisjoint(attribute)
+
+
+def _own(attributes: Mapping[str, Any], driver: str, problems: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in attributes.items():
+        short = str(key).removeprefix(f"{driver}/")
+        if short in found:
+            problems.append(f"attribute {short}: is given twice, with and without the driver's domain")
+        found[short] = value
+    return found
+
+
+def _attribute(value: object, where: str, problems: list[str]) -> JSON:
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return _list_attribute(value, where, problems)
+    kind = _kind(value)
+    if kind is None or not _fits(value):
+        problems.append(f"{where}: {value!r} is not a bool, an int of 64 bits, a str or a Version")
+        return {}
+    return {kind: _plain(value)}
+
+
+def _list_attribute(values: Sequence[object], where: str, problems: list[str]) -> JSON:
+    kinds = {_kind(value) for value in values}
+    if len(kinds) != 1 or None in kinds or not all(_fits(value) for value in values):
+        problems.append(f"{where}: {values!r} is not a non-empty list of bool, int of 64 bits, str or Version only")
+        return {}
+    return {f"{kinds.pop()}s": [_plain(value) for value in values]}
+
+
+def _kind(value: object) -> str | None:
+    """The API's name of a value's type; bool before int and Version before str, which they are kinds of."""
+    for kind, name in ((bool, "bool"), (int, "int"), (Version, "version"), (str, "string")):
+        if isinstance(value, kind):
+            return name
+    return None
+
+
+def _plain(value: Any) -> bool | int | str:
+    """The value without a subclass such as an enumeration, which JSON would write otherwise."""
+    for kind in (bool, int):
+        if isinstance(value, kind):
+            return kind(value)
+    return str.__str__(value)
+
+
+def _fits(value: object) -> bool:
+    return not isinstance(value, int) or -_INT64_LIMIT <= value < _INT64_LIMIT
+
+
+def _capacity(capacity: Capacity | Amount, where: str, problems: list[str]) -> JSON:
+    if not isinstance(capacity, Capacity):
+        return {"value": _amount(capacity, where, problems)}
+    found: JSON = {"value": _amount(capacity.value, where, problems)}
+    if capacity.policy is not None:
+        found["requestPolicy"] = _policy(capacity.policy, f"{where}: policy", problems)
+    return found
+
+
+def _policy(policy: RequestPolicy, where: str, problems: list[str]) -> JSON:
+    found: JSON = {"default": _amount(policy.default, f"{where}.default", problems)}
+    if policy.valid_values:
+        found["validValues"] = [_amount(each, f"{where}.valid_values", problems) for each in policy.valid_values]
+    limits = {"min": policy.min, "max": policy.max, "step": policy.step}
+    given = {key: _amount(limit, f"{where}.{key}", problems) for key, limit in limits.items() if limit is not None}
+    if given:
+        found["validRange"] = given
+    if policy.valid_values and given:
+        problems.append(f"{where}: either valid_values or min, max and step, not both")
+    return found
+
+
+def _consumption(consumption: CounterConsumption, problems: list[str]) -> JSON:
+    where = f"consumes {consumption.counter_set}: counter"
+    return {"counterSet": str(consumption.counter_set), "counters": _counters(consumption.counters, where, problems)}
+
+
+def _counters(counters: Mapping[str, Amount], where: str, problems: list[str]) -> JSON:
+    return {str(key): {"value": _amount(value, f"{where} {key}", problems)} for key, value in counters.items()}
+
+
+def _mapping(mapping: NodeAllocatable, where: str, problems: list[str]) -> JSON:
+    found: JSON = {}
+    if mapping.capacity_key is not None:
+        found["capacityKey"] = str(mapping.capacity_key)
+    return {**found, "allocationMultiplier": _amount(mapping.multiplier, f"{where}.multiplier", problems)}
+
+
+def _taint(taint: DeviceTaint, problems: list[str]) -> JSON:
+    found: JSON = {"key": str(taint.key), "effect": str(taint.effect)}
+    if taint.value:
+        found["value"] = str(taint.value)
+    if taint.time_added is not None:
+        found["timeAdded"] = _time(taint.time_added, f"taint {taint.key}: time_added", problems)
+    return found
+
+
+def _time(moment: datetime, where: str, problems: list[str]) -> str:
+    """RFC 3339 in UTC, to the second, which is how precise the API keeps it."""
+    if moment.tzinfo is None:
+        problems.append(f"{where}: {moment.isoformat()} has no time zone")
+        return ""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _amount(value: Amount, where: str, problems: list[str]) -> str:
+    try:
+        return str(Quantity(value))
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+        return ""

@@ -1,0 +1,127 @@
+"""Whether an API server would take an object. See the package for what is checked and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.resource import Device
+from dra_sdk.wire.resource.metadata import TopLevel
+from dra_sdk.wire.validation import claims, classes, slices, status
+from dra_sdk.wire.validation.availability import Dropped, dropped_fields, remove_unknown
+from dra_sdk.wire.validation.defaults import set_defaults, set_device_defaults
+from dra_sdk.wire.validation.devices import device as device_problems
+from dra_sdk.wire.validation.names import driver_name
+from dra_sdk.wire.validation.problems import Problem, Problems, duplicate
+from dra_sdk.wire.validation.sentences import sentence
+from dra_sdk.wire.validation.structure import read_as, read_object
+
+JSON = Mapping[str, Any]
+_New = Callable[[Any, ServerProfile], Problems]
+_Changed = Callable[[Any, Any, ServerProfile], Problems]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    create: _New
+    update: _Changed
+    update_status: _Changed | None = None
+
+
+_RULES: Final[Mapping[str, _Rules]] = {
+    "DeviceClass": _Rules(classes.new_class, classes.changed_class),
+    "DeviceTaintRule": _Rules(classes.new_rule, classes.changed_rule, classes.changed_rule_status),
+    "ResourceClaim": _Rules(claims.new_claim, claims.changed_claim, status.changed_status),
+    "ResourceClaimTemplate": _Rules(claims.new_template, claims.changed_template),
+    "ResourceSlice": _Rules(slices.new_slice, slices.changed_slice),
+}
+
+
+def validate(
+    obj: JSON, *, old: JSON | None = None, profile: ServerProfile | None = None, subresource: str = ""
+) -> list[Problem]:
+    """What an API server would refuse in an object of resource.k8s.io, in the server's own terms.
+
+    Without `old` the object is created, else updated; `subresource="status"` needs `old`. Default values are filled
+    in first, as the server does. Fields that the server would drop are checked like all others (`dropped`).
+    `profile` is the newest known release by default. Raises ValueError for a subresource that a kind does not have.
+    """
+    profile = profile or ServerProfile.of()
+    value, problems = read_object(obj, profile)
+    if value is None:
+        return problems
+    rules = _RULES[value.kind]
+    set_defaults(value)
+    if subresource and (subresource != "status" or rules.update_status is None or old is None):
+        raise ValueError(f"an update of {value.kind} has no subresource {subresource!r}, or lacks the old object")
+    if old is None:
+        found = rules.create(value, profile)
+    else:
+        update = rules.update_status if subresource and rules.update_status else rules.update
+        found = update(value, _stored(value, old, profile), profile)
+    return list(dict.fromkeys([*problems, *found]))
+
+
+def check(obj: JSON, profile: ServerProfile | None = None) -> None:
+    """Raise InvalidObjectError, with a sentence for each problem, unless a server would create the object."""
+    if problems := validate(obj, profile=profile):
+        raise InvalidObjectError(title(obj), [sentence(problem, obj) for problem in problems])
+
+
+def check_device(device: JSON, driver: str, profile: ServerProfile | None = None) -> None:
+    """Raise InvalidObjectError unless `device` can be part of a ResourceSlice of `driver`.
+
+    Beside what the server refuses, an attribute or capacity may not be given both bare and in the driver's own
+    domain: both mean the same, and which of the values holds is chance.
+    """
+    profile = profile or ServerProfile.of()
+    value, problems = read_as(Device, device, profile)
+    if value is not None:
+        set_device_defaults(value)
+        selects_nodes = bool({"nodeName", "nodeSelector", "allNodes"} & set(device))
+        problems += device_problems(value, "", profile, old=None, selects_nodes=selects_nodes)
+        problems += _ambiguous(value, driver)
+    problems += driver_name(driver, "driver")
+    if problems:
+        name = device.get("name") or "without a name"
+        sentences = [sentence(_relative(problem), device) for problem in problems]
+        raise InvalidObjectError(f"device {name} of driver {driver}", sentences)
+
+
+def dropped(obj: JSON, profile: ServerProfile | None = None) -> list[Dropped]:
+    """The fields of an object that a server would silently drop, because their feature gates are off."""
+    profile = profile or ServerProfile.of()
+    value, _ = read_object(obj, profile)
+    return [] if value is None else list(dropped_fields(value, profile))
+
+
+def title(obj: Any) -> str:
+    """How an object is named in messages: its kind and name."""
+    if not isinstance(obj, dict):
+        return "object"
+    metadata = obj.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    name = known.get("name") or f"{known.get('generateName') or ''}*"
+    return f"{obj.get('kind') or 'object'} {name}"
+
+
+def _stored(value: TopLevel, old: JSON, profile: ServerProfile) -> TopLevel:
+    """The old object, which the server once took: read leniently."""
+    stored = type(value).model_validate(old, extra="ignore")
+    remove_unknown(stored, profile)
+    set_defaults(stored)
+    return stored
+
+
+def _ambiguous(value: Device, driver: str) -> Problems:
+    for field, names in (("attributes", value.attributes or {}), ("capacity", value.capacity or {})):
+        for name in names:
+            if "/" not in name and f"{driver}/{name}" in names:
+                yield duplicate(f"{field}[{driver}/{name}]", name)
+
+
+def _relative(problem: Problem) -> Problem:
+    return Problem(problem.field.removeprefix("."), problem.type, problem.detail)

@@ -1,0 +1,83 @@
+"""Fields that a server of some version does not know, or knows and drops because a feature gate is off.
+
+A server tells the client nothing of what it drops, so whoever publishes should know beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.resource.base import Available, Object
+from dra_sdk.wire.validation.problems import Problem, ProblemType
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A field that the server accepts and forgets, and the feature gates that would make it keep it."""
+
+    field: str
+    gates: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.field}: dropped by the server, whose feature gate {' and '.join(self.gates)} is off"
+
+
+def remove_unknown(value: Object, profile: ServerProfile) -> list[Problem]:
+    """Unset the fields that this release does not have, as it does; a problem for each."""
+    problems = []
+    for owner, name, path, available in list(_limited(value)):
+        field = path.lstrip(".")
+        if profile.minor < available.since:
+            detail = f"unknown field before Kubernetes 1.{available.since}"
+        elif available.until is not None and profile.minor > available.until:
+            detail = f"unknown field after Kubernetes 1.{available.until}"
+        else:
+            continue
+        problems.append(Problem(field, ProblemType.UNKNOWN, detail))
+        setattr(owner, name, type(owner).model_fields[name].get_default(call_default_factory=True))
+    return problems
+
+
+def dropped_fields(value: Object, profile: ServerProfile) -> Iterator[Dropped]:
+    """Each field that is set and that this release has but drops."""
+    for _, _, path, available in _limited(value):
+        missing = tuple(gate for gate in available.gates if not profile.enabled(gate))
+        if missing and available.since <= profile.minor <= (available.until or profile.minor):
+            yield Dropped(path.lstrip("."), missing)
+
+
+def _limited(value: Any) -> Iterator[tuple[Object, str, str, Available]]:
+    """The fields that are set and not available everywhere, outermost first: owner, name, path, when."""
+    if isinstance(value, Object):
+        for name, (alias, available) in _fields(type(value)).items():
+            item = getattr(value, name)
+            if item is None or name not in value.model_fields_set:
+                continue
+            if available is not None:
+                yield value, name, f".{alias}", available
+            yield from _below(f".{alias}", item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _below(f"[{index}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _below(f"[{key}]", item)
+
+
+def _below(part: str, value: Any) -> Iterator[tuple[Object, str, str, Available]]:
+    if isinstance(value, (Object, list, dict)):
+        for owner, name, path, available in _limited(value):
+            yield owner, name, part + path, available
+
+
+@cache
+def _fields(model: type[Object]) -> Mapping[str, tuple[str, Available | None]]:
+    """The alias of each field, and when it is available if not always."""
+    return {
+        name: (str(info.alias), next((each for each in info.metadata if isinstance(each, Available)), None))
+        for name, info in model.model_fields.items()
+    }

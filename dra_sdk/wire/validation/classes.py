@@ -1,0 +1,92 @@
+"""DeviceClasses and DeviceTaintRules. Source: resource.k8s.io validation of both."""
+
+from __future__ import annotations
+
+from dra_sdk.wire.profile import OLDEST, ServerProfile
+from dra_sdk.wire.resource.classes import (
+    DeviceClass,
+    DeviceClassConfiguration,
+    DeviceClassSpec,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+)
+from dra_sdk.wire.validation.conditions import conditions
+from dra_sdk.wire.validation.equality import same
+from dra_sdk.wire.validation.lists import check_list
+from dra_sdk.wire.validation.metadata import changed_metadata, new_metadata
+from dra_sdk.wire.validation.names import dns_label, dns_subdomain, driver_name, extended_resource_name, pool_name
+from dra_sdk.wire.validation.opaque import opaque
+from dra_sdk.wire.validation.problems import Problems
+from dra_sdk.wire.validation.requests import selectors
+from dra_sdk.wire.validation.taints import taint
+
+
+def new_class(value: DeviceClass, profile: ServerProfile) -> Problems:
+    """A DeviceClass that is created."""
+    yield from new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=profile.minor == OLDEST)
+    yield from _class(value.spec, None, "spec", profile)
+
+
+def changed_class(value: DeviceClass, old: DeviceClass, profile: ServerProfile) -> Problems:
+    """A DeviceClass that is updated: what did not change is not held to new limits."""
+    if profile.minor == OLDEST:
+        yield from new_class(value, profile)
+    else:
+        yield from new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=False)
+    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from _class(value.spec, old.spec, "spec", profile)
+
+
+def new_rule(value: DeviceTaintRule, profile: ServerProfile) -> Problems:
+    """A DeviceTaintRule that is created; its status does not count then."""
+    yield from new_metadata(value.metadata, profile, namespaced=False)
+    yield from _rule(value.spec, None, "spec", profile)
+
+
+def changed_rule(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
+    """A DeviceTaintRule that is updated."""
+    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from _rule(value.spec, old.spec, "spec", profile)
+
+
+def changed_rule_status(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
+    """A DeviceTaintRule whose status is updated."""
+    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from conditions(value.status.conditions, "status.conditions", profile)
+
+
+def _class(spec: DeviceClassSpec, old: DeviceClassSpec | None, field: str, profile: ServerProfile) -> Problems:
+    stored_selectors = old is not None and same(spec.selectors, old.selectors)
+    stored_config = old is not None and same(spec.config, old.config)
+
+    def config(value: DeviceClassConfiguration, where: str) -> Problems:
+        return opaque(value.opaque, where, profile, stored=stored_config)
+
+    yield from selectors(spec.selectors, f"{field}.selectors", profile, stored=stored_selectors)
+    yield from check_list(spec.config, f"{field}.config", config, profile, at_most=profile.limits.configs)
+    if spec.extended_resource_name is not None:
+        yield from extended_resource_name(spec.extended_resource_name, f"{field}.extendedResourceName")
+
+
+def _rule(spec: DeviceTaintRuleSpec, old: DeviceTaintRuleSpec | None, field: str, profile: ServerProfile) -> Problems:
+    if spec.device_selector is not None:
+        before = old.device_selector if old is not None else None
+        yield from _selector(spec.device_selector, before, f"{field}.deviceSelector", profile)
+    keeps_effect = old is not None and old.taint.effect == spec.taint.effect and profile.minor > OLDEST
+    yield from taint(spec.taint, f"{field}.taint", profile, keeps_effect=keeps_effect)
+
+
+def _selector(
+    value: DeviceTaintSelector, old: DeviceTaintSelector | None, field: str, profile: ServerProfile
+) -> Problems:
+    if value.device_class_name is not None:
+        yield from dns_subdomain(value.device_class_name, f"{field}.deviceClassName")
+    if value.driver is not None:
+        yield from driver_name(value.driver, f"{field}.driver")
+    if value.pool is not None:
+        yield from pool_name(value.pool, f"{field}.pool")
+    if value.device is not None:
+        yield from dns_label(value.device, f"{field}.device")
+    stored = old is not None and same(value.selectors, old.selectors)
+    yield from selectors(value.selectors, f"{field}.selectors", profile, stored=stored)

@@ -1,0 +1,54 @@
+"""What the API server fills in before it validates. Source: the defaulting functions of resource.k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from dra_sdk.wire.resource.claims import DeviceClaim, DeviceSubRequest, ExactDeviceRequest
+from dra_sdk.wire.resource.device import Device, DeviceToleration
+from dra_sdk.wire.resource.metadata import TopLevel
+
+
+def set_defaults(value: TopLevel) -> None:
+    """Fill in `value`. The time of a taint stays open: the server sets it to the current second."""
+    match value:
+        case ResourceSlice():
+            for device in value.spec.devices or ():
+                set_device_defaults(device)
+        case ResourceClaim():
+            _claim(value.spec.devices)
+            allocation = value.status.allocation
+            for result in (allocation and allocation.devices.results) or ():
+                _tolerations(result.tolerations or ())
+        case ResourceClaimTemplate():
+            _claim(value.spec.spec.devices)
+        case DeviceClass() | DeviceTaintRule():
+            pass  # nothing of theirs has a default
+
+
+def set_device_defaults(device: Device) -> None:
+    """Fill in one device."""
+    for mapping in (device.node_allocatable_resource_mappings or {}).values():
+        if mapping.allocation_multiplier is None:
+            mapping.allocation_multiplier = Quantity(1)
+
+
+def _claim(claim: DeviceClaim) -> None:
+    for request in claim.requests or ():
+        for each in (request.exactly, *(request.first_available or ())):
+            if each is not None:
+                _request(each)
+
+
+def _request(request: ExactDeviceRequest | DeviceSubRequest) -> None:
+    request.allocation_mode = request.allocation_mode or "ExactCount"
+    if request.allocation_mode == "ExactCount" and not request.count:
+        request.count = 1
+    _tolerations(request.tolerations or ())
+
+
+def _tolerations(tolerations: Iterable[DeviceToleration]) -> None:
+    for toleration in tolerations:
+        toleration.operator = toleration.operator or "Equal"

@@ -1,0 +1,129 @@
+"""ResourceSlices. Source: resource.k8s.io ResourceSliceSpec validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dra_sdk.wire.profile import OLDEST, ServerProfile
+from dra_sdk.wire.resource.device import Device
+from dra_sdk.wire.resource.slices import ResourcePool, ResourceSlice, ResourceSliceSpec
+from dra_sdk.wire.validation.counters import counter_sets, counters_of_1_34
+from dra_sdk.wire.validation.devices import device, is_advanced
+from dra_sdk.wire.validation.equality import immutable
+from dra_sdk.wire.validation.lists import check_set, text
+from dra_sdk.wire.validation.metadata import changed_metadata, new_metadata
+from dra_sdk.wire.validation.names import driver_name, fully_qualified_name, pool_name
+from dra_sdk.wire.validation.nodes import node_name, node_selector
+from dra_sdk.wire.validation.problems import Problems, invalid, not_supported, required
+
+_OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
+
+
+def new_slice(value: ResourceSlice, profile: ServerProfile) -> Problems:
+    """A slice that is created."""
+    yield from new_metadata(value.metadata, profile, namespaced=False)
+    yield from _spec(value.spec, None, "spec", profile)
+
+
+def changed_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
+    """A slice that is updated."""
+    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from _spec(value.spec, old.spec, "spec", profile)
+
+
+def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
+    """How many devices a slice that holds these may hold."""
+    limits = profile.limits
+    if any(is_advanced(each, profile) for each in devices):
+        return limits.advanced_devices_per_slice
+    return limits.devices_per_slice
+
+
+def skipped_operations(operations: list[str] | None, field: str, profile: ServerProfile) -> Problems:
+    """Calls to the kubelet plugin that a driver does not need (KEP-5945)."""
+
+    def known(operation: str, where: str) -> Problems:
+        if operation not in _OPERATIONS:
+            yield not_supported(where, operation, _OPERATIONS)
+
+    yield from check_set(operations, field, known, profile, key=text)
+    if "NodePrepareResources" in (operations or ()) and not {"*", "NodeUnprepareResources"} & set(operations or ()):
+        yield invalid(field, "must have NodeUnprepareResources where it has NodePrepareResources")
+
+
+def _spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, profile: ServerProfile) -> Problems:
+    yield from driver_name(spec.driver, f"{field}.driver")
+    yield from _pool(spec.pool, f"{field}.pool")
+    if old is not None:
+        yield from immutable(spec.pool.name, old.pool.name, f"{field}.pool.name")
+        yield from immutable(spec.driver, old.driver, f"{field}.driver")
+        yield from immutable(spec.node_name, old.node_name, f"{field}.nodeName")
+    yield from _nodes(spec, field)
+    if spec.shared_counters is not None and spec.devices is not None and profile.minor > OLDEST:
+        yield invalid(field, "must have sharedCounters or devices, not both")
+    yield from _devices(spec, old, f"{field}.devices", profile)
+    yield from counter_sets(spec.shared_counters, f"{field}.sharedCounters", profile)
+    if profile.minor == OLDEST:
+        yield from counters_of_1_34(spec, field)
+    if spec.partition_type_attribute is not None:
+        yield from _partition_type(spec, spec.partition_type_attribute, field, profile)
+    yield from skipped_operations(spec.skip_node_operations, f"{field}.skipNodeOperations", profile)
+
+
+def _pool(pool: ResourcePool, field: str) -> Problems:
+    yield from pool_name(pool.name, f"{field}.name")
+    if pool.resource_slice_count <= 0:
+        yield invalid(f"{field}.resourceSliceCount", f"must be greater than zero, is {pool.resource_slice_count}")
+    if pool.generation < 0:
+        yield invalid(f"{field}.generation", f"must not be negative, is {pool.generation}")
+
+
+def _nodes(spec: ResourceSliceSpec, field: str) -> Problems:
+    if spec.node_name:
+        yield from node_name(spec.node_name, f"{field}.nodeName")
+    elif spec.node_name is not None:
+        yield invalid(f"{field}.nodeName", "must not be empty")
+    if spec.node_selector is not None:
+        yield from node_selector(spec.node_selector, f"{field}.nodeSelector")
+        if (count := len(spec.node_selector.node_selector_terms or ())) != 1:
+            yield invalid(f"{field}.nodeSelector.nodeSelectorTerms", f"must have exactly one term, has {count}")
+    flags = {"allNodes": spec.all_nodes, "perDeviceNodeSelection": spec.per_device_node_selection}
+    for name, flag in flags.items():
+        if flag is False:
+            yield invalid(f"{field}.{name}", "must be true or unset")
+    choices = {"nodeName": spec.node_name, "nodeSelector": spec.node_selector} | flags
+    chosen = [name for name, item in choices.items() if item]
+    if not chosen:
+        yield required(field, f"must have one of {', '.join(choices)}")
+    elif len(chosen) > 1:
+        yield invalid(field, f"must have only one of {', '.join(choices)}, has {' and '.join(chosen)}")
+
+
+def _devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, profile: ServerProfile) -> Problems:
+    before = {each.name: each for each in reversed((old and old.devices) or ())}
+
+    def check(each: Device, where: str) -> Problems:
+        selects_nodes = bool(spec.per_device_node_selection)
+        return device(each, where, profile, old=before.get(each.name), selects_nodes=selects_nodes)
+
+    limit = max_devices(spec.devices or (), profile)
+    yield from check_set(
+        spec.devices, field, check, profile, key=lambda each: each.name, key_field="name", at_most=limit
+    )
+
+
+def _partition_type(spec: ResourceSliceSpec, name: str, field: str, profile: ServerProfile) -> Problems:
+    broken = list(fully_qualified_name(name, f"{field}.partitionTypeAttribute", profile))
+    yield from broken
+    consumers = [(index, each) for index, each in enumerate(spec.devices or ()) if each.consumes_counters]
+    if not consumers:
+        yield invalid(f"{field}.partitionTypeAttribute", "may only be set where devices consume counters")
+    for index, each in consumers if not broken else ():
+        where = f"{field}.devices[{index}].attributes[{name}]"
+        attributes = each.attributes or {}
+        found = attributes.get(name) or attributes.get(name.removeprefix(f"{spec.driver}/"))
+        if found is None:
+            yield required(where, "must be set, as the device consumes counters and partitionTypeAttribute names it")
+        elif found.string is None:
+            yield invalid(where, "must be a string, as partitionTypeAttribute names it")

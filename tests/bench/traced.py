@@ -1,0 +1,93 @@
+"""`dra-sdk` with a clock around the steps of a prepare: where its time goes, written to a file at the end.
+
+`python -m tests.bench.traced FILE run ...`; the benchmark's `--trace` uses it. Times are inclusive; the clocks cost
+some microseconds per call, so only their proportions count.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+STEPS = (
+    "dra_sdk.kubelet.plugin:_Version._node_prepare",
+    "dra_sdk.kubelet.plugin:_Version._node_unprepare",
+    "dra_sdk.prepare.engine:Preparer.prepare",
+    "dra_sdk.prepare.engine:Preparer.unprepare",
+    "dra_sdk.kube.client:KubeClient.get",
+    "dra_sdk.prepare.engine:read_claim",
+    "dra_sdk.prepare.engine:allocated_devices",
+    "dra_sdk.prepare.engine:refuse_held",
+    "dra_sdk.prepare.attempt:Attempt.run",
+    "dra_sdk.prepare.engine:build_spec",
+    "dra_sdk.prepare.cdi:CdiDirectory.write",
+    "dra_sdk.prepare.cdi:CdiDirectory.ensure",
+    "dra_sdk.prepare.cdi:CdiDirectory.remove",
+    "dra_sdk.prepare.store:ClaimStore.put",
+    "dra_sdk.prepare.store:ClaimStore.get",
+    "dra_sdk.prepare.store:ClaimStore.delete",
+    "dra_sdk.wire.state:encode",
+    "dra_sdk.prepare.files:Files.write",
+    "dra_sdk.prepare.files:Files.remove",
+    "dra_sdk.prepare.files:Files._sync_directory",
+    "os:fsync",
+)
+"""What gets a clock: `module:name` or `module:Class.method`, where it is looked up when it is called."""
+
+
+class Clocks:
+    """The durations of each step, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+
+    def wrap(self, step: str) -> None:
+        """Put a clock around a function or method."""
+        module, _, path = step.partition(":")
+        owner: Any = import_module(module)
+        *classes, name = path.split(".")
+        for each in classes:
+            owner = getattr(owner, each)
+        setattr(owner, name, self._timed(path, getattr(owner, name)))
+
+    def table(self) -> str:
+        """One line per step: calls, median and sum."""
+        lines = [f"{'step':32} {'calls':>7} {'p50 ms':>8} {'sum ms':>9}"]
+        for name, seconds in self._seconds.items():
+            lines.append(f"{name:32} {len(seconds):7} {median(seconds) * 1000:8.3f} {sum(seconds) * 1000:9.1f}")
+        return "\n".join(lines) + "\n"
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._seconds[name].append(time.perf_counter() - began)
+
+        return timed
+
+
+def main() -> int:
+    """Run `dra-sdk` with the remaining arguments, then write the table."""
+    from dra_sdk.cli.main import main as run  # noqa: PLC0415 (after the arguments are known)
+
+    output, clocks = Path(sys.argv[1]), Clocks()
+    for step in STEPS:
+        clocks.wrap(step)
+    try:
+        return run(sys.argv[2:])
+    finally:
+        output.write_text(clocks.table())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The `dra-sdk` command as a user meets it: a process, its output, its exit status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import yaml
+
+
+def dra_sdk(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dra_sdk.cli.main", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin", **environment}, timeout=50
+    )
+
+
+def test_drivers_lists_what_is_installed() -> None:
+    done = dra_sdk("drivers")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["NAME", "DRIVER", "FROM", "HOOKS"]
+    assert any(line.split()[:2] == ["cpu", "dra.cpu"] for line in done.stdout.splitlines())
+
+
+def test_discover_prints_exact_slices() -> None:
+    listed = json.loads(dra_sdk("discover", "cpu", "-o", "json", "--node-name", "node-a").stdout)
+    written = list(yaml.safe_load_all(dra_sdk("discover", "cpu", "-o", "yaml", "--node-name", "node-a").stdout))
+    assert written == listed["items"]
+    assert written[0]["kind"] == "ResourceSlice"
+    assert written[0]["spec"]["nodeName"] == "node-a"
+    assert written[0]["spec"]["pool"] == {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
+    assert "cpudevnuma000" in dra_sdk("discover", "cpu").stdout
+
+
+def test_an_unknown_driver_is_one_clear_line() -> None:
+    done = dra_sdk("run", "gpuu")
+    assert done.returncode == 1
+    assert "unknown driver 'gpuu'; installed drivers: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_wrong_setting_names_the_variable() -> None:
+    done = dra_sdk("discover", "cpu", DRA_CPU_RESERVED_CPUS="0-")
+    assert done.returncode == 1
+    assert "DRA_CPU_RESERVED_CPUS" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_without_a_kubelet_says_what_is_missing(tmp_path: object) -> None:
+    done = dra_sdk("run", "cpu", "--kubelet-dir", str(tmp_path), "--cdi-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "plugins_registry is no directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_socket_path_that_does_not_fit_is_told_with_the_limit(tmp_path: object) -> None:
+    done = dra_sdk("run", "cpu", "--kubelet-dir", f"{tmp_path}/{'x' * 100}")
+    assert done.returncode == 1
+    assert "the limit is 107" in done.stderr
+
+
+def test_usage_errors_have_status_2() -> None:
+    assert dra_sdk().returncode == 2
+    assert dra_sdk("run").returncode == 2
+
+
+def test_the_demo_tells_the_whole_story() -> None:
+    done = dra_sdk("demo", "cpu")
+    assert done.returncode == 0, done.stderr
+    for part in ("cpudevnuma000", "cdi_device_ids", '"cdiVersion"', "DRA_CPUSET_", "CDI specs left: none"):
+        assert part in done.stdout

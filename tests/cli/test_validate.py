@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+
+import pytest
+
+from dra_sdk.cli import validate
+
+GOOD = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata:
+  name: gpu
+spec:
+  spec:
+    devices:
+      requests:
+      - name: gpu
+        exactly:
+          deviceClassName: gpu.example.com
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: user
+spec: {containers: [{name: a, image: b}]}
+"""
+SLICE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata:
+  name: node-a-gpu
+spec:
+  driver: gpu.example.com
+  pool: {name: node-a, generation: 1, resourceSliceCount: 1}
+  nodeName: node-a
+  devices:
+  - name: gpu-0
+    colour: red
+    taints:
+    - key: example.com/broken
+      effect: None
+    attributes:
+      model: {string: XXXX}
+"""
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    """Run the command on named contents; status, lines on stdout and text on stderr."""
+
+    def go(*arguments, **files):
+        for name, content in files.items():
+            path = tmp_path / name.replace("_", ".")
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        parser = argparse.ArgumentParser()
+        validate.add_parser(parser.add_subparsers())
+        given = [
+            str(tmp_path / argument) if argument in {path.name for path in tmp_path.iterdir()} else argument
+            for argument in arguments
+        ]
+        parsed = parser.parse_args(["validate", *given])
+        status = parsed.run(parsed)
+        captured = capsys.readouterr()
+        return status, captured.out.replace(f"{tmp_path}/", "").splitlines(), captured.err.replace(f"{tmp_path}/", "")
+
+    return go
+
+
+def test_good_objects_pass_and_other_kinds_are_passed_over(run):
+    status, lines, summary = run("good.yaml", good_yaml=GOOD)
+    assert (status, lines) == (0, [])
+    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; passed over: Pod\n"
+
+
+def test_each_problem_has_file_line_object_and_field(run):
+    content = SLICE.replace("XXXX", "x" * 70)
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    assert status == 1
+    assert lines == [
+        "a.yaml:11: ResourceSlice/node-a-gpu: spec.devices[0].colour: unknown field",
+        "a.yaml:16: ResourceSlice/node-a-gpu: spec.devices[0].attributes[model].string: must be at most 64 bytes, has 70",  # noqa: E501
+    ]
+    assert "2 problems" in summary
+
+
+def test_an_older_server_has_other_limits_and_drops_fields(run):
+    status, lines, _ = run("--server-version", "1.34", "a.yaml", a_yaml=SLICE.replace("    colour: red\n", ""))
+    assert status == 1
+    taints = "ResourceSlice/node-a-gpu: {}spec.devices[0].taints"
+    gate = "DRADeviceTaints is off"
+    assert lines == [
+        f"a.yaml:11: {taints.format('warning: ')}: dropped by the server, whose feature gate {gate}",
+        f"a.yaml:13: {taints.format('')}[0].effect: must be one of NoExecute, NoSchedule, is 'None'",
+    ]
+
+
+def test_a_dropped_field_is_no_problem(run):
+    content = SLICE.replace("    colour: red\n", "").replace("effect: None", "effect: NoExecute")
+    assert run("--server-version", "1.35", "a.yaml", a_yaml=content)[0] == 0
+    assert run("--server-version", "1.35", "--feature-gates", "DRADeviceTaints=true", "a.yaml")[:2] == (0, [])
+
+
+def test_lines_count_through_documents_and_lists(run):
+    listed = """\
+---
+kind: List
+apiVersion: v1
+items:
+- kind: Pod
+- apiVersion: resource.k8s.io/v1
+  kind: DeviceClass
+  metadata: {name: A}
+"""
+    status, lines, summary = run("a.yaml", a_yaml=GOOD + listed)
+    assert status == 1
+    assert [line.split(":")[1] for line in lines] == ["25"]
+    assert "DeviceClass/A: metadata.name: must be a DNS subdomain" in lines[0]
+    assert summary.endswith("passed over: Pod\n")
+
+
+def test_json(run):
+    content = json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {}}, indent="\t")
+    status, lines, _ = run("a.json", a_json=content)
+    assert (status, lines) == (1, ["a.json:4: DeviceClass/*: metadata.name: name or generateName must be set"])
+
+
+def test_standard_input(run, monkeypatch):
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"apiVersion: resource.k8s.io/v1\nkind: DeviceCls\n"))
+    )
+    status, lines, _ = run("-")
+    assert status == 1
+    assert lines[0].startswith("<stdin>:2: DeviceCls/*: kind: must be one of DeviceClass")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("kind: A\nspec: [1,\nb: }\n", "dra-sdk: a.yaml: line 3, column 4: "),
+        ('{"kind": "A",\n "spec": ]', "dra-sdk: a.yaml: line 2, column 10: "),
+        (b"kind: \xff", "dra-sdk: a.yaml: line 1: not UTF-8 text"),
+        ("a: 1\na: 2\n", "dra-sdk: a.yaml: line 2, column 1: key 'a' is given twice"),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_line(run, content, message):
+    status, lines, errors = run("a.yaml", a_yaml=content)
+    assert (status, lines) == (2, [])
+    assert errors.startswith(message)
+    assert "1 file not readable" in errors
+
+
+def test_the_other_files_are_checked_all_the_same(run, tmp_path):
+    status, lines, errors = run(str(tmp_path / "missing.yaml"), str(tmp_path), "a.yaml", a_yaml=SLICE)
+    assert status == 2
+    assert len(lines) == 1
+    assert "dra-sdk: cannot read missing.yaml: No such file or directory" in errors
+    assert "Is a directory" in errors
+    assert "2 files not readable" in errors
+
+
+@pytest.mark.parametrize("content", ["", "---\n", "# nothing\n", "null\n"])
+def test_an_empty_file_has_no_objects(run, content):
+    assert run("a.yaml", a_yaml=content)[:2] == (0, [])
+
+
+@pytest.mark.parametrize("content", ["- 1\n", "text\n", "1\n"])
+def test_what_is_no_object_is_a_problem(run, content):
+    status, lines, _ = run("a.yaml", a_yaml=content)
+    assert status == 1
+    assert lines[0].startswith("a.yaml:1: object: must be an object, is ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--server-version", "1.33", "a"],
+        ["--feature-gates", "DRADeviceTaint=true", "a"],
+        ["--feature-gates", "DRADeviceTaints=yes", "a"],
+        ["--feature-gates", "DRADeviceTaints", "a"],
+    ],
+)
+def test_wrong_usage(run, arguments):
+    with pytest.raises(SystemExit) as exit_:
+        run(*arguments)
+    assert exit_.value.code == 2

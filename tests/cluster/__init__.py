@@ -1,0 +1,1 @@
+"""Tests on a real control plane, kubelet and containerd."""

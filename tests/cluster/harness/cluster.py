@@ -1,0 +1,401 @@
+"""A real single-node Kubernetes cluster for tests: bring it up, use it, break its parts, take it away."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from . import bootstrap, cleanup, network, pki
+from .api import Api, fetch
+from .build import ensure_kubernetes
+from .cache import DEFAULT_VERSION, Cache, Version
+from .components import Components
+from .daemons import START_TIMEOUT, Daemons
+from .errors import HarnessError
+from .layout import DEFAULT_NAME, Layout
+from .processes import MARK, strangers
+from .progress import Progress, Step
+from .runtime import Runtime, ensure_runtime, ensure_tools
+from .state import State, choose_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+T = TypeVar("T")
+_ENDED = {"Succeeded", "Failed"}
+
+
+class Cluster:
+    """A running cluster: etcd, API server, controller manager, scheduler, containerd and kubelet on this machine.
+
+    Components are called `etcd`, `containerd`, `apiserver`, `controller-manager`, `scheduler` and `kubelet`.
+    Images in it are `localhost/busybox:1` and `localhost/pause:1`, nothing can be pulled. Pods reach the API server
+    by its service and the machine by the node's address; there is no kube-proxy for other services, and no DNS.
+    """
+
+    def __init__(self, layout: Layout, state: State, progress: Progress) -> None:
+        self._layout, self._state, self._progress = layout, state, progress
+        cache, version = Cache(Path(state.cache)), Version.parse(state.version)
+        self._kube, self._runtime = cache.kube(version), Runtime.under(cache.runtime)
+        self._authority = pki.Authority(layout.pki)
+        self.api = Api(self._authority, f"https://{layout.service_address}:{state.ports['apiserver']}")
+        parts = Components(layout, state, self._kube, self._runtime, self.api)
+        environment = {**parts.environment(), MARK: layout.name}
+        self._daemons = Daemons(layout, state, parts.all(), environment, progress)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def up(
+        cls,
+        version: str = DEFAULT_VERSION,
+        *,
+        alpha: bool = False,
+        gates: Mapping[str, bool] | None = None,
+        name: str = DEFAULT_NAME,
+        cache: Cache | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Returns the cluster `name`, ready for pods; builds binaries the first time, which takes minutes.
+
+        All beta gates are on; `alpha` switches all alpha gates on too; `gates` sets single ones, by their names.
+        A cluster that already runs with the same version and gates is returned as it is. HarnessError when one
+        runs with others, when this machine lacks something, or when a component does not come up.
+        """
+        progress, cache, parsed = progress or Progress(), cache or Cache.from_env(), Version.parse(version)
+        chosen = {"AllAlpha": alpha, "AllBeta": True, **(gates or {})}
+        layout = Layout.of(name)
+        _check_machine()
+        with cleanup.lock(layout):
+            running = cls.find(name, progress=progress)
+            if running is not None:
+                running._check_same(str(parsed), chosen)
+                progress.note(f"cluster {name!r} is already up")
+                return running
+            ensure_tools(progress)
+            ensure_runtime(cache, progress)
+            ensure_kubernetes(cache, parsed, progress)
+            with progress.step("removing what an earlier run left"):
+                cleanup.remove(layout)
+            ports = choose_ports(layout.service_address)
+            state = State(name, str(parsed), chosen, str(cache.root), ports, cleanup.original_sysctls(layout))
+            cluster = cls(layout, state, progress)
+            cluster._start_all(cache)
+        return cluster
+
+    @classmethod
+    def find(cls, name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> Self | None:
+        """Returns the cluster `name` if it came up wholly and all its components run."""
+        layout = Layout.of(name)
+        state = State.load(layout.state_file)
+        if state is None or not state.ready:
+            return None
+        cluster = cls(layout, state, progress or Progress())
+        return cluster if all(cluster.component_states().values()) else None
+
+    def down(self) -> None:
+        """Takes the cluster away: processes, containers, mounts, cgroups, interfaces, files. Twice is fine."""
+        take_down(self.name, self._progress)
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name it was brought up with."""
+        return self._layout.name
+
+    @property
+    def version(self) -> str:
+        """The Kubernetes version, without a leading v."""
+        return self._state.version
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The feature gates every component was given."""
+        return dict(self._state.gates)
+
+    @property
+    def alpha(self) -> bool:
+        """Whether all alpha gates are on."""
+        return self._state.gates["AllAlpha"]
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self.api.server
+
+    @property
+    def node_name(self) -> str:
+        """The name of the only node."""
+        return self._layout.node_name
+
+    @property
+    def dir(self) -> Path:
+        """The folder that holds everything of this cluster and goes with it."""
+        return self._layout.root
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of a member of system:masters."""
+        return self._layout.kubeconfig
+
+    @property
+    def kubelet_dir(self) -> Path:
+        """The kubelet's root, in place of /var/lib/kubelet, with `plugins/`, `plugins_registry/`, `pod-resources/`."""
+        return self._layout.kubelet_dir
+
+    @property
+    def cdi_dir(self) -> Path:
+        """The only folder containerd reads CDI specs from, in place of /var/run/cdi."""
+        return self._layout.cdi_dir
+
+    @property
+    def nri_socket(self) -> Path:
+        """containerd's NRI socket, in place of /var/run/nri/nri.sock."""
+        return self._layout.nri_socket
+
+    @property
+    def containerd_socket(self) -> Path:
+        """containerd's socket (CRI, and `ctr --address`)."""
+        return self._layout.containerd_socket
+
+    @property
+    def logs_dir(self) -> Path:
+        """One log per component, `<component>.log`."""
+        return self._layout.logs
+
+    def log(self, component: str) -> Path:
+        """The log of one component."""
+        return self._layout.log(self._daemons.part(component).name)
+
+    # -- use -----------------------------------------------------------------------------------------------------
+
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - subprocess's name
+        """Runs kubectl of the cluster's version as administrator; returns what it printed.
+
+        `input` becomes its standard input. With `check`, a failure is a HarnessError with kubectl's words; without,
+        what it said on standard error is appended to what is returned.
+        """
+        program, cache = str(self._kube / "kubectl"), self.dir / "discovery"
+        command = [program, f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}", *args]
+        done = subprocess.run(command, input=input or "", capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            raise HarnessError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
+        return done.stdout if check else done.stdout + done.stderr
+
+    def apply(self, *objects: Mapping[str, Any] | str) -> None:
+        """Creates or changes objects, each a mapping or YAML text."""
+        for manifest in objects:
+            self.kubectl("apply", "-f", "-", input=manifest if isinstance(manifest, str) else json.dumps(manifest))
+
+    def service_account_kubeconfig(self, namespace: str, name: str, *, pod: str | None = None, hours: int = 24) -> Path:
+        """Returns a kubeconfig that acts as an existing service account on this cluster's node.
+
+        The token is bound to the Node, or to `pod` (a pod of that namespace and account), so that requests carry
+        `authentication.kubernetes.io/node-name`, as those of a driver in a pod do: admission policies and
+        `associated-node` permissions see which node it speaks for. The token ends when the bound object is deleted.
+        """
+        bound = ["Node", self.node_name] if pod is None else ["Pod", pod]
+        options = [f"--bound-object-kind={bound[0]}", f"--bound-object-name={bound[1]}", f"--duration={hours}h"]
+        token = self.kubectl("create", "token", name, f"--namespace={namespace}", *options).strip()
+        path = self.dir / f"{namespace}.{name}{f'.{pod}' if pod else ''}.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(pki.kubeconfig(self.server, self._authority.certificate("ca"), {"token": token}))
+        return path
+
+    # -- wait ----------------------------------------------------------------------------------------------------
+
+    def wait_until(
+        self, check: Callable[[], T | None], what: str, timeout: float = 60.0, watch: Iterable[str] | None = None
+    ) -> T:
+        """Calls `check` until it returns something true, and returns that.
+
+        HarnessError after `timeout` seconds, or at once when a component has died that should run, then with the
+        end of its log. `watch` names these components; if not given, it is all that were not stopped on purpose.
+        """
+        return self._daemons.wait_until(check, what, timeout, watch)
+
+    def wait_node_ready(self, timeout: float = START_TIMEOUT) -> None:
+        """Waits until the node's Ready condition is True."""
+        path = f"/api/v1/nodes/{self.node_name}"
+        self.wait_until(lambda: _condition(self._try_get(path), "Ready"), f"node {self.node_name} Ready", timeout)
+
+    def wait_pod(
+        self, name: str, *, namespace: str = "default", phase: str = "Running", timeout: float = 60.0
+    ) -> dict[str, Any]:
+        """Waits until a pod reaches `phase` (with Running: until it is Ready too); returns the pod.
+
+        The HarnessError of one that does not, or that ends in another way, has the pod's events.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        seen: dict[str, Any] = {}
+
+        def reached() -> Any:
+            pod = self.api.get(path)
+            seen.update(pod["status"] if pod else {"phase": "absent"})
+            if seen["phase"] in _ENDED - {phase}:
+                raise HarnessError(f"pod {namespace}/{name} has ended")
+            good = pod and seen["phase"] == phase and (phase != "Running" or _condition(pod, "Ready"))
+            return pod if good else None
+
+        try:
+            return self.wait_until(reached, f"pod {namespace}/{name} {phase}", timeout)
+        except HarnessError as error:
+            events = self.kubectl("events", f"--namespace={namespace}", f"--for=pod/{name}", check=False)
+            raise HarnessError(f"{error}; its phase is {seen.get('phase')}\n{events}") from None
+
+    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = 60.0) -> None:
+        """Waits until an object is deleted; `resource` as for kubectl, `pod` or `resourceclaims.resource.k8s.io`."""
+        options = (f"--namespace={namespace}", "--ignore-not-found", "--output=name")
+        self.wait_until(lambda: not self.kubectl("get", resource, name, *options), f"{resource} {name} gone", timeout)
+
+    # -- break and mend ------------------------------------------------------------------------------------------
+
+    def component_states(self) -> dict[str, bool]:
+        """Returns for each component whether its process runs."""
+        return self._daemons.states()
+
+    def pid(self, component: str) -> int:
+        """The process id of a running component."""
+        return self._daemons.pid(component)
+
+    def stop(self, component: str) -> None:
+        """Asks a component to end and waits for it; containers go on when it is the kubelet or containerd."""
+        self._daemons.stop(component)
+
+    def kill(self, component: str) -> None:
+        """Kills a component at once, as a crash does."""
+        self._daemons.kill(component)
+
+    def start(self, component: str, timeout: float = START_TIMEOUT) -> None:
+        """Starts a stopped or crashed component and waits until it serves.
+
+        After the kubelet or containerd, it waits until the kubelet knows its pods and reaches their containers,
+        unless the API server is down: then the kubelet cannot tell who asks and answers nobody.
+        With the API server or etcd, a controller manager or scheduler that ended with it starts again too.
+        """
+        self._daemons.start(component, timeout)
+        runs = self.component_states()
+        if component in {"kubelet", "containerd"} and runs["kubelet"] and runs["apiserver"]:
+            self.wait_until(self._kubelet_is_back, "the kubelet knows its pods and reaches containerd", timeout)
+
+    def restart(self, component: str, timeout: float = START_TIMEOUT) -> None:
+        """Stops a component and starts it again."""
+        self.stop(component)
+        self.start(component, timeout)
+
+    # -- insides -------------------------------------------------------------------------------------------------
+
+    def _start_all(self, cache: Cache) -> None:
+        """Starts everything; if that fails, keeps the logs in the cache and takes away the rest."""
+        try:
+            with self._progress.step(f"starting Kubernetes {self.version}") as step:
+                network.add_addresses(self._layout)
+                bootstrap.prepare(self._layout, self._state, self.server, self._runtime)
+                self._daemons.save()
+                self._start_components(step)
+        except BaseException as error:
+            kept = _keep_logs(self._layout, cache.failed_logs(self.name))
+            cleanup.remove(self._layout)
+            if isinstance(error, HarnessError):
+                raise HarnessError(f"{error}\nall logs are kept in {kept}") from error
+            raise
+
+    def _start_components(self, step: Step) -> None:
+        """Starts each component as soon as what it cannot do without serves; the API server takes longest."""
+        daemons, rest = self._daemons, ("controller-manager", "scheduler", "kubelet")
+        for name in ("etcd", "containerd"):
+            daemons.launch(name)
+        step.detail = "etcd"
+        daemons.wait_healthy("etcd")
+        daemons.launch("apiserver")
+        step.detail = "containerd"
+        daemons.wait_healthy("containerd")
+        bootstrap.import_image(self._layout, self._runtime)
+        step.detail = "API server"
+        daemons.wait_healthy("apiserver")
+        for name in rest:
+            daemons.launch(name)
+        for name in rest:
+            step.detail = name
+            daemons.wait_healthy(name)
+        step.detail = "node"
+        self.wait_node_ready()
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self.wait_until(lambda: self._try_get(account), "the default service account, which pods need", START_TIMEOUT)
+        step.detail = f"node {self.node_name} is ready"
+        self._state.ready = True
+        daemons.save()
+
+    def _check_same(self, version: str, gates: dict[str, bool]) -> None:
+        if (self.version, self.gates) != (version, gates):
+            raise HarnessError(
+                f"cluster {self.name!r} runs Kubernetes {self.version} with gates {self.gates}, "
+                f"asked for was {version} with {gates}: take it down first, or give the other one another name"
+            )
+
+    def _kubelet_is_back(self) -> bool:
+        """Tells whether the kubelet reaches containerd and has heard of each pod of the node.
+
+        Before, it answers that there is no such pod, or that its connection is refused: it dials again with delay.
+        """
+        if self._ask_kubelet("/runningpods/") is None:
+            return False
+        known = self._ask_kubelet("/pods")
+        listed = self._try_get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.node_name}")
+        if known is None or listed is None:
+            return False
+        identities = {pod["metadata"]["uid"] for pod in known.get("items") or []}
+        return all(pod["metadata"]["uid"] in identities for pod in listed["items"])
+
+    def _ask_kubelet(self, path: str) -> Any:
+        """Returns the JSON the kubelet itself serves at `path`, None while it does not."""
+        url = f"https://{self._layout.node_address}:{self._state.ports['kubelet']}{path}"
+        try:
+            status, body = fetch(url, self.api.trust)
+        except OSError:
+            return None
+        return json.loads(body) if status == HTTPStatus.OK else None
+
+    def _try_get(self, path: str) -> Any:
+        """Like `api.get`, None also while the API server does not answer or lacks the roles it makes at start."""
+        try:
+            return self.api.get(path)
+        except (OSError, HarnessError):
+            return None
+
+
+def take_down(name: str = DEFAULT_NAME, progress: Progress | None = None) -> None:
+    """Takes the cluster `name` away, whatever state it is in, without needing it to be whole."""
+    layout = Layout.of(name)
+    _check_machine(starting=False)
+    with cleanup.lock(layout), (progress or Progress()).step(f"taking down cluster {name!r}"):
+        cleanup.remove(layout)
+
+
+def _check_machine(*, starting: bool = True) -> None:
+    if os.geteuid() != 0:
+        raise HarnessError("a kubelet and containers need root: run this as root")
+    if starting and (others := strangers("kubelet")):
+        raise HarnessError(
+            f"another kubelet runs on this machine (process {others[0]}); a second one would take over its "
+            "device-plugin socket"
+        )
+
+
+def _condition(thing: Any, kind: str) -> bool:
+    """Tells whether an object's status condition `kind` is True."""
+    conditions = (thing or {}).get("status", {}).get("conditions", [])
+    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
+
+
+def _keep_logs(layout: Layout, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    if layout.logs.is_dir():
+        shutil.copytree(layout.logs, target)
+    return target

@@ -1,0 +1,168 @@
+"""Where everything of one cluster lies: one folder that `down` removes whole."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from .errors import HarnessError
+
+RUN_ROOT = Path("/run/dra-sdk")
+"""Parent of all clusters. Short, because a driver's socket in `kubelet/plugins_registry` may be 107 bytes long in
+all (unix(7)); root's own; and on most machines gone after a reboot, as the processes are."""
+DEFAULT_NAME = "default"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of the cluster called `name`, and the names derived from it."""
+
+    name: str
+    root: Path
+
+    @classmethod
+    def of(cls, name: str, run_root: Path = RUN_ROOT) -> Self:
+        """Checks a name (a DNS label of at most 16 characters) and returns its paths."""
+        if _NAME.fullmatch(name) is None:
+            raise HarnessError(
+                f"cluster name {name!r}: expected at most 16 lower-case letters, digits and inner hyphens "
+                "(the name is part of socket paths, which end at 107 bytes)"
+            )
+        return cls(name, run_root / name)
+
+    @property
+    def node_name(self) -> str:
+        """The name of the cluster's only node."""
+        return f"node-{self.name}"
+
+    @property
+    def network_name(self) -> str:
+        """The name of the pod network, part of what CNI plugins write outside the cluster's folder."""
+        return f"dra-sdk-{self.name}"
+
+    @property
+    def _number(self) -> int:
+        """Tells the addresses of several clusters apart: 0 for the default one, else a hash of the name."""
+        return 0 if self.name == DEFAULT_NAME else 1 + zlib.crc32(self.name.encode()) % 255
+
+    @property
+    def pod_subnet(self) -> str:
+        """The pod network, of 198.18.0.0/15: for benchmarks (RFC 2544), so no LAN and no container engine has it."""
+        return f"198.18.{self._number}.0/24"
+
+    @property
+    def pod_gateway(self) -> str:
+        """The address the pod network's interfaces have on the machine's side."""
+        return f"198.18.{self._number}.1"
+
+    @property
+    def service_subnet(self) -> str:
+        """The addresses of services."""
+        return f"198.19.{self._number}.0/25"
+
+    @property
+    def service_address(self) -> str:
+        """The API server's service and the API server itself, which, without kube-proxy, listens where pods look."""
+        return f"198.19.{self._number}.1"
+
+    @property
+    def node_address(self) -> str:
+        """The node's own address; Kubernetes takes none of 127.0.0.0/8."""
+        return f"198.19.{self._number}.129"
+
+    @property
+    def state_file(self) -> Path:
+        """What `State` is read from."""
+        return self.root / "state.json"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.root / "admin.kubeconfig"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.root / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """One log per component."""
+        return self.root / "logs"
+
+    @property
+    def etcd_data(self) -> Path:
+        """etcd's data."""
+        return self.root / "etcd"
+
+    @property
+    def kubelet_dir(self) -> Path:
+        """The kubelet's root folder: `plugins/`, `plugins_registry/`, `pods/`, `pod-resources/`."""
+        return self.root / "kubelet"
+
+    @property
+    def pod_logs(self) -> Path:
+        """The logs of containers."""
+        return self.root / "pods"
+
+    @property
+    def cdi_dir(self) -> Path:
+        """The only folder containerd reads CDI specs from."""
+        return self.root / "cdi"
+
+    @property
+    def nri_socket(self) -> Path:
+        """Where NRI plugins connect."""
+        return self.root / "nri.sock"
+
+    @property
+    def containerd_socket(self) -> Path:
+        """The CRI socket."""
+        return self.root / "containerd.sock"
+
+    @property
+    def containerd_root(self) -> Path:
+        """Images and snapshots."""
+        return self.root / "ctd"
+
+    @property
+    def containerd_state(self) -> Path:
+        """Running containers: bundles, root file systems, network namespaces."""
+        return self.root / "ctds"
+
+    @property
+    def tasks(self) -> Path:
+        """One folder per container, named by its id."""
+        return self.containerd_state / "io.containerd.runtime.v2.task" / "k8s.io"
+
+    @property
+    def cni_conf(self) -> Path:
+        """The pod network's configuration."""
+        return self.root / "cni"
+
+    @property
+    def cni_data(self) -> Path:
+        """The pod network's address leases."""
+        return self.root / "ipam"
+
+    @property
+    def temporary(self) -> Path:
+        """TMPDIR of every component."""
+        return self.root / "tmp"
+
+    def log(self, component: str) -> Path:
+        """The log of one component."""
+        return self.logs / f"{component}.log"
+
+    def tail(self, component: str, lines: int = 15) -> str:
+        """The end of a component's log, for error messages, without the hundreds of flags each logs at its start."""
+        try:
+            text = self.log(component).read_text(errors="replace")
+        except FileNotFoundError:
+            return "(no log)"
+        told = [line for line in text.splitlines() if "] FLAG: --" not in line]
+        return "\n".join(told[-lines:]) or "(empty log)"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dra_sdk import HardwareError
+from dra_sdk.hardware import Host, HugePages, read_cpus, read_numa_nodes
+from dra_sdk.hardware.numa import read_numa_cpus
+from dra_sdk.testing.sysfs import FakeCpu, FakeMachine, regular_machine
+
+MIB = 1 << 20
+
+
+def test_this_machine():
+    nodes = read_numa_nodes(Host())
+    assert frozenset().union(*(node.cpus for node in nodes)) == read_cpus(Host()).online
+    assert sum(node.memory for node in nodes) > 0
+    assert all(node.distances[node.id] == 10 for node in nodes)
+
+
+def test_nodes(tmp_path):
+    machine = replace(
+        regular_machine(sockets=2, numa_nodes=2, cores=2, threads=1),
+        memory=512 * MIB,
+        hugepages={1 << 30: 2, 2 * MIB: 64},
+    )
+    nodes = read_numa_nodes(machine.write(tmp_path))
+    assert [(node.id, node.cpus) for node in nodes] == [(0, {0, 1}), (1, {2, 3}), (2, {4, 5}), (3, {6, 7})]
+    assert nodes[1].memory == 512 * MIB
+    assert nodes[1].hugepages == (HugePages(2 * MIB, 64, 64), HugePages(1 << 30, 2, 2))
+    assert nodes[1].distances == {0: 12, 1: 10, 2: 21, 3: 21}
+
+
+def test_node_numbers_may_have_gaps(tmp_path):
+    cpus = tuple(FakeCpu(id=n, core=n, core_id=n, socket=n, numa_node=8 * n) for n in range(2))
+    host = FakeMachine(cpus=cpus, distances={(0, 8): 40, (8, 0): 40}).write(tmp_path)
+    assert [node.distances for node in read_numa_nodes(host)] == [{0: 10, 8: 40}, {0: 40, 8: 10}]
+    assert read_numa_cpus(host) == {0: {0}, 8: {1}}
+
+
+def test_a_node_with_all_cpus_offline_has_none(tmp_path):
+    host = regular_machine(sockets=2, cores=1, threads=1).offlined(1).write(tmp_path)
+    assert [node.cpus for node in read_numa_nodes(host)] == [{0}, frozenset()]
+
+
+def test_without_numa_support_there_is_node_0(tmp_path):
+    machine = replace(regular_machine(cores=2), numa=False, memory=256 * MIB, hugepages={2 * MIB: 3})
+    (node,) = read_numa_nodes(machine.write(tmp_path))
+    assert (node.id, node.cpus, node.memory, node.distances) == (0, {0, 1, 2, 3}, 256 * MIB, {0: 10})
+    assert node.hugepages == (HugePages(2 * MIB, 3, 3),)
+
+
+def test_without_huge_pages(tmp_path):
+    (node,) = read_numa_nodes(replace(regular_machine(), hugepages={}).write(tmp_path))
+    assert node.hugepages == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("distance", "10 21 21", "distance: expected 2 distances, one for each node"),
+        ("distance", "10 far", "distance: expected 2 distances"),
+        ("meminfo", "Node 0 MemFree: 1 kB", "meminfo: no line MemTotal in kB"),
+        ("cpulist", "0-", "cpulist: CPU list '0-'"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_named(tmp_path, file, text, message):
+    host = regular_machine(sockets=2).write(tmp_path)
+    (host.sys / "devices/system/node/node0" / file).write_text(text)
+    with pytest.raises(HardwareError, match=message):
+        read_numa_nodes(host)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dra_sdk import HardwareError
+from dra_sdk.hardware import (
+    Host,
+    PciDevice,
+    PciRoot,
+    SriovPf,
+    parse_pci_address,
+    pci,
+    read_pci_device,
+    read_pci_devices,
+    read_pci_roots,
+)
+from dra_sdk.testing.sysfs import FakePci, regular_machine
+
+GPU = FakePci(
+    address="0000:3b:00.0",
+    vendor=0x10DE,
+    device=0x20B0,
+    class_code=0x030200,
+    root="pci0000:3a",
+    bridges=("0000:3a:00.0",),
+    driver="nvidia",
+    numa_node=1,
+    iommu_group=17,
+)
+PF = FakePci(address="0000:5e:00.0", root="pci0000:5d", driver="ice", total_vfs=8, numa_node=0)
+VFS = tuple(
+    FakePci(address=f"0000:5e:01.{n}", root="pci0000:5d", driver="vfio-pci", physical_function=PF.address, numa_node=0)
+    for n in range(2)
+)
+
+
+def write(root: Path, *functions: FakePci) -> Host:
+    return replace(regular_machine(sockets=2, cores=2, threads=1), pci=functions).write(root)
+
+
+def test_this_machine():
+    for device in read_pci_devices(Host()):
+        assert parse_pci_address(device.address) == device.address
+        assert device.root in {root.name for root in read_pci_roots(Host())}
+
+
+def test_a_function(tmp_path):
+    host = write(tmp_path, GPU)
+    assert read_pci_device(host, "0000:3b:00.0") == PciDevice(
+        address="0000:3b:00.0",
+        path=host.sys / "bus/pci/devices/0000:3b:00.0",
+        root="pci0000:3a",
+        vendor=0x10DE,
+        device=0x20B0,
+        subsystem_vendor=0x10DE,
+        subsystem_device=0,
+        class_code=0x030200,
+        driver="nvidia",
+        numa_node=1,
+        iommu_group=17,
+        sriov=None,
+        physical_function=None,
+    )
+    assert read_pci_device(host, "0000:3b:00.0").base_class == 0x03
+
+
+def test_what_the_platform_does_not_tell_is_none(tmp_path):
+    device = read_pci_device(write(tmp_path, FakePci(address="0000:00:02.0")), "0000:00:02.0")
+    assert (device.numa_node, device.iommu_group, device.driver, device.sriov) == (None, None, None, None)
+    (device.path / "numa_node").unlink()
+    (device.path / "subsystem_vendor").unlink()
+    again = read_pci_device(Host(tmp_path), "0000:00:02.0")
+    assert (again.numa_node, again.subsystem_vendor) == (None, None)
+
+
+def test_sriov(tmp_path):
+    devices = {device.address: device for device in read_pci_devices(write(tmp_path, PF, *VFS))}
+    assert devices[PF.address].sriov == SriovPf(total_vfs=8, vfs=("0000:5e:01.0", "0000:5e:01.1"))
+    assert devices[PF.address].physical_function is None
+    assert devices["0000:5e:01.1"].physical_function == PF.address
+    assert devices["0000:5e:01.1"].sriov is None
+
+
+def test_vfs_come_in_the_order_of_their_number(tmp_path):
+    many = [replace(VFS[0], address=f"0000:5e:{1 + n // 8:02x}.{n % 8}") for n in range(12)]
+    host = write(tmp_path, replace(PF, total_vfs=16), *many)
+    sriov = read_pci_device(host, PF.address).sriov
+    assert sriov is not None
+    assert sriov.vfs[11] == "0000:5e:02.3"
+
+
+def test_sriov_that_can_have_no_vf_is_none(tmp_path):
+    host = write(tmp_path, GPU)
+    (host.sys / "bus/pci/devices" / GPU.address / "sriov_totalvfs").write_text("0\n")
+    assert read_pci_device(host, GPU.address).sriov is None
+
+
+def test_devices_ascend_with_vmd_domains_last(tmp_path):
+    vmd = FakePci(address="10000:01:00.0", root="pci0000:85", bridges=("0000:85:05.5", "pci10000:00", "10000:00:02.0"))
+    devices = read_pci_devices(write(tmp_path, vmd, PF, GPU))
+    assert [device.address for device in devices] == ["0000:3b:00.0", "0000:5e:00.0", "10000:01:00.0"]
+    assert devices[2].root == "pci0000:85"
+
+
+def test_no_pci_bus(tmp_path):
+    host = write(tmp_path)
+    assert read_pci_devices(host) == ()
+    assert read_pci_roots(host) == ()
+
+
+def test_roots_and_their_cpus(tmp_path):
+    host = write(tmp_path, GPU, PF, FakePci(address="0000:00:02.0"))
+    (host.sys / "devices/pci0000:ff").mkdir()
+    (host.sys / "devices/pciback").mkdir()
+    assert read_pci_roots(host) == (
+        PciRoot("pci0000:00", frozenset({0, 1, 2, 3})),
+        PciRoot("pci0000:3a", frozenset({2, 3})),
+        PciRoot("pci0000:5d", frozenset({0, 1})),
+        PciRoot("pci0000:ff", frozenset()),
+    )
+
+
+def test_an_unknown_address_is_named(tmp_path):
+    with pytest.raises(HardwareError, match=r"0000:99:00\.0: there is no such PCI device"):
+        read_pci_device(write(tmp_path, GPU), "0000:99:00.0")
+
+
+@pytest.mark.parametrize("target", ["../../../devices/platform/x/{}", "../../../devices/pci0000:3a/other", "{}", "."])
+def test_a_link_to_nowhere_on_the_pci_bus_is_refused(tmp_path, target):
+    host = write(tmp_path, GPU)
+    link = host.sys / "bus/pci/devices" / GPU.address
+    link.unlink()
+    link.symlink_to(target.format(GPU.address))
+    with pytest.raises(HardwareError, match="expected a link to devices/pci<domain>:<bus>"):
+        read_pci_device(host, GPU.address)
+
+
+def test_one_function_that_makes_no_sense_is_named(tmp_path):
+    host = write(tmp_path, GPU, PF)
+    (host.sys / "bus/pci/devices" / PF.address / "vendor").write_text("intel\n")
+    with pytest.raises(HardwareError, match="vendor: expected a hexadecimal number, found 'intel'"):
+        read_pci_devices(host)
+
+
+def test_an_iommu_group_without_a_number_is_refused(tmp_path):
+    host = write(tmp_path, PF)
+    (host.sys / "bus/pci/devices" / PF.address / "iommu_group").symlink_to("../somewhere")
+    with pytest.raises(HardwareError, match="iommu_group: expected a link to a numbered IOMMU group"):
+        read_pci_devices(host)
+
+
+def test_a_function_that_goes_away_meanwhile_is_left_out(tmp_path, monkeypatch):
+    host = write(tmp_path, GPU, PF)
+    directory = host.sys / "devices/pci0000:5d"
+    real = pci.read_hex
+
+    def unplug_then_read(path: Path) -> int:
+        if directory.exists():
+            shutil.rmtree(directory)
+            (host.sys / "bus/pci/devices" / PF.address).unlink()
+        return real(path)
+
+    monkeypatch.setattr(pci, "read_hex", unplug_then_read)
+    assert [device.address for device in read_pci_devices(host)] == [GPU.address]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("3b:00.0", "0000:3b:00.0"), ("0000:3B:1F.7", "0000:3b:1f.7"), ("10000:e1:00.0", "10000:e1:00.0")],
+)
+def test_parse_address(text, address):
+    assert parse_pci_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "eth0", "0000:3b:00", "0000:3b:20.0", "0000:3b:00.8", "0000:3g:00.0", "0:3b:00.0"]
+)
+def test_parse_address_refuses(text):
+    with pytest.raises(ValueError, match="is not a PCI address such as"):
+        parse_pci_address(text)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from kubernetes.config import incluster_config
+
+from dra_sdk.errors import SettingsError, UnreachableError
+from dra_sdk.kube.client import KubeClient
+from dra_sdk.kube.login import find, log_in
+from tests.kube.scripted import Answer, kubeconfig
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def written(path: Path, server: str = "http://one:1") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(kubeconfig(server))
+    return path
+
+
+def test_nothing_at_all_names_what_was_tried(tmp_path):
+    with pytest.raises(SettingsError) as caught:
+        KubeClient.connect()
+    for tried in ("no kubeconfig was given", "$KUBECONFIG", "KUBERNETES_SERVICE_HOST", f"{tmp_path}/home/.kube/config"):
+        assert tried in str(caught.value)
+
+
+def test_the_argument_wins_then_the_environment_then_the_pod_then_home(tmp_path, monkeypatch):
+    home = written(tmp_path / "home/.kube/config")
+    assert find(None).files == (home,)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert find(None).files == ()
+    assert str(find(None)) == "the pod's service account"
+    named = written(tmp_path / "env")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{named}")
+    assert find(None).files == (named,)
+    given = written(tmp_path / "given")
+    assert find(given).files == (given,)
+
+
+def test_a_named_file_that_is_missing(tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match=rf"kubeconfig {tmp_path}/no cannot be read: No such file"):
+        KubeClient.connect(tmp_path / "no")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/nope")
+    with pytest.raises(SettingsError, match=rf"\$KUBECONFIG {tmp_path}/nope cannot be read"):
+        KubeClient.connect()
+    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
+        KubeClient.connect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "a: [b", "users: []", json.dumps({"current-context": "x", "contexts": []}), "\x00"]
+)
+def test_a_file_that_is_no_kubeconfig(tmp_path, content: str):
+    path = tmp_path / "config"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=f"cannot log in with kubeconfig {path}: "):
+        KubeClient.connect(path)
+
+
+def test_a_cluster_without_server(tmp_path):
+    path = tmp_path / "config"
+    path.write_text(kubeconfig("x").replace('"server": "x"', ""))
+    with pytest.raises(SettingsError, match="has no `server`"):
+        KubeClient.connect(path)
+
+
+def test_in_a_pod_without_a_token(monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(SettingsError, match=r"the pod's service account: .*token"):
+        KubeClient.connect()
+
+
+def test_in_a_pod_the_token_is_read_again(monkeypatch, tmp_path):
+    token, cert = tmp_path / "token", tmp_path / "ca"
+    token.write_text("one\n")
+    cert.write_text("a certificate")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(cert))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    source = find(None)
+    session = log_in(source)
+    assert session.host == "https://10.0.0.1:443"
+    assert session.authorization() == "bearer one"
+    token.write_text("two")
+    assert log_in(source).authorization() == "bearer two"
+
+
+def test_an_exec_plugin_gives_the_token(serve, tmp_path):
+    plugin = tmp_path / "plugin"
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "from-plugin"},
+    }
+    plugin.write_text(f"#!{sys.executable}\nprint('''{json.dumps(credential)}''')\n")
+    plugin.chmod(0o755)
+    server = serve(lambda _: Answer())
+    user = {
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    }
+    path = tmp_path / "config"
+    path.write_text(kubeconfig(server.url, user))
+    client = KubeClient.connect(path)
+    client.get("/version")
+    client.close()
+    assert server.asked[0].headers["Authorization"] == "Bearer from-plugin"
+
+
+def test_a_token_that_cannot_be_refreshed_is_an_api_error(serve, connect):
+    server = serve(lambda _: Answer())
+    client = connect(server.url, {"token": "t"})
+
+    def refresh(configuration: object) -> None:
+        raise FileNotFoundError("token is gone")
+
+    client._transport._session._configuration.refresh_api_key_hook = refresh
+    with pytest.raises(
+        UnreachableError, match="get /version: the token of the API server cannot be read again: token is"
+    ):
+        client.get("/version")

@@ -1,0 +1,58 @@
+"""Plain answers are read at once; everything else ends in the library's ordinary way, or in its ordinary errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dra_sdk.errors import NotFoundError, UnreachableError
+from dra_sdk.kube.client import KubeClient
+from tests.kube.scripted import Answer, Asked, ScriptedServer
+
+Serve = Callable[[Callable[[Asked], Answer]], ScriptedServer]
+Connect = Callable[..., KubeClient]
+
+
+def test_one_connection_serves_many_gets(serve: Serve, connect: Connect) -> None:
+    server = serve(lambda asked: Answer({"path": asked.path}))
+    client = connect(server.url)
+    assert [client.get(f"/{number}")["path"] for number in range(5)] == [f"/{number}" for number in range(5)]
+    assert len({asked.peer for asked in server.asked}) == 1
+    assert server.asked[0].headers["User-Agent"]
+
+
+def test_a_large_answer_arrives_whole(serve: Serve, connect: Connect) -> None:
+    text = "x" * 1_000_000
+    server = serve(lambda asked: Answer({"text": text}))
+    assert connect(server.url).get("/big")["text"] == text
+
+
+def test_chunks_are_left_to_the_library(serve: Serve, connect: Connect) -> None:
+    server = serve(lambda asked: Answer(stream=[b'{"a":', b"1}"]))
+    assert connect(server.url).get("/chunked") == {"a": 1}
+    assert len(server.asked) == 2
+
+
+def test_an_error_is_not_asked_for_twice(serve: Serve, connect: Connect) -> None:
+    server = serve(lambda asked: Answer({"message": "no such thing"}, status=404))
+    with pytest.raises(NotFoundError, match="no such thing"):
+        connect(server.url).get("/missing")
+    assert len(server.asked) == 1
+
+
+def test_a_dead_connection_is_replaced_once(serve: Serve, connect: Connect) -> None:
+    answers = iter(
+        [Answer({"n": 1}), Answer(hang_up=True), Answer({"n": 2}), Answer(hang_up=True), Answer(hang_up=True)]
+    )
+    client = connect(serve(lambda asked: next(answers)).url)
+    assert [client.get("/")["n"], client.get("/")["n"]] == [1, 2]
+    with pytest.raises(UnreachableError, match="no answer"):
+        client.get("/")
+
+
+def test_a_server_that_closes_after_each_answer(serve: Serve, connect: Connect) -> None:
+    server = serve(lambda asked: Answer({"a": 1}, headers={"Connection": "close"}))
+    client = connect(server.url)
+    assert [client.get("/"), client.get("/")] == [{"a": 1}] * 2
+    assert len({asked.peer for asked in server.asked}) == 2

@@ -1,0 +1,50 @@
+"""Claims and devices as hooks see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dra_sdk import AllocatedDevice, Claim, ContainerEdits, DriverInfo, HeldClaim, Node
+
+
+def test_a_device_is_answered_with_what_identifies_it() -> None:
+    device = AllocatedDevice("gpus/big", "node-a", "gpu-0", None, share_id="s-1")
+    prepared = device.prepared(ContainerEdits(env={"X": "1"}), data={"slot": 3}, cdi_name="mine")
+    assert (prepared.request, prepared.pool, prepared.name, prepared.share_id) == ("gpus/big", "node-a", "gpu-0", "s-1")
+    assert prepared.edits == ContainerEdits(env={"X": "1"})
+    assert prepared.data == {"slot": 3}
+    assert prepared.cdi_name == "mine"
+
+
+def test_nothing_to_edit_and_nothing_to_remember_is_fine() -> None:
+    prepared = AllocatedDevice("gpus", "node-a", "gpu-0", None).prepared()
+    assert prepared.edits == ContainerEdits()
+    assert prepared.data == {}
+
+
+@pytest.mark.parametrize(("request_name", "base"), [("gpus", "gpus"), ("gpus/big", "gpus"), ("a/b/c", "a")])
+def test_the_base_request_is_what_the_kubelet_knows(request_name: str, base: str) -> None:
+    assert AllocatedDevice(request_name, "p", "d", None).base_request == base
+
+
+def test_claims_name_themselves_as_users_know_them() -> None:
+    claim: Claim[None] = Claim("default", "gpus", "u-1", Node("n"), ())
+    assert str(claim) == "claim default/gpus (u-1)"
+    assert str(HeldClaim("default", "gpus", "u-1")) == "claim default/gpus (u-1)"
+
+
+def test_a_claim_made_by_hand_needs_no_journal_and_no_others() -> None:
+    claim: Claim[None] = Claim("default", "gpus", "u-1", Node("n"), ())
+    assert claim.held() == ()
+    claim.journal({"x": 1})
+
+
+def test_a_node_has_the_hosts_root() -> None:
+    assert Node("n").root == Path("/")
+
+
+def test_the_cdi_kind_follows_the_name_unless_given() -> None:
+    assert DriverInfo("gpu.example.com").cdi_kind == "gpu.example.com/device"
+    assert DriverInfo("gpu.example.com", cdi_kind="example.com/gpu").cdi_kind == "example.com/gpu"

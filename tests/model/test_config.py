@@ -1,0 +1,115 @@
+"""Opaque configuration: what a user may write, what is refused, and how it says so."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import pytest
+from pydantic import BaseModel, Field, model_validator
+
+from dra_sdk import OpaqueConfig
+from dra_sdk.errors import ConfigError
+
+
+class Colour(BaseModel):
+    hue: int = 0
+
+
+class LightConfig(OpaqueConfig, api_version="lights.example.com/v1"):
+    max_brightness: int = Field(default=100, ge=0, le=100)
+    colour: Colour = Field(default_factory=Colour)
+
+
+class Required(OpaqueConfig, api_version="lights.example.com/v1", kind="Lamp"):
+    lamp_name: str
+
+
+class Checked(OpaqueConfig, api_version="lights.example.com/v1"):
+    low: int = 0
+    high: int = 10
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError("low is above high")
+        return self
+
+
+def test_the_class_statement_gives_version_and_kind() -> None:
+    assert (LightConfig.api_version, LightConfig.kind) == ("lights.example.com/v1", "LightConfig")
+    assert (Required.api_version, Required.kind) == ("lights.example.com/v1", "Lamp")
+    assert OpaqueConfig.api_version == ""
+
+
+def test_a_subclass_is_a_kind_of_its_own() -> None:
+    class Brighter(LightConfig):
+        watts: int = 5
+
+    assert (Brighter.api_version, Brighter.kind) == ("lights.example.com/v1", "Brighter")
+
+
+def test_fields_are_camel_case_on_the_wire_and_survive_a_round_trip() -> None:
+    config = LightConfig.decode({"apiVersion": "x", "kind": "y", "maxBrightness": 40, "colour": {"hue": 7}})
+    assert config.max_brightness == 40
+    assert config.colour.hue == 7
+    encoded = config.encode()
+    assert encoded == {
+        "apiVersion": "lights.example.com/v1",
+        "kind": "LightConfig",
+        "maxBrightness": 40,
+        "colour": {"hue": 7},
+    }
+    assert LightConfig.decode(encoded) == config
+
+
+def test_empty_parameters_give_the_defaults() -> None:
+    assert LightConfig.decode({}) == LightConfig()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"brightness": 5}, "brightness: unknown field"),
+        ({"max_brightness": 5}, "max_brightness: unknown field"),
+        ({"colour": {"hue": 1, "shade": 2}}, "colour.shade: unknown field"),
+        ({"maxBrightness": 101}, "maxBrightness: Input should be less than or equal to 100 (got 101)"),
+        ({"maxBrightness": "bright"}, "maxBrightness: Input should be a valid integer"),
+        ({"maxBrightness": None}, "maxBrightness: Input should be a valid integer (got None)"),
+        ({"colour": []}, "colour: "),
+    ],
+)
+def test_a_user_s_mistake_names_the_field(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LightConfig.decode(parameters)
+    assert message in str(caught.value)
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        LightConfig.decode({"maxBrightness": -1, "x": 1, "y": 2})
+    assert str(caught.value).count(";") == 2
+
+
+def test_a_missing_field_is_told_without_the_whole_object() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Required.decode({})
+    assert str(caught.value) == "lampName: is required"
+
+
+def test_a_rule_over_several_fields_is_told_as_one_of_the_parameters() -> None:
+    with pytest.raises(ConfigError, match=r"parameters: .*low is above high"):
+        Checked.decode({"low": 11})
+
+
+def test_what_was_checkpointed_by_another_release_is_read_leniently() -> None:
+    config = LightConfig.decode({"maxBrightness": 5, "future": 1, "colour": {"hue": 1, "shade": 2}}, strict=False)
+    assert config.max_brightness == 5
+    assert config.colour.hue == 1
+    with pytest.raises(ConfigError, match="maxBrightness"):
+        LightConfig.decode({"maxBrightness": 101}, strict=False)
+
+
+def test_a_config_cannot_be_changed_by_a_hook() -> None:
+    config = LightConfig()
+    with pytest.raises(ValueError, match="frozen"):
+        config.max_brightness = 3

@@ -1,0 +1,126 @@
+"""Quantities: parsed and printed as the API machinery does, exactly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_sdk import Quantity
+
+# What resource.ParseQuantity of k8s.io/apimachinery 0.36.3 makes of each: canonical form and Value().
+CANONICAL = [
+    ("0", "0", 0),
+    ("-0", "0", 0),
+    ("0Ki", "0", 0),
+    ("4", "4", 4),
+    ("+1", "1", 1),
+    ("00012", "12", 12),
+    ("5.", "5", 5),
+    (".5", "500m", 1),
+    ("1.10", "1100m", 2),
+    ("1500m", "1500m", 2),
+    ("2000m", "2", 2),
+    ("1000", "1k", 1000),
+    ("1024", "1024", 1024),
+    ("100k", "100k", 100_000),
+    ("1000k", "1M", 1_000_000),
+    ("1E", "1E", 10**18),
+    ("80Gi", "80Gi", 80 * 2**30),
+    ("0.5Gi", "512Mi", 2**29),
+    ("512Mi", "512Mi", 2**29),
+    ("1.5Ki", "1536", 1536),
+    ("1000Ki", "1000Ki", 1_024_000),
+    ("1024Ki", "1Mi", 2**20),
+    ("0.1Ki", "102400m", 103),
+    ("9.765625Ki", "10000", 10_000),
+    ("0.9765625Ki", "1k", 1000),
+    ("1.0001Ki", "1024102400u", 1025),
+    ("0.1n", "1n", 1),
+    ("1.5n", "2n", 1),
+    ("-1.5", "-1500m", -2),
+    ("-1025Ki", "-1025Ki", -1_049_600),
+]
+WRONG = [
+    "", " ", "1 ", " 1", "1_0", ".", "+", "-", "e3", "1e", "1e+", "1x", "1K", "1ki", "1KI", "1Mb", "1Kib", "--1", "1,5",
+    "0x10", "1e1000", "inf", "nan", "1\n", "٣", "¹",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "canonical", "whole"), CANONICAL)
+def test_the_canonical_form_is_that_of_the_api_machinery(text: str, canonical: str, whole: int) -> None:
+    assert str(Quantity(text)) == canonical
+    assert int(Quantity(text)) == whole
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_no_quantity_is_refused_by_value(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity") as caught:
+        Quantity(text)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, b"1", ["1"], Fraction(1)])
+def test_other_types_are_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="is not a quantity"):
+        Quantity(value)  # type: ignore[arg-type]
+
+
+def test_exponents_are_read_and_written_with_suffixes() -> None:
+    assert str(Quantity("1e3")) == "1k"
+    assert str(Quantity("12E6")) == "12M"
+    assert str(Quantity("1E-3")) == "1m"
+    assert Quantity("1e3") == Quantity("1k") == 1000
+
+
+def test_numbers_compare_by_amount_whatever_the_suffix() -> None:
+    assert Quantity("1Ki") == Quantity(1024) == 1024
+    assert Quantity("1Gi") > Quantity("1G")
+    assert Quantity("999m") < 1
+    assert sorted([Quantity("1Mi"), Quantity("1"), Quantity("1k")]) == [1, 1000, 2**20]
+    assert len({Quantity("1Ki"), Quantity(1024), Quantity("1024000m")}) == 1
+    assert Quantity("1Ki") != "1Ki"
+    assert (Quantity(1) == True) is False  # noqa: E712 (a bool is no amount)
+
+
+def test_copies_and_exact_numbers() -> None:
+    assert str(Quantity(Quantity("2Gi"))) == "2Gi"
+    assert repr(Quantity("2Gi")) == "Quantity('2Gi')"
+    assert str(Quantity.of(2**31, binary=True)) == "2Gi"
+    assert str(Quantity.of(Fraction(3, 2))) == "1500m"
+    assert str(Quantity.of(Fraction(1, 3))) == "333333334n"
+    assert str(Quantity.of(Fraction(-1, 3))) == "-333333334n"
+
+
+numbers = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**15), max_value=10**15, places=9)
+suffixes = st.sampled_from(
+    ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-4"]
+)
+
+
+@given(numbers, suffixes)
+def test_printing_and_parsing_gives_the_same_amount_and_print(number: object, suffix: str) -> None:
+    first = Quantity(f"{number:f}{suffix}")
+    again = Quantity(str(first))
+    assert again == first
+    assert str(again) == str(first)
+    assert "." not in str(first)
+
+
+@given(st.fractions(), st.booleans())
+def test_any_number_is_rounded_away_from_zero_by_less_than_a_nano(number: Fraction, binary: bool) -> None:
+    made = Quantity.of(number, binary=binary)
+    assert abs(made.value) >= abs(number)
+    assert abs(made.value - number) < Fraction(1, 10**9)
+    assert Quantity(str(made)) == made
+
+
+@given(st.text(max_size=12))
+def test_text_is_a_quantity_or_a_value_error(text: str) -> None:
+    try:
+        made = Quantity(text)
+    except ValueError:
+        return
+    assert Quantity(str(made)) == made

@@ -1,0 +1,64 @@
+"""Two processes of one driver on the same directories, while a third starts again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from dra_sdk.errors import DeviceHeldError
+from tests.prepare.rolling import shared_claims
+from tests.prepare.world import World
+
+PROGRAM = Path(__file__).with_name("rolling.py")
+
+
+def test_processes_that_share_a_directory_keep_every_promise(world: World) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(world.root), str(seed)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in (1, 2)
+    ]
+    while any(worker.poll() is None for worker in workers):
+        world.preparer(shared=True)._locks.close()
+        sleep(0.01)
+    ended = [(worker.communicate(), worker.returncode) for worker in workers]
+    for (printed, errors), status in ended:
+        assert status == 0, errors
+        assert set(json.loads(printed)) <= {"DeviceHeldError"}, printed
+    last = world.preparer(shared=True)
+    held = {claim.uid: {device.name for device in claim.devices} for claim in last.held()}
+    assert world.shining() == {lamp: uid for uid, lamps in held.items() for lamp in lamps}
+    assert len(world.specs()) == len(held)
+    for ref in shared_claims(world):
+        last.unprepare(ref)
+    assert world.is_clean()
+    last._locks.close()
+
+
+def test_a_claim_prepared_by_one_process_is_answered_and_undone_by_the_other(world: World) -> None:
+    old, new = (world.preparer(shared=True) for _ in range(2))
+    ref = world.claim("u-1", "lamp-0")
+    answer = old.prepare(ref)
+    assert new.prepare(ref) == answer
+    assert world.driver.prepared == ["u-1"]
+    with pytest.raises(DeviceHeldError):
+        new.prepare(world.claim("u-2", "lamp-0"))
+    new.unprepare(ref)
+    assert world.is_clean()
+    old.unprepare(ref)
+    assert len(old.prepare(ref)) == 1
+    assert world.driver.prepared == ["u-1", "u-1"]
+    for preparer in (old, new):
+        preparer._locks.close()

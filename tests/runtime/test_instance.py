@@ -1,0 +1,111 @@
+"""One owner for a directory, and the boot id."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.runtime.instance import InstanceLock, read_boot_id
+
+HOLDING = """
+import sys
+from pathlib import Path
+from dra_sdk.runtime.instance import InstanceLock
+InstanceLock(Path(sys.argv[1])).acquire(0.0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock."""
+    arguments = [sys.executable, "-c", HOLDING, str(tmp_path / "instance.lock")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, env=environment, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "held\n"
+        yield child
+        child.kill()
+
+
+def test_a_second_instance_is_told_what_to_do(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    with pytest.raises(SettingsError, match=f"another instance of this driver still works on {tmp_path}; end it, or"):
+        InstanceLock(tmp_path / "instance.lock").acquire(0.1)
+
+
+def test_a_successor_waits_for_a_predecessor_that_dies(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    lock = InstanceLock(tmp_path / "instance.lock")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lock.acquire, 20.0)
+        other.kill()
+        waiting.result(20.0)
+    lock.release()
+
+
+def test_it_can_be_taken_again_after_its_release(tmp_path: Path) -> None:
+    path = tmp_path / "instance.lock"
+    first, second = InstanceLock(path), InstanceLock(path)
+    first.acquire(0.0)
+    with pytest.raises(SettingsError):
+        second.acquire(0.0)
+    first.release()
+    first.release()
+    second.acquire(0.0)
+    second.release()
+
+
+def test_children_of_a_hook_do_not_inherit_it(tmp_path: Path) -> None:
+    path = tmp_path / "instance.lock"
+    first, second = InstanceLock(path), InstanceLock(path)
+    first.acquire(0.0)
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+        first.release()
+        second.acquire(0.0)
+        child.kill()
+    second.release()
+
+
+def test_waiting_in_vain_keeps_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "instance.lock"
+    first = InstanceLock(path)
+    first.acquire(0.0)
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(SettingsError):
+            InstanceLock(path).acquire(0.0)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    first.release()
+
+
+def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=f"cannot lock {tmp_path}/none/instance.lock: No such file"):
+        InstanceLock(tmp_path / "none/instance.lock").acquire(0.0)
+
+
+def boot_id_file(root: Path) -> Path:
+    path = root / "proc/sys/kernel/random/boot_id"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_the_boot_id_is_that_of_the_hosts_kernel(tmp_path: Path) -> None:
+    boot_id_file(tmp_path).write_text("0a1b2c3d-0000-4000-8000-000000000000\n")
+    assert read_boot_id(tmp_path) == "0a1b2c3d-0000-4000-8000-000000000000"
+    assert read_boot_id(Path("/")) == read_boot_id(Path("/"))
+
+
+def test_a_boot_id_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=f"cannot read the boot id from {tmp_path}.*: No such file"):
+        read_boot_id(tmp_path)
+    boot_id_file(tmp_path).write_text("\n")
+    with pytest.raises(SettingsError, match="boot_id is empty"):
+        read_boot_id(tmp_path)

@@ -1,0 +1,134 @@
+"""A whole driver process on the embedded cluster: order, restarts, faults of the API server."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
+from dra_sdk.errors import SettingsError
+from dra_sdk.loader import Driver
+from dra_sdk.runtime.process import DriverProcess
+from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
+from dra_sdk.simulator.kubelet import ResponseError
+from dra_sdk.simulator.statuses import unavailable
+from tests.embedded import settings_for
+
+NAME = "lamps.example.com"
+
+
+class LampDriver:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield from (Device(f"lamp-{number}") for number in range(3))
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        self.calls.append(f"prepare {claim.name}")
+        for device in claim.devices:
+            yield device.prepared(ContainerEdits(env={"LAMP": device.name}))
+
+    def dra_unprepare(self, claim: HeldClaim) -> None:
+        self.calls.append(f"unprepare {claim.name}")
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        running.create_class("lamp")
+        yield running
+
+
+def give(cluster: EmbeddedCluster, claim: str, *lamps: str) -> None:
+    cluster.create_claim(claim, {"lamp": "lamp"})
+    cluster.allocate(claim, [AllocatedDevice("lamp", NAME, cluster.node_name, lamp) for lamp in lamps])
+
+
+def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
+    lamps = LampDriver()
+    give(cluster, "one", "lamp-0", "lamp-2")
+    with DriverProcess(Driver.of(lamps), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver(NAME)
+        before = cluster.wait_slices(NAME)
+        first = cluster.run_pod("a", ["one"])
+    assert not list(cluster.registry_dir.iterdir())
+
+    with DriverProcess(Driver.of(lamps), settings_for(cluster)) as process:
+        cluster.kubelet.restart()
+        cluster.kubelet.wait_for_driver(NAME)
+        again = cluster.run_pod("a", ["one"])
+        assert process.slices.wait_synced(10)
+        cluster.stop_pod("a")
+    assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
+    assert lamps.calls == ["prepare one", "unprepare one"]
+    assert [each["spec"] for each in cluster.api.list("resourceslices")] == [each["spec"] for each in before]
+
+
+def test_a_quick_restart_writes_nothing(cluster: EmbeddedCluster) -> None:
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
+        before = cluster.wait_slices(NAME)
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        assert process.slices.wait_synced(10)
+    assert cluster.api.list("resourceslices") == before
+
+
+def test_registration_needs_no_api_server(cluster: EmbeddedCluster) -> None:
+    cluster.server.faults.add(FaultRule(Reject(unavailable())))
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        cluster.kubelet.wait_for_driver(NAME)
+        assert not process.slices.synced
+
+
+def test_a_claim_that_is_not_allocated_is_refused_alone(cluster: EmbeddedCluster) -> None:
+    give(cluster, "good", "lamp-0")
+    cluster.create_claim("bad", {"lamp": "lamp"})
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        cluster.kubelet.wait_for_driver(NAME)
+        refs = [claim_ref(cluster, "good"), claim_ref(cluster, "bad")]
+        with pytest.raises(ResponseError, match="the claim is not allocated"):
+            cluster.kubelet.prepare(NAME, refs)
+        assert [held.name for held in process.preparer.held()] == ["good"]
+
+
+def claim_ref(cluster: EmbeddedCluster, name: str) -> ClaimRef:
+    return ClaimRef("default", name, cluster.api.get("resourceclaims", name, "default")["metadata"]["uid"])
+
+
+def test_without_a_registry_it_says_which_directory_is_missing(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="plugins_registry is no directory"):
+        DriverProcess(Driver.of(LampDriver()), settings_for(cluster, kubelet_dir=tmp_path)).start()
+
+
+def test_probes_and_metrics(cluster: EmbeddedCluster) -> None:
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, http_address="127.0.0.1:18765")) as process:
+        assert read("/healthz") == (200, "ok\n")
+        cluster.kubelet.wait_for_driver(NAME)
+        assert process.slices.wait_synced(10)
+        assert read("/readyz") == (200, "ok\n")
+        give(cluster, "one", "lamp-0")
+        cluster.run_pod("a", ["one"])
+        text = read("/metrics")[1]
+        assert 'dra_sdk_claims_held{driver="lamps.example.com"} 1.0' in text
+        assert 'dra_sdk_call_seconds_count{call="prepare",driver="lamps.example.com",result="ok"} 1.0' in text
+        process.paths.service.unlink()
+        status, body = read("/healthz")
+        assert status == 503
+        assert "dra.sock does not answer" in body
+        assert read("/elsewhere")[0] == 404
+
+
+def read(path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:18765{path}") as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.simulator import statuses
+from dra_sdk.simulator.kubelet import KubeletEmulator, KubeletTiming
+from dra_sdk.simulator.local import LocalClient
+from dra_sdk.simulator.objects import Write
+from tests.simulator.fakes import FakeDriver
+
+DRIVER = "gpu.example.com"
+
+
+@pytest.fixture
+def timing(timing: KubeletTiming) -> KubeletTiming:
+    return replace(timing, wipe_delay=0.3, wipe_retry=0.05)
+
+
+def publish(api: LocalClient, name: str, driver: str = DRIVER, node: str = "node-1") -> None:
+    spec = {"driver": driver, "nodeName": node, "pool": {"name": node}}
+    api.create("resourceslices", {"metadata": {"name": name}, "spec": spec})
+
+
+def names(api: LocalClient) -> list[str]:
+    return [entry["metadata"]["name"] for entry in api.list("resourceslices")]
+
+
+def wait_gone(api: LocalClient, name: str) -> None:
+    watch = api.watch("resourceslices", fields=f"metadata.name={name}")
+    while (event := watch.next(10)) and event.type != "DELETED":
+        pass
+    api.close(watch)
+    assert event, f"{name} was not deleted"
+
+
+def test_a_start_wipes_the_nodes_slices_of_all_drivers(
+    api: LocalClient, kubelet_dir: Path, timing: KubeletTiming
+) -> None:
+    publish(api, "mine")
+    publish(api, "other-driver", "nic.example.com")
+    publish(api, "other-node", node="node-2")
+    with KubeletEmulator("node-1", api, kubelet_dir, timing=timing):
+        assert names(api) == ["other-node"]
+
+
+def test_a_lost_service_is_wiped_after_the_delay(api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir) as driver:
+        kubelet.wait_for_driver(DRIVER)
+        publish(api, "mine")
+        publish(api, "other-driver", "nic.example.com")
+        driver.stop_service()
+        assert kubelet.wait_for_no_driver(DRIVER)
+        assert "mine" in names(api)
+        wait_gone(api, "mine")
+    assert names(api) == ["other-driver"]
+
+
+def test_a_deregistered_driver_is_wiped_after_the_delay(
+    api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
+    with FakeDriver(kubelet_dir) as driver:
+        kubelet.wait_for_driver(DRIVER)
+        publish(api, "mine")
+        driver.stop_registration()
+        wait_gone(api, "mine")
+        assert names(api) == []
+
+
+def test_a_driver_that_is_back_in_time_keeps_its_slices(
+    api: LocalClient, kubelet_dir: Path, timing: KubeletTiming
+) -> None:
+    patient = replace(timing, wipe_delay=3.0)
+    with (
+        KubeletEmulator("node-1", api, kubelet_dir, timing=patient) as kubelet,
+        FakeDriver(kubelet_dir) as driver,
+    ):
+        kubelet.wait_for_driver(DRIVER)
+        publish(api, "mine")
+        before = api.get("resourceslices", "mine")
+        driver.stop()
+        assert kubelet.wait_for_no_driver(DRIVER)
+        driver.start()
+        kubelet.wait_for_driver(DRIVER)
+        # The wipe is no longer pending, so however long one waits nothing comes.
+        assert not kubelet._running.wiper._due
+        assert api.get("resourceslices", "mine") == before
+
+
+def test_another_instance_keeps_the_slices(api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir, instance="old") as old, FakeDriver(kubelet_dir, instance="new"):
+        kubelet.wait_for_driver(DRIVER, instances=2)
+        publish(api, "mine")
+        old.stop()
+        assert kubelet._running.plugins.wait(lambda infos: len(infos) == 1, 10)
+        assert not kubelet._running.wiper._due
+    wait_gone(api, "mine")
+
+
+def test_a_wipe_is_tried_until_the_api_server_has_done_it(
+    api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
+    refused = threading.Event()
+
+    def refuse_once(write: Write) -> None:
+        if write.verb == "delete" and not refused.is_set():
+            refused.set()
+            raise statuses.internal_error("etcd is away")
+
+    with FakeDriver(kubelet_dir) as driver:
+        kubelet.wait_for_driver(DRIVER)
+        publish(api, "mine")
+        api.store.admit.append(refuse_once)
+        driver.stop()
+        wait_gone(api, "mine")
+    assert refused.is_set()
+
+
+def test_stopping_the_kubelet_wipes_nothing(api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir):
+        kubelet.wait_for_driver(DRIVER)
+        publish(api, "mine")
+        kubelet.stop()
+        assert names(api) == ["mine"]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, spec_name, split_kind, transient_spec_name
+from dra_sdk.wire.cdi.names import device_problem, kind_problem, split_device
+
+KIND = "gpu.example.com/device"
+
+
+def test_a_qualified_name_is_taken_apart_as_it_was_put_together():
+    name = parse_qualified_name(qualified_name(KIND, "claim-1_gpu:0"))
+    assert (name.vendor, name.class_, name.device) == ("gpu.example.com", "device", "claim-1_gpu:0")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "must be vendor/class=name"),
+        ("/dev/null=x", "must be vendor/class=name"),
+        ("vendor.com=x", "must be vendor/class=name"),
+        ("vendor.com/class", "must be vendor/class=name"),
+        ("1vendor.com/class=x", "vendor '1vendor.com' of the kind must start with a letter"),
+        ("vendor.com/cl@ss=x", "class 'cl@ss' of the kind must start with a letter"),
+        ("vendor.com/class=x_", "device name 'x_' must start and end with a letter or digit"),
+    ],
+)
+def test_a_bad_qualified_name_is_explained(text, problem):
+    with pytest.raises(InvalidObjectError) as refused:
+        parse_qualified_name(text)
+    assert refused.value.subject == f"CDI device name {text!r}"
+    assert refused.value.problems[0].startswith(problem)
+
+
+@pytest.mark.parametrize("kind", ["a/b", "gpu.example.com/device", "a-b_c.d/e.f-g_h", "A1/B2"])
+def test_good_kinds(kind):
+    assert kind_problem(kind) is None
+    assert "/".join(split_kind(kind)) == kind
+
+
+@pytest.mark.parametrize("kind", ["", "a", "a/", "/b", "a/b/c", "a./b", "a/-b", "ä/b", "a\n/b"])
+def test_bad_kinds(kind):
+    assert "must" in (kind_problem(kind) or "")
+
+
+@pytest.mark.parametrize("name", ["a", "0", "0a", "a:b", "a_b-c.d:e0"])
+def test_good_device_names(name):
+    assert device_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["", "-", ":a", "a:", "a b", "a/b", "a\n"])
+def test_bad_device_names(name):
+    assert repr(name) in (device_problem(name) or "")
+
+
+def test_what_is_no_qualified_name_is_left_whole():
+    assert split_device("/dev/gpu=0") == ("", "", "/dev/gpu=0")
+
+
+def test_file_names():
+    assert spec_name(KIND) == "gpu.example.com-device.json"
+    assert transient_spec_name(KIND, "claim-1/2") == "gpu.example.com-device_claim-1_2.json"

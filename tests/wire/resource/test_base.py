@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import ValidationError
+
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.wire.resource.base import Amount, Int64, Object, Time, Timestamp
+
+
+class Sample(Object):
+    some_name: str = ""
+    count: Int64 = 0
+    amount: Amount | None = None
+    at: Timestamp | None = None
+    nested: Sample | None = None
+
+
+def test_camel_case_outside_and_snake_case_inside():
+    value = Sample.model_validate({"someName": "a", "nested": {"someName": "b"}})
+    assert (value.some_name, value.nested and value.nested.some_name) == ("a", "b")
+    assert Sample(some_name="a").to_json() == {"someName": "a"}
+
+
+def test_what_was_read_is_written_as_it_came():
+    obj = {"someName": "", "count": 3, "amount": "80Gi", "at": "2026-01-01T00:00:00.5+01:00", "nested": {}}
+    assert Sample.model_validate(obj).to_json() == obj
+
+
+def test_quantities_and_times_compare_by_meaning():
+    value = Sample.model_validate({"amount": 0.5, "at": "2026-01-01T01:00:00+01:00"})
+    assert value.amount == Quantity("500m")
+    assert isinstance(value.at, Time)
+    assert value.at.instant == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"someName": 1},
+        {"count": "1"},
+        {"count": True},
+        {"count": 2**63},
+        {"amount": "1 Gi"},
+        {"amount": True},
+        {"amount": []},
+        {"at": "2026-01-01"},
+        {"at": "2026-13-01T00:00:00Z"},
+        {"nested": []},
+        {"other": 1},
+    ],
+)
+def test_what_does_not_fit_is_refused(obj):
+    with pytest.raises(ValidationError):
+        Sample.model_validate(obj)
+
+
+def test_null_is_absent():
+    value = Sample.model_validate({"someName": None, "count": None, "nested": {"someName": None}})
+    assert value == Sample(nested=Sample())
+    assert value.to_json() == {"nested": {}}

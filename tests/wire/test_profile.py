@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.wire.profile import GATES, NEWEST, ServerProfile
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("1.34", "1.34"), ("v1.36.3", "1.36"), ("v1.35.0-rc.1+abc", "1.35"), ("1.37+", "1.37"), ("1.99.0", f"1.{NEWEST}")],
+)
+def test_versions_as_servers_write_them(text, version):
+    assert ServerProfile.of(text).version == version
+
+
+@pytest.mark.parametrize("text", ["", "1", "2.0", "latest", "1.x", "1.33", "v1.9.0"])
+def test_what_is_no_version_or_too_old(text):
+    with pytest.raises(SettingsError, match=r"1\.34"):
+        ServerProfile.of(text)
+
+
+def test_the_newest_release_is_the_default():
+    assert ServerProfile.of() == ServerProfile.of(f"1.{NEWEST}")
+
+
+@pytest.mark.parametrize(
+    ("gate", "on_in"),
+    [
+        ("DRAPrioritizedList", [34, 35, 36, 37]),
+        ("DRADeviceTaints", [36, 37]),
+        ("DRADeviceTaintRules", [37]),
+        ("DRAFractionalCapacityRange", [37]),
+        ("DRAListTypeAttributes", []),
+    ],
+)
+def test_gates_that_are_on_by_default(gate, on_in):
+    assert [minor for minor in (34, 35, 36, 37) if ServerProfile.of(f"1.{minor}").enabled(gate)] == on_in
+
+
+def test_gates_can_be_turned_on_and_off():
+    profile = ServerProfile.of("1.36", {"DRAListTypeAttributes": True, "DRADeviceTaints": False})
+    assert profile.enabled("DRAListTypeAttributes", "DRAPrioritizedList")
+    assert not profile.enabled("DRAPrioritizedList", "DRADeviceTaints")
+
+
+def test_no_gate_is_on_before_it_exists():
+    for minor in (34, 35, 36, 37):
+        for gate in ServerProfile.of(f"1.{minor}").gates:
+            assert GATES[gate][0] <= minor
+
+
+def test_limits_that_moved():
+    old, new = ServerProfile.of("1.34"), ServerProfile.of("1.36")
+    assert (old.limits.taints_per_device, new.limits.taints_per_device) == (4, 16)
+    assert (old.limits.advanced_devices_per_slice, new.limits.advanced_devices_per_slice) == (128, 64)
+    assert ("None" in old.taint_effects, "None" in new.taint_effects) == (False, True)
+
+
+def test_where_taint_rules_are_served():
+    best = [ServerProfile.of(f"1.{minor}").taint_rule_versions()[0] for minor in (34, 35, 36, 37)]
+    assert best == ["v1alpha3", "v1alpha3", "v1beta2", "v1"]
