@@ -29,6 +29,7 @@ from dra_sdk.model.health import DeviceHealth, HealthStatus
 from dra_sdk.model.node import Node
 from dra_sdk.model.pool import CounterSet, ResourcePool
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.model.status import Condition, DeviceStatus, NetworkData
 
 __all__ = [
     "AllocatedDevice",
@@ -37,6 +38,7 @@ __all__ = [
     "Capacity",
     "Claim",
     "ClaimError",
+    "Condition",
     "ConfigError",
     "ContainerEdits",
     "CounterConsumption",
@@ -44,6 +46,7 @@ __all__ = [
     "Device",
     "DeviceHealth",
     "DeviceNode",
+    "DeviceStatus",
     "DeviceTaint",
     "DraError",
     "DriverInfo",
@@ -55,6 +58,7 @@ __all__ = [
     "IntelRdt",
     "Mount",
     "NetDevice",
+    "NetworkData",
     "Node",
     "NodeAllocatable",
     "NodeSelection",

@@ -50,7 +50,6 @@ class SocketServer:
         bound = hidden(self.path)
         try:
             refuse_foreign(self.path)
-            bound.unlink(missing_ok=True)
             self._server.add_insecure_port(f"unix:{bound}")
             bound.chmod(0o600)
             self._inode = bound.stat().st_ino

@@ -16,6 +16,7 @@ from typing import Any, Final
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.metadata.document import KIND, VERSIONS, DeviceMetadata
 from dra_sdk.model.device import AttributeValue, Device
+from dra_sdk.model.status import NetworkData
 from dra_sdk.wire.slice import device_json
 from dra_sdk.wire.validation import check_device
 from dra_sdk.wire.validation.names import pool_name
@@ -25,18 +26,6 @@ log = logging.getLogger(__name__)
 ADDRESSES_LIMIT: Final = 16
 INTERFACE_NAME_LIMIT: Final = 256  # bytes
 HARDWARE_ADDRESS_LIMIT: Final = 128  # bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkDeviceData:
-    """How a network device looks in the pod: resource.k8s.io/v1 NetworkDeviceData.
-
-    `ips` are at most 16 addresses with a prefix in their usual form (`10.9.8.7/24`, `2001:db8::1/64`).
-    """
-
-    interface_name: str = ""
-    ips: Sequence[str] = ()
-    hardware_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +40,7 @@ class MetadataDevice:
     pool: str
     name: str
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    network_data: NetworkDeviceData | None = None
+    network_data: NetworkData | None = None
 
 
 def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:
@@ -90,7 +79,7 @@ def encode(document: DeviceMetadata, versions: Sequence[str] = VERSIONS) -> str:
     return "".join(f"{json.dumps(each, indent=2)}\n" for each in objects)
 
 
-def _network(data: NetworkDeviceData) -> dict[str, Any]:
+def _network(data: NetworkData) -> dict[str, Any]:
     fields = {
         "interfaceName": data.interface_name,
         "ips": list(data.ips),
@@ -99,7 +88,7 @@ def _network(data: NetworkDeviceData) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value}
 
 
-def _network_problems(data: NetworkDeviceData) -> Iterator[str]:
+def _network_problems(data: NetworkData) -> Iterator[str]:
     limits = (
         ("interface_name", data.interface_name, INTERFACE_NAME_LIMIT),
         ("hardware_address", data.hardware_address, HARDWARE_ADDRESS_LIMIT),

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from dra_sdk.model.config import OpaqueConfig
-from dra_sdk.model.device import Device
+from dra_sdk.model.device import AttributeValue, Device
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.node import Node
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.model.status import DeviceStatus
 
 ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
 JSON = Mapping[str, Any]
@@ -26,7 +27,8 @@ class PreparedDevice:
 
     `edits` reach exactly the containers that use the device's request. `data` is a JSON object that is remembered with
     the claim until it is unprepared, for the driver's own use. `cdi_name` overrides the name of the CDI device; devices
-    of one claim may share a name if their edits are equal.
+    of one claim may share a name if their edits are equal. `status` is written into the claim's `status.devices`
+    soon afterwards. `metadata` adds attributes to the file that containers can read (see `DriverInfo.metadata`).
     """
 
     request: str
@@ -36,6 +38,8 @@ class PreparedDevice:
     edits: ContainerEdits = field(default_factory=ContainerEdits)
     data: JSON = field(default_factory=dict)
     cdi_name: str | None = None
+    status: DeviceStatus | None = None
+    metadata: Mapping[str, AttributeValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,25 @@ class AllocatedDevice(Generic[ConfigT]):
         return self.request.partition("/")[0]
 
     def prepared(
-        self, edits: ContainerEdits | None = None, *, data: JSON | None = None, cdi_name: str | None = None
+        self,
+        edits: ContainerEdits | None = None,
+        *,
+        data: JSON | None = None,
+        cdi_name: str | None = None,
+        status: DeviceStatus | None = None,
+        metadata: Mapping[str, AttributeValue] | None = None,
     ) -> PreparedDevice:
         """The value to yield from `dra_prepare` once this device is set up."""
         return PreparedDevice(
-            self.request, self.pool, self.name, self.share_id, edits or ContainerEdits(), data or {}, cdi_name
+            self.request,
+            self.pool,
+            self.name,
+            self.share_id,
+            edits or ContainerEdits(),
+            data or {},
+            cdi_name,
+            status,
+            metadata or {},
         )
 
 

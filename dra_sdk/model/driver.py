@@ -15,11 +15,13 @@ class DriverInfo:
     `name` is the driver's name in ResourceSlices, claims and sockets: a DNS subdomain of at most 63 characters that
     belongs to its vendor. `configs` are the kinds of opaque configuration it accepts; the first is the default where a
     claim brings none. `cdi_kind` (`vendor/class`) names its CDI devices, by default `<name>/device`.
+    `metadata` gives every container a read-only file with the attributes of its devices (KEP-5304).
     """
 
     name: str
     configs: Sequence[type[OpaqueConfig]] = ()
     cdi_kind: str = ""
+    metadata: bool = False
 
     def __post_init__(self) -> None:
         """Fill in the default CDI kind."""

@@ -6,8 +6,9 @@ Separate CDI devices keep what belongs to one request out of containers that use
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsError
@@ -36,9 +37,19 @@ def _default_name(uid: str, device: PreparedDevice) -> str:
     return "_".join(parts if device.share_id is None else [*parts, device.share_id])
 
 
-def build_spec(kind: str, names: Sequence[str], devices: Sequence[PreparedDevice]) -> dict[str, Any] | None:
-    """The CDI spec of these devices, None if none of them edits anything; HookError if two edits fight for a name."""
-    edits: dict[str, ContainerEdits] = {}
+def name_metadata(uid: str, request: str) -> str:
+    """The name of the CDI device that mounts a request's metadata file."""
+    return f"metadata-{safe_id(uid)}_{request}"
+
+
+def build_spec(
+    kind: str,
+    names: Sequence[str],
+    devices: Sequence[PreparedDevice],
+    extra: Mapping[str, ContainerEdits] = MappingProxyType({}),
+) -> dict[str, Any] | None:
+    """The CDI spec of these devices and `extra` ones, None if it would be empty; HookError if two fight for a name."""
+    edits: dict[str, ContainerEdits] = dict(extra)
     for name, device in zip(names, devices, strict=True):
         if name and edits.setdefault(name, device.edits) != device.edits:
             raise HookError(f"dra_prepare gave two devices the CDI name {name!r} with different edits")

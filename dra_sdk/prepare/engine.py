@@ -23,14 +23,16 @@ from typing import Any
 
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.loader import Driver
-from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim
 from dra_sdk.model.node import Node
+from dra_sdk.prepare import record
 from dra_sdk.prepare.allocation import Published, allocated_devices
 from dra_sdk.prepare.attempt import Attempt, undo
-from dra_sdk.prepare.cdi import CdiDirectory, build_spec, name_devices
+from dra_sdk.prepare.cdi import CdiDirectory
 from dra_sdk.prepare.guard import refuse_held
 from dra_sdk.prepare.locks import NamedLocks
-from dra_sdk.prepare.store import ClaimStore
+from dra_sdk.prepare.metadata import ClaimMetadata
+from dra_sdk.prepare.store import ClaimStore, safe_id
 from dra_sdk.prepare.tickets import Tickets
 from dra_sdk.wire.claim import read_claim
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
@@ -41,7 +43,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """What the engine acts on: state files, CDI directory, locks, the API server (`fetch`), the published devices."""
+    """What the engine acts on: state files, CDI directory, locks, the API server, the published devices.
+
+    `fetch` reads a ResourceClaim; `announce` takes our entries of a claim's `status.devices`, and must not block.
+    `metadata` is None for drivers that want no metadata files.
+    """
 
     store: ClaimStore
     cdi: CdiDirectory
@@ -49,6 +55,8 @@ class Effects:
     published: Published
     boot_id: str
     locks: NamedLocks = field(default_factory=NamedLocks)
+    metadata: ClaimMetadata | None = None
+    announce: Callable[[ClaimRef, Sequence[dict[str, Any]]], None] = lambda _ref, _statuses: None
 
 
 class Preparer:
@@ -66,6 +74,8 @@ class Preparer:
         """Read the state files, restore CDI specs that were lost, remove those that belong to no claim."""
         self._store.open()
         self._cdi.open(self._store.ids, self._store.abandoned_after)
+        if self._effects.metadata:
+            self._effects.metadata.sweep(lambda uid: safe_id(uid) in self._store.ids())
         for state in self._store.all():
             if self._current(state):
                 self._restore(state)
@@ -75,8 +85,8 @@ class Preparer:
         with self._tickets.prepare(ref.uid) as ticket, self._locks.hold([_claim_lock(ref)]):
             state = self._store.get(ref.uid)
             if state and self._current(state):
-                self._cdi.ensure(ref.uid, state.cdi_spec)
-                return _answer(state.devices)
+                self._ensure(state)
+                return record.answer(state)
             ticket.check()
             raw = self._effects.fetch(ref)
             devices = allocated_devices(self._driver.info, ref, read_claim(raw), self._effects.published)
@@ -88,7 +98,7 @@ class Preparer:
         with self._tickets.unprepare(ref.uid), self._locks.hold([_claim_lock(ref)]):
             state = self._store.get(ref.uid)
             if state is None:
-                self._cdi.remove(ref.uid)
+                self._forget_files(ref)
                 return
             with self._locks.hold(_device_locks(state.devices)):
                 self._release(state)
@@ -104,7 +114,7 @@ class Preparer:
     def _restore(self, state: ClaimState) -> None:
         """Restore a CDI spec at the start; a failure is this claim's alone, its next prepare tells."""
         try:
-            self._cdi.ensure(state.uid, state.cdi_spec)
+            self._ensure(state)
             if self._store.get(state.uid) is None:  # another process unprepared it meanwhile
                 self._cdi.remove(state.uid)
         except DraError as error:
@@ -121,7 +131,7 @@ class Preparer:
         if left:
             log.info("%s: undoing what an earlier attempt or boot left", ref)
             self._release(left)
-        attempt = Attempt(self._driver, self._store, self._started(ref, devices))
+        attempt = Attempt(self._driver, self._store, record.started(ref, devices, self._effects.boot_id))
         attempt.begin()
         claim = Claim(
             ref.namespace,
@@ -134,13 +144,37 @@ class Preparer:
             attempt.journal,
         )
         try:
-            state = self._completed(attempt, attempt.run(claim))
+            state = self._completed(attempt, claim)
             self._cdi.write(ref.uid, state.cdi_spec)
             self._store.put(state, survive_power_loss=False)
         except Exception as error:
             self._give_up(attempt, error)
             raise
-        return _answer(state.devices)
+        self._effects.announce(ref, state.statuses)
+        return record.answer(state)
+
+    def _completed(self, attempt: Attempt, claim: Claim[Any]) -> ClaimState:
+        """Run the hook, and gather what it gave."""
+        prepared, metadata = attempt.run(claim), self._effects.metadata
+        name, kind = self._driver.info.name, self._cdi.kind
+        if metadata is None:
+            return record.completed(attempt.state, prepared, kind, name)
+        files = metadata.build(claim, prepared)
+        metadata.write(files)
+        return record.completed(attempt.state, prepared, kind, name, metadata=files, mounts=metadata.mounts(files))
+
+    def _ensure(self, state: ClaimState) -> None:
+        """Restore what lies outside the state file and may be lost."""
+        if self._effects.metadata:
+            self._effects.metadata.ensure(state)
+        self._cdi.ensure(state.uid, state.cdi_spec)
+        if state.statuses:
+            self._effects.announce(ClaimRef(state.namespace, state.name, state.uid), state.statuses)
+
+    def _forget_files(self, ref: ClaimRef | ClaimState) -> None:
+        self._cdi.remove(ref.uid)
+        if self._effects.metadata:
+            self._effects.metadata.remove(ref)
 
     def _give_up(self, attempt: Attempt, error: Exception) -> None:
         """Undo a failed attempt; if even that fails the state file stays, and the next call tries again."""
@@ -160,45 +194,11 @@ class Preparer:
             with suppress(StateError):  # a full disk must not keep devices held
                 self._store.put(state.model_copy(update={"phase": Phase.STARTED}), survive_power_loss=False)
         undo(self._driver, state.held(self._effects.boot_id), self._node)
-        self._cdi.remove(state.uid)
+        self._forget_files(state)
         self._store.delete(state.uid)
         self._undoing.discard(state.uid)
-
-    def _started(self, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]]) -> ClaimState:
-        return ClaimState(
-            namespace=ref.namespace,
-            name=ref.name,
-            uid=ref.uid,
-            boot_id=self._effects.boot_id,
-            phase=Phase.STARTED,
-            devices=[
-                DeviceState(
-                    request=each.request,
-                    pool=each.pool,
-                    name=each.name,
-                    share_id=each.share_id,
-                    admin_access=each.admin_access,
-                    consumed_capacity={key: str(amount) for key, amount in each.consumed_capacity.items()},
-                )
-                for each in devices
-            ],
-        )
-
-    def _completed(self, attempt: Attempt, prepared: Sequence[PreparedDevice]) -> ClaimState:
-        names = name_devices(attempt.state.uid, prepared)
-        spec = build_spec(self._cdi.kind, names, prepared)
-        devices = [
-            state.model_copy(update={"cdi_ids": [f"{self._cdi.kind}={name}"] if name else []})
-            for state, name in zip(attempt.state.devices, names, strict=True)
-        ]
-        return attempt.state.model_copy(update={"phase": Phase.COMPLETED, "devices": devices, "cdi_spec": spec})
-
-
-def _answer(devices: Sequence[DeviceState]) -> list[AnsweredDevice]:
-    return [
-        AnsweredDevice(each.request.partition("/")[0], each.pool, each.name, tuple(each.cdi_ids), each.share_id)
-        for each in devices
-    ]
+        if state.statuses:
+            self._effects.announce(ClaimRef(state.namespace, state.name, state.uid), ())
 
 
 def _claim_lock(ref: ClaimRef) -> str:

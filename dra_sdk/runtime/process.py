@@ -28,6 +28,7 @@ from dra_sdk.prepare.cdi import CdiDirectory
 from dra_sdk.prepare.engine import Effects, Preparer
 from dra_sdk.prepare.files import Files
 from dra_sdk.prepare.locks import NamedLocks
+from dra_sdk.prepare.metadata import ClaimMetadata
 from dra_sdk.prepare.store import ClaimStore
 from dra_sdk.runtime import observe
 from dra_sdk.runtime.connection import Connection
@@ -37,6 +38,7 @@ from dra_sdk.runtime.instance import InstanceLock, read_boot_id
 from dra_sdk.runtime.metrics import Metrics
 from dra_sdk.runtime.settings import Settings
 from dra_sdk.runtime.sockets import Sockets
+from dra_sdk.runtime.statuses import StatusWriter
 from dra_sdk.runtime.wellness import Wellness
 from dra_sdk.slices.controller import SliceController
 from dra_sdk.wire.dra import ClaimRef
@@ -63,6 +65,7 @@ class DriverProcess:
         self.discovery = Discovery(driver, self.node, self.wellness.between(self.slices.publish))
         versions = (*VERSIONS, *self.wellness.versions())
         self.registration = Registration(name, self.paths.service, versions)
+        self.statuses = StatusWriter(name, self.connection.get)
         self.preparer = Preparer(driver, self.node, self._effects(files))
         self.metrics = Metrics(name)
         observe.add_gauges(self.metrics, self.preparer, self.registration, self.slices)
@@ -97,7 +100,13 @@ class DriverProcess:
             lock.acquire(SUCCESSION_SECONDS)
             stack.callback(lock.release)
         self.preparer.recover()
-        for service in (self.connection.close, self.slices.stop, self.discovery.stop, self.wellness.stop):
+        for service in (
+            self.connection.close,
+            self.statuses.stop,
+            self.slices.stop,
+            self.discovery.stop,
+            self.wellness.stop,
+        ):
             stack.callback(service, STOP_SECONDS)
         self._open_sockets(stack)
         if self.settings.http_address:
@@ -109,6 +118,7 @@ class DriverProcess:
         self.wellness.start()
         self.discovery.start()
         self.slices.start()
+        self.statuses.start()
 
     def _open_sockets(self, stack: ExitStack) -> None:
         calls = plugin_services(self._measured(self.preparer.prepare), self._measured(self.preparer.unprepare))
@@ -132,16 +142,18 @@ class DriverProcess:
             log.warning("calls are still under way after %.0f s; their claims are undone at the next start", seconds)
 
     def _effects(self, files: Files) -> Effects:
-        shared = bool(self.settings.pod_uid)
+        info, shared = self.driver.info, bool(self.settings.pod_uid)
         if shared:
             self.data.mkdir(mode=0o750, parents=True, exist_ok=True)
         return Effects(
             store=ClaimStore(self.data / "claims", files, shared=shared),
-            cdi=CdiDirectory(self.settings.cdi_dir, self.driver.info.cdi_kind, files),
+            cdi=CdiDirectory(self.settings.cdi_dir, info.cdi_kind, files),
             fetch=self.connection.fetch,
             published=self.discovery.published,
             boot_id=read_boot_id(self.settings.host_root),
             locks=NamedLocks(self.data / "locks" if shared else None),
+            metadata=ClaimMetadata(info.name, self.data, files) if info.metadata else None,
+            announce=self.statuses.put,
         )
 
 

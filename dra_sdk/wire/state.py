@@ -45,8 +45,21 @@ class DeviceState(_Kept):
     cdi_ids: list[str] = []
 
 
+class MetadataState(_Kept):
+    """One device metadata file: `path` under the plugin data directory, mounted at `container_path`."""
+
+    request: str
+    path: str
+    container_path: str
+    content: str
+
+
 class ClaimState(_Kept):
-    """All that is remembered of a claim. `cdi_spec` is the whole CDI spec, to be written again if it is lost."""
+    """All that is remembered of a claim.
+
+    `cdi_spec` is the whole CDI spec and `metadata` the metadata files, to be written again if they are lost; `statuses`
+    are our entries of the claim's `status.devices`.
+    """
 
     namespace: str
     name: str
@@ -56,6 +69,8 @@ class ClaimState(_Kept):
     devices: list[DeviceState]
     journal: list[dict[str, Any]] = []
     cdi_spec: dict[str, Any] | None = None
+    metadata: list[MetadataState] = []
+    statuses: list[dict[str, Any]] = []
 
     def held(self, boot_id: str) -> HeldClaim:
         """The claim as hooks see it, on a node whose current boot is `boot_id`."""

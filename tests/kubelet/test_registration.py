@@ -39,7 +39,7 @@ def test_a_refusal_is_kept_and_logged_until_the_kubelet_accepts(
     registration: Registration, serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
     channel = dial(serve({SERVICE: registration.methods()}).path)
-    assert not registration.registered.is_set()
+    assert (registration.registered.is_set(), registration.error) == (False, "")
     refused = wire.RegistrationStatus(plugin_registered=False, error="endpoint is taken")
     with caplog.at_level(logging.INFO):
         answer = call(channel, NOTIFY, refused, wire.RegistrationStatusResponse)

@@ -50,6 +50,26 @@ def test_the_socket_is_alone_in_its_directory_and_gone_at_the_end(serve: Serve) 
     server.stop()
 
 
+def test_after_the_end_nobody_is_served_not_even_those_it_knew(serve: Serve, dial: Dial) -> None:
+    server = serve(named("me"))
+    channel = dial(server.path)
+    assert who(channel) == "me"
+    server.stop()
+    with pytest.raises(grpc.RpcError) as caught:
+        who(channel)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_server_knows_whether_its_socket_is_still_in_its_place(serve: Serve) -> None:
+    old = serve(named("old"))
+    assert old.intact()
+    new = serve(named("new"))
+    assert not old.intact()
+    assert new.intact()
+    new.path.unlink()
+    assert not new.intact()
+
+
 def test_a_stale_socket_is_replaced(serve: Serve, dial: Dial, socket_dir: Path) -> None:
     for name in ("dra.sock", ".stale"):
         with socket.socket(socket.AF_UNIX) as dead:

@@ -5,7 +5,8 @@ import pytest
 from dra_sdk import Version
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.metadata.document import VERSIONS, DeviceMetadata
-from dra_sdk.metadata.encoding import MetadataDevice, NetworkDeviceData, encode, entry, known_versions
+from dra_sdk.metadata.encoding import MetadataDevice, encode, entry, known_versions
+from dra_sdk.model.status import NetworkData
 
 DRIVER = "gpu.example.com"
 
@@ -26,7 +27,7 @@ def test_a_device_is_written_as_in_a_resource_slice():
                 f"{DRIVER}/own": "x",
                 "resource.kubernetes.io/numaNode": [0, 1],
             },
-            NetworkDeviceData(interface_name="eth0", ips=["10.0.0.5/24", "fd00::1/64"], hardware_address="0a:00"),
+            NetworkData(interface_name="eth0", ips=["10.0.0.5/24", "fd00::1/64"], hardware_address="0a:00"),
             pool="rack/7",
         ),
     )
@@ -48,7 +49,7 @@ def test_a_device_is_written_as_in_a_resource_slice():
 
 def test_what_is_not_known_is_left_out():
     assert entry(DRIVER, device()) == {"driver": DRIVER, "pool": "node-a", "name": "gpu-0"}
-    assert entry(DRIVER, device(network=NetworkDeviceData(interface_name="eth0")))["networkData"] == {
+    assert entry(DRIVER, device(network=NetworkData(interface_name="eth0")))["networkData"] == {
         "interfaceName": "eth0"
     }
 
@@ -64,10 +65,10 @@ def test_what_is_not_known_is_left_out():
         (device({"v": Version("v1")}), "semantic version"),
         (device({"f": 1.5}), "attribute f: 1.5 is not a bool"),
         (device({"list": []}), "attribute list: [] is not a non-empty list"),
-        (device(network=NetworkDeviceData(interface_name="x" * 257)), "interface_name: must be at most 256 bytes"),
-        (device(network=NetworkDeviceData(hardware_address="x" * 129)), "hardware_address: must be at most 128"),
-        (device(network=NetworkDeviceData(ips=[f"10.0.0.{n}/24" for n in range(17)])), "at most 16 addresses, has 17"),
-        (device(network=NetworkDeviceData(ips=["10.0.0.1/24"] * 2)), "ips[1]: 10.0.0.1/24 is there twice"),
+        (device(network=NetworkData(interface_name="x" * 257)), "interface_name: must be at most 256 bytes"),
+        (device(network=NetworkData(hardware_address="x" * 129)), "hardware_address: must be at most 128"),
+        (device(network=NetworkData(ips=[f"10.0.0.{n}/24" for n in range(17)])), "at most 16 addresses, has 17"),
+        (device(network=NetworkData(ips=["10.0.0.1/24"] * 2)), "ips[1]: 10.0.0.1/24 is there twice"),
     ],
 )
 def test_a_broken_limit_names_the_device_and_the_field(bad, message):
@@ -84,7 +85,7 @@ def test_a_broken_limit_names_the_device_and_the_field(bad, message):
 )  # fmt: skip
 def test_an_address_must_be_in_its_usual_form_with_a_prefix(address):
     with pytest.raises(InvalidObjectError, match=r"ips\[0\]: must be an address with a prefix"):
-        entry(DRIVER, device(network=NetworkDeviceData(ips=[address])))
+        entry(DRIVER, device(network=NetworkData(ips=[address])))
 
 
 def test_every_version_holds_the_same_document_newest_first():

@@ -7,10 +7,11 @@ import pytest
 from dra_sdk import ContainerEdits, Mount
 from dra_sdk.errors import ClaimError, InvalidObjectError
 from dra_sdk.metadata.document import VERSIONS
-from dra_sdk.metadata.encoding import MetadataDevice, NetworkDeviceData
+from dra_sdk.metadata.encoding import MetadataDevice
 from dra_sdk.metadata.files import MetadataFile, claim_metadata, metadata_edits, updated_metadata
 from dra_sdk.metadata.layout import POD_CLAIM_ANNOTATION
 from dra_sdk.metadata.reading import read_metadata
+from dra_sdk.model.status import NetworkData
 from dra_sdk.wire.cdi import claim_spec
 
 DRIVER = "gpu.example.com"
@@ -70,7 +71,7 @@ def test_hostile_claims_and_devices_are_refused():
 def test_an_update_replaces_one_request_and_counts():
     (file,) = claim_metadata(DRIVER, CLAIM, [device("gpu/big"), device("gpu/small", "gpu-1", model="x")])
     before = read_metadata(file.content)
-    network = NetworkDeviceData(interface_name="eth0")
+    network = NetworkData(interface_name="eth0")
     changed = MetadataDevice("gpu/big", "node-a", "gpu-0", {"model": "A100"}, network)
     after = updated_metadata(DRIVER, before, "gpu/big", [changed])
     assert (after.request, after.path, after.container_path) == (file.request, file.path, file.container_path)

@@ -16,9 +16,10 @@ import pytest
 from dra_sdk.errors import ClaimError, InvalidObjectError, SettingsError
 from dra_sdk.metadata.directory import MetadataDirectory
 from dra_sdk.metadata.document import KIND, VERSIONS
-from dra_sdk.metadata.encoding import MetadataDevice, NetworkDeviceData, known_versions
+from dra_sdk.metadata.encoding import MetadataDevice, known_versions
 from dra_sdk.metadata.files import claim_metadata, metadata_edits
 from dra_sdk.metadata.reading import read_file, read_metadata, read_request
+from dra_sdk.model.status import NetworkData
 from dra_sdk.prepare.files import Files
 
 BESIDE = Path(__file__).parents[2].parent / "shared" / "vectors"
@@ -180,7 +181,7 @@ def devices(entries):
 def _metadata(fields):
     network = fields.get("NetworkData")
     attributes = {name: value["string"] for name, value in (fields.get("Attributes") or {}).items()}
-    data = network and NetworkDeviceData(interface_name=network["interfaceName"], ips=network["ips"])
+    data = network and NetworkData(interface_name=network["interfaceName"], ips=network["ips"])
     return attributes, data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -37,9 +38,15 @@ def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         child.kill()
 
 
-def test_a_second_instance_is_told_what_to_do(tmp_path: Path, other: subprocess.Popen[str]) -> None:
-    with pytest.raises(SettingsError, match=f"another instance of this driver still works on {tmp_path}; end it, or"):
-        InstanceLock(tmp_path / "instance.lock").acquire(0.1)
+def test_a_second_instance_is_told_what_to_do(
+    tmp_path: Path, other: subprocess.Popen[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(SettingsError, match=f"another instance of this driver still works on {tmp_path}; end it, or"),
+    ):
+        InstanceLock(tmp_path / "instance.lock").acquire(0.12)
+    assert caplog.messages == ["waiting for another instance of this driver to end"]
 
 
 def test_a_successor_waits_for_a_predecessor_that_dies(tmp_path: Path, other: subprocess.Popen[str]) -> None:

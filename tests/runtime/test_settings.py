@@ -75,6 +75,19 @@ def test_an_empty_path_is_refused() -> None:
         read("--cdi-dir", "")
 
 
+@pytest.mark.parametrize("variable", ["DRA_SDK_SERVE", "DRA_SDK_UNHEALTHY_TAINT"])
+def test_a_choice_that_there_is_not_is_refused_with_those_there_are(variable: str) -> None:
+    with pytest.raises(SettingsError, match=f"environment variable {variable}='neither': is not one of .*, "):
+        read(**{variable: "neither"})
+
+
+@pytest.mark.parametrize(
+    ("value", "effect"), [("off", None), ("None", "None"), ("NoSchedule", "NoSchedule"), ("NoExecute", "NoExecute")]
+)
+def test_no_taint_and_a_taint_without_effect_are_not_the_same(value: str, effect: str | None) -> None:
+    assert read("--unhealthy-taint", value).taint_effect == effect
+
+
 def test_help_names_the_variable_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser)
