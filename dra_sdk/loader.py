@@ -167,6 +167,11 @@ class Driver:
             )
         if not isinstance(info.configs, Sequence) or not all(_is_config(each) for each in info.configs):
             raise DriverLoadError(f"{self.source}: configs must be a list of OpaqueConfig classes, is {info.configs!r}")
+        if any(len(part) < 2 for part in str(info.cdi_kind).split("/")):  # noqa: PLR2004
+            raise DriverLoadError(
+                f"{self.source}: CDI kind {info.cdi_kind!r}: vendor and class need two characters or more, "
+                f"containerd 2.1 crashes on one"
+            )
         kinds: set[tuple[str, str]] = set()
         for config in info.configs:
             if not config.api_version:

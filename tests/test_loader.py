@@ -374,3 +374,13 @@ class Twice:
     install("worse", {"worse": "mod_worse:Bad"}, {"mod_worse": broken}, group="dra_sdk.extensions")
     with pytest.raises(DriverLoadError, match=r"extension 'worse' \(mod_worse:Bad of worse 1.2\): unknown hook"):
         load_driver("a-lamp")
+
+
+@pytest.mark.parametrize("kind", ["v/device", "lamps.example.com/d", "/device"])
+def test_a_cdi_kind_that_would_crash_the_runtime_is_refused(kind: str) -> None:
+    class Short(Lamp):
+        def dra_driver_info(self) -> DriverInfo:
+            return DriverInfo("lamps.example.com", cdi_kind=kind)
+
+    with pytest.raises(DriverLoadError, match="need two characters or more"):
+        Driver.of(Short())

@@ -1,6 +1,6 @@
-"""Every setting of a driver process: one table, read from flags and the environment.
+"""Every setting of a driver process: one table, read from flags, the environment and a file.
 
-A flag wins over its environment variable, which wins over the default.
+A flag wins over its environment variable, which wins over the file, which wins over the default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.runtime.settings_file import read_settings_file
 
+CONFIG = "DRA_SDK_CONFIG"
 _DAY = 86400
 Serve = Literal["both", "common", "registration", "service"]
 Effect = Literal["None", "NoSchedule", "NoExecute"]
@@ -34,6 +36,15 @@ def seconds(text: str) -> float:
     if not 0 <= value <= _DAY:
         raise ValueError(f"must be from 0 to {_DAY} seconds")
     return value
+
+
+def settings_table() -> str:
+    """The table of all settings in Markdown, for the documentation."""
+    rows = [
+        f"| `{each.flag}` | `{each.env}` | `{each.key}` | {f'`{each.default}`' if each.default else ''} | {each.help} |"
+        for each in SETTINGS
+    ]
+    return "\n".join(["| flag | environment | file | default | meaning |", "|---|---|---|---|---|", *rows]) + "\n"
 
 
 def serve(text: str) -> Serve:
@@ -69,15 +80,24 @@ class Setting:
         """The command-line flag."""
         return "--" + self.name.replace("_", "-")
 
-    def read(self, environment: Mapping[str, str]) -> Any:
-        """The value from the environment, else the default; SettingsError if it cannot be read."""
-        text = environment.get(self.env, "")
-        if not text:
-            return self.default
-        try:
-            return self.type(text)
-        except ValueError as error:
-            raise SettingsError(f"environment variable {self.env}={text!r}: {error}") from error
+    @property
+    def key(self) -> str:
+        """The key in a settings file."""
+        first, *others = self.name.split("_")
+        return first + "".join(each.capitalize() for each in others)
+
+    def read(self, environment: Mapping[str, str], file: Mapping[str, str]) -> Any:
+        """The value from the environment, else the file, else the default; SettingsError if it cannot be read."""
+        for source, text in (
+            (f"environment variable {self.env}", environment.get(self.env, "")),
+            (f"setting {self.key} of the settings file", file.get(self.key, "")),
+        ):
+            if text:
+                try:
+                    return self.type(text)
+                except ValueError as error:
+                    raise SettingsError(f"{source}={text!r}: {error}") from error
+        return self.default
 
 
 SETTINGS = (
@@ -135,18 +155,21 @@ class Settings:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add one flag per setting."""
+    """Add one flag per setting, and `--config` for the file."""
+    parser.add_argument("--config", type=path, default=None, help=f"YAML file with settings [${CONFIG}]")
     for each in SETTINGS:
         shown = f" (default {each.default})" if each.default else ""
         parser.add_argument(each.flag, type=each.type, default=None, help=f"{each.help}{shown} [${each.env}]")
 
 
 def read_settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings from parsed flags and the environment; SettingsError names the variable that is wrong."""
+    """The settings from parsed flags, the environment and the file; SettingsError names what is wrong."""
     found = os.environ if environment is None else environment
+    named = getattr(flags, "config", None) or (path(found[CONFIG]) if found.get(CONFIG) else None)
+    file = read_settings_file(named, {each.key for each in SETTINGS}) if named else {}
     values = {}
     for each in SETTINGS:
         given = getattr(flags, each.name, None)
-        values[each.name] = each.read(found) if given is None else given
+        values[each.name] = each.read(found, file) if given is None else given
     values["node_name"] = values["node_name"] or socket.gethostname().lower()
     return Settings(**values)
