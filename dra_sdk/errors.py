@@ -26,7 +26,12 @@ The kubelet sees `str(error)` in the pod's events, so each message names the obj
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
+
+_BUSY: Final = frozenset({429, 500, 502, 503, 504})
+_FORBIDDEN: Final = 403
+_ROLES_NOT_READ: Final = re.compile(r"RBAC: .*role.* not found", re.DOTALL)
 
 
 class DraError(Exception):
@@ -102,6 +107,14 @@ class ApiError(DraError):
         self.reason = reason
         self.retry_after = retry_after
 
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may succeed soon: the server is busy, or starts and has not read its roles yet.
+
+        Source of the latter: the RBAC authorizer says "no", and why, for as long as its informers are not filled.
+        """
+        return self.status in _BUSY or (self.status == _FORBIDDEN and _ROLES_NOT_READ.search(str(self)) is not None)
+
 
 class NotFoundError(ApiError):
     """404: the object does not exist, or the API group version is not served."""
@@ -121,3 +134,8 @@ class InvalidError(ApiError):
 
 class UnreachableError(ApiError):
     """The API server could not be reached, or broke off before a whole answer."""
+
+    @property
+    def temporary(self) -> bool:
+        """Always."""
+        return True

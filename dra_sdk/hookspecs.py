@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from threading import Event
-from typing import Any
+from typing import Any, Protocol
 
 import pluggy
 
@@ -32,7 +32,7 @@ REQUIRED = ("dra_driver_info", "dra_discover", "dra_prepare")
 WITHOUT_ANSWER = ("dra_unprepare", "dra_watch")
 
 
-class DriverHooks:
+class DriverHooks(Protocol):
     """The hooks. Arguments may be left out of an implementation, but not renamed."""
 
     @hookspec(firstresult=True)
@@ -41,7 +41,6 @@ class DriverHooks:
 
         Must be quick and have no effect. A raise ends the process with a message that names the driver.
         """
-        raise NotImplementedError
 
     @hookspec(firstresult=True)
     def dra_discover(self, node: Node) -> Iterable[Device] | Iterable[ResourcePool]:
@@ -51,7 +50,6 @@ class DriverHooks:
         because the scheduler tries devices in that order. A raise keeps what was published before, is logged, and
         the call is repeated with back-off.
         """
-        raise NotImplementedError
 
     @hookspec(firstresult=True)
     def dra_prepare(self, claim: Claim[Any]) -> Iterable[PreparedDevice]:
@@ -63,7 +61,6 @@ class DriverHooks:
         state file and the hook is not called again until the claim was unprepared or the node rebooted. After a
         crash half-way `dra_unprepare` runs first, then this hook again.
         """
-        raise NotImplementedError
 
     @hookspec(firstresult=True)
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
@@ -73,7 +70,6 @@ class DriverHooks:
         devices without `data` may or may not have been touched). A raise keeps the devices held; the kubelet
         calls again until it succeeds.
         """
-        raise NotImplementedError
 
     @hookspec(firstresult=True)
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
@@ -81,7 +77,6 @@ class DriverHooks:
 
         Runs in a thread of its own. A raise is logged and the hook is started again with back-off.
         """
-        raise NotImplementedError
 
     @hookspec(firstresult=True)
     def dra_device_health(self, node: Node, stop: Event) -> Iterable[list[DeviceHealth]]:
@@ -90,4 +85,3 @@ class DriverHooks:
         Runs in a thread of its own while the driver runs. Each list may cover some devices only; a device that is not
         mentioned for its `timeout` becomes Unknown. A raise is logged and the hook is started again with back-off.
         """
-        raise NotImplementedError

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -88,12 +89,16 @@ def _construct(found: EntryPoint, source: str) -> object:
 
 
 class Driver:
-    """One loaded driver: `call` runs its hooks, `info` is what it said about itself (after `check`)."""
+    """One loaded driver: `call` runs its hooks, `info` is what it said about itself (after `check`).
+
+    `observe` is entered around every run of a hook that ends by itself; the process measures with it.
+    """
 
     info: DriverInfo
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self.observe: Callable[[str], AbstractContextManager[None]] = lambda _hook: nullcontext()
         self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs.DriverHooks)
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
-from threading import Event
+import threading
+from collections.abc import Collection
+from queue import SimpleQueue
+from time import monotonic
 
 from dra_sdk.cli.logs import set_up_logging
 from dra_sdk.loader import load_driver
 from dra_sdk.runtime.settings import add_flags, read_settings
+
+log = logging.getLogger(__name__)
+LAST_SECONDS = 1.0  # for threads that are done, or nearly so
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,21 +28,40 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until a signal asks to end; a second signal ends at once."""
+    """Run until a signal asks to end, in good order; a second signal ends at once. Status 1 if a hook hangs."""
     from dra_sdk.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
 
     settings = read_settings(arguments)
     set_up_logging(settings.log_level, settings.log_format)
-    ended = Event()
+    others = set(threading.enumerate())
+    asked: SimpleQueue[signal.Signals] = SimpleQueue()  # unlike an Event's, its locks suffer signal handlers
 
     def end(number: int, _frame: object) -> None:
-        if ended.is_set():
-            raise SystemExit(128 + number)
-        logging.getLogger(__name__).info("%s: stopping", signal.Signals(number).name)
-        ended.set()
+        signal.signal(signal.SIGTERM, _end_at_once)
+        signal.signal(signal.SIGINT, _end_at_once)
+        asked.put(signal.Signals(number))
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    with DriverProcess(load_driver(arguments.driver), settings):
-        ended.wait()
+    with DriverProcess(load_driver(arguments.driver), settings) as process:
+        log.info("%s: stopping", asked.get().name)
+    left = _left([each for each in threading.enumerate() if each not in others and not each.daemon])
+    if process.busy:
+        left.append("a call of the kubelet")
+    if left:  # the interpreter would wait for them
+        log.error("ending while still at work: %s; the next start goes on from the state files", ", ".join(left))
+        logging.shutdown()
+        os._exit(1)
     return 0
+
+
+def _left(threads: Collection[threading.Thread]) -> list[str]:
+    """The names of threads that do not end soon."""
+    deadline = monotonic() + LAST_SECONDS
+    for each in threads:
+        each.join(max(0.0, deadline - monotonic()))
+    return [each.name for each in threads if each.is_alive()]
+
+
+def _end_at_once(number: int, _frame: object) -> None:
+    os._exit(128 + number)

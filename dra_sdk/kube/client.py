@@ -9,37 +9,48 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from dra_sdk.errors import ApiError, UnreachableError
+from dra_sdk.errors import ApiError
 from dra_sdk.kube.api import JSON, Params
 from dra_sdk.kube.login import Session, find, log_in
 from dra_sdk.kube.paths import describe
-from dra_sdk.kube.transport import Request, Timeouts, Transport
+from dra_sdk.kube.transport import Observe, Request, Timeouts, Transport
 from dra_sdk.kube.watching import Watch
 
 _PAGE: Final = "500"
-_TEMPORARY: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class KubeClient:
     """Access to one API server; implements `dra_sdk.kube.api.KubeApi`. Every method raises ApiError."""
 
     def __init__(
-        self, log_in: Callable[[], Session], *, source: str, agent: str = "dra-sdk", timeouts: Timeouts | None = None
+        self,
+        log_in: Callable[[], Session],
+        *,
+        source: str,
+        agent: str = "dra-sdk",
+        timeouts: Timeouts | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self._timeouts = timeouts or Timeouts()
-        self._transport = Transport(log_in, source, agent, self._timeouts)
+        self._transport = Transport(log_in, source, agent, self._timeouts, observe or (lambda _method, _status: None))
         self._closed = Event()
 
     @classmethod
     def connect(
-        cls, kubeconfig: Path | None = None, *, agent: str = "dra-sdk", timeouts: Timeouts | None = None
+        cls,
+        kubeconfig: Path | None = None,
+        *,
+        agent: str = "dra-sdk",
+        timeouts: Timeouts | None = None,
+        observe: Observe | None = None,
     ) -> KubeClient:
         """Log in with `kubeconfig`, or `$KUBECONFIG`, the pod's service account, `~/.kube/config`, in this order.
 
-        Makes no request yet. SettingsError where there are no credentials or they cannot be read.
+        Makes no request yet; `observe` hears of each one. SettingsError where there are no credentials, or they cannot
+        be read.
         """
         source = find(kubeconfig)
-        return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts)
+        return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts, observe=observe)
 
     @property
     def server(self) -> str:
@@ -54,7 +65,7 @@ class KubeClient:
     def get(self, path: str, params: Params | None = None, *, patience: float = 0.0) -> JSON:
         """Read one object.
 
-        For up to `patience` seconds the read is repeated where the server says 429 or 5xx, or cannot be reached; its
+        For up to `patience` seconds the read is repeated where the server is busy, starting, or cannot be reached; its
         Retry-After is honoured, and where that is longer than the patience the error is raised at once.
         """
         deadline, pause = time.monotonic() + patience, 0.1
@@ -62,7 +73,7 @@ class KubeClient:
             try:
                 return self._json("get", "GET", path, params)
             except ApiError as error:
-                if not (isinstance(error, UnreachableError) or error.status in _TEMPORARY):
+                if not error.temporary:
                     raise
                 wait = max(error.retry_after or 0.0, pause * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
                 if time.monotonic() + wait > deadline or self._closed.wait(wait):

@@ -32,6 +32,10 @@ _SUCCESS: Final = range(200, 300)
 _WRAPPER: Final = re.compile(r"^(<[^>]*>|HTTPS?Connection(Pool)?\([^)]*\)): ")
 
 
+Observe = Callable[[str, int], None]
+"""Hears of every request: its method, and the status of the answer or 0 for none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds to wait for a connection, for an answer, and how long the server shall keep one watch open."""
@@ -64,7 +68,15 @@ class Transport:
     and client certificates are replaced on disk while a driver runs.
     """
 
-    def __init__(self, log_in: Callable[[], Session], source: str, agent: str, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        log_in: Callable[[], Session],
+        source: str,
+        agent: str,
+        timeouts: Timeouts,
+        observe: Observe = lambda _method, _status: None,
+    ) -> None:
+        self._observe = observe
         self._log_in = log_in
         self._session = log_in()
         self._source = source
@@ -100,10 +112,19 @@ class Transport:
         return response
 
     def _send(self, request: Request) -> Answer:
-        response = self._exchange(request)
+        response = self._observed(request)
         if response.status == _UNAUTHORIZED and self._log_in_again():
             response.close()
+            response = self._observed(request)
+        return response
+
+    def _observed(self, request: Request) -> Answer:
+        try:
             response = self._exchange(request)
+        except UnreachableError:
+            self._observe(request.method, 0)
+            raise
+        self._observe(request.method, response.status)
         return response
 
     def _checked(self, request: Request, response: Answer) -> Answer:

@@ -64,7 +64,7 @@ class _Version:
             try:
                 with _bound(ref):
                     entry.devices.extend([self._device(device) for device in self._prepare(ref)])
-            except Exception as error:  # noqa: BLE001 (becomes this claim's error; the others go on)
+            except BaseException as error:  # noqa: BLE001 (becomes this claim's error; unanswered, the call would hang)
                 entry.error = _report("prepare", ref, error)
         return response
 
@@ -75,7 +75,7 @@ class _Version:
             try:
                 with _bound(ref):
                     self._unprepare(ref)
-            except Exception as error:  # noqa: BLE001 (as above)
+            except BaseException as error:  # noqa: BLE001 (as above)
                 entry.error = _report("unprepare", ref, error)
         return response
 
@@ -101,7 +101,7 @@ def _bound(ref: ClaimRef) -> AbstractContextManager[None]:
     return bound(request=str(next(_requests)), claim=f"{ref.namespace}/{ref.name}", uid=ref.uid)
 
 
-def _report(action: str, ref: ClaimRef, error: Exception) -> str:
+def _report(action: str, ref: ClaimRef, error: BaseException) -> str:
     """Log a failed call and put it into one line for the pod's events, of a size and in characters that can be sent."""
     expected = isinstance(error, DraError)
     text = str(error) or type(error).__name__ if expected else f"internal error: {type(error).__name__}: {error}"

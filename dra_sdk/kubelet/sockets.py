@@ -7,6 +7,8 @@ bytes with the final NUL, so a path has at most 107.
 from __future__ import annotations
 
 import contextlib
+import socket
+import time
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +17,7 @@ from pathlib import Path
 from dra_sdk.errors import SettingsError
 
 LIMIT = 107
+YOUNG = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,33 @@ def refuse_foreign(path: Path) -> None:
     """SettingsError if something lies at `path` that is not a socket, which an earlier process could have left."""
     if path.is_symlink() or (path.exists() and not path.is_socket()):
         raise SettingsError(f"{path} exists and is not a socket; remove it")
+
+
+def remove_dead(registry: Path, driver: str, keep: Path) -> list[Path]:
+    """Remove registration sockets of this driver that nobody listens on: killed pods leave them, nobody else cleans up.
+
+    Only names that `socket_paths` gives for the driver are looked at; a young socket may be about to listen.
+    """
+    removed = []
+    for path in registry.glob(f"{driver}-*reg.sock"):
+        with contextlib.suppress(FileNotFoundError):
+            old = path.is_socket() and time.time() - path.stat().st_mtime > YOUNG
+            if path != keep and old and not _listening(path):
+                path.unlink()
+                removed.append(path)
+    return removed
+
+
+def _listening(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(1.0)
+        try:
+            client.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True  # full, slow or forbidden: somebody is there, or it is not ours to judge
+    return True
 
 
 def remove_own(path: Path, inode: int) -> None:

@@ -26,4 +26,6 @@ class DriverInfo:
     def __post_init__(self) -> None:
         """Fill in the default CDI kind."""
         if not self.cdi_kind:
-            object.__setattr__(self, "cdi_kind", f"{self.name}/device")
+            short = len(str(self.name)) == 1  # containerd 2.1 crashes on a vendor of one character
+            vendor = f"dra.{self.name}" if short else self.name
+            object.__setattr__(self, "cdi_kind", f"{vendor}/device")

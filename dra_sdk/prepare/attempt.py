@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from threading import RLock
 from typing import Any
 
@@ -16,6 +16,7 @@ from dra_sdk.prepare.store import ClaimStore
 from dra_sdk.wire.state import ClaimState, DeviceState, plain
 
 _Key = tuple[str, str, str, str | None]
+_END = object()
 
 
 class Attempt:
@@ -57,7 +58,7 @@ class Attempt:
         done: dict[_Key, PreparedDevice] = {}
         self._running = True
         try:
-            with closing(self._iterate(claim)) as answers:
+            with self._driver.observe("dra_prepare"), closing(self._iterate(claim)) as answers:
                 for prepared in answers:
                     done[self._accept(prepared, missing)] = prepared
                     if missing:  # the last device is written together with PrepareCompleted
@@ -110,12 +111,19 @@ class Attempt:
             raise HookError(f"dra_prepare of {self._name}: {what} {error}") from error
 
     def _iterate(self, claim: Claim[Any]) -> Generator[Any, None, None]:
+        with _errors_of("dra_prepare", self._driver):
+            answers = iter(self._call(claim))
         try:
-            yield from self._call(claim)
-        except DraError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise HookError(f"dra_prepare of {self._name} failed: {type(error).__name__}: {error}") from error
+            while True:
+                with _errors_of("dra_prepare", self._driver):
+                    prepared = next(answers, _END)
+                if prepared is _END:
+                    return
+                yield prepared
+        finally:
+            with _errors_of("dra_prepare", self._driver):
+                if isinstance(answers, Generator):
+                    answers.close()
 
     def _call(self, claim: Claim[Any]) -> Iterable[Any]:
         answer = self._driver.call("dra_prepare", claim=claim)
@@ -130,14 +138,19 @@ class Attempt:
 
 def undo(driver: Driver, held: HeldClaim, node: Node) -> None:
     """Call `dra_unprepare`, if only of extensions; HookError if it raises anything but an error of ours."""
-    try:
+    with driver.observe("dra_unprepare"), _errors_of("dra_unprepare", driver):
         driver.call("dra_unprepare", claim=held, node=node)
+
+
+@contextmanager
+def _errors_of(hook: str, driver: Driver) -> Iterator[None]:
+    """HookError for whatever an author's code raises: in a thread of a server even KeyboardInterrupt is no Ctrl-C."""
+    try:
+        yield
     except DraError:
         raise
-    except (Exception, SystemExit) as error:
-        raise HookError(
-            f"dra_unprepare of driver {driver.info.name} failed: {type(error).__name__}: {error}"
-        ) from error
+    except BaseException as error:
+        raise HookError(f"{hook} of driver {driver.info.name} failed: {type(error).__name__}: {error}") from error
 
 
 def _key(device: AllocatedDevice[Any] | PreparedDevice | DeviceState) -> _Key:

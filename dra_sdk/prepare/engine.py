@@ -35,6 +35,7 @@ from dra_sdk.prepare.metadata import ClaimMetadata
 from dra_sdk.prepare.store import ClaimStore, safe_id
 from dra_sdk.prepare.tickets import Tickets
 from dra_sdk.wire.claim import read_claim
+from dra_sdk.wire.context import bound
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from dra_sdk.wire.state import ClaimState, DeviceState, Phase
 
@@ -89,9 +90,11 @@ class Preparer:
                 return record.answer(state)
             ticket.check()
             raw = self._effects.fetch(ref)
-            devices = allocated_devices(self._driver.info, ref, read_claim(raw), self._effects.published)
-            with self._locks.hold(_device_locks(devices, state.devices if state else ())):
-                return self._prepare_devices(ref, raw, devices, state)
+            claim = read_claim(raw)
+            with bound(pod=claim.consumers):
+                devices = allocated_devices(self._driver.info, ref, claim, self._effects.published)
+                with self._locks.hold(_device_locks(devices, state.devices if state else ())):
+                    return self._prepare_devices(ref, raw, devices, state)
 
     def unprepare(self, ref: ClaimRef) -> None:
         """Undo a prepare, from the state file alone; nothing to do for a claim that is not known."""
@@ -147,7 +150,7 @@ class Preparer:
             state = self._completed(attempt, claim)
             self._cdi.write(ref.uid, state.cdi_spec)
             self._store.put(state, survive_power_loss=False)
-        except Exception as error:
+        except BaseException as error:
             self._give_up(attempt, error)
             raise
         self._effects.announce(ref, state.statuses)
@@ -176,7 +179,7 @@ class Preparer:
         if self._effects.metadata:
             self._effects.metadata.remove(ref)
 
-    def _give_up(self, attempt: Attempt, error: Exception) -> None:
+    def _give_up(self, attempt: Attempt, error: BaseException) -> None:
         """Undo a failed attempt; if even that fails the state file stays, and the next call tries again."""
         try:
             with suppress(StateError):  # undoing matters more than remembering, should only one be possible

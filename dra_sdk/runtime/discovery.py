@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from threading import Event
+from typing import TYPE_CHECKING
 
 from dra_sdk.errors import DraError, HookError, RetriableError
 from dra_sdk.loader import Driver
@@ -12,6 +13,9 @@ from dra_sdk.model.device import Device
 from dra_sdk.model.node import Node
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.runtime.supervise import Supervised
+
+if TYPE_CHECKING:
+    from dra_sdk.overlay import Overlay
 
 log = logging.getLogger(__name__)
 FIRST_WAIT = 30.0  # seconds a prepare waits for the first discovery, out of the kubelet's 45
@@ -21,11 +25,12 @@ def discover(driver: Driver, node: Node) -> list[ResourcePool]:
     """Call `dra_discover` once; HookError if it raises or returns anything but devices or pools."""
     name = driver.info.name
     try:
-        answer = driver.call("dra_discover", node=node)
+        with driver.observe("dra_discover"):
+            answer = driver.call("dra_discover", node=node)
         found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
     except DraError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise HookError(f"dra_discover of driver {name} failed: {type(error).__name__}: {error}") from error
     if found is not None and all(isinstance(each, Device) for each in found):
         return [ResourcePool(node.name, found)]
@@ -38,8 +43,14 @@ def discover(driver: Driver, node: Node) -> list[ResourcePool]:
 class Discovery:
     """Keeps the driver's pools current and hands each new set to `publish`."""
 
-    def __init__(self, driver: Driver, node: Node, publish: Callable[[Sequence[ResourcePool]], None]) -> None:
-        self._driver, self._node, self._publish = driver, node, publish
+    def __init__(
+        self,
+        driver: Driver,
+        node: Node,
+        publish: Callable[[Sequence[ResourcePool]], None],
+        overlay: Overlay | None = None,
+    ) -> None:
+        self._driver, self._node, self._publish, self._overlay = driver, node, publish, overlay
         self._wanted = Event()
         self._first = Event()
         self._devices: dict[tuple[str, str], Device] = {}
@@ -85,11 +96,19 @@ class Discovery:
             self._threads[0].progressed()
 
     def _once(self) -> None:
-        pools = discover(self._driver, self._node)
+        pools = self._overlaid(discover(self._driver, self._node))
         self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
         self._first.set()
         log.info("discovered %d devices in %d pools", len(self._devices), len(pools))
         self._publish(pools)
+
+    def _overlaid(self, pools: list[ResourcePool]) -> Sequence[ResourcePool]:
+        if self._overlay is None:
+            return pools
+        done = self._overlay.apply(pools, driver=self._driver.info.name, node=self._node.name)
+        for problem in done.problems:
+            log.warning("overlay: %s", problem)
+        return done.pools
 
     def _watch(self, stop: Event) -> None:
         self._driver.call("dra_watch", node=self._node, changed=self.again, stop=stop)

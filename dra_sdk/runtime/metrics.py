@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45)  # seconds; the kubelet waits 45
 
@@ -31,6 +31,17 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
+
+        self._requests = Counter(
+            "dra_sdk_api_requests",
+            "Requests to the API server by method and status; status 0 is no answer",
+            ["driver", "method", "status"],
+            registry=self._registry,
+        )
+
+    def request(self, method: str, status: int) -> None:
+        """Count one request to the API server."""
+        self._requests.labels(self._driver, method, str(status)).inc()
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kubelet.plugin import VERSIONS, plugin_services
 from dra_sdk.kubelet.registration import Registration
-from dra_sdk.kubelet.sockets import SocketPaths, socket_paths
+from dra_sdk.kubelet.sockets import SocketPaths, remove_dead, socket_paths
 from dra_sdk.loader import Driver
 from dra_sdk.model.node import Node
 from dra_sdk.prepare.cdi import CdiDirectory
@@ -43,6 +43,9 @@ from dra_sdk.runtime.wellness import Wellness
 from dra_sdk.slices.controller import SliceController
 from dra_sdk.wire.dra import ClaimRef
 
+if TYPE_CHECKING:
+    from dra_sdk.overlay import Overlay
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 STOP_SECONDS = 5.0
@@ -59,15 +62,17 @@ class DriverProcess:
         self.data = settings.plugin_data(name)
         self.paths = _paths(settings, name)
         files = files or Files()
-        self.connection = Connection(lambda: KubeClient.connect(settings.kubeconfig, agent=f"dra-sdk/{name}"))
+        self.metrics = Metrics(name)
+        driver.observe = self.metrics.hook
+        self.connection = Connection(self._connect)
         self.slices = SliceController(name, settings.node_name, self.connection.get)
         self.wellness = Wellness(driver, self.node, settings.taint_effect, self.data / "unhealthy.json", files)
-        self.discovery = Discovery(driver, self.node, self.wellness.between(self.slices.publish))
+        publish = self.wellness.between(self.slices.publish)
+        self.discovery = Discovery(driver, self.node, publish, _overlay(settings))
         versions = (*VERSIONS, *self.wellness.versions())
         self.registration = Registration(name, self.paths.service, versions)
         self.statuses = StatusWriter(name, self.connection.get)
         self.preparer = Preparer(driver, self.node, self._effects(files))
-        self.metrics = Metrics(name)
         observe.add_gauges(self.metrics, self.preparer, self.registration, self.slices)
         self._started = ExitStack()
 
@@ -86,12 +91,21 @@ class DriverProcess:
         """Stop in order; calls under way may end within `drain_seconds`."""
         self._started.close()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call of the kubelet is under way; after `stop` that is one whose hook hangs."""
+        return not self.preparer.drain(0.0)
+
     def __enter__(self) -> DriverProcess:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _connect(self) -> KubeClient:
+        agent = f"dra-sdk/{self.driver.info.name}"
+        return KubeClient.connect(self.settings.kubeconfig, agent=agent, observe=self.metrics.request)
 
     def _start(self, stack: ExitStack) -> None:
         self.data.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -108,6 +122,8 @@ class DriverProcess:
             self.wellness.stop,
         ):
             stack.callback(service, STOP_SECONDS)
+        for dead in remove_dead(self.settings.registry, self.driver.info.name, self.paths.registration):
+            log.info("removed %s, which a killed instance left", dead)
         self._open_sockets(stack)
         if self.settings.http_address:
             pages = observe.pages(self.metrics, self.paths, self.registration, self.slices)
@@ -155,6 +171,14 @@ class DriverProcess:
             metadata=ClaimMetadata(info.name, self.data, files) if info.metadata else None,
             announce=self.statuses.put,
         )
+
+
+def _overlay(settings: Settings) -> Overlay | None:
+    if settings.overlay_file is None:
+        return None
+    from dra_sdk.overlay import load  # noqa: PLC0415 (brings CEL along, which few processes need)
+
+    return load(settings.overlay_file)
 
 
 def _paths(settings: Settings, driver: str) -> SocketPaths:

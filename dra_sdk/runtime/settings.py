@@ -116,6 +116,7 @@ SETTINGS = (
         "taint of unhealthy devices: NoSchedule, NoExecute, None (tell only) or off",
         taint,
     ),
+    Setting("overlay_file", "DRA_SDK_OVERLAY_FILE", None, "YAML file that adds attributes and taints to devices", path),
     Setting("http_address", "DRA_SDK_HTTP_ADDRESS", "", "host:port for /metrics, /healthz and /readyz; off by default"),
     Setting("log_level", "DRA_SDK_LOG_LEVEL", "info", "debug, info, warning or error"),
     Setting("log_format", "DRA_SDK_LOG_FORMAT", "text", "text or json"),
@@ -135,6 +136,7 @@ class Settings:
     drain_seconds: float = 20.0
     serve: Serve = "both"
     unhealthy_taint: Taint = "NoSchedule"
+    overlay_file: Path | None = None
     http_address: str = ""
     log_level: str = "info"
     log_format: str = "text"

@@ -85,7 +85,7 @@ class StatusWriter:
         except InvalidError as error:
             log.error("%s: status.devices refused: %s", ref, error)
         except ApiError as error:
-            if error.status != FORBIDDEN:
+            if error.status != FORBIDDEN or error.temporary:
                 raise
             log.error("%s: status.devices refused, the driver's role needs resourceclaims/driver: %s", ref, error)
 

@@ -47,7 +47,7 @@ class Supervised:
         while not self._stop.is_set():
             try:
                 self._body(self._stop)
-            except (Exception, SystemExit):
+            except BaseException:  # what an author's code raises; only in the main thread is KeyboardInterrupt a Ctrl-C
                 log.exception("%s failed; starting it again in %.1f s", self._thread.name, self._delay)
                 self._stop.wait(self._delay)
                 self._delay = min(2 * self._delay, LAST_DELAY)

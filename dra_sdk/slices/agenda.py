@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dra_sdk.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError, UnreachableError
+from dra_sdk.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError
 from dra_sdk.slices.dropped import DroppedFieldsError
 from dra_sdk.slices.plan import PoolPlan
 from dra_sdk.slices.timing import Timing
 
 JSON = dict[str, Any]
 
-_TEMPORARY: Final = frozenset({429, 500, 502, 503, 504})
 _USUAL_CONFLICTS: Final = 2
 
 
@@ -172,6 +171,4 @@ def _due(task: Task) -> float:
 
 
 def _is_temporary(error: Exception | None) -> bool:
-    if not isinstance(error, ApiError):
-        return False
-    return isinstance(error, UnreachableError) or error.status in _TEMPORARY
+    return isinstance(error, ApiError) and error.temporary

@@ -63,8 +63,15 @@ class Allocation(_Read):
     devices: Devices = Devices()
 
 
+class Consumer(_Read):
+    """Who may use a claim (ResourceClaimConsumerReference): usually a pod."""
+
+    name: str = ""
+
+
 class _Status(_Read):
     allocation: Allocation | None = None
+    reserved_for: list[Consumer] = []
 
 
 class _Metadata(_Read):
@@ -78,6 +85,11 @@ class ResourceClaim(_Read):
 
     metadata: _Metadata = _Metadata()
     status: _Status = _Status()
+
+    @property
+    def consumers(self) -> str:
+        """The names of the pods that may use it, for log lines."""
+        return ",".join(each.name for each in self.status.reserved_for)
 
 
 def read_claim(raw: dict[str, Any]) -> ResourceClaim:

@@ -144,6 +144,20 @@ def test_patience_waits_as_long_as_the_server_asks(serve, connect):
     assert connect(server.url).get("/version", patience=20) == {"ok": True}
 
 
+def test_patience_outlasts_a_server_that_has_not_read_its_roles(serve, connect):
+    said = 'is forbidden: User "u" cannot get: RBAC: [clusterrole.rbac.authorization.k8s.io "dra-driver" not found]'
+    answers = [Answer({"kind": "Status", "message": said, "reason": "Forbidden"}, 403), Answer({"ok": True})]
+    server = serve(lambda _: answers[len(server.asked) - 1])
+    assert connect(server.url).get("/version", patience=20) == {"ok": True}
+
+
+def test_patience_does_not_repeat_what_is_forbidden(serve, connect):
+    server = serve(lambda _: status(403))
+    with pytest.raises(ApiError):
+        connect(server.url).get("/version", patience=5)
+    assert len(server.asked) == 1
+
+
 def test_patience_ends(serve, connect):
     server = serve(lambda _: status(429, **{"Retry-After": "60"}))
     client = connect(server.url)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.kubelet import sockets
 from dra_sdk.kubelet.sockets import LIMIT, hidden, refuse_foreign, remove_own, socket_paths
 
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
@@ -118,3 +119,25 @@ def test_only_our_own_socket_is_removed(socket_dir: Path) -> None:
             remove_own(path, path.stat().st_ino)
             assert not path.exists()
             remove_own(path, inode)
+
+
+def test_dead_sockets_of_killed_instances_are_removed_and_living_ones_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "YOUNG", -1.0)
+    names = ["lamps.example.com-dead-reg.sock", "lamps.example.com-alive-reg.sock", "other.example.com-reg.sock"]
+    servers = []
+    for name in names:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(tmp_path / name))
+        if "alive" in name:
+            server.listen()
+            servers.append(server)
+        else:
+            server.close()
+    (tmp_path / "lamps.example.com-x-reg.sock").write_text("no socket")
+    removed = sockets.remove_dead(tmp_path, "lamps.example.com", tmp_path / "lamps.example.com-mine-reg.sock")
+    assert [path.name for path in removed] == ["lamps.example.com-dead-reg.sock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "lamps.example.com-x-reg.sock"])
+    for server in servers:
+        server.close()

@@ -49,9 +49,7 @@ def test_a_device_is_written_as_in_a_resource_slice():
 
 def test_what_is_not_known_is_left_out():
     assert entry(DRIVER, device()) == {"driver": DRIVER, "pool": "node-a", "name": "gpu-0"}
-    assert entry(DRIVER, device(network=NetworkData(interface_name="eth0")))["networkData"] == {
-        "interfaceName": "eth0"
-    }
+    assert entry(DRIVER, device(network=NetworkData(interface_name="eth0")))["networkData"] == {"interfaceName": "eth0"}
 
 
 @pytest.mark.parametrize(

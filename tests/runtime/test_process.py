@@ -118,6 +118,8 @@ def test_probes_and_metrics(cluster: EmbeddedCluster) -> None:
         text = read("/metrics")[1]
         assert 'dra_sdk_claims_held{driver="lamps.example.com"} 1.0' in text
         assert 'dra_sdk_call_seconds_count{call="prepare",driver="lamps.example.com",result="ok"} 1.0' in text
+        assert 'dra_sdk_hook_seconds_count{driver="lamps.example.com",hook="dra_prepare",result="ok"} 1.0' in text
+        assert 'dra_sdk_api_requests_total{driver="lamps.example.com",method="POST",status="201"} 1.0' in text
         process.paths.service.unlink()
         status, body = read("/healthz")
         assert status == 503

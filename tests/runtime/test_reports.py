@@ -168,3 +168,21 @@ def test_the_audit_log_records_what_was_prepared_and_given_back(cluster: Embedde
         ("unprepared", "fast"),
         ("unprepared", "slow"),
     ]
+
+
+def test_an_operators_file_adds_to_what_is_published(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(
+        "apiVersion: dra-sdk.dev/v1alpha1\n"
+        "kind: DeviceOverlay\n"
+        "rules:\n"
+        f'  - match: device.attributes["{NAME}"].speed > 200\n'
+        "    attributes: {topology.example.com/rail: 1}\n"
+        "    taints: [{key: site.example.com/maintenance, effect: NoSchedule}]\n"
+    )
+    with DriverProcess(Driver.of(NicDriver()), settings_for(cluster, overlay_file=overlay)):
+        (published,) = cluster.wait_slices(NAME)
+    slow, fast = published["spec"]["devices"]
+    assert "topology.example.com/rail" not in slow["attributes"]
+    assert fast["attributes"]["topology.example.com/rail"] == {"int": 1}
+    assert [taint["key"] for taint in fast["taints"]] == ["site.example.com/maintenance"]

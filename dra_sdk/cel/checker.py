@@ -1,0 +1,253 @@
+"""Checking the types of an expression before it runs.
+
+Source: the CEL language definition (cel-spec), section "Gradual Type Checking"; cel-go's checker for the order in
+which overloads are tried, and Kubernetes' demand that literals of lists and maps hold one type. The first problem found
+is the one reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dra_sdk.cel import types
+from dra_sdk.cel.environment import NOT_OFFERED, TYPE_NAMES, Environment
+from dra_sdk.cel.errors import CelCompileError
+from dra_sdk.cel.library.functions import Overload
+from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, ListNode, Literal, MapNode, Node, Select
+from dra_sdk.cel.types import BOOL, DYN, INT, Kind, Type, Unifier, is_dyn, is_optional, list_of, map_of, optional_of
+from dra_sdk.cel.values import type_of
+
+
+@dataclass(slots=True)
+class Checked:
+    """A tree with what the checker found out about it."""
+
+    source: str
+    tree: Node
+    types: dict[Node, Type] = field(default_factory=dict)
+    overloads: dict[Call, tuple[Overload, ...]] = field(default_factory=dict)
+    named_types: dict[Node, Type] = field(default_factory=dict)
+
+    def type(self, node: Node) -> Type:
+        """The type of an expression."""
+        return self.types[node]
+
+
+def check(source: str, tree: Node, environment: Environment) -> Checked:
+    """The checked tree; CelCompileError if types do not fit.
+
+    A call such as `sets.contains(a, b)` becomes one of the function `sets.contains`, without a target.
+    """
+    checker = _Checker(source, tree, environment)
+    checker.visit(tree)
+    found = checker.found
+    found.types = {node: checker.unifier.resolve(each, final=True) for node, each in found.types.items()}
+    checker.literals()
+    _check_result(found, environment)
+    return found
+
+
+def _check_result(found: Checked, environment: Environment) -> None:
+    result = found.type(found.tree)
+    if result not in {BOOL, environment.attribute}:
+        problem = f"must evaluate to bool or the unknown type, not {result}"
+        raise CelCompileError.at(found.source, problem, found.tree.offset)
+
+
+class _Checker:
+    def __init__(self, source: str, tree: Node, environment: Environment) -> None:
+        self.found = Checked(source, tree)
+        self.unifier = Unifier()
+        self._environment = environment
+        self._variables: dict[str, Type] = {"device": types.DEVICE}
+        self._kinds: dict[type[Node], Callable[[Any], Type]] = {
+            Literal: lambda node: type_of(node.value),
+            Ident: self._ident,
+            Select: self._select,
+            Call: self._call,
+            ListNode: lambda node: list_of(self._items(node.items, node.optional)),
+            MapNode: self._map,
+            Bind: self._bind,
+            Fold: self._fold,
+        }
+
+    def visit(self, node: Node) -> Type:
+        """Check one expression and what is below it."""
+        kind = self._kinds[type(node)](node)
+        self.found.types[node] = kind
+        return kind
+
+    def literals(self) -> None:
+        """Check that the items of each list and map are of one type; only possible once all types are known."""
+        for node in self.found.types:
+            if isinstance(node, ListNode):
+                self._one_type(node.items, node.optional)
+            elif isinstance(node, MapNode):
+                self._one_type([key for key, _ in node.entries], frozenset())
+                self._one_type([value for _, value in node.entries], node.optional)
+
+    def _error(self, problem: str, node: Node) -> CelCompileError:
+        return CelCompileError.at(self.found.source, problem, node.offset)
+
+    @contextmanager
+    def _scope(self, variables: dict[str, Type]) -> Iterator[None]:
+        before = self._variables
+        self._variables = {**before, **variables}
+        yield
+        self._variables = before
+
+    def _ident(self, node: Ident) -> Type:
+        if node.name in self._variables:
+            return self._variables[node.name]
+        return self._type_name(node, node.name) or self._undeclared(node.name, node)
+
+    def _type_name(self, node: Node, name: str) -> Type | None:
+        if name not in TYPE_NAMES:
+            return None
+        self.found.named_types[node] = TYPE_NAMES[name]
+        return types.type_of(TYPE_NAMES[name])
+
+    def _undeclared(self, name: str, node: Node) -> Type:
+        hint = "; Kubernetes has it, this engine does not offer it" if name in NOT_OFFERED else ""
+        raise self._error(f"undeclared reference to '{name}'{hint}", node)
+
+    def _select(self, node: Select) -> Type:
+        named = None if node.test else self._type_name(node, _qualified(node) or "")
+        if named is not None:
+            return named
+        kind = self._field(node, node.operand, node.name)
+        return BOOL if node.test else self.unifier.resolve(kind)
+
+    def _field(self, node: Node, operand: Node, name: str) -> Type:
+        kind = self.unifier.resolve(self.visit(operand))
+        target = kind.params[0] if is_optional(kind) else kind
+        if target.kind is Kind.MAP:
+            result = target.params[1]
+        elif target == types.DEVICE:
+            if name not in self._environment.fields:
+                raise self._error(f"undefined field '{name}'", node)
+            result = self._environment.fields[name]
+        elif is_dyn(target) or target.kind is Kind.PARAM:
+            self.unifier.fit((DYN,), (target,))
+            result = DYN
+        else:
+            raise self._error(f"type '{target}' does not support field selection", node)
+        return optional_of(result) if is_optional(kind) else result
+
+    def _call(self, node: Call) -> Type:
+        if node.function == "_?._":
+            return self._optional_select(node)
+        prefix = _qualified(node.target) if node.target else None
+        if prefix and f"{prefix}.{node.function}" in {*self._environment.functions, *NOT_OFFERED}:
+            node.function, node.target = f"{prefix}.{node.function}", None
+        if node.function not in self._environment.functions:
+            return self._undeclared(node.function, node)
+        for each in node.operands():
+            if node.function in {"_&&_", "_||_"}:
+                self._expect(each, BOOL)
+            else:
+                self.visit(each)
+        return self._resolve(node)
+
+    def _optional_select(self, node: Call) -> Type:
+        operand, name = node.args
+        assert isinstance(name, Literal)
+        self.visit(name)
+        kind = self._field(node, operand, str(name.value))
+        self.found.overloads[node] = self._environment.functions[node.function]
+        return self.unifier.resolve(kind if is_optional(kind) else optional_of(kind))
+
+    def _resolve(self, node: Call) -> Type:
+        operands = node.operands()
+        given = tuple(self.found.types[each] for each in operands)
+        matching: list[Overload] = []
+        result: Type | None = None
+        for each in self._environment.functions[node.function]:
+            if each.method != (node.target is not None):
+                continue
+            *params, kind = self.unifier.instantiate((*each.params, each.result))
+            if not self.unifier.fit(given, tuple(params)):
+                continue
+            matching.append(each)
+            kind = self.unifier.resolve(kind)
+            # Overloads that fit alike and give different results leave it to the evaluation.
+            result = kind if result is None or result == kind else DYN
+        if result is None:
+            shown = ", ".join(str(self.unifier.resolve(each, final=True)) for each in given)
+            raise self._error(f"found no matching overload for '{node.function}' applied to '({shown})'", node)
+        self.found.overloads[node] = tuple(matching)
+        return result
+
+    def _map(self, node: MapNode) -> Type:
+        keys = self._items([key for key, _ in node.entries], frozenset())
+        return map_of(keys, self._items([value for _, value in node.entries], node.optional))
+
+    def _bind(self, node: Bind) -> Type:
+        with self._scope({node.name: self.visit(node.value)}):
+            return self.visit(node.result)
+
+    def _items(self, items: Sequence[Node], optional: frozenset[int]) -> Type:
+        joined: Type | None = None
+        for index, item in enumerate(items):
+            kind = self.visit(item)
+            if index in optional:
+                kind = self._unwrapped(kind, item)
+            previous, joined = joined, kind if joined is None else self.unifier.join(joined, kind)
+            if joined is None:
+                raise self._error(f"expected type '{previous}' but found '{kind}'", item)
+        return joined or self.unifier.fresh()
+
+    def _unwrapped(self, kind: Type, item: Node) -> Type:
+        if is_optional(kind):
+            return kind.params[0]
+        if is_dyn(kind):
+            return kind
+        raise self._error(f"expected type '{optional_of(kind)}' but found '{kind}'", item)
+
+    def _one_type(self, items: Sequence[Node], optional: frozenset[int]) -> None:
+        kinds = [self.found.types[each] for each in items]
+        kinds = [each.params[0] if index in optional and each.params else each for index, each in enumerate(kinds)]
+        for item, kind in zip(items, kinds, strict=True):
+            if kind != kinds[0]:
+                raise self._error(f"expected type '{kinds[0]}' but found '{kind}'", item)
+
+    def _fold(self, node: Fold) -> Type:
+        items = self.unifier.resolve(self.visit(node.items))
+        start = self.visit(node.start)
+        variables = self._variables_of(node, items)
+        with self._scope({node.accumulator: start}):
+            with self._scope(variables):
+                self._expect(node.condition, BOOL)
+                self._expect(node.step, start)
+            return self.unifier.resolve(self.visit(node.result))
+
+    def _variables_of(self, node: Fold, items: Type) -> dict[str, Type]:
+        if items.kind is Kind.LIST:
+            first, second = (INT, items.params[0]) if node.variable2 else (items.params[0], DYN)
+        elif items.kind is Kind.MAP:
+            first, second = items.params
+        elif items.kind in {Kind.DYN, Kind.ERROR, Kind.PARAM}:
+            self.unifier.fit((DYN,), (items,))
+            first = second = DYN
+        else:
+            problem = f"expression of type '{items}' cannot be range of a comprehension (must be list, map, or dynamic)"
+            raise self._error(problem, node.items)
+        return {node.variable: first, **({node.variable2: second} if node.variable2 else {})}
+
+    def _expect(self, node: Node, wanted: Type) -> None:
+        kind = self.visit(node)
+        if not self.unifier.fit((wanted,), (kind,)):
+            shown = (self.unifier.resolve(each, final=True) for each in (wanted, kind))
+            raise self._error("expected type '{}' but found '{}'".format(*shown), node)
+
+
+def _qualified(node: Node | None) -> str | None:
+    """`a.b.c` of names and selections only, else None."""
+    if isinstance(node, Ident):
+        return node.name
+    if isinstance(node, Select) and not node.test and (prefix := _qualified(node.operand)):
+        return f"{prefix}.{node.name}"
+    return None

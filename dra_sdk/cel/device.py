@@ -1,0 +1,117 @@
+"""A device as an expression sees it.
+
+Source: k8s.io/dynamic-resource-allocation, cel/compile.go, type Device: names without a domain belong to the driver's
+domain, an unknown domain is an empty map, an unknown name in it an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from dra_sdk.cel.values import EvaluationError, Semver
+from dra_sdk.model.device import Amount, Capacity, Device, Version
+from dra_sdk.model.quantity import Quantity
+
+_KINDS: Final = ("int", "bool", "string", "version")
+
+
+class Domains(dict[str, dict[str, Any]]):
+    """Attributes or capacities by domain: an unknown domain is an empty map, and yet not `in` this one."""
+
+    def __missing__(self, key: str) -> dict[str, Any]:
+        return {}
+
+
+class DeviceView:
+    """What `device` stands for in an expression.
+
+    Attributes and capacities are as in `dra_sdk.model.device`. Values are read when an expression first asks; keep a
+    view to evaluate many expressions on one device.
+    """
+
+    __slots__ = ("_attributes", "_capacity", "_multiple", "_values", "driver", "lists")
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Mapping[str, Any] | None = None,
+        capacity: Mapping[str, Capacity | Amount] | None = None,
+        *,
+        allow_multiple_allocations: bool = False,
+    ) -> None:
+        self.driver = driver
+        self._attributes, self._capacity = attributes or {}, capacity or {}
+        self._multiple = allow_multiple_allocations
+        self._values: dict[str, Any] | None = None
+        #: Names of the attributes that are lists.
+        self.lists = [name for name, value in self._attributes.items() if _is_list(value)]
+
+    @classmethod
+    def of(cls, device: Device, driver: str) -> Self:
+        """A device as an author describes it."""
+        multiple = device.allow_multiple_allocations
+        return cls(driver, device.attributes, device.capacity, allow_multiple_allocations=multiple)
+
+    @classmethod
+    def from_json(cls, device: Mapping[str, Any], driver: str) -> Self:
+        """One entry of `spec.devices` of a ResourceSlice."""
+        attributes = {name: _from_json(value) for name, value in (device.get("attributes") or {}).items()}
+        capacity = {name: value.get("value") for name, value in (device.get("capacity") or {}).items()}
+        multiple = bool(device.get("allowMultipleAllocations"))
+        return cls(driver, attributes, capacity, allow_multiple_allocations=multiple)
+
+    def values(self) -> dict[str, Any]:
+        """The fields of `device`; EvaluationError if an attribute or a capacity makes no sense."""
+        if self._values is None:
+            self._values = {
+                "driver": self.driver,
+                "allowMultipleAllocations": self._multiple,
+                "attributes": self._domains("attribute", self._attributes, _attribute),
+                "capacity": self._domains("capacity", self._capacity, _amount),
+            }
+        return self._values
+
+    def _domains(self, what: str, values: Mapping[str, Any], read: Callable[[Any], Any]) -> Domains:
+        found = Domains()
+        for name, value in values.items():
+            domain, slash, key = name.partition("/")
+            if not slash:
+                domain, key = self.driver, name
+            try:
+                found.setdefault(domain, {})[key] = read(value)
+            except ValueError as error:
+                raise EvaluationError(f"{what} {name}: {error}") from None
+        return found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _from_json(value: Mapping[str, Any]) -> Any:
+    for kind in _KINDS:
+        if (scalar := value.get(kind)) is not None:
+            return Version(scalar) if kind == "version" else scalar
+        if (items := value.get(f"{kind}s")) is not None:
+            return [Version(each) for each in items] if kind == "version" else items
+    return None
+
+
+def _attribute(value: Any) -> Any:
+    """A plain value: subclasses such as enumerations compare differently."""
+    if isinstance(value, Version):
+        return Semver(str.__str__(value))
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if _is_list(value):
+        return [_attribute(each) for each in value]
+    raise ValueError("unsupported attribute value")
+
+
+def _amount(value: Capacity | Amount) -> Quantity:
+    return Quantity(value.value if isinstance(value, Capacity) else value)

@@ -1,0 +1,190 @@
+"""The macros of CEL: calls that become other syntax before anything is checked.
+
+Source: cel-spec section "Macros", cel-go's `cel.bind`, optional types, two-variable comprehensions and `sortBy`, all
+of which are in Kubernetes' base environment or in that of device selectors. The expansions follow cel-go's, because
+costs are defined on what a macro expands to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dra_sdk.cel.errors import CelCompileError
+from dra_sdk.cel.syntax import (
+    ACCUMULATOR,
+    Bind,
+    Call,
+    Fold,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    copied,
+    depth,
+)
+
+_SORT_INPUT: Final = "@sort_input"
+_MAX_COPIED: Final = 24
+
+
+def expand(source: str, call: Call) -> Node | None:
+    """What a call expands to, None if it is no macro; CelCompileError if a macro's arguments are wrong."""
+    macro = _MACROS.get((call.function, len(call.args), call.target is not None))
+    if macro is None or (call.function == "bind" and not _is_name(call.target, "cel")):
+        return None
+    return macro(_Use(source, call))
+
+
+def _is_name(node: Node | None, name: str) -> bool:
+    return isinstance(node, Ident) and node.name == name
+
+
+class _Use:
+    """One use of a macro, and the makers of nodes at its place."""
+
+    def __init__(self, source: str, call: Call) -> None:
+        self.source, self.args, self.at = source, call.args, call.offset
+        self.target: Node = call.target or call
+
+    def variable(self, index: int, problem: str = "argument must be a simple name") -> str:
+        """The name that an argument introduces."""
+        node = self.args[index]
+        if not isinstance(node, Ident):
+            raise CelCompileError.at(self.source, problem, node.offset)
+        return node.name
+
+    def accumulated(self) -> Node:
+        return Ident(self.at, ACCUMULATOR)
+
+    def constant(self, value: Any) -> Node:
+        return Literal(self.at, value)
+
+    def call(self, function: str, *args: Node) -> Node:
+        return Call(self.at, function, list(args))
+
+    def method(self, target: Node, function: str, *args: Node) -> Node:
+        return Call(self.at, function, list(args), target)
+
+    def fold(self, start: Node, condition: Node, step: Node, result: Node | None = None, *, pair: bool = False) -> Node:
+        """A loop over the target."""
+        first, second = self.variable(0), self.variable(1) if pair else ""
+        result = result or self.accumulated()
+        return Fold(self.at, self.target, first, second, ACCUMULATOR, start, condition, step, result)
+
+
+def _has(use: _Use) -> Node:
+    operand = use.args[0]
+    if not isinstance(operand, Select) or operand.test:
+        raise CelCompileError.at(use.source, "invalid argument to has() macro", operand.offset)
+    return Select(use.at, operand.operand, operand.name, test=True)
+
+
+def _all(use: _Use, *, pair: bool = False) -> Node:
+    condition = use.call("@not_strictly_false", use.accumulated())
+    step = use.call("_&&_", use.accumulated(), use.args[-1])
+    return use.fold(use.constant(value=True), condition, step, pair=pair)
+
+
+def _exists(use: _Use, *, pair: bool = False) -> Node:
+    condition = use.call("@not_strictly_false", use.call("!_", use.accumulated()))
+    step = use.call("_||_", use.accumulated(), use.args[-1])
+    return use.fold(use.constant(value=False), condition, step, pair=pair)
+
+
+def _exists_one(use: _Use, *, pair: bool = False) -> Node:
+    more = use.call("_+_", use.accumulated(), use.constant(1))
+    step = use.call("_?_:_", use.args[-1], more, use.accumulated())
+    result = use.call("_==_", use.accumulated(), use.constant(1))
+    return use.fold(use.constant(0), use.constant(value=True), step, result, pair=pair)
+
+
+def _collect(use: _Use, item: Node, only: Node | None, *, pair: bool = False) -> Node:
+    """A list of `item` for each element, of those for which `only` holds."""
+    step = use.call("_+_", use.accumulated(), ListNode(use.at, [item]))
+    if only is not None:
+        step = use.call("_?_:_", only, step, use.accumulated())
+    return use.fold(ListNode(use.at, []), use.constant(value=True), step, pair=pair)
+
+
+def _map(use: _Use) -> Node:
+    return _collect(use, use.args[-1], use.args[1] if len(use.args) == 3 else None)  # noqa: PLR2004 (with a filter)
+
+
+def _filter(use: _Use) -> Node:
+    return _collect(use, Ident(use.args[0].offset, use.variable(0)), use.args[1])
+
+
+def _transform_list(use: _Use) -> Node:
+    return _collect(use, use.args[-1], use.args[2] if len(use.args) == 4 else None, pair=True)  # noqa: PLR2004
+
+
+def _transform_map(use: _Use) -> Node:
+    insert = use.call("cel.@mapInsert", use.accumulated(), Ident(use.at, use.variable(0)), use.args[-1])
+    return _insert(use, insert)
+
+
+def _transform_map_entry(use: _Use) -> Node:
+    return _insert(use, use.call("cel.@mapInsert", use.accumulated(), use.args[-1]))
+
+
+def _insert(use: _Use, step: Node) -> Node:
+    if len(use.args) == 4:  # noqa: PLR2004 (with a filter)
+        step = use.call("_?_:_", use.args[2], step, use.accumulated())
+    return use.fold(MapNode(use.at, []), use.constant(value=True), step, pair=True)
+
+
+def _bind(use: _Use) -> Node:
+    name = use.variable(0, "cel.bind() variable names must be simple identifiers")
+    return Bind(use.at, name, use.args[1], use.args[2])
+
+
+def _opt_map(use: _Use) -> Node:
+    return _if_present(use, lambda value: use.call("optional.of", value))
+
+
+def _opt_flat_map(use: _Use) -> Node:
+    return _if_present(use, lambda value: value)
+
+
+def _if_present(use: _Use, wrap: Callable[[Node], Node]) -> Node:
+    name = use.variable(0, "variable name must be a simple identifier")
+    if depth(use.target) > _MAX_COPIED:
+        raise CelCompileError.at(use.source, "optMap() cannot be nested this deep: each level doubles", use.at)
+    value = use.method(copied(use.target), "value")
+    bound = wrap(Bind(use.at, name, value, use.args[1]))
+    return use.call("_?_:_", use.method(use.target, "hasValue"), bound, use.call("optional.none"))
+
+
+def _sort_by(use: _Use) -> Node:
+    target, use.target = use.target, Ident(use.at, _SORT_INPUT)
+    result = use.method(Ident(use.at, _SORT_INPUT), "@sortByAssociatedKeys", _map(use))
+    return Bind(use.at, _SORT_INPUT, target, result)
+
+
+_MACROS: Final[dict[tuple[str, int, bool], Callable[[_Use], Node]]] = {
+    ("has", 1, False): _has,
+    ("all", 2, True): _all,
+    ("exists", 2, True): _exists,
+    ("exists_one", 2, True): _exists_one,
+    ("existsOne", 2, True): _exists_one,
+    ("map", 2, True): _map,
+    ("map", 3, True): _map,
+    ("filter", 2, True): _filter,
+    ("bind", 3, True): _bind,
+    ("optMap", 2, True): _opt_map,
+    ("optFlatMap", 2, True): _opt_flat_map,
+    ("sortBy", 2, True): _sort_by,
+    ("all", 3, True): lambda use: _all(use, pair=True),
+    ("exists", 3, True): lambda use: _exists(use, pair=True),
+    ("exists_one", 3, True): lambda use: _exists_one(use, pair=True),
+    ("existsOne", 3, True): lambda use: _exists_one(use, pair=True),
+    ("transformList", 3, True): _transform_list,
+    ("transformList", 4, True): _transform_list,
+    ("transformMap", 3, True): _transform_map,
+    ("transformMap", 4, True): _transform_map,
+    ("transformMapEntry", 3, True): _transform_map_entry,
+    ("transformMapEntry", 4, True): _transform_map_entry,
+}

@@ -1,0 +1,197 @@
+"""The static types of CEL, and when a value of one may stand where another is wanted.
+
+Source: the CEL language definition (cel-spec, "Gradual Type Checking"). `dyn` is checked when the expression runs;
+`any`, the type of an attribute before list attributes exist, is like `dyn` except that it cannot be iterated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Kind(Enum):
+    """The families of types that the checker tells apart."""
+
+    SIMPLE = "simple"
+    DYN = "dyn"
+    ANY = "any"
+    ERROR = "error"
+    NULL = "null"
+    LIST = "list"
+    MAP = "map"
+    OPAQUE = "opaque"
+    STRUCT = "struct"
+    TYPE = "type"
+    PARAM = "param"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type; `params` are the element type of a list, the key and value types of a map, and so on."""
+
+    kind: Kind
+    name: str
+    params: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.params:
+            return self.name
+        return f"{self.name}({', '.join(map(str, self.params))})"
+
+
+BOOL: Final = Type(Kind.SIMPLE, "bool")
+INT: Final = Type(Kind.SIMPLE, "int")
+UINT: Final = Type(Kind.SIMPLE, "uint")
+DOUBLE: Final = Type(Kind.SIMPLE, "double")
+STRING: Final = Type(Kind.SIMPLE, "string")
+BYTES: Final = Type(Kind.SIMPLE, "bytes")
+NULL: Final = Type(Kind.NULL, "null_type")
+DYN: Final = Type(Kind.DYN, "dyn")
+ANY: Final = Type(Kind.ANY, "any")
+ERROR: Final = Type(Kind.ERROR, "!error!")
+QUANTITY: Final = Type(Kind.STRUCT, "kubernetes.Quantity")
+SEMVER: Final = Type(Kind.STRUCT, "kubernetes.Semver")
+DEVICE: Final = Type(Kind.STRUCT, "kubernetes.DRADevice")
+IP: Final = Type(Kind.OPAQUE, "net.IP")
+CIDR: Final = Type(Kind.OPAQUE, "net.CIDR")
+SCALARS: Final = frozenset({BOOL, INT, UINT, DOUBLE})
+
+
+def list_of(element: Type) -> Type:
+    """`list(element)`."""
+    return Type(Kind.LIST, "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """`map(key, value)`."""
+    return Type(Kind.MAP, "map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """`optional_type(value)`."""
+    return Type(Kind.OPAQUE, "optional_type", (value,))
+
+
+def type_of(value: Type) -> Type:
+    """The type of a type, as `type(1)` has it."""
+    return Type(Kind.TYPE, "type", (value,))
+
+
+def param(name: str) -> Type:
+    """A type variable."""
+    return Type(Kind.PARAM, name)
+
+
+def is_dyn(kind: Type) -> bool:
+    """Whether checking is left to the evaluation."""
+    return kind.kind in {Kind.DYN, Kind.ANY, Kind.ERROR}
+
+
+def is_optional(kind: Type) -> bool:
+    """Whether it is an optional."""
+    return kind.name == "optional_type"
+
+
+class Unifier:
+    """What the type variables of one expression stand for so far."""
+
+    def __init__(self) -> None:
+        self._bound: dict[Type, Type] = {}
+        self._count = 0
+
+    def fresh(self) -> Type:
+        """A type variable that nothing else uses."""
+        self._count += 1
+        return param(f"_{self._count}")
+
+    def instantiate(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
+        """The same types with fresh variables in place of their own."""
+        renamed: dict[Type, Type] = {}
+        return tuple(self._rename(each, renamed) for each in types)
+
+    def fit(self, given: tuple[Type, ...], wanted: tuple[Type, ...]) -> bool:
+        """Whether each given type can stand for the wanted one; binds variables only if all can."""
+        before = dict(self._bound)
+        if len(given) == len(wanted) and all(map(self._fits, given, wanted)):
+            return True
+        self._bound = before
+        return False
+
+    def resolve(self, kind: Type, *, final: bool = False) -> Type:
+        """The type with its bound variables replaced; with `final`, unbound ones become dyn."""
+        if kind in self._bound:
+            return self.resolve(self._bound[kind], final=final)
+        if kind.kind is Kind.PARAM:
+            return DYN if final else kind
+        if not kind.params:
+            return kind
+        return Type(kind.kind, kind.name, tuple(self.resolve(each, final=final) for each in kind.params))
+
+    def join(self, previous: Type, current: Type) -> Type | None:
+        """The more general of two types, or None if neither fits the other."""
+        if not self.fit((previous,), (current,)):
+            return None
+        return previous if _less_specific(previous, current) else current
+
+    def _rename(self, kind: Type, renamed: dict[Type, Type]) -> Type:
+        if kind.kind is Kind.PARAM:
+            if kind not in renamed:
+                renamed[kind] = self.fresh()
+            return renamed[kind]
+        return Type(kind.kind, kind.name, tuple(self._rename(each, renamed) for each in kind.params))
+
+    def _fits(self, given: Type, wanted: Type) -> bool:
+        if wanted.kind is Kind.PARAM:
+            fits = self._bind(wanted, given)
+            if fits or wanted in self._bound:
+                return fits
+        if given.kind is Kind.PARAM:
+            return self._bind(given, wanted)
+        if is_dyn(given) or is_dyn(wanted):
+            return True
+        if Kind.NULL in {given.kind, wanted.kind}:
+            other = wanted if given.kind is Kind.NULL else given
+            return other.kind in {Kind.NULL, Kind.OPAQUE, Kind.STRUCT}
+        if given.kind is Kind.TYPE:
+            return wanted.kind is Kind.TYPE
+        same = given.kind is wanted.kind and given.name == wanted.name and len(given.params) == len(wanted.params)
+        return same and all(map(self._fits, given.params, wanted.params))
+
+    def _bind(self, variable: Type, kind: Type) -> bool:
+        if variable == kind:
+            return True
+        bound = self._bound.get(variable)
+        if bound is None:
+            if self._occurs(variable, kind):
+                return False
+            self._bound[variable] = kind
+            return True
+        if kind == bound:
+            return True
+        if not self._fits(kind, bound):
+            return False
+        general = kind if _less_specific(kind, bound) else bound
+        if not self._occurs(variable, general):
+            self._bound[variable] = general
+        return True
+
+    def _occurs(self, variable: Type, within: Type) -> bool:
+        if variable == within:
+            return True
+        if within.kind is Kind.PARAM:
+            return within in self._bound and self._occurs(variable, self._bound[within])
+        return any(self._occurs(variable, each) for each in within.params)
+
+
+def _less_specific(left: Type, right: Type) -> bool:
+    if left.kind in {Kind.DYN, Kind.ANY, Kind.PARAM}:
+        return True
+    if right.kind in {Kind.DYN, Kind.ANY, Kind.PARAM} or left.kind is not right.kind:
+        return False
+    if left.kind is Kind.TYPE:
+        return True
+    if left.params and left.name == right.name and len(left.params) == len(right.params):
+        return all(map(_less_specific, left.params, right.params))
+    return left == right

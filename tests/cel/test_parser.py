@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_sdk.cel import CelCompileError, compile  # noqa: A004
+from dra_sdk.cel.parser import MAX_NESTING, parse
+from dra_sdk.cel.syntax import Call, Ident, ListNode, Literal, MapNode, Node, Select
+
+
+def shown(node: Node) -> str:
+    """The tree with brackets around everything."""
+    if isinstance(node, Literal):
+        return repr(node.value)
+    if isinstance(node, Ident):
+        return node.name
+    if isinstance(node, Select):
+        return f"{shown(node.operand)}.{node.name}"
+    if isinstance(node, Call):
+        args = ", ".join(map(shown, node.args))
+        return f"{shown(node.target)}.{node.function}({args})" if node.target else f"{node.function}({args})"
+    if isinstance(node, ListNode):
+        return f"[{', '.join(('?' * (i in node.optional)) + shown(each) for i, each in enumerate(node.items))}]"
+    assert isinstance(node, MapNode)
+    return "{" + ", ".join(f"{shown(key)}: {shown(value)}" for key, value in node.entries) + "}"
+
+
+@pytest.mark.parametrize(
+    ("source", "tree"),
+    [
+        ("a + b * c", "_+_(a, _*_(b, c))"),
+        ("a - b - c", "_-_(_-_(a, b), c)"),
+        ("a < b == c", "_==_(_<_(a, b), c)"),
+        ("a || b && c", "_||_(a, _&&_(b, c))"),
+        ("a ? b : c ? d : e", "_?_:_(a, b, _?_:_(c, d, e))"),
+        ("a in b", "@in(a, b)"),
+        ("!a.b", "!_(a.b)"),
+        ("!!a", "a"),
+        ("---a", "-_(a)"),
+        ("-1", "-1"),
+        ("- 1", "-1"),
+        ("-(1)", "-_(1)"),
+        ("---1", "-_(1)"),
+        ("1 -1", "_-_(1, 1)"),
+        ("-1.5", "-1.5"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("a.b.c(d)[e]", "_[_](a.b.c(d), e)"),
+        (".a", "a"),
+        ("f()", "f()"),
+        ("a.?b[?c]", "_[?_](_?._(a, 'b'), c)"),
+        ("[1, ?a,]", "[1, ?a]"),
+        ("{a: b, ?c: d,}", "{a: b, c: d}"),
+        ("(a)", "a"),
+    ],
+)
+def test_precedence(source: str, tree: str):
+    assert shown(parse(source)) == tree
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "column", "problem"),
+    [
+        ("", 1, 1, "found the end of the expression, expected an expression"),
+        ("a &&", 1, 5, "found the end of the expression, expected an expression"),
+        ("(a", 1, 3, "expected ')'"),
+        ("a b", 1, 3, "found 'b', expected the end of the expression"),
+        ("a.\n  1", 2, 3, "found 1, expected a name"),
+        ("[1, 2", 1, 6, "expected ']'"),
+        ("{1}", 1, 3, "expected ':'"),
+        ("f(1,)", 1, 5, "expected an argument"),
+        ("a ? b", 1, 6, "expected ':'"),
+        ("if", 1, 1, "reserved identifier: if"),
+        ("a.in", 1, 3, "expected a name"),
+        ("9223372036854775808", 1, 1, "invalid int literal"),
+        ("1" * 5000, 1, 1, "invalid int literal"),
+        ("Foo{a: 1}", 1, 4, "no message type"),
+    ],
+)
+def test_what_is_no_expression(source: str, line: int, column: int, problem: str):
+    with pytest.raises(CelCompileError) as caught:
+        parse(source)
+    assert problem in str(caught.value)
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_nesting_is_limited():
+    parse("(" * (MAX_NESTING - 1) + "a" + ")" * (MAX_NESTING - 1))
+    with pytest.raises(CelCompileError, match=f"deeper than {MAX_NESTING} levels"):
+        parse("[" * (MAX_NESTING + 1))
+    with pytest.raises(CelCompileError, match="nested deeper than 150 levels"):
+        parse("a" + ".b" * 200)
+
+
+def test_long_chains_of_logic_are_no_deep_nesting():
+    assert compile(" && ".join(["true"] * 1000)).max_cost == 0
+
+
+@given(st.text(alphabet="ab1. ()[]{}?:!-+&|<>=,'\"\\\n", max_size=40))
+def test_any_text_is_an_expression_or_a_compile_error(text: str):
+    with suppress(CelCompileError):
+        assert isinstance(parse(text), Node)
