@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KUBE_VERSION ?= 1.36.3
 export KUBE_VERSION
 
-.PHONY: demo test lint unit test-cluster cluster-up cluster-down bench proto clean
+.PHONY: demo test lint unit faults test-cluster cluster-up cluster-down bench proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -19,11 +19,14 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.developed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/fuzz
+
+faults: $(VENV)/.developed   ## what nodes and networks do to a driver, and random bytes for every decoder
+	$(BIN)/python -m pytest tests/faults tests/fuzz --timeout 180
 
 test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root and Go for the first build
 	$(BIN)/python -m tests.cluster.harness build
-	$(BIN)/python -m pytest tests/cluster
+	$(BIN)/python -m pytest tests/cluster --timeout 300
 
 cluster-up: $(VENV)/.developed   ## the same cluster, left running
 	$(BIN)/python -m tests.cluster.harness up

@@ -8,6 +8,7 @@ that is the scheduler's part.
 from __future__ import annotations
 
 import argparse
+import json
 import uuid
 from typing import Any
 
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"   ({1000 * call.seconds:.1f} ms)")
             _tell("4. The driver wrote this CDI spec, which the container runtime applies:")
             for path in sorted(cluster.cdi_dir.glob("*.json")):
-                print(f"--- {path.name}\n{path.read_text()}", end="")
+                print(f"--- {path.name}\n{json.dumps(json.loads(path.read_text()), indent=2)}")
             _tell("   so that the pod's container gets:")
             _show({key: value for key, value in cluster.container_spec(pod).items() if key != "ociVersion"})
             cluster.stop_pod(POD)

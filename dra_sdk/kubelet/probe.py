@@ -16,10 +16,13 @@ from dra_sdk.wire.proto import dra_v1_pb2, pluginregistration_v1_pb2
 TIMEOUT = 1.0  # seconds; the kubelet gives GetInfo no more
 
 
-def probe(paths: SocketPaths) -> None:
+def probe(paths: SocketPaths, *, registration: bool = True, service: bool = True) -> None:
     """Call GetInfo and an empty prepare over the real sockets; DraError names the socket that does not answer."""
-    info = pluginregistration_v1_pb2.PluginInfo
-    _call(paths.registration, f"/{SERVICE}/GetInfo", pluginregistration_v1_pb2.InfoRequest(), info)
+    if registration:
+        info = pluginregistration_v1_pb2.PluginInfo
+        _call(paths.registration, f"/{SERVICE}/GetInfo", pluginregistration_v1_pb2.InfoRequest(), info)
+    if not service:
+        return
     method = f"/{VERSIONS['v1.DRAPlugin'][0]}/NodePrepareResources"
     request = dra_v1_pb2.NodePrepareResourcesRequest()
     _call(paths.service, method, request, dra_v1_pb2.NodePrepareResourcesResponse)

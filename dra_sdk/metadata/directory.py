@@ -69,7 +69,10 @@ class MetadataDirectory:
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """Remove a claim's files; nothing to do where there are none, or where they are of a newer claim's."""
-        directory = self._data / HOST_DIRECTORY / claim_directory(namespace, name)
+        try:
+            directory = self._data / HOST_DIRECTORY / claim_directory(namespace, name)
+        except ClaimError:  # a claim of this name can be in no API server, so it never had files
+            return
         if self._owner(directory) not in {None, uid}:
             return
         _remove_tree(directory)

@@ -6,12 +6,14 @@ wire it carries `apiVersion` and `kind` like every Kubernetes object, and its fi
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dra_sdk.errors import ConfigError
+
+_SHOWN: Final = 200
 
 
 class OpaqueConfig(BaseModel):
@@ -59,11 +61,16 @@ class OpaqueConfig(BaseModel):
 def _sentences(error: ValidationError) -> list[str]:
     found = []
     for problem in error.errors(include_url=False, include_context=False):
-        field = ".".join(str(part) for part in problem["loc"]) or "parameters"
+        field = _short(".".join(str(part) for part in problem["loc"]) or "parameters")
         if problem["type"] == "extra_forbidden":
             found.append(f"{field}: unknown field")
         elif problem["type"] == "missing":  # the input is the whole object then
             found.append(f"{field}: is required")
         else:
-            found.append(f"{field}: {problem['msg']} (got {problem['input']!r})")
+            found.append(f"{field}: {problem['msg']} (got {_short(repr(problem['input']))})")
     return found
+
+
+def _short(text: str) -> str:
+    """What a user wrote, which may be 10 KiB, so that what is wrong with it still fits into an event."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -119,7 +119,7 @@ class Preparer:
         try:
             self._ensure(state)
             if self._store.get(state.uid) is None:  # another process unprepared it meanwhile
-                self._cdi.remove(state.uid)
+                self._forget_files(state)
         except DraError as error:
             log.warning("claim %s/%s (%s): %s", state.namespace, state.name, state.uid, error)
 

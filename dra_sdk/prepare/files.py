@@ -24,12 +24,14 @@ class Files:
     def __init__(self, on_step: Step = _no_step) -> None:
         self._step = on_step
 
-    def write(self, path: Path, content: bytes, mode: int = 0o600, *, survive_power_loss: bool = True) -> None:
+    def write(
+        self, path: Path, content: bytes, mode: int = 0o600, *, survive_power_loss: bool = True, whole: bool = True
+    ) -> None:
         """Replace `path`: temporary file, fsync, rename, fsync of the directory.
 
-        Without `survive_power_loss` the last fsync is left out: whatever happens the file is the old one or the new
-        one, but after a power failure it may be the old one. OSError leaves the old file, or the new one where only
-        the last fsync failed; never a part.
+        Without `survive_power_loss` the last fsync is left out: after a power failure the file may be the old one.
+        Without `whole` the first is left out as well: then it may even be torn. A killed process leaves the old one or
+        the new one in any case. OSError leaves the old file, or the new one where only the last fsync failed.
         """
         self._step("create", path)
         name = f"{path.parent}/{PREFIX}{path.name[:_NAME]}-{os.getpid()}-{get_ident()}"
@@ -40,23 +42,24 @@ class Files:
                 file.write(content)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
-                self._step("fsync", path)
-                os.fsync(file.fileno())
+                if whole:
+                    self._step("fsync", path)
+                    os.fsync(file.fileno())
             self._step("rename", path)
             os.rename(name, path)  # noqa: PTH104 (a name, not a Path, on the hot path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(name)  # noqa: PTH108
             raise
-        if survive_power_loss:
+        if survive_power_loss and whole:
             self._sync_directory(path)
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: Path, *, survive_power_loss: bool = True) -> None:
         """Remove `path` if it exists, durably; that it is missing may be the work of a call that failed after it."""
         if os.path.lexists(path):  # unlink of nothing fails where the file system is read-only
             self._step("unlink", path)
             path.unlink(missing_ok=True)
-        if path.parent.is_dir():
+        if survive_power_loss and path.parent.is_dir():
             self._sync_directory(path)
 
     def sweep(self, directory: Path, pattern: str = "*", *, older_than: float = 0.0) -> None:
@@ -70,7 +73,7 @@ class Files:
         """Remove files that seem to be nobody's, where they have not changed for `older_than` seconds."""
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
-                if time() - path.stat().st_mtime >= older_than:
+                if abs(time() - path.stat().st_mtime) >= older_than:  # from the future: the clock was set back since
                     path.unlink()
 
     def _sync_directory(self, path: Path) -> None:

@@ -35,10 +35,14 @@ class ClaimStore:
     """State files under one directory; `get`, `put`, `delete` by claim UID. Safe for threads.
 
     A file that cannot be read stays as it is: `get` of that claim raises StateError naming it, other claims go on.
+    Without `durable` nothing waits for the disk: for state that a reboot makes void (see `places`).
     """
 
-    def __init__(self, directory: Path, files: Files | None = None, *, shared: bool = False) -> None:
+    def __init__(
+        self, directory: Path, files: Files | None = None, *, shared: bool = False, durable: bool = True
+    ) -> None:
         self.directory = directory
+        self._durable = durable
         self._files = files or Files()
         self._shared = shared
         self._lock = RLock()
@@ -97,7 +101,7 @@ class ClaimStore:
         """
         path = self.path(state.uid)
         try:
-            self._files.write(path, wire.encode(state), survive_power_loss=survive_power_loss)
+            self._files.write(path, wire.encode(state), survive_power_loss=survive_power_loss, whole=self._durable)
             stamp = _stamp(path.stat())
         except OSError as error:
             self._read_again(path.name)
@@ -111,7 +115,7 @@ class ClaimStore:
         """Forget a claim durably; after a StateError call it again."""
         path = self.path(uid)
         try:
-            self._files.remove(path)
+            self._files.remove(path, survive_power_loss=self._durable)
         except OSError as error:
             self._read_again(path.name)
             raise StateError(f"cannot remove state file {path}: {error.strerror or error}") from error
@@ -169,6 +173,8 @@ class ClaimStore:
             self._broken[name] = str(error)
 
     def _decode(self, path: Path) -> ClaimState:
+        if path.is_fifo():  # reading would wait for a writer
+            raise StateError(f"state file {path} is a pipe; it was not written by dra-sdk")
         state = wire.decode(path.read_bytes(), str(path))
         if self.path(state.uid) != path:
             raise StateError(f"state file {path} belongs to claim {state.uid}, its name says otherwise")

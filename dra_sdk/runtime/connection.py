@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from dra_sdk.errors import ClaimError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.wire.dra import ClaimRef
@@ -29,8 +30,12 @@ class Connection:
             return self._client
 
     def fetch(self, ref: ClaimRef) -> dict[str, Any]:
-        """GET one ResourceClaim."""
-        return self.get().get(paths.resource_claim(ref.namespace, ref.name), patience=FETCH_SECONDS)
+        """GET one ResourceClaim; ClaimError where `ref` can be none's."""
+        try:
+            path = paths.resource_claim(ref.namespace, ref.name)
+        except ValueError as error:
+            raise ClaimError(str(error)) from error
+        return self.get().get(path, patience=FETCH_SECONDS)
 
     def close(self, _timeout: float = 0.0) -> None:
         """Close the client if there is one."""

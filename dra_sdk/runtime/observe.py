@@ -9,6 +9,7 @@ from dra_sdk.kubelet.sockets import SocketPaths
 from dra_sdk.prepare.engine import Preparer
 from dra_sdk.runtime.http import Page
 from dra_sdk.runtime.metrics import Metrics
+from dra_sdk.runtime.settings import Serve
 from dra_sdk.slices.controller import SliceController
 
 
@@ -24,17 +25,22 @@ def add_gauges(metrics: Metrics, preparer: Preparer, registration: Registration,
     add("dra_sdk_slice_errors", "Problems with publishing since the start", lambda: slices.stats.errors)
 
 
-def pages(metrics: Metrics, paths: SocketPaths, registration: Registration, slices: SliceController) -> dict[str, Page]:
-    """The pages of the HTTP server: alive means the sockets answer, ready means registered and published."""
+def pages(
+    metrics: Metrics, paths: SocketPaths, serve: Serve, registration: Registration, slices: SliceController
+) -> dict[str, Page]:
+    """The pages of the HTTP server: alive means our sockets answer, ready means registered and published.
+
+    Where two processes share the work (`serve`), each answers for its own part.
+    """
 
     def healthy() -> bytes:
-        probe(paths)
+        probe(paths, registration=serve != "service", service=serve != "registration")
         return b"ok\n"
 
     def ready() -> bytes:
-        if not registration.registered.is_set():
+        if serve != "service" and not registration.registered.is_set():
             raise DraError(f"not registered with the kubelet: {registration.error or 'it has not called yet'}")
-        if not slices.synced:
+        if serve != "registration" and not slices.synced:
             raise DraError("the ResourceSlices are not published yet: " + "; ".join(map(str, slices.errors.values())))
         return b"ok\n"
 

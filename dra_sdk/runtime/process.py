@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dra_sdk.errors import SettingsError
@@ -29,7 +30,7 @@ from dra_sdk.prepare.engine import Effects, Preparer
 from dra_sdk.prepare.files import Files
 from dra_sdk.prepare.locks import NamedLocks
 from dra_sdk.prepare.metadata import ClaimMetadata
-from dra_sdk.prepare.store import ClaimStore
+from dra_sdk.prepare.places import claim_store, settle
 from dra_sdk.runtime import observe
 from dra_sdk.runtime.connection import Connection
 from dra_sdk.runtime.discovery import Discovery
@@ -72,6 +73,9 @@ class DriverProcess:
         versions = (*VERSIONS, *self.wellness.versions())
         self.registration = Registration(name, self.paths.service, versions)
         self.statuses = StatusWriter(name, self.connection.get)
+        self.boot_id = read_boot_id(settings.host_root)
+        undoable = driver.implements("dra_unprepare")
+        self.store = claim_store(self.data, self.boot_id, files, undoable=undoable, shared=bool(settings.pod_uid))
         self.preparer = Preparer(driver, self.node, self._effects(files))
         observe.add_gauges(self.metrics, self.preparer, self.registration, self.slices)
         self._started = ExitStack()
@@ -108,11 +112,15 @@ class DriverProcess:
         return KubeClient.connect(self.settings.kubeconfig, agent=agent, observe=self.metrics.request)
 
     def _start(self, stack: ExitStack) -> None:
-        self.data.mkdir(mode=0o750, parents=True, exist_ok=True)
+        _make_directory(self.data)
+        if self.settings.serve == "registration":
+            self._listen(stack)  # claims and slices belong to the process that offers the service
+            return
         if not self.settings.pod_uid:
             lock = InstanceLock(self.data / "instance.lock")
             lock.acquire(SUCCESSION_SECONDS)
             stack.callback(lock.release)
+        settle(self.store, self.data, self.boot_id)
         self.preparer.recover()
         for service in (
             self.connection.close,
@@ -122,19 +130,23 @@ class DriverProcess:
             self.wellness.stop,
         ):
             stack.callback(service, STOP_SECONDS)
-        for dead in remove_dead(self.settings.registry, self.driver.info.name, self.paths.registration):
-            log.info("removed %s, which a killed instance left", dead)
-        self._open_sockets(stack)
-        if self.settings.http_address:
-            pages = observe.pages(self.metrics, self.paths, self.registration, self.slices)
-            http = HttpServer(self.settings.http_address, pages)
-            http.start()
-            stack.callback(http.stop)
-        log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
+        self._listen(stack)
         self.wellness.start()
         self.discovery.start()
         self.slices.start()
         self.statuses.start()
+
+    def _listen(self, stack: ExitStack) -> None:
+        for dead in remove_dead(self.settings.registry, self.driver.info.name, self.paths.registration):
+            log.info("removed %s, which a killed instance left", dead)
+        self._open_sockets(stack)
+        if self.settings.http_address:
+            serve = self.settings.serve
+            pages = observe.pages(self.metrics, self.paths, serve, self.registration, self.slices)
+            http = HttpServer(self.settings.http_address, pages)
+            http.start()
+            stack.callback(http.stop)
+        log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
 
     def _open_sockets(self, stack: ExitStack) -> None:
         calls = plugin_services(self._measured(self.preparer.prepare), self._measured(self.preparer.unprepare))
@@ -160,13 +172,13 @@ class DriverProcess:
     def _effects(self, files: Files) -> Effects:
         info, shared = self.driver.info, bool(self.settings.pod_uid)
         if shared:
-            self.data.mkdir(mode=0o750, parents=True, exist_ok=True)
+            _make_directory(self.data)
         return Effects(
-            store=ClaimStore(self.data / "claims", files, shared=shared),
+            store=self.store,
             cdi=CdiDirectory(self.settings.cdi_dir, info.cdi_kind, files),
             fetch=self.connection.fetch,
             published=self.discovery.published,
-            boot_id=read_boot_id(self.settings.host_root),
+            boot_id=self.boot_id,
             locks=NamedLocks(self.data / "locks" if shared else None),
             metadata=ClaimMetadata(info.name, self.data, files) if info.metadata else None,
             announce=self.statuses.put,
@@ -179,6 +191,13 @@ def _overlay(settings: Settings) -> Overlay | None:
     from dra_sdk.overlay import load  # noqa: PLC0415 (brings CEL along, which few processes need)
 
     return load(settings.overlay_file)
+
+
+def _make_directory(data: Path) -> None:
+    try:
+        data.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"cannot make the driver's data directory {data}: {error.strerror}") from error
 
 
 def _paths(settings: Settings, driver: str) -> SocketPaths:

@@ -262,6 +262,21 @@ def test_the_last_devices_data_is_known_even_before_it_is_written(tmp_path: Path
     assert [each.data["n"] for each in bench.attempt.state.devices] == ["d-0", "d-1", "d-2"]
 
 
+def test_what_is_on_disk_already_is_not_written_again(tmp_path: Path) -> None:
+    writes: list[str] = []
+
+    def prepare(claim: Claim[Any]) -> list[PreparedDevice]:
+        claim.journal({"x": 1})
+        return [device.prepared() for device in claim.devices]
+
+    bench = Bench(tmp_path, prepare, Files(lambda step, _path: writes.append(step)))
+    bench.run()
+    assert writes.count("rename") == 4, "the beginning, the journal, and two devices of three"
+    bench.attempt.save()
+    bench.attempt.save()
+    assert writes.count("rename") == 5
+
+
 @pytest.mark.parametrize("step", ["create", "fsync", "rename", "fsync-directory"])
 def test_a_beginning_that_cannot_be_written_leaves_nothing(tmp_path: Path, step: str) -> None:
     broken = [step]

@@ -302,13 +302,64 @@ def test_an_unprepare_that_fails_keeps_the_device_held_until_it_succeeds(world: 
     assert world.is_clean()
 
 
+class NoUndo:
+    """A driver that changes nothing on the node, so it has nothing to undo."""
+
+    dra_driver_info, dra_discover = LampDriver.dra_driver_info, LampDriver.dra_discover
+
+    def __init__(self) -> None:
+        self.during: Callable[[], None] = lambda: None
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        self.during()
+        yield from (device.prepared(ContainerEdits(env={"A": "1"})) for device in claim.devices)
+
+
+def test_a_claim_is_written_before_the_hook_only_where_there_is_something_to_undo(world: World) -> None:
+    seen: list[list[str]] = []
+    plain = NoUndo()
+    plain.during = lambda: seen.append(world.states())
+    preparer = world.preparer(plain)
+    preparer.prepare(world.claim("u-1", "lamp-0"))
+    preparer.unprepare(world.claim("u-1", "lamp-0"))
+
+    def look(step: str) -> None:
+        if step == "hook: begin":
+            seen.append(world.states())
+
+    world.preparer(LampDriver(world.lamps, look)).prepare(world.claim("u-2", "lamp-0"))
+    assert seen == [[], ["u-2.json"]]
+
+
+def test_the_spec_of_a_claim_whose_state_was_never_written_goes_with_its_unprepare(world: World) -> None:
+    preparer = world.preparer(NoUndo())
+    ref = world.claim("u-1", "lamp-0")
+    preparer.prepare(ref)
+    (world.claims / "u-1.json").unlink()
+    again = world.preparer(NoUndo(), shared=True)  # which spares young files, they may be another process's
+    assert len(world.specs()) == 1
+    again.unprepare(ref)
+    again._locks.close()
+    assert world.is_clean()
+
+
+def test_a_spec_is_not_left_restored_for_a_claim_that_another_process_unprepared_meanwhile(world: World) -> None:
+    old = world.preparer(shared=True)
+    ref = world.claim("u-1", "lamp-0")
+    old.prepare(ref)
+    shutil.rmtree(world.cdi)
+
+    def unprepare_meanwhile(step: str, path: Path) -> None:
+        if step == "create" and is_spec(path):
+            old.unprepare(ref)
+
+    new = world.preparer(files=Files(unprepare_meanwhile), shared=True)
+    assert world.is_clean()
+    for preparer in (old, new):
+        preparer._locks.close()
+
+
 def test_a_driver_without_unprepare_just_forgets(world: World) -> None:
-    class NoUndo:
-        dra_driver_info, dra_discover = LampDriver.dra_driver_info, LampDriver.dra_discover
-
-        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-            yield from (device.prepared(ContainerEdits(env={"A": "1"})) for device in claim.devices)
-
     preparer = world.preparer(NoUndo())
     ref = world.claim("u-1", "lamp-0")
     preparer.prepare(ref)

@@ -40,6 +40,30 @@ def test_the_content_is_on_disk_before_the_name_is(tmp_path: Path) -> None:
     assert seen == ["unlink", "fsync-directory"]
 
 
+def test_what_reaches_the_disk_is_the_whole_file_and_then_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, int]] = []
+
+    def watch(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        synced.append((path.name, path.stat().st_size if path.is_file() else len(list(path.glob("a")))))
+
+    monkeypatch.setattr(os, "fsync", watch)
+    before = os.listdir("/proc/self/fd")
+    Files().write(tmp_path / "a", b"x" * 100)
+    Files().write(tmp_path / "a", b"y" * 50, survive_power_loss=False)
+    Files().remove(tmp_path / "a")
+    (first, second, third, fourth) = synced
+    assert first[0].startswith(PREFIX)
+    assert first[1] == 100
+    assert second == (tmp_path.name, 1)
+    assert third[0].startswith(PREFIX)
+    assert third[1] == 50
+    assert fourth == (tmp_path.name, 0)
+    assert os.listdir("/proc/self/fd") == before
+
+
 @pytest.mark.parametrize("failing", STEPS)
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failing_step_leaves_the_old_or_the_new_file(tmp_path: Path, failing: str, error: BaseException) -> None:

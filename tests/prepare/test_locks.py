@@ -133,6 +133,16 @@ with NamedLocks(Path(sys.argv[1])).hold(["claim/a"]):
     print("held", flush=True)
     sys.stdin.read()
 """
+LETTING_GO = """
+import sys
+from pathlib import Path
+from dra_sdk.prepare.locks import NamedLocks
+locks = NamedLocks(Path(sys.argv[1]))
+with locks.hold(["claim/a"]):
+    pass
+print("released", flush=True)
+sys.stdin.read()
+"""
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
@@ -189,7 +199,28 @@ def test_a_killed_holder_lets_go(tmp_path: Path, spawn: Spawn) -> None:
     assert (tmp_path / "locks").stat().st_size == 0
 
 
-def test_closing_twice_is_harmless(tmp_path: Path) -> None:
+def test_a_holder_that_lives_on_lets_go(tmp_path: Path, spawn: Spawn) -> None:
+    child = spawn(LETTING_GO, str(tmp_path / "locks"))
+    assert child.stdout
+    assert child.stdout.readline() == "released\n"
     locks = NamedLocks(tmp_path / "locks")
+    with ThreadPoolExecutor(1) as pool:
+
+        def take() -> bool:
+            with locks.hold(["claim/a", "claim/b"]):
+                return child.poll() is None
+
+        taken = pool.submit(take)
+        assert wait([taken], timeout=10.0).done, "the other process ended its block, and yet holds the lock"
+        assert taken.result()
+        child.kill()
+    locks.close()
+
+
+def test_closing_closes_the_file_and_twice_is_harmless(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    locks = NamedLocks(tmp_path / "locks")
+    assert len(os.listdir("/proc/self/fd")) == before + 1
     locks.close()
     locks.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -77,6 +77,7 @@ def start() -> Iterator[Callable[..., tuple[Discovery, Published]]]:
     yield begin
     for each in running:
         each.stop(LONG)
+        assert all(thread.stop(0.0) for thread in each._threads), "a thread goes on"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -174,6 +175,7 @@ def test_a_failure_keeps_what_was_known_and_is_repeated(start: Any, caplog: pyte
         assert found.published("node-a", "lamp-1") or found.published("node-a", "lamp-4")
         wait_for(lambda: len(published.sets) == 2)
     assert published.sets == [["node-a/lamp-1"], ["node-a/lamp-4"]]
+    wait_for(lambda: found._threads[0]._delay == 0.001)
     assert "bus error" in caplog.text
 
 
@@ -227,6 +229,14 @@ def test_a_watch_that_ends_by_itself_is_told(start: Any, caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         start(Ends(list))
         wait_for(lambda: "hardware changes go unnoticed" in caplog.text)
+
+
+def test_stopping_does_not_discover_once_more(start: Any) -> None:
+    calls: list[int] = []
+    found, published = start(Lamps(lambda: calls.append(1) or []))  # type: ignore[func-returns-value]
+    wait_for(lambda: len(published.sets) == 1)
+    found.stop(LONG)
+    assert calls == [1]
 
 
 def test_stopping_ends_every_thread_even_one_that_failed_last(start: Any) -> None:

@@ -68,14 +68,18 @@ def test_the_delay_doubles_to_a_limit_and_starts_anew_after_progress() -> None:
 def test_stopping_wakes_a_thread_that_waits_for_its_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "FIRST_DELAY", 3600.0)
     failed = Event()
+    runs: list[int] = []
 
     def body(_stop: Event) -> None:
+        runs.append(1)
         failed.set()
         raise RuntimeError
 
     thread = Supervised("t", body)
     thread.start()
     assert failed.wait(LONG)
+    assert not thread._thread.join(0.02)
+    assert runs == [1]
     assert thread.stop(LONG)
 
 

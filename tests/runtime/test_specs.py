@@ -1,0 +1,95 @@
+"""Upstream kubelet-plugin specs that need no real kubelet; tests/cluster/README.md has the table of all of them."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from time import monotonic, sleep
+from urllib.error import HTTPError
+
+import pytest
+
+from dra_sdk import Claim, Device, DriverInfo, Node, PreparedDevice
+from dra_sdk.loader import Driver
+from dra_sdk.runtime import sockets
+from dra_sdk.runtime.process import DriverProcess
+from dra_sdk.simulator import AllocatedDevice, EmbeddedCluster
+from tests.embedded import settings_for
+
+NAME = "lamps.example.com"
+
+
+class LampDriver:
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield Device("lamp-0")
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        yield from (device.prepared() for device in claim.devices)
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        running.create_class("lamp")
+        running.create_claim("one", {"lamp": "lamp"})
+        running.allocate("one", [AllocatedDevice("lamp", NAME, running.node_name, "lamp-0")])
+        yield running
+
+
+def process(cluster: EmbeddedCluster, **changes: object) -> DriverProcess:
+    return DriverProcess(Driver.of(LampDriver()), settings_for(cluster, **changes))
+
+
+def wait(check: object) -> None:
+    deadline = monotonic() + 10
+    while not check():  # type: ignore[operator]
+        assert monotonic() < deadline
+        sleep(0.02)
+
+
+@pytest.mark.parametrize("lost", ["registration", "service"])
+def test_a_lost_socket_is_told_and_made_again(
+    cluster: EmbeddedCluster, lost: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sockets, "LOOK_SECONDS", 0.05)
+    with process(cluster) as driver:
+        cluster.kubelet.wait_for_driver(NAME)
+        path = getattr(driver.paths, lost)
+        driver.registration.registered.clear()
+        path.unlink()
+        wait(path.exists)
+        assert f"{path} was removed or replaced" in caplog.text
+        if lost == "registration":
+            assert driver.registration.registered.wait(10)
+        cluster.kubelet.wait_for_driver(NAME)
+        cluster.run_pod("lit", ["one"])
+
+
+def test_two_processes_share_the_work_and_each_answers_for_its_own(cluster: EmbeddedCluster) -> None:
+    with process(cluster, serve="registration", http_address="127.0.0.1:18766") as registrar:
+        assert registrar.registration.registered.wait(10)
+        assert not cluster.api.list("resourceslices")
+        assert pages(18766) == [200, 200]
+        with process(cluster, serve="service", http_address="127.0.0.1:18767") as service:
+            assert service.slices.wait_synced(10)
+            cluster.kubelet.wait_for_driver(NAME)
+            assert pages(18767) == [200, 200]
+            cluster.run_pod("lit", ["one"])
+            assert [held.name for held in service.preparer.held()] == ["one"]
+        assert pages(18766) == [200, 200]
+
+
+def pages(port: int) -> list[int]:
+    """The status of /healthz and /readyz."""
+    found = []
+    for page in ("healthz", "readyz"):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}") as answer:
+                found.append(answer.status)
+        except HTTPError as error:
+            with error:
+                found.append(error.code)
+    return found
