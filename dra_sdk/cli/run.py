@@ -7,9 +7,10 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from time import monotonic
+from types import FrameType
 
 from dra_sdk.cli.logs import set_up_logging
 from dra_sdk.loader import load_driver
@@ -28,7 +29,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until a signal asks to end, in good order; a second signal ends at once. Status 1 if a hook hangs."""
+    """Run until a signal asks to end, in good order; status 1 if a hook hangs then. A second signal ends at once.
+
+    So does the first one before the driver serves: all that can be half done by then is put right by any next start.
+    """
     from dra_sdk.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
 
     settings = read_settings(arguments)
@@ -36,14 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     others = set(threading.enumerate())
     asked: SimpleQueue[signal.Signals] = SimpleQueue()  # unlike an Event's, its locks suffer signal handlers
 
-    def end(number: int, _frame: object) -> None:
-        signal.signal(signal.SIGTERM, _end_at_once)
-        signal.signal(signal.SIGINT, _end_at_once)
+    def end(number: int, _frame: FrameType | None) -> None:
+        _on_signal(_end_at_once)
         asked.put(signal.Signals(number))
 
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+    _on_signal(_end_at_once)
     with DriverProcess(load_driver(arguments.driver), settings) as process:
+        _on_signal(end)
         log.info("%s: stopping", asked.get().name)
     left = _left([each for each in threading.enumerate() if each not in others and not each.daemon])
     if process.busy:
@@ -63,5 +66,10 @@ def _left(threads: Collection[threading.Thread]) -> list[str]:
     return [each.name for each in threads if each.is_alive()]
 
 
-def _end_at_once(number: int, _frame: object) -> None:
+def _on_signal(handler: Callable[[int, FrameType | None], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 _LONGEST_HEAD: Final = 65536
+_DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,9 @@ def _read(sock: socket.socket) -> QuickAnswer | None:
     status, length = first.partition(" ")[2][:3], headers.get("content-length", "")
     if (
         not first.startswith("HTTP/1.1 ")
-        or not status.isdigit()
-        or not length.isdigit()
-        or "content-encoding" in headers
+        or not status.isdecimal()
+        or not (length.isdecimal() and len(length) <= _DIGITS)
+        or headers.keys() & {"content-encoding", "transfer-encoding"}
     ):
         return None
     body = received[end + 4 :]

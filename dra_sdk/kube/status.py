@@ -20,6 +20,7 @@ _KINDS: Final[dict[int, type[ApiError]]] = {
     422: InvalidError,
 }
 _BODY_LIMIT: Final = 500
+_LONGEST_WAIT: Final = 86400.0  # seconds; whoever asks for more has not meant it
 
 
 def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], hint: str = "") -> ApiError:
@@ -31,10 +32,11 @@ def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], 
     return _error(action, status, said, retry_after=_seconds(headers), hint=hint)
 
 
-def error_of_event(action: str, status: Mapping[str, Any]) -> ApiError:
+def error_of_event(action: str, status: Any) -> ApiError:
     """The error for an ERROR event of a watch, whose object is a meta/v1 Status."""
-    code = status.get("code")
-    return _error(action, code if isinstance(code, int) else 0, status)
+    said = status if isinstance(status, Mapping) else {"message": f"{status!r:.80}"}
+    code = said.get("code")
+    return _error(action, code if isinstance(code, int) else 0, said)
 
 
 def _error(
@@ -47,8 +49,9 @@ def _error(
     if hint and status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         message += f" ({hint})"
     details = said.get("details")
-    if retry_after is None and isinstance(details, Mapping) and isinstance(details.get("retryAfterSeconds"), int):
-        retry_after = float(details["retryAfterSeconds"]) or None
+    asked = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    if retry_after is None and isinstance(asked, int) and asked > 0:
+        retry_after = float(min(asked, _LONGEST_WAIT))
     kind = _KINDS.get(status, ApiError)
     return kind(message, status=status, reason=reason, retry_after=retry_after)
 
@@ -56,7 +59,7 @@ def _error(
 def _json(body: bytes) -> Mapping[str, Any] | None:
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
 
@@ -73,10 +76,10 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     value = headers.get("Retry-After")
     if value is None:
         return None
-    if value.strip().isdigit():
-        return float(value)
+    if value.strip().isdecimal():
+        return min(float(value), _LONGEST_WAIT)
     try:
         then = parsedate_to_datetime(value)
-        return max(0.0, (then - parsedate_to_datetime(headers["Date"])).total_seconds())
-    except (KeyError, ValueError, TypeError):
+        return min(max(0.0, (then - parsedate_to_datetime(headers["Date"])).total_seconds()), _LONGEST_WAIT)
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None

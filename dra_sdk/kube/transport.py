@@ -99,7 +99,7 @@ class Transport:
         body = self._checked(request, self._send(request)).data
         try:
             said: Any = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnreachableError(f"{request.action}: the answer of {self.server} is no JSON: {error}") from error
         if not isinstance(said, dict):
             raise UnreachableError(f"{request.action}: the answer of {self.server} is no JSON object")

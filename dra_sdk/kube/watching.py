@@ -87,7 +87,7 @@ class Watch:
         try:
             event: Any = json.loads(line)
             kind, item = event["type"], event["object"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnreachableError(f"{self._action}: the server sent no event but {line[:80]!r}") from error
         if kind == "ERROR":
             raise error_of_event(self._action, item)

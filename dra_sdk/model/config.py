@@ -6,6 +6,7 @@ wire it carries `apiVersion` and `kind` like every Kubernetes object, and its fi
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -13,7 +14,9 @@ from pydantic.alias_generators import to_camel
 
 from dra_sdk.errors import ConfigError
 
-_SHOWN: Final = 200
+_LONGEST: Final = 200
+_SHOWN: Final = Repr()  # as `_short`, and no deeper than a few levels
+_SHOWN.maxstring = _SHOWN.maxother = _LONGEST
 
 
 class OpaqueConfig(BaseModel):
@@ -67,10 +70,10 @@ def _sentences(error: ValidationError) -> list[str]:
         elif problem["type"] == "missing":  # the input is the whole object then
             found.append(f"{field}: is required")
         else:
-            found.append(f"{field}: {problem['msg']} (got {_short(repr(problem['input']))})")
+            found.append(f"{field}: {problem['msg']} (got {_SHOWN.repr(problem['input'])})")
     return found
 
 
 def _short(text: str) -> str:
     """What a user wrote, which may be 10 KiB, so that what is wrong with it still fits into an event."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -107,7 +107,6 @@ class ClaimStore:
             self._read_again(path.name)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._broken.pop(path.name, None)
             self._claims[path.name] = state
             self._seen[path.name] = stamp
 

@@ -14,10 +14,14 @@ log = logging.getLogger(__name__)
 
 
 class InstanceLock:
-    """An exclusive lock on a driver's data directory, released by the kernel if the process dies."""
+    """A lock on a driver's data directory, released by the kernel if the process dies.
 
-    def __init__(self, path: Path) -> None:
+    Exclusive, or `shared` among the instances of a rolling update, which know of each other.
+    """
+
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
         self._path = path
+        self._kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         self._handle: int | None = None
 
     def acquire(self, timeout: float) -> None:
@@ -39,7 +43,7 @@ class InstanceLock:
         told = False
         while True:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, self._kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if monotonic() >= deadline:
                     return False

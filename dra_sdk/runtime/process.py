@@ -116,10 +116,9 @@ class DriverProcess:
         if self.settings.serve == "registration":
             self._listen(stack)  # claims and slices belong to the process that offers the service
             return
-        if not self.settings.pod_uid:
-            lock = InstanceLock(self.data / "instance.lock")
-            lock.acquire(SUCCESSION_SECONDS)
-            stack.callback(lock.release)
+        lock = InstanceLock(self.data / "instance.lock", shared=bool(self.settings.pod_uid))
+        lock.acquire(SUCCESSION_SECONDS)
+        stack.callback(lock.release)
         settle(self.store, self.data, self.boot_id)
         self.preparer.recover()
         for service in (

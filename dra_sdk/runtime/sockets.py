@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
 
+from dra_sdk.errors import SettingsError
 from dra_sdk.kubelet.registration import SERVICE, Registration
 from dra_sdk.kubelet.server import Method, SocketServer
 from dra_sdk.kubelet.sockets import SocketPaths
@@ -63,10 +64,18 @@ class Sockets:
             for place, server in enumerate(self._servers):
                 if not server.intact():
                     log.error("%s was removed or replaced; making it again", server.path)
-                    name, path, services, threads = self._plan[place]
-                    self._servers[place] = SocketServer(name, path, services, threads)
-                    self._servers[place].start()
-                    server.stop()
+                    self._replace(place)
+
+    def _replace(self, place: int) -> None:
+        """Put a new server in the place of an old one; where that fails the next look tries again."""
+        fresh = SocketServer(*self._plan[place])
+        try:
+            fresh.start()
+        except SettingsError as error:
+            log.error("%s", error)
+            return
+        old, self._servers[place] = self._servers[place], fresh
+        old.stop()
 
 
 def _plan(paths: SocketPaths, serve: Serve, services: Services, registration: Services) -> list[Plan]:

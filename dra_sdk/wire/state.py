@@ -12,7 +12,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from dra_sdk.errors import StateError
 from dra_sdk.model.claim import HeldClaim, HeldDevice
@@ -43,6 +43,13 @@ class DeviceState(_Kept):
     consumed_capacity: dict[str, str] = {}
     data: dict[str, Any] = {}
     cdi_ids: list[str] = []
+
+    @field_validator("consumed_capacity")
+    @classmethod
+    def _are_quantities(cls, amounts: dict[str, str]) -> dict[str, str]:
+        for amount in amounts.values():
+            Quantity(amount)
+        return amounts
 
 
 class MetadataState(_Kept):

@@ -135,9 +135,10 @@ def test_damaged_files_and_leftovers_of_a_crash_are_removed(directory, tmp_path,
 def test_hostile_names_reach_no_path(directory, tmp_path, namespace, name):
     keep = tmp_path / "precious"
     keep.write_text("x")
-    with pytest.raises(ClaimError, match=r"metadata\.name"):
-        directory.remove(namespace, name, "uid-1")
+    directory.remove(namespace, name, "uid-1")  # no API server has such a claim, so there is nothing to remove
     assert keep.exists()
+    with pytest.raises(ClaimError, match=r"metadata\.name"):
+        directory.update(namespace, name, "uid-1", "gpu", [])
 
 
 def test_a_removal_that_fails_names_the_directory(directory, root, monkeypatch):

@@ -97,6 +97,15 @@ def test_a_broken_file_stays_is_reported_and_others_go_on(
     assert path.read_bytes() == content
 
 
+def test_a_file_that_breaks_while_we_run_is_not_believed_any_longer(tmp_path: Path) -> None:
+    store = opened(tmp_path, shared=True)
+    store.put(state("u-1"))
+    store.path("u-1").write_bytes(b"")
+    assert store.all() == []
+    with pytest.raises(StateError, match="no readable header"):
+        store.get("u-1")
+
+
 def test_a_restored_file_heals_without_a_restart(tmp_path: Path) -> None:
     opened(tmp_path).put(state("u-1"))
     path = tmp_path / "claims/u-1.json"
@@ -176,6 +185,7 @@ def test_after_a_disk_error_memory_says_what_the_file_says(tmp_path: Path, step:
         with pytest.raises(StateError, match=f"cannot write state file .*/{uid}.json: {error.strerror}"):
             store.put(state(uid))
         assert store.get(uid) == opened(tmp_path).get(uid)
+        assert store.ids() == opened(tmp_path).ids()
     failing.step = ""
     store.put(state("u-1"))
     assert opened(tmp_path).get("u-1") == state("u-1")
@@ -216,6 +226,9 @@ def test_a_directory_that_went_away_is_an_error_not_an_empty_store(tmp_path: Pat
 
 def test_two_stores_on_one_directory_see_each_other(tmp_path: Path) -> None:
     first, second = opened(tmp_path, shared=True), opened(tmp_path, shared=True)
+    first.put(state("u-0"))
+    assert second.all() == [state("u-0")]
+    first.delete("u-0")
     first.put(state("u-1", phase=Phase.STARTED))
     assert second.get("u-1") == state("u-1", phase=Phase.STARTED)
     second.put(state("u-1"))

@@ -116,3 +116,18 @@ def test_a_boot_id_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
     boot_id_file(tmp_path).write_text("\n")
     with pytest.raises(SettingsError, match="boot_id is empty"):
         read_boot_id(tmp_path)
+
+
+def test_instances_of_a_rolling_update_share_it_and_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "instance.lock"
+    old, new, alone = InstanceLock(path, shared=True), InstanceLock(path, shared=True), InstanceLock(path)
+    old.acquire(0.0)
+    new.acquire(0.0)
+    with pytest.raises(SettingsError, match="another instance"):
+        alone.acquire(0.0)
+    old.release()
+    new.release()
+    alone.acquire(0.0)
+    with pytest.raises(SettingsError, match="another instance"):
+        new.acquire(0.0)
+    alone.release()

@@ -74,9 +74,9 @@ def test_two_processes_share_the_work_and_each_answers_for_its_own(cluster: Embe
         assert not cluster.api.list("resourceslices")
         assert pages(18766) == [200, 200]
         with process(cluster, serve="service", http_address="127.0.0.1:18767") as service:
-            assert service.slices.wait_synced(10)
+            cluster.wait_slices(NAME)
             cluster.kubelet.wait_for_driver(NAME)
-            assert pages(18767) == [200, 200]
+            wait(lambda: pages(18767) == [200, 200])
             cluster.run_pod("lit", ["one"])
             assert [held.name for held in service.preparer.held()] == ["one"]
         assert pages(18766) == [200, 200]

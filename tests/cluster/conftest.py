@@ -1,0 +1,77 @@
+"""One real cluster for all tests here, and drivers as processes on it. Needs root; see tests/cluster/harness.
+
+DRA_SDK_TEST_CLUSTER names the cluster (at most 10 characters); one that is up already under this name is used, and
+left up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.driver_process import ROOT, DriverUnderTest
+from tests.cluster.drivers import Drivers
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import device_class
+
+NAME = os.environ.get("DRA_SDK_TEST_CLUSTER", "test")
+BLUE = 'device.attributes["lamps.example.com"].colour == "blue"'
+Start = Callable[..., DriverUnderTest]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A kubelet retries after ten seconds or a minute, so these tests may take longer than others."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@contextmanager
+def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Iterator[Cluster]:
+    """A cluster with the classes and the driver's account that the tests use."""
+    assert os.geteuid() == 0, "the cluster tests need root"
+    found = Cluster.find(name)
+    cluster = found or Cluster.up(os.environ.get("KUBE_VERSION", "1.36.3"), name=name, gates=gates)
+    try:
+        cluster.kubectl("apply", "-f", str(ROOT / "deploy/rbac.yaml"))
+        cluster.apply(device_class("dra.cpu", "dra.cpu"), device_class("lamp", "lamps.example.com"))
+        cluster.apply(device_class("blue-lamp", "lamps.example.com", BLUE))
+        cluster.apply(device_class("knobs", "knobs.example.com"), device_class("other", "other.example.com"))
+        yield cluster
+    finally:
+        if found is None:
+            cluster.down()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of this test run, taken away afterwards."""
+    with running_cluster(NAME) as running:
+        yield running
+
+
+@pytest.fixture
+def drivers(cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
+    """Starts drivers; they are stopped, and their claims are gone, when the test ends."""
+    made = Drivers(cluster, tmp_path)
+    yield made
+    made.clean()
+
+
+@pytest.fixture
+def lamps(drivers: Drivers) -> DriverUnderTest:
+    return drivers.start("tests.cluster.lamp_driver:LampDriver", "lamps.example.com")
+
+
+@pytest.fixture
+def cpus(drivers: Drivers) -> DriverUnderTest:
+    return drivers.start("cpu", "dra.cpu")
+
+
+@pytest.fixture
+def knobs(drivers: Drivers) -> DriverUnderTest:
+    return drivers.knobs()

@@ -1,0 +1,115 @@
+"""What the cluster tests do with pods that use lamps, and what they read of them afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import SHOW, pod_with, request, template
+
+JSON = dict[str, Any]
+
+
+def start_pod(cluster: Cluster, name: str, device_class: str = "lamp", *, command: str = SHOW, grace: int = 1) -> None:
+    """Create a pod with a claim of its own for one device of the class."""
+    one = template(f"one-{device_class}", [request("desk", device_class)])
+    cluster.apply(one, pod_with(name, one, command=command, grace=grace))
+
+
+def run_pod(cluster: Cluster, name: str, device_class: str = "lamp", *, command: str = SHOW, grace: int = 1) -> None:
+    """The same, and wait until it runs."""
+    start_pod(cluster, name, device_class, command=command, grace=grace)
+    cluster.wait_pod(name)
+
+
+def read_pod(cluster: Cluster, name: str) -> JSON:
+    return dict(cluster.api.get(f"/api/v1/namespaces/default/pods/{name}"))
+
+
+def started_at(cluster: Cluster, name: str) -> str:
+    """When its only container started; it must not have been restarted."""
+    state = read_pod(cluster, name)["status"]["containerStatuses"][0]
+    assert state["restartCount"] == 0
+    return str(state["state"]["running"]["startedAt"])
+
+
+def logs(cluster: Cluster, pod_name: str, container: str = "main") -> str:
+    """What a container printed, once that ends with `done`."""
+
+    def read() -> str | None:
+        text = cluster.kubectl("logs", pod_name, "-c", container, check=False)
+        return text if text.endswith("done\n") else None
+
+    return cluster.wait_until(read, f"output of {pod_name}/{container}")
+
+
+def printed(cluster: Cluster, pod_name: str, container: str = "main") -> dict[str, str]:
+    """The environment of devices that a container printed."""
+    environment = logs(cluster, pod_name, container).partition("\n")[0].split("\0")
+    return dict(each.split("=", 1) for each in environment if each.startswith(("LAMP", "BRIGHTNESS", "DRA_")))
+
+
+def claim_of(cluster: Cluster, pod_name: str) -> str:
+    """The name of a pod's first claim, also of one that was made from a template."""
+
+    def name() -> str | None:
+        statuses = read_pod(cluster, pod_name)["status"].get("resourceClaimStatuses", [])
+        return statuses[0]["resourceClaimName"] if statuses else None
+
+    return read_pod(cluster, pod_name)["spec"]["resourceClaims"][0].get("resourceClaimName") or cluster.wait_until(
+        name, f"the claim of {pod_name}"
+    )
+
+
+def allocated(cluster: Cluster, claim: str, namespace: str = "default") -> list[JSON]:
+    """The devices that the scheduler gave to a claim, once it has."""
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{claim}"
+
+    def found() -> Any:
+        status = (cluster.api.get(path) or {}).get("status", {})
+        return status.get("allocation", {}).get("devices", {}).get("results")
+
+    return list(cluster.wait_until(found, f"allocation of {claim}"))
+
+
+def device_health(cluster: Cluster, pod_name: str) -> list[tuple[str, str]]:
+    """Health and message of each device that the first container uses, as the kubelet tells it."""
+    status = read_pod(cluster, pod_name)["status"]["containerStatuses"][0]
+    resources = [each for entry in status.get("allocatedResourcesStatus", []) for each in entry["resources"]]
+    return [(each["health"], each.get("message", "")) for each in resources]
+
+
+def failures(cluster: Cluster, names: Iterable[str]) -> list[str]:
+    """What the kubelet complained about these pods: events of failed prepares."""
+    pods = {read_pod(cluster, name)["metadata"]["uid"] for name in names}
+    events = cluster.api.get("/api/v1/namespaces/default/events")["items"]
+    return [
+        each["message"]
+        for each in events
+        if each["involvedObject"].get("uid") in pods and each["reason"] == "FailedPrepareDynamicResources"
+    ]
+
+
+def wait_failure(cluster: Cluster, name: str, words: str = "") -> None:
+    """Wait until the kubelet complains that preparing for a pod failed, with these words in it."""
+    cluster.wait_until(
+        lambda: any(words in each for each in failures(cluster, [name])), f"a failed prepare of {name}: {words}"
+    )
+
+
+def nudge(cluster: Cluster, *names: str) -> None:
+    """Have the kubelet look at pods now: after a failure it would wait for 90 seconds, unless the pod changes."""
+    cluster.kubectl("annotate", "pod", *names, f"nudged={time.monotonic()}", "--overwrite")
+
+
+def insist(cluster: Cluster, name: str) -> None:
+    """Have the kubelet look at a pod every second until it runs: while it reconnects to a driver, it may fail."""
+
+    def runs() -> bool:
+        nudge(cluster, name)
+        time.sleep(1)
+        return read_pod(cluster, name)["status"]["phase"] == "Running"
+
+    cluster.wait_until(runs, f"pod {name} running")

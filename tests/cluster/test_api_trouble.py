@@ -1,0 +1,43 @@
+"""The API server is slow or away just when a claim must be read."""
+
+from __future__ import annotations
+
+import time
+
+from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import claim, pod_with, request
+from tests.cluster.pods import failures, nudge
+from tests.cluster.trouble import paused, stopped
+
+
+def start_pod_with_two_claims(cluster: Cluster, driver: DriverUnderTest) -> None:
+    """The driver is held in the hook for the first claim and has not read the second yet; one call brings both."""
+    driver.knobs.set(hold=["prepare first"])
+    claims = [claim(name, [request(name, "knobs")]) for name in ("first", "second")]
+    cluster.apply(*claims, pod_with("lit", *claims))
+    driver.wait(lambda: driver.knobs.calls("prepare", "begin", "first"))
+
+
+def test_a_slow_api_server_delays_a_prepare(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    start_pod_with_two_claims(cluster, knobs)
+    with paused(cluster, "apiserver"):
+        knobs.knobs.reset()
+        knobs.wait(lambda: knobs.knobs.calls("prepare", "done", "first"))
+        time.sleep(2)
+        assert not knobs.knobs.calls("prepare", "begin", "second")
+    cluster.wait_pod("lit")
+    assert not failures(cluster, ["lit"])
+    assert knobs.answered("prepare") == 2
+
+
+def test_without_an_api_server_a_claim_fails_alone_and_works_later(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    start_pod_with_two_claims(cluster, knobs)
+    with stopped(cluster, "apiserver"):
+        knobs.knobs.reset()
+        knobs.wait(lambda: "cannot prepare claim default/second" in knobs.log_text())
+        assert [path for path in knobs.held() if "first" in path.read_text()] == knobs.held()
+    nudge(cluster, "lit")
+    cluster.wait_pod("lit")
+    for name in ("first", "second"):
+        assert len(knobs.knobs.calls("prepare", "done", name)) == 1

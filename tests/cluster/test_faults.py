@@ -1,0 +1,94 @@
+"""What happens to slices, claims and pods when a part of a real cluster goes away and comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import STUBBORN
+from tests.cluster.pods import nudge, read_pod, run_pod, start_pod, started_at, wait_failure
+from tests.cluster.trouble import stopped
+
+
+def test_a_driver_restart_touches_neither_slices_nor_pods(cluster: Cluster, lamps: DriverUnderTest) -> None:
+    run_pod(cluster, "lit")
+    before, since = lamps.slices(), started_at(cluster, "lit")
+    assert lamps.stop() == 0
+    assert not list((cluster.kubelet_dir / "plugins_registry").iterdir())
+    lamps.start()
+    lamps.wait(lamps.registrations)
+    run_pod(cluster, "lit-too")
+    assert lamps.slices() == before
+    assert started_at(cluster, "lit") == since
+
+
+def test_a_killed_driver_comes_back_over_its_stale_sockets(cluster: Cluster, lamps: DriverUnderTest) -> None:
+    run_pod(cluster, "lit")
+    lamps.kill()
+    for spec in lamps.specs():  # as if the tmpfs had been wiped
+        spec.unlink()
+    lamps.start()
+    lamps.wait(lamps.registrations)
+    assert len(lamps.specs()) == 1
+    cluster.kubectl("delete", "pod", "lit")
+    lamps.wait_free()
+
+
+def test_a_kubelet_restart_brings_slices_back_and_keeps_pods(cluster: Cluster, lamps: DriverUnderTest) -> None:
+    run_pod(cluster, "lit")
+    before, since = lamps.slices(), started_at(cluster, "lit")
+    cluster.restart("kubelet")
+    lamps.wait(lambda: lamps.slices() and lamps.slices()[0]["metadata"] != before[0]["metadata"])
+    lamps.wait(lambda: lamps.registrations() == 2)
+    assert [each["spec"] for each in lamps.slices()] == [each["spec"] for each in before]
+    assert started_at(cluster, "lit") == since
+    run_pod(cluster, "lit-too")
+    cluster.kubectl("delete", "pod", "lit", "lit-too")
+    lamps.wait(lambda: not lamps.held())
+
+
+def test_a_prepare_that_fails_leaves_nothing_and_succeeds_later(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    knobs.knobs.set(fail=["prepare"])
+    start_pod(cluster, "lit", "knobs")
+    wait_failure(cluster, "lit", "the knob for prepare is turned to fail")
+    assert not knobs.held()
+    assert not knobs.specs()
+    knobs.knobs.reset()
+    nudge(cluster, "lit")
+    cluster.wait_pod("lit")
+
+
+def test_an_unprepare_that_fails_holds_the_pod_and_succeeds_later(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    run_pod(cluster, "lit", "knobs")
+    knobs.knobs.set(fail=["unprepare"])
+    cluster.kubectl("delete", "pod", "lit", "--wait=false")
+    knobs.wait(lambda: knobs.knobs.calls("unprepare", "failed"))
+    assert len(knobs.held()) == 1
+    assert read_pod(cluster, "lit")["metadata"]["deletionTimestamp"]
+    knobs.knobs.reset()
+    cluster.wait_gone("pod", "lit")
+    knobs.wait_free()
+
+
+def test_unprepare_needs_no_api_server(cluster: Cluster, lamps: DriverUnderTest) -> None:
+    run_pod(cluster, "stubborn", command=STUBBORN, grace=4)
+    cluster.kubectl("delete", "pod", "stubborn", "--wait=false")
+    with stopped(cluster, "apiserver"):
+        lamps.wait_free()
+    cluster.wait_gone("pod", "stubborn")
+    run_pod(cluster, "lit")
+
+
+def test_the_service_account_may_do_no_more_than_it_needs(cluster: Cluster, lamps: DriverUnderTest) -> None:
+    account = cluster.service_account_kubeconfig("dra-sdk", "dra-driver")
+    as_driver = f"--kubeconfig={account}"
+    assert lamps.slices(), "it could publish with this account"
+    for verb, resource in (("list", "resourceclaims"), ("get", "secrets"), ("update", "nodes"), ("create", "pods")):
+        assert cluster.kubectl("auth", "can-i", verb, resource, as_driver, check=False).startswith("no")
+    refused = cluster.kubectl("create", "-f", "-", as_driver, input=foreign_slice(), check=False)
+    assert "may not touch ResourceSlices of node 'elsewhere'" in refused
+
+
+def foreign_slice() -> str:
+    return (Path(__file__).parent / "foreign-slice.yaml").read_text()

@@ -1,0 +1,84 @@
+"""A cluster whose features are switched off: what it drops is told, with the feature's name, and the rest works."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import NAME, running_cluster
+from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.drivers import Drivers
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import claim, pod_with, request
+from tests.cluster.pods import allocated, device_health, run_pod
+
+FIELDS = {
+    "taints": "DRADeviceTaints",
+    "consumesCounters": "DRAPartitionableDevices",
+    "allowMultipleAllocations": "DRAConsumableCapacity",
+    "bindingConditions": "DRADeviceBindingConditions",
+}
+OFF = {*FIELDS.values(), "DRADeviceTaintRules", "ResourceHealthStatus", "ResourceHealthStatusMessage"}
+SETTLED = 3.0  # seconds that show whether the driver tries again and again
+
+
+@pytest.fixture(scope="module")
+def old_cluster() -> Iterator[Cluster]:
+    """A second cluster, which lacks the features."""
+    with running_cluster(f"{NAME}-gates", dict.fromkeys(sorted(OFF), False)) as running:
+        yield running
+
+
+@pytest.fixture
+def driver(old_cluster: Cluster, tmp_path: Path) -> Iterator[DriverUnderTest]:
+    """The driver whose devices use all of them."""
+    drivers = Drivers(old_cluster, tmp_path)
+    yield drivers.knobs(devices="everything")
+    drivers.clean()
+
+
+def writes(cluster: Cluster) -> int:
+    """How many requests to write ResourceSlices the API server has had."""
+    lines = cluster.kubectl("get", "--raw", "/metrics").splitlines()
+    counted = [
+        line for line in lines if line.startswith("apiserver_request_total{") and 'resource="resourceslices"' in line
+    ]
+    return sum(
+        int(float(line.rpartition(" ")[2])) for line in counted if re.search('verb="(POST|PUT|PATCH|DELETE)"', line)
+    )
+
+
+def test_dropped_fields_are_told_with_their_gates_and_nothing_loops(
+    old_cluster: Cluster, driver: DriverUnderTest
+) -> None:
+    driver.wait(lambda: "probably these feature gates are disabled" in driver.log_text())
+    told = driver.log_text()
+    for field, gate in FIELDS.items():
+        assert field in told
+        assert gate in told
+    before, slices, lines = writes(old_cluster), driver.slices(), len(told.splitlines())
+    time.sleep(SETTLED)
+    assert writes(old_cluster) == before
+    assert driver.slices() == slices
+    assert len(driver.log_text().splitlines()) == lines
+
+
+def test_devices_work_without_what_was_dropped(old_cluster: Cluster, driver: DriverUnderTest) -> None:
+    everything = claim("everything", [request("all", "knobs", allocationMode="All")])
+    old_cluster.apply(everything, pod_with("lit", everything))
+    old_cluster.wait_pod("lit")
+    given = {each["device"] for each in allocated(old_cluster, "everything")}
+    assert given == {"plain", "tainted", "partition", "spot", "bound"}
+    assert len(driver.held()) == 1
+
+
+def test_health_is_asked_for_by_nobody_and_does_no_harm(old_cluster: Cluster, driver: DriverUnderTest) -> None:
+    run_pod(old_cluster, "lit", "knobs")
+    driver.knobs.set(unhealthy={"plain": "broken"})
+    driver.wait(lambda: "plain is unhealthy: broken" in driver.log_text())
+    assert device_health(old_cluster, "lit") == []
+    run_pod(old_cluster, "lit-too", "knobs")

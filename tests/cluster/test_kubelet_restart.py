@@ -1,0 +1,102 @@
+"""The kubelet ends at a bad moment and comes back: calls are repeated, and nothing is done twice or forgotten."""
+
+from __future__ import annotations
+
+from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.drivers import Drivers
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import claim, pod_with, request
+from tests.cluster.pods import allocated, claim_of, nudge, run_pod, start_pod, wait_failure
+from tests.cluster.trouble import paused, stopped
+
+ENDS_SOON = "echo done; sleep 4"
+FORCE = ("--grace-period=0", "--force", "--wait=false")
+
+
+def test_a_pod_that_was_created_while_the_kubelet_was_away(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    with stopped(cluster, "kubelet"):
+        start_pod(cluster, "lit", "knobs")
+        allocated(cluster, claim_of(cluster, "lit"))
+    cluster.wait_pod("lit")
+    assert len(knobs.held()) == 1
+
+
+def test_a_failed_prepare_is_repeated_after_a_kubelet_restart(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    knobs.knobs.set(fail=["prepare"])
+    start_pod(cluster, "lit", "knobs")
+    wait_failure(cluster, "lit", "the knob for prepare is turned to fail")
+    assert not knobs.held()
+    assert not knobs.specs()
+    with stopped(cluster, "kubelet"):
+        knobs.knobs.reset()
+    cluster.wait_pod("lit")
+
+
+def test_a_failed_unprepare_is_repeated_after_a_kubelet_restart(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    run_pod(cluster, "lit", "knobs")
+    knobs.knobs.set(fail=["unprepare"])
+    cluster.kubectl("delete", "pod", "lit", "--wait=false")
+    knobs.wait(lambda: knobs.knobs.calls("unprepare", "failed"))
+    assert len(knobs.held()) == 1
+    with stopped(cluster, "kubelet"):
+        knobs.knobs.reset()
+    cluster.wait_gone("pod", "lit")
+    knobs.wait_free()
+
+
+def test_pods_that_end_while_the_kubelet_is_away_are_unprepared(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    run_pod(cluster, "short", "knobs", command=ENDS_SOON)
+    run_pod(cluster, "deleted", "knobs")
+    with stopped(cluster, "kubelet"):
+        cluster.kubectl("delete", "pod", "deleted", "--wait=false")
+        assert len(knobs.held()) == 2
+    cluster.wait_pod("short", phase="Succeeded")
+    cluster.wait_gone("pod", "deleted")
+    knobs.wait_free()
+
+
+def test_a_pod_that_vanished_while_the_kubelet_was_away_is_unprepared(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    run_pod(cluster, "lit", "knobs")
+    with stopped(cluster, "kubelet"):
+        cluster.kubectl("delete", "pod", "lit", *FORCE)
+        cluster.wait_gone("pod", "lit")
+        cluster.kubectl("delete", "resourceclaims", "--all")
+        assert knobs.stop() == 0
+        knobs.start()
+    knobs.wait_free(90.0)
+
+
+def test_a_force_deleted_pod_and_its_name_again(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    desk = claim("desk", [request("desk", "knobs")])
+    cluster.apply(desk, pod_with("lit", desk))
+    cluster.wait_pod("lit")
+    first = knobs.held()
+    knobs.knobs.set(hold=["unprepare"])
+    cluster.kubectl("delete", "pod", "lit", *FORCE)
+    knobs.wait(lambda: knobs.knobs.calls("unprepare", "begin"))
+    cluster.wait_gone("pod", "lit")
+    cluster.kubectl("delete", "resourceclaim", "desk")
+
+    cluster.apply(desk, pod_with("lit", desk))
+    wait_failure(cluster, "lit", "old ResourceClaim with same name desk and different UID")
+    assert knobs.held() == first
+    knobs.knobs.reset()
+    knobs.wait(lambda: not knobs.held())
+    nudge(cluster, "lit")
+    cluster.wait_pod("lit")
+    assert len(knobs.held()) == 1
+    assert knobs.held() != first
+
+
+def test_a_driver_that_is_late_to_say_who_it_is(cluster: Cluster, drivers: Drivers) -> None:
+    def refused() -> bool:
+        text = cluster.log("kubelet").read_text()[seen:]
+        return "failed to get plugin info using RPC GetInfo" in text and "DeadlineExceeded" in text
+
+    seen = len(cluster.log("kubelet").read_text())
+    with paused(cluster, "kubelet"):
+        driver = drivers.knobs(deaf=True, until=lambda driver: driver.knobs.calls("discover", "begin"))
+    driver.wait(refused)
+    driver.knobs.hear()
+    driver.wait(driver.ready)
+    run_pod(cluster, "lit", "knobs")

@@ -1,0 +1,117 @@
+"""Claims that two drivers serve together: when one fails, the other is asked again for what it has done already."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.drivers import Drivers
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import pod_with, request, template
+from tests.cluster.pods import nudge, printed, wait_failure
+
+OTHER = "other.example.com"
+# The kubelet asks the drivers in any order; of four pods some will have the good one first.
+NAMES = ["a", "b", "c", "d"]
+Pair = tuple[DriverUnderTest, DriverUnderTest]
+
+
+@pytest.fixture
+def pair(drivers: Drivers) -> Pair:
+    """The driver that works, and the one that fails."""
+    return drivers.knobs(), drivers.knobs(name=OTHER)
+
+
+def start_pods(cluster: Cluster, *names: str) -> None:
+    """Start pods with a claim each that both drivers serve."""
+    both = template("both", [request("mine", "knobs"), request("theirs", "other")])
+    cluster.apply(both, *(pod_with(name, both) for name in names))
+
+
+def contents(driver: DriverUnderTest) -> dict[Path, str]:
+    """The CDI specs of one driver."""
+    return {path: path.read_text() for path in driver.specs() if path.name.startswith(driver.name)}
+
+
+def test_two_drivers_serve_one_claim(cluster: Cluster, pair: Pair) -> None:
+    start_pods(cluster, *NAMES)
+    for name in NAMES:
+        cluster.wait_pod(name)
+        assert {"LAMP_MINE", "LAMP_THEIRS"} <= printed(cluster, name).keys()
+    cluster.kubectl("delete", "pod", *NAMES)
+    for driver in pair:
+        driver.wait_free()
+        assert len(driver.knobs.calls("prepare", "done")) == len(driver.knobs.calls("unprepare", "done")) == len(NAMES)
+
+
+def test_the_kubelet_restarts_while_one_of_two_prepares(cluster: Cluster, pair: Pair) -> None:
+    _, slow = pair
+    slow.knobs.set(hold=["prepare"])
+    start_pods(cluster, "lit")
+    slow.wait(lambda: slow.knobs.calls("prepare", "begin"))
+    cluster.restart("kubelet")
+    for driver in pair:
+        driver.wait(lambda driver=driver: driver.registrations() == 2)
+    slow.knobs.reset()
+    cluster.wait_pod("lit")
+    assert slow.answered("prepare") == 2
+    for driver in pair:
+        assert len(driver.knobs.calls("prepare", "begin")) == len(contents(driver)) == 1
+
+
+def test_the_kubelet_restarts_while_one_of_two_unprepares(cluster: Cluster, pair: Pair) -> None:
+    _, slow = pair
+    start_pods(cluster, "lit")
+    cluster.wait_pod("lit")
+    slow.knobs.set(hold=["unprepare"])
+    cluster.kubectl("delete", "pod", "lit", "--wait=false")
+    slow.wait(lambda: slow.knobs.calls("unprepare", "begin"))
+    cluster.restart("kubelet")
+    for driver in pair:
+        driver.wait(lambda driver=driver: driver.registrations() == 2)
+    slow.knobs.reset()
+    cluster.wait_gone("pod", "lit")
+    for driver in pair:
+        driver.wait_free()
+        assert len(driver.knobs.calls("unprepare", "begin")) == 1
+
+
+def test_one_of_two_fails_to_prepare(cluster: Cluster, pair: Pair) -> None:
+    good, bad = pair
+    bad.knobs.set(fail=["prepare"])
+    start_pods(cluster, *NAMES)
+    for name in NAMES:
+        wait_failure(cluster, name, "the knob for prepare is turned to fail")
+    while not (before := contents(good)):
+        nudge(cluster, *NAMES)
+        time.sleep(1)
+    assert not contents(bad)
+    bad.knobs.reset()
+    nudge(cluster, *NAMES)
+    for name in NAMES:
+        cluster.wait_pod(name)
+        assert {"LAMP_MINE", "LAMP_THEIRS"} <= printed(cluster, name).keys()
+    assert before.items() <= contents(good).items()
+    assert len(good.knobs.calls("prepare", "begin")) == len(NAMES)
+    assert good.answered("prepare") > len(NAMES), "it was asked again, and answered from what it remembers"
+
+
+def test_one_of_two_fails_to_unprepare(cluster: Cluster, pair: Pair) -> None:
+    good, bad = pair
+    start_pods(cluster, *NAMES)
+    for name in NAMES:
+        cluster.wait_pod(name)
+    bad.knobs.set(fail=["unprepare"])
+    cluster.kubectl("delete", "pod", *NAMES, "--wait=false")
+    bad.wait(lambda: len({call.claim for call in bad.knobs.calls("unprepare", "failed")}) == len(NAMES))
+    assert len(contents(bad)) == len(NAMES)
+    good.wait(lambda: good.answered("unprepare"), 90.0)
+    bad.knobs.reset()
+    for name in NAMES:
+        cluster.wait_gone("pod", name, timeout=90.0)
+    for driver in pair:
+        driver.wait_free()
+    assert len(good.knobs.calls("unprepare", "begin")) == len(NAMES)
