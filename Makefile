@@ -19,7 +19,7 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.developed
-	$(BIN)/python -m pytest --ignore tests/faults --ignore tests/fuzz
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/faults --ignore tests/fuzz
 
 faults: $(VENV)/.developed   ## what nodes and networks do to a driver, and random bytes for every decoder
 	$(BIN)/python -m pytest tests/faults tests/fuzz --timeout 180

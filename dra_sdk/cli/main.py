@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -14,6 +15,7 @@ COMMANDS = ("run", "drivers", "discover", "validate", "demo")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; exit status 0, 1 for an error that was explained, 2 for wrong usage."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else every connection that a peer closes is a line on stderr
     parser = argparse.ArgumentParser("dra-sdk", description="Kubernetes DRA drivers in Python")
     parser.add_argument("--version", action="version", version=f"dra-sdk {version('dra-sdk')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

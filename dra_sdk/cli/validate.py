@@ -138,11 +138,10 @@ def _objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tu
 
 
 def _is_ours(obj: dict[str, Any]) -> bool:
-    return obj.get("kind") in KINDS or str(obj.get("apiVersion") or "").startswith(f"{GROUP}/")
+    return str(obj.get("kind")) in KINDS or str(obj.get("apiVersion") or "").startswith(f"{GROUP}/")
 
 
 def _in_a_namespace(obj: Any) -> Any:
     """The object as `kubectl` sends it: in the default namespace unless it says otherwise."""
-    if not isinstance(obj, dict) or obj.get("kind") not in _NAMESPACED or not isinstance(obj.get("metadata"), dict):
-        return obj
-    return obj | {"metadata": {"namespace": "default"} | obj["metadata"]}
+    metadata = obj.get("metadata") if isinstance(obj, dict) and str(obj.get("kind")) in _NAMESPACED else None
+    return obj | {"metadata": {"namespace": "default"} | metadata} if isinstance(metadata, dict) else obj

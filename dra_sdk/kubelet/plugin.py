@@ -106,6 +106,7 @@ def _report(action: str, ref: ClaimRef, error: BaseException) -> str:
     expected = isinstance(error, DraError)
     text = str(error) or type(error).__name__ if expected else f"internal error: {type(error).__name__}: {error}"
     text = " ".join("; ".join([text, *getattr(error, "__notes__", [])]).split())
+    text = text.encode(errors="backslashreplace").decode()  # a log file takes lone surrogates no more than gRPC does
     log.error("cannot %s %s: %s", action, ref, text, exc_info=None if expected and not error.__cause__ else error)
     line = f"{action} {ref}: {text}".encode(errors="backslashreplace").decode()
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

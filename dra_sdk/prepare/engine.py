@@ -153,7 +153,8 @@ class Preparer:
         except BaseException as error:
             self._give_up(attempt, error)
             raise
-        self._effects.announce(ref, state.statuses)
+        if state.statuses:
+            self._effects.announce(ref, state.statuses)
         return record.answer(state)
 
     def _completed(self, attempt: Attempt, claim: Claim[Any]) -> ClaimState:

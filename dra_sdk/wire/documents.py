@@ -44,6 +44,9 @@ _Loader.add_implicit_resolver(
 )
 
 
+_SCALARS: Final = yaml.constructor.SafeConstructor()
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document: its JSON value, and where its parts stand in the file."""
@@ -154,10 +157,21 @@ class _Check:
             raise _problem(f"{node.tag.replace(_TAG, '!!')} has no place in JSON", node)
         if node.tag.endswith("float") and node.value.lower().lstrip("+-") in {".nan", ".inf"}:
             raise _problem(f"{node.value} is no JSON number", node)
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node)
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
         for child in _children(node):
             self(child, (*above, node))
+
+
+def _check_scalar(node: yaml.ScalarNode) -> None:
+    """Raises where a tag, which anybody can write in front of anything, does not fit the text."""
+    if construct := _SCALARS.yaml_constructors.get(node.tag):
+        try:
+            construct(_SCALARS, node)
+        except (LookupError, ValueError) as error:
+            raise _problem(f"{node.value!r:.80} is no {node.tag.replace(_TAG, '')}", node) from error
 
 
 def _check_keys(node: yaml.MappingNode) -> None:

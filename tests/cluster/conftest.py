@@ -7,7 +7,7 @@ left up.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +15,13 @@ import pytest
 
 from tests.cluster.driver_process import ROOT, DriverUnderTest
 from tests.cluster.drivers import Drivers
+from tests.cluster.harness.cache import DEFAULT_VERSION
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import device_class
 
 NAME = os.environ.get("DRA_SDK_TEST_CLUSTER", "test")
+VERSION = os.environ.get("KUBE_VERSION", DEFAULT_VERSION)
 BLUE = 'device.attributes["lamps.example.com"].colour == "blue"'
-Start = Callable[..., DriverUnderTest]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,7 +36,7 @@ def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Itera
     """A cluster with the classes and the driver's account that the tests use."""
     assert os.geteuid() == 0, "the cluster tests need root"
     found = Cluster.find(name)
-    cluster = found or Cluster.up(os.environ.get("KUBE_VERSION", "1.36.3"), name=name, gates=gates)
+    cluster = found or Cluster.up(VERSION, name=name, gates=gates)
     try:
         cluster.kubectl("apply", "-f", str(ROOT / "deploy/rbac.yaml"))
         cluster.apply(device_class("dra.cpu", "dra.cpu"), device_class("lamp", "lamps.example.com"))

@@ -18,13 +18,15 @@ def service(drivers: Drivers) -> DriverUnderTest:
 
 
 def test_a_service_that_starts_after_its_registration(cluster: Cluster, service: DriverUnderTest) -> None:
-    run_pod(cluster, "lit", "knobs")
+    start_pod(cluster, "lit", "knobs")
+    insist(cluster, "lit")
     cluster.kubectl("delete", "pod", "lit")
     service.wait_free()
 
 
 def test_a_service_that_restarts_under_its_registration(cluster: Cluster, service: DriverUnderTest) -> None:
-    run_pod(cluster, "lit", "knobs")
+    start_pod(cluster, "lit", "knobs")
+    insist(cluster, "lit")
     before, since = service.slices(), started_at(cluster, "lit")
     assert service.stop() == 0
     service.start("--serve", "service")

@@ -141,6 +141,7 @@ def test_no_claims_is_a_question_whether_we_live(connect: Connect) -> None:
         (StateError("file /a\udcff.json is damaged"), "file /a\\udcff.json is damaged"),
         (OSError(5, "bus error"), "internal error: OSError: [Errno 5] bus error"),
     ],
+    ids=["lines", "empty", "key", "bare", "surrogate", "errno"],
 )
 def test_an_error_is_one_line_that_can_be_sent(connect: Connect, error: Exception, text: str) -> None:
     def fail(_ref: ClaimRef) -> Any:

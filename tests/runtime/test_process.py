@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
@@ -102,9 +101,9 @@ def claim_ref(cluster: EmbeddedCluster, name: str) -> ClaimRef:
     return ClaimRef("default", name, cluster.api.get("resourceclaims", name, "default")["metadata"]["uid"])
 
 
-def test_without_a_registry_it_says_which_directory_is_missing(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_without_a_registry_it_says_which_directory_is_missing(cluster: EmbeddedCluster) -> None:
     with pytest.raises(SettingsError, match="plugins_registry is no directory"):
-        DriverProcess(Driver.of(LampDriver()), settings_for(cluster, kubelet_dir=tmp_path)).start()
+        DriverProcess(Driver.of(LampDriver()), settings_for(cluster, kubelet_dir=cluster.root / "elsewhere")).start()
 
 
 def test_probes_and_metrics(cluster: EmbeddedCluster) -> None:
@@ -134,3 +133,12 @@ def read(path: str) -> tuple[int, str]:
     except HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+def test_a_claim_without_device_status_is_not_written(cluster: EmbeddedCluster) -> None:
+    give(cluster, "one", "lamp-0")
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver(NAME)
+        cluster.run_pod("a", ["one"])
+        cluster.stop_pod("a")
+    assert {each.verb for each in cluster.server.log.records(resource="resourceclaims")} == {"get"}

@@ -74,7 +74,7 @@ def api_versions(kind: str, profile: ServerProfile) -> tuple[str, ...]:
 def _version_problems(api_version: Any, kind: Any, profile: ServerProfile) -> Iterator[Problem]:
     if not kind:
         yield required("kind", f"must be one of {', '.join(KINDS)}")
-    elif kind not in KINDS:
+    elif not isinstance(kind, str) or kind not in KINDS:
         yield not_supported("kind", str(kind), tuple(KINDS))
     elif not api_version:
         yield required("apiVersion", f"must be {api_versions(kind, profile)[0]}")

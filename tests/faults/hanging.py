@@ -1,0 +1,56 @@
+"""A driver in another process whose hooks hang where the test wants it, for as long as it wants."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+
+from dra_sdk.simulator import ClaimRef
+from dra_sdk.simulator.kubelet import wire
+from tests.faults.lamps import NAME, LampDriver
+from tests.faults.outside import Outside
+from tests.faults.site import wait
+
+
+class HangingDriver(LampDriver):
+    """Hangs at each step for which there is a file of that name beside the lamps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = self.hang
+
+    def hang(self, step: str) -> None:
+        if (knob := self.lamps.parent / step).exists():
+            knob.with_suffix(".hangs").touch()
+            while knob.exists():
+                sleep(0.02)
+
+
+def hang(driver: Outside, step: str) -> Path:
+    """Have the driver hang at this step until the file is removed."""
+    knob = driver.lamps.parent / step
+    knob.touch()
+    return knob
+
+
+def wait_hanging(knob: Path) -> None:
+    """Until it has come to that step."""
+    wait(knob.with_suffix(".hangs").exists)
+
+
+def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, ref: ClaimRef) -> Future[None]:
+    """A call that hangs by now; it does not end with the registration, as a kubelet's does."""
+    knob = hang(driver, step)
+    call = pool.submit(_straight, driver, step.partition(":")[0], ref)
+    wait_hanging(knob)
+    return call
+
+
+def _straight(driver: Outside, kind: str, ref: ClaimRef) -> None:
+    with driver.channel() as channel:
+        if kind == "prepare":
+            answers = wire.prepare(channel, wire.V1, NAME, [ref], 30)
+        else:
+            answers = wire.unprepare(channel, wire.V1, [ref], 30)
+    assert answers[ref.uid][0] == ""

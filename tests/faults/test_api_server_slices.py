@@ -1,0 +1,133 @@
+"""Trouble with the API server while slices are published: at the end it has exactly what the node has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from dra_sdk.simulator import CATALOG, Delay, FaultRule, Reject, Reset, statuses
+from dra_sdk.simulator.faults import Effect
+from dra_sdk.slices import controller
+from dra_sdk.slices.timing import Timing
+from tests.faults.lamps import NAME
+from tests.faults.site import Inside, wait
+
+SLICES = CATALOG["resourceslices"]
+FEW, MANY = 40, 200  # devices for one slice and for two
+TROUBLE: dict[str, Effect] = {
+    "409": Reject(statuses.conflict(SLICES, "x")),
+    "410": Reject(statuses.expired("too old")),
+    "429 with Retry-After": Reject(statuses.too_many_requests(1)),
+    "500": Reject(statuses.internal_error("etcdserver: leader changed")),
+    "503": Reject(statuses.unavailable()),
+    "403": Reject(statuses.forbidden(SLICES, "x", "no rule")),
+    "reset": Reset(),
+    "reset after serving": Reset(after_serving=True),
+    "slow": Delay(0.1),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Controllers that wait no longer than they are asked to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(controller, "Timing", partial(Timing, debounce=0.01, retry=0.02, repair=0.02))
+        yield
+
+
+def publish(site: Inside, count: int) -> None:
+    site.driver.count = count
+    site.process.discovery.again()
+
+
+def assert_published(site: Inside, count: int) -> None:
+    wait(lambda: sorted(site.slices()) == sorted(f"lamp-{number}" for number in range(count)))
+    assert site.process.slices.wait_synced(10)
+    wait(lambda: site.process.slices.errors == {})
+    pools = [each["spec"]["pool"] for each in site.cluster.api.list("resourceslices")]
+    assert {pool["resourceSliceCount"] for pool in pools} == {len(pools)}
+    assert len({pool["generation"] for pool in pools}) == 1
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_every_kind_of_request_fails_once(site: Inside, trouble: str) -> None:
+    assert_published(site, FEW)
+    verbs = ("create", "update", "delete")
+    rules = {verb: FaultRule(TROUBLE[trouble], verb, "resourceslices", times=1) for verb in verbs}
+    for rule in rules.values():
+        site.cluster.server.faults.add(rule)
+    publish(site, MANY)
+    assert_published(site, MANY)
+    publish(site, FEW)
+    assert_published(site, FEW)
+    assert {verb: rule.hits for verb, rule in rules.items()} == dict.fromkeys(verbs, 1)
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_a_watch_that_breaks_and_cannot_be_had_again_at_once(site: Inside, trouble: str) -> None:
+    assert_published(site, FEW)
+    watch = site.cluster.server.faults.add(FaultRule(TROUBLE[trouble], "watch", "resourceslices", times=1))
+    relist = site.cluster.server.faults.add(FaultRule(TROUBLE[trouble], "list", "resourceslices", times=1))
+    assert site.cluster.server.close_watches(reset=True) == 1
+    wait(lambda: watch.hits == 1 and site.cluster.server.open_watches == 1)
+    publish(site, MANY)
+    assert_published(site, MANY)
+    publish(site, FEW)
+    assert_published(site, FEW)
+    assert relist.hits == (trouble in {"409", "410", "429 with Retry-After", "500", "503", "403"})
+
+
+def test_a_watch_that_breaks_again_and_again_misses_nothing(fresh: Inside) -> None:
+    with fresh.running():
+        assert_published(fresh, FEW)
+        for reset in (True, False, True):
+            fresh.cluster.server.close_watches(reset=reset)
+            wait(lambda: fresh.cluster.server.open_watches == 1)
+        (ours,) = fresh.cluster.api.list("resourceslices")
+        fresh.cluster.api.delete("resourceslices", ours["metadata"]["name"])
+        assert_published(fresh, FEW)
+
+
+def test_the_start_while_nothing_works(fresh: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    faults = fresh.cluster.server.faults
+    for verb, effect in (("list", Reset()), ("watch", TROUBLE["410"]), ("create", TROUBLE["500"])):
+        faults.add(FaultRule(effect, verb, "resourceslices", times=2))
+    faults.add(FaultRule(TROUBLE["503"], "get", "nodes", times=2))
+    with fresh.running():
+        fresh.wait_registered()
+        assert_published(fresh, FEW)
+        assert "the API server answered 503 ServiceUnavailable" in caplog.text
+        fresh.assert_sound()
+
+
+def test_a_server_that_was_away_gets_what_changed_meanwhile(fresh: Inside) -> None:
+    with fresh.running():
+        fresh.wait_registered()
+        assert_published(fresh, FEW)
+        fresh.cluster.server.stop()
+        publish(fresh, MANY)
+        wait(lambda: "no answer from http://127.0.0.1" in str(fresh.process.slices.errors))
+        assert not fresh.process.slices.synced
+        fresh.cluster.server.start()
+        assert_published(fresh, MANY)
+        fresh.assert_sound()
+
+
+def test_what_others_do_to_our_slices_is_put_right(fresh: Inside) -> None:
+    with fresh.running():
+        assert_published(fresh, FEW)
+        fresh.cluster.server.faults.add(FaultRule(TROUBLE["409"], "update", "resourceslices", times=3))
+        (ours,) = fresh.cluster.api.list("resourceslices")
+        ours["spec"]["devices"] = ours["spec"]["devices"][:3]
+        ours["spec"]["pool"]["generation"] += 7
+        fresh.cluster.api.update("resourceslices", ours)
+        assert_published(fresh, FEW)
+        foreign = {"driver": "other.example.com", "nodeName": fresh.cluster.node_name}
+        pool = {"name": "other", "generation": 1, "resourceSliceCount": 1}
+        fresh.cluster.api.create("resourceslices", {"metadata": {"name": "x"}, "spec": {**foreign, "pool": pool}})
+        publish(fresh, 0)
+        wait(lambda: not fresh.slices())
+        assert fresh.process.slices.wait_synced(10)
+        assert fresh.cluster.api.get("resourceslices", "x")["spec"]["driver"] != NAME

@@ -1,0 +1,108 @@
+"""Calls that no kubelet makes, straight to the sockets: names that are paths, UIDs that are paths, no names at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dra_sdk import DriverInfo
+from dra_sdk.simulator import ClaimRef, EmbeddedCluster
+from dra_sdk.simulator.kubelet import wire
+from tests.faults.lamps import NAME, LampDriver
+from tests.faults.site import Inside
+
+NAMES = [
+    "", ".", "..", "/", "../..", "../../../../etc/passwd", "a/b", "a?b=c", "a#b", "%2e%2e%2f", "a b", "a\nb", "a\x00b",
+    "\x7f", "x" * 253, "x" * 10_000, "ü" * 253, "🔦", "\u202eevil", "{}", "{0.__class__}", "%s%n", "-", "--help",
+    "A", "claim-1.json", ".tmp-x", "*", "$(reboot)", "'; drop table", "\\", "con",
+]  # fmt: skip
+
+
+class TellingDriver(LampDriver):
+    """Its claims have metadata files, whose paths are made of names."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME, configs=super().dra_driver_info().configs, metadata=True)
+
+
+@pytest.fixture(scope="module", params=[LampDriver, TellingDriver])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    with EmbeddedCluster() as cluster:
+        site = Inside(cluster, tmp_path_factory.mktemp("lamps"))
+        site.driver = request.param(site.lamps)
+        with site.running():
+            site.wait_registered()
+            yield site
+
+
+def files(cluster: EmbeddedCluster) -> set[Path]:
+    return {path for path in cluster.root.rglob("*") if not path.is_dir()}
+
+
+@pytest.mark.parametrize("service", [wire.V1, wire.V1BETA1])
+@pytest.mark.parametrize("field", ["namespace", "name", "uid", "all"])
+def test_hostile_names(site: Inside, service: str, field: str) -> None:
+    good = site.claim("lamp-0")
+    values = {"namespace": good.namespace, "name": good.name, "uid": good.uid}
+    refs = []
+    for number, hostile in enumerate(NAMES):
+        changed = dict.fromkeys(values, hostile) if field == "all" else {**values, field: hostile}
+        if field in {"namespace", "name"}:
+            changed["uid"] = f"0000-{number}"
+        refs.append(ClaimRef(**changed))
+    before = files(site.cluster)
+    with site.channel() as channel:
+        prepared = wire.prepare(channel, service, NAME, [*refs, good], 20)
+        assert prepared.keys() == {ref.uid for ref in (*refs, good)}
+        assert prepared[good.uid][0] == ""
+        for ref in refs:
+            error, devices = prepared[ref.uid]
+            assert error.startswith("prepare claim ")
+            assert "internal error" not in error
+            assert len(error) < 5000
+            assert devices == ()
+        unprepared = wire.unprepare(channel, service, [*refs, good], 20)
+        assert {uid: error for uid, (error, _) in unprepared.items() if error} == {}
+        assert unprepared.keys() == prepared.keys()
+    assert files(site.cluster) == before
+
+
+def test_one_uid_many_times(site: Inside) -> None:
+    good = site.claim("lamp-0")
+    others = [ClaimRef("default", f"other-{number}", good.uid) for number in range(10)]
+    with site.channel() as channel:
+        answers = wire.prepare(channel, wire.V1, NAME, [*others, good], 20)
+        assert answers.keys() == {good.uid}
+        assert answers[good.uid][0] == "", "the last one with this UID is the claim"
+        assert wire.unprepare(channel, wire.V1, [*others, good], 20) == {good.uid: ("", ())}
+
+
+def test_thousands_of_claims_in_a_call(site: Inside) -> None:
+    refs = [ClaimRef("default", f"x-{number}", f"uid-{number}") for number in range(2_000)]
+    with site.channel() as channel:
+        assert len(wire.unprepare(channel, wire.V1, refs, 40)) == 2_000
+        assert wire.prepare(channel, wire.V1, NAME, [], 10) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x0a\xff\xff\xff\xff\x0f", b"\x0a\x04\x0a\x02\xff\xfe", bytes(1000), b"\xff" * 100_000, b"\x0a\x05hello"],
+)
+@pytest.mark.parametrize("method", ["NodePrepareResources", "NodeUnprepareResources"])
+def test_a_message_that_is_none(site: Inside, method: str, content: bytes) -> None:
+    with site.channel() as channel:
+        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/{method}")
+        with pytest.raises(grpc.RpcError, match="Exception deserializing request") as caught:
+            call(content, timeout=10)
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+
+
+def test_a_message_that_is_too_large(site: Inside) -> None:
+    with site.channel() as channel:
+        refs = [ClaimRef("default", "x" * 1000, f"{number}" * 100) for number in range(4_000)]
+        with pytest.raises(grpc.RpcError) as caught:
+            wire.prepare(channel, wire.V1, NAME, refs, 10)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -1,0 +1,106 @@
+"""SIGTERM while hooks hang: the process ends all the same, says so, and its successor puts everything right."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dra_sdk.runtime import process as runtime
+from dra_sdk.simulator import Delay, EmbeddedCluster, FaultRule
+from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
+from tests.faults.outside import Outside
+from tests.faults.site import wait
+
+ABANDONED = "ending while still at work: a call of the kubelet; the next start goes on from the state files"
+
+
+class HastyDriver(HangingDriver):
+    """In a process that has little patience with its own threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        runtime.STOP_SECONDS = 0.3
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Outside]:
+    with EmbeddedCluster() as cluster:
+        yield Outside(cluster, tmp_path, "tests.faults.test_shutdown:HastyDriver")
+
+
+@pytest.mark.parametrize("step", ["prepare: on", "unprepare: begin"])
+def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
+    ref = driver.claim("lamp-0", "lamp-1")
+    with ThreadPoolExecutor(1) as pool:
+        with driver.running("--drain-seconds", "0.3"):
+            if "unprepare" in step:
+                driver.prepare(ref)
+            call = calling(pool, driver, step, ref)
+            assert driver.terminate() == 1
+        assert isinstance(call.exception(), grpc.RpcError)
+    log = driver.log.read_text()
+    assert "calls are still under way after 0 s; their claims are undone at the next start" in log
+    assert ABANDONED in log
+    assert not list(driver.cluster.registry_dir.iterdir()), "the kubelet must not call a driver that has ended"
+    assert driver.shining(), "the test is about a claim that was left half-way"
+    (driver.lamps.parent / step).unlink()
+    with driver.running():
+        driver.prepare(ref)
+        driver.assert_held(ref)
+        driver.unprepare(ref)
+        driver.assert_sound()
+        assert driver.terminate() == 0
+
+
+def test_a_call_that_ends_within_the_drain_time_is_answered(driver: Outside) -> None:
+    ref = driver.claim("lamp-0")
+    with driver.running(), ThreadPoolExecutor(1) as pool:
+        call = calling(pool, driver, "prepare: on", ref)
+        driver.process.send_signal(signal.SIGTERM)
+        wait(lambda: not list(driver.cluster.registry_dir.iterdir()))
+        (driver.lamps.parent / "prepare: on").unlink()
+        call.result(10)
+        assert driver.process.wait(20) == 0
+    driver.assert_held(ref)
+
+
+@pytest.mark.parametrize("step", ["discover", "watch"])
+def test_a_hook_in_a_thread_of_its_own_is_not_waited_for(driver: Outside, step: str) -> None:
+    knob = hang(driver, step)
+    with driver.running():
+        wait_hanging(knob)
+        assert driver.terminate() == 0
+
+
+def test_an_api_server_that_does_not_answer_is_not_waited_for(driver: Outside) -> None:
+    slow = driver.cluster.server.faults.add(FaultRule(Delay(30), resource="resourceslices"))
+    with driver.running():
+        wait(lambda: slow.hits)
+        assert driver.terminate() == 1
+    assert "ending while still at work: slices" in driver.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(driver: Outside, number: signal.Signals) -> None:
+    ref = driver.claim("lamp-0")
+    with driver.running("--drain-seconds", "60"), ThreadPoolExecutor(1) as pool:
+        calling(pool, driver, "prepare: on", ref)
+        driver.process.send_signal(number)
+        driver.wait_logged(f"{number.name}: stopping")
+        driver.process.send_signal(number)
+        assert driver.process.wait(10) == 128 + number
+
+
+def test_a_signal_while_it_waits_for_another_instance(driver: Outside) -> None:
+    with driver.running():
+        first = driver.process
+        driver.start()
+        driver.wait_logged("waiting for another instance of this driver to end")
+        assert driver.terminate() == 128 + signal.SIGTERM
+        driver.process = first
+        driver.assert_sound()

@@ -1,0 +1,66 @@
+"""Socket files that somebody removes or replaces while the driver runs: they come back, or it is told why not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.runtime import sockets, supervise
+from tests.faults.site import Inside, wait
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Drivers that look after their sockets all the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sockets, "LOOK_SECONDS", 0.01)
+        patch.setattr(supervise, "FIRST_DELAY", 0.01)
+        patch.setattr(supervise, "LAST_DELAY", 0.1)
+        yield
+
+
+@pytest.fixture(params=["registration", "service"])
+def path(request: pytest.FixtureRequest, site: Inside) -> Path:
+    return Path(getattr(site.process.paths, request.param))
+
+
+def registers_again(site: Inside) -> None:
+    site.cluster.kubelet.restart()
+    site.wait_registered()
+
+
+def test_a_socket_that_was_removed(site: Inside, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ref = site.claim("lamp-0")
+    site.prepare(ref)
+    for _ in range(3):
+        path.unlink()
+        wait(path.is_socket)
+    assert f"{path} was removed or replaced; making it again" in caplog.text
+    registers_again(site)
+    site.prepare(ref)
+    site.unprepare(ref)
+
+
+def test_a_socket_that_was_replaced_by_a_file(site: Inside, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    path.unlink()
+    path.write_text("precious")
+    wait(lambda: f"{path} exists and is not a socket; remove it" in caplog.text)
+    assert path.read_text() == "precious"
+    path.unlink()
+    wait(path.is_socket)
+    registers_again(site)
+
+
+def test_both_are_looked_after_while_one_cannot_be_made(site: Inside) -> None:
+    service, registration = site.process.paths.service, site.process.paths.registration
+    service.unlink()
+    service.write_text("in the way")
+    registration.unlink()
+    wait(registration.is_socket)
+    service.unlink()
+    wait(service.is_socket)
+    registers_again(site)

@@ -1,0 +1,140 @@
+"""Answers of an API server, or of whatever sits in its place: an ApiError, or the caller goes the ordinary way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_sdk.errors import ApiError
+from dra_sdk.kube import quick
+from dra_sdk.kube.status import error_of, error_of_event
+from dra_sdk.kube.watching import Watch
+from tests.fuzz.documents import STATUS
+from tests.fuzz.strategies import damaged, files, fuzz, noisy, values
+
+DATES = [
+    "Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 -0000", "Wed, 21 Oct 9999 07:28:00 GMT",
+    "Wed, 21 Oct 9999999999999999999 07:28:00 GMT", "1 Jan 1 00:00:00 +99999999999999999999", "Mon, 00 Jan 0000",
+]  # fmt: skip
+SECONDS = ["1", "0", "-1", "1.5", "9" * 30, "9" * 5000, "²", "٣", "", " 3 ", "inf", "nan", "1e400", "\xb2\xb3"]
+LONGEST = 86400.0
+header_values = st.one_of(st.sampled_from(DATES + SECONDS), st.text(max_size=20))
+headers = st.fixed_dictionaries({}, optional={"Retry-After": header_values, "Date": header_values})
+statuses = st.one_of(st.integers(0, 999), st.sampled_from([400, 401, 403, 404, 409, 410, 422, 429, 500, 503]))
+
+
+def assert_fit(error: ApiError, status: int) -> None:
+    assert error.status == status
+    assert str(error).startswith("get x: the API server answered ")
+    assert error.retry_after is None or 0 <= error.retry_after <= LONGEST
+
+
+@fuzz(700)
+@given(statuses, files(STATUS), headers)
+def test_answers_with_an_error(status: int, body: bytes, fields: Mapping[str, str]) -> None:
+    assert_fit(error_of("get x", status, body, fields, "as somebody"), status)
+
+
+def test_an_answer_that_is_nested_too_deeply() -> None:
+    assert_fit(error_of("get x", 500, b"[" * 100_000, {}), 500)
+
+
+@fuzz(500)
+@given(st.one_of(damaged(STATUS), values))
+def test_error_events(status: Any) -> None:
+    error = error_of_event("get x", status)
+    assert_fit(error, error.status)
+
+
+class Stream:
+    """A socket whose other side sends this, in pieces of this size, and hangs up."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        self.left, self.size = content, size
+        self.connection = None
+
+    def recv(self, _most: int) -> bytes:
+        piece, self.left = self.left[: self.size], self.left[self.size :]
+        return piece
+
+    def read1(self, most: int) -> bytes:
+        return self.recv(most)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    shutdown = close
+
+
+def answer(status: str, fields: Mapping[str, str], body: bytes) -> bytes:
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+
+
+bodies = st.binary(max_size=60)
+sizes = st.integers(1, 50)
+GOOD = answer("200 OK", {"Content-Type": "application/json", "Content-Length": "2"}, b"{}")
+
+
+@fuzz(600)
+@given(bodies, sizes, st.sampled_from(["Content-Length", "content-length", "CONTENT-LENGTH"]), st.integers(100, 599))
+def test_plain_answers_arrive_whole(body: bytes, size: int, name: str, status: int) -> None:
+    found = quick._read(Stream(answer(f"{status} Fine", {"Date": "today", name: str(len(body))}, body), size))
+    assert found is not None
+    assert (found.status, found.data, found.headers["DATE"]) == (status, body, "today")
+
+
+odd_lengths = st.sampled_from(["", "-1", "+2", "2 ", "0x2", "²", "\xb2", "2, 2", "1e1", "9" * 30, "9" * 5000, "1", "3"])
+odd_statuses = st.sampled_from(["200", "20", "2000 OK", "", "abc OK", "\xb2\xb3\xb9 OK", "200 ", " 200 OK", "999999"])
+encodings = st.fixed_dictionaries(
+    {}, optional={"Transfer-Encoding": st.just("chunked"), "Content-Encoding": st.just("gzip")}
+)
+
+
+@fuzz(700)
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        noisy(GOOD),
+        st.builds(
+            lambda status, length, more, body: answer(status, {"Content-Length": length, **more}, body),
+            odd_statuses,
+            odd_lengths,
+            encodings,
+            bodies,
+        ),
+    ),
+    sizes,
+)
+def test_other_answers_are_left_to_the_library(content: bytes, size: int) -> None:
+    try:
+        found = quick._read(Stream(content, size))
+    except EOFError:
+        return
+    if found is not None:
+        head, _, body = content.partition(b"\r\n\r\n")
+        assert body.startswith(found.data)
+        assert b"encoding:" not in head.lower()
+        assert head.startswith(b"HTTP/1.1 ")
+
+
+def test_a_head_without_an_end() -> None:
+    assert quick._read(Stream(b"x" * 1_000_000, 65536)) is None
+
+
+LINE = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "x", "resourceVersion": "1"}}}).encode() + b"\n"
+ERROR = json.dumps({"type": "ERROR", "object": STATUS}).encode() + b"\n"
+
+
+@fuzz(700)
+@given(st.one_of(noisy(LINE * 2), noisy(ERROR), files({"type": "ERROR", "object": STATUS}), st.binary()), sizes)
+def test_watches(content: bytes, size: int) -> None:
+    seen: list[Any] = []
+    with suppress(ApiError):
+        seen.extend(Watch(Stream(content, size), "watch x"))
+    assert all(isinstance(event["type"], str) and isinstance(event["object"], dict) for event in seen)

@@ -1,0 +1,145 @@
+"""Files with anything in them: each is read, or refused with the one error that its reader promises."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from dra_sdk.errors import DraError, InvalidObjectError, SettingsError, StateError
+from dra_sdk.health import memory
+from dra_sdk.metadata.reading import read_metadata
+from dra_sdk.model.device import Version
+from dra_sdk.overlay.errors import OverlayError
+from dra_sdk.overlay.file import load
+from dra_sdk.runtime.settings import SETTINGS as TABLE
+from dra_sdk.runtime.settings_file import read_settings_file
+from dra_sdk.wire import state
+from dra_sdk.wire.cdi.reading import read_spec
+from dra_sdk.wire.documents import read_documents
+from tests.fuzz import documents
+from tests.fuzz.strategies import damaged, files, fuzz, noisy, refused, values
+
+SOURCE = "the-file"
+GOOD_STATE = state.encode(state.ClaimState.model_validate(documents.STATE))
+
+
+def is_refused(read: Callable[[], object], kind: type[DraError]) -> bool:
+    """Whether it was refused with an error that names its source."""
+    said = refused(read, kind)
+    assert SOURCE in said or not said
+    return bool(said)
+
+
+def signed(body: bytes) -> bytes:
+    header = {"version": state.FORMAT, "sha256": hashlib.sha256(body).hexdigest()}
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def read_state(content: bytes) -> None:
+    """And what was read can be used, and written again."""
+    found = state.decode(content, SOURCE)
+    assert found.held("boot-2").uid == found.uid
+    assert state.decode(state.encode(found), SOURCE) == found
+
+
+def test_what_is_right_is_read() -> None:
+    read_state(GOOD_STATE)
+    for good, read in READERS.values():
+        read(json.dumps(good).encode())
+
+
+@fuzz(500)
+@given(noisy(GOOD_STATE))
+def test_state_files(content: bytes) -> None:
+    assert is_refused(lambda: read_state(content), StateError) or state.decode(content, SOURCE).uid == documents.UID
+
+
+@fuzz(500)
+@given(damaged(documents.STATE))
+def test_state_files_that_somebody_signed(document: Any) -> None:
+    is_refused(lambda: read_state(signed(json.dumps(document).encode())), StateError)
+
+
+@fuzz(300)
+@given(files(documents.STATE))
+def test_state_files_of_anybody(content: bytes) -> None:
+    is_refused(lambda: read_state(content), StateError)
+    is_refused(lambda: read_state(signed(content)), StateError)
+
+
+READERS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
+    "CDI spec": (documents.CDI, lambda content: read_spec(content, SOURCE)),
+    "metadata": (documents.METADATA, lambda content: read_metadata(content, SOURCE)),
+    "documents": (documents.SLICE, lambda content: read_documents(content, SOURCE)),
+    "unhealthy devices": (documents.UNHEALTHY, lambda content: memory.decode(content, SOURCE)),
+}
+ERRORS = {"unhealthy devices": StateError}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_other_files(kind: str) -> None:
+    good, read = READERS[kind]
+    count = 0
+
+    @fuzz(500)
+    @given(files(good))
+    def run(content: bytes) -> None:
+        nonlocal count
+        count += is_refused(lambda: read(content), ERRORS.get(kind, InvalidObjectError))
+
+    run()
+    assert count > 50, "most of it was wrong"
+
+
+def test_metadata_that_was_read_can_be_used() -> None:
+    @fuzz(300)
+    @given(damaged(documents.METADATA))
+    def run(document: Any) -> None:
+        if is_refused(lambda: read_metadata(json.dumps(document), SOURCE), InvalidObjectError):
+            return
+        devices = [each for one in read_metadata(json.dumps(document), SOURCE).requests for each in one.devices]
+        known = (bool, int, str, Version, list, NoneType)
+        assert all(isinstance(each.value, known) for device in devices for each in device.attributes.values())
+
+    run()
+
+
+def test_settings_files(tmp_path: Path) -> None:
+    path = tmp_path / SOURCE
+
+    @fuzz(400)
+    @given(files(documents.SETTINGS))
+    def run(content: bytes) -> None:
+        path.write_bytes(content)
+        is_refused(lambda: read_settings_file(path, {each.key for each in TABLE}), SettingsError)
+
+    run()
+
+
+def test_overlay_files(tmp_path: Path) -> None:
+    path = tmp_path / SOURCE
+    path.write_text(json.dumps(documents.OVERLAY))
+    load(path)
+
+    @fuzz(400)
+    @given(files(documents.OVERLAY))
+    def run(content: bytes) -> None:
+        path.write_bytes(content)
+        is_refused(lambda: load(path), OverlayError)
+
+    run()
+
+
+@fuzz(300)
+@given(values)
+def test_what_is_called_plain_comes_back_the_same(value: Any) -> None:
+    kept: list[Any] = []
+    if not refused(lambda: kept.append(state.plain(value)), ValueError):
+        assert state.plain(kept[0]) == kept[0]
