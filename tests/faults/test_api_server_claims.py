@@ -12,7 +12,8 @@ from dra_sdk.runtime import connection
 from dra_sdk.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.simulator.faults import Effect
 from dra_sdk.simulator.kubelet import ResponseError
-from tests.faults.site import Inside
+from dra_sdk.simulator.request_log import RequestRecord
+from tests.faults.site import Inside, wait
 
 CLAIMS = CATALOG["resourceclaims"]
 SHORT: dict[str, tuple[Effect, int]] = {
@@ -51,7 +52,12 @@ def test_it_comes_back_no_sooner_than_it_was_asked_to(site: Inside) -> None:
     ref = site.claim("lamp-0")
     site.cluster.server.faults.add(FaultRule(Reject(statuses.too_many_requests(1)), name=ref.name, times=1))
     site.prepare(ref)
-    refused, served = [each for each in site.cluster.server.log.records() if each.name == ref.name]
+
+    def records() -> list[RequestRecord]:
+        return [each for each in site.cluster.server.log.records() if each.name == ref.name]
+
+    wait(lambda: len(records()) >= 2)  # the server logs a request after it has answered
+    refused, served = records()
     assert (refused.code, served.code) == (429, 200)
     assert served.started - refused.started >= 1.0
     site.unprepare(ref)

@@ -32,6 +32,12 @@ def registers_again(site: Inside) -> None:
     site.wait_registered()
 
 
+def replace(path: Path) -> None:
+    """At once, so that no look comes in between."""
+    path.with_name(".other").write_text("precious")
+    path.with_name(".other").rename(path)
+
+
 def test_a_socket_that_was_removed(site: Inside, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ref = site.claim("lamp-0")
     site.prepare(ref)
@@ -46,8 +52,7 @@ def test_a_socket_that_was_removed(site: Inside, path: Path, caplog: pytest.LogC
 
 def test_a_socket_that_was_replaced_by_a_file(site: Inside, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    path.unlink()
-    path.write_text("precious")
+    replace(path)
     wait(lambda: f"{path} exists and is not a socket; remove it" in caplog.text)
     assert path.read_text() == "precious"
     path.unlink()
@@ -57,8 +62,7 @@ def test_a_socket_that_was_replaced_by_a_file(site: Inside, path: Path, caplog: 
 
 def test_both_are_looked_after_while_one_cannot_be_made(site: Inside) -> None:
     service, registration = site.process.paths.service, site.process.paths.registration
-    service.unlink()
-    service.write_text("in the way")
+    replace(service)
     registration.unlink()
     wait(registration.is_socket)
     service.unlink()
