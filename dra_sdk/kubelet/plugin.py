@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from dra_sdk.errors import DraError
+from dra_sdk.errors import DraError, HookError
 from dra_sdk.kubelet.server import Method, unary
 from dra_sdk.wire.context import bound
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
@@ -104,9 +104,10 @@ def _bound(ref: ClaimRef) -> AbstractContextManager[None]:
 def _report(action: str, ref: ClaimRef, error: BaseException) -> str:
     """Log a failed call and put it into one line for the pod's events, of a size and in characters that can be sent."""
     expected = isinstance(error, DraError)
+    code_is_wrong = not expected or isinstance(error, HookError)  # only then does a traceback help
     text = str(error) or type(error).__name__ if expected else f"internal error: {type(error).__name__}: {error}"
     text = " ".join("; ".join([text, *getattr(error, "__notes__", [])]).split())
     text = text.encode(errors="backslashreplace").decode()  # a log file takes lone surrogates no more than gRPC does
-    log.error("cannot %s %s: %s", action, ref, text, exc_info=None if expected and not error.__cause__ else error)
+    log.error("cannot %s %s: %s", action, ref, text, exc_info=error if code_is_wrong else None)
     line = f"{action} {ref}: {text}".encode(errors="backslashreplace").decode()
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

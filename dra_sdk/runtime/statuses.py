@@ -87,7 +87,11 @@ class StatusWriter:
         except ApiError as error:
             if error.status != FORBIDDEN or error.temporary:
                 raise
-            log.error("%s: status.devices refused, the driver's role needs resourceclaims/driver: %s", ref, error)
+            log.error(
+                "%s: status.devices refused; the role needs resourceclaims/status and resourceclaims/driver: %s",
+                ref,
+                error,
+            )
 
     def _pause(self, seconds: float) -> None:
         deadline = monotonic() + seconds
