@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = _Report(ServerProfile.of(arguments.server_version, arguments.feature_gates))
     for name in arguments.files:
         report.check_file(name)
-    print(report.summary(), file=sys.stderr)
+    print(_printable(report.summary()), file=sys.stderr)
     return report.status
 
 
@@ -85,7 +85,7 @@ class _Report:
             documents = read_documents(_read(name), shown)
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
-            print(f"dra-sdk: {error}", file=sys.stderr)
+            print(_printable(f"dra-sdk: {error}"), file=sys.stderr)
             return
         for document in documents:
             for place, obj in _objects(document.value):
@@ -104,7 +104,7 @@ class _Report:
         found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
         lines = ((document.line([*place, *split(path)]), text) for path, text in found)
         for line, text in sorted(lines, key=lambda each: each[0]):
-            print(f"{shown}:{line}: {subject}: {text}")
+            print(_printable(f"{shown}:{line}: {subject}: {text}"))
 
     def summary(self) -> str:
         """One line for the end."""
@@ -115,6 +115,11 @@ class _Report:
         if self.passed_over:
             parts.append(f"passed over: {', '.join(sorted(self.passed_over))}")
         return "; ".join(parts)
+
+
+def _printable(text: str) -> str:
+    """One line that every terminal takes, whatever names a file brings along."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _count(number: int, noun: str) -> str:

@@ -27,6 +27,7 @@ class Outside(Site):
         self.log = folder / "log"
         self.target = target
         self.process: subprocess.Popen[bytes]
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *flags: str) -> None:
         """Start it and return at once."""
@@ -38,10 +39,11 @@ class Outside(Site):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), lamps.LAMPS: str(self.lamps)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, cwd=ROOT, env=environment)
+        self._started.append(self.process)
 
     @contextmanager
     def running(self, *flags: str) -> Iterator[None]:
-        """Start it, wait until the kubelet knows it, and see that it is dead at the end."""
+        """Start it, wait until the kubelet knows it, and see that it and all others are dead at the end."""
         self.start(*flags)
         try:
             self.cluster.kubelet.wait_for_driver(lamps.NAME, timeout=20)
@@ -50,9 +52,10 @@ class Outside(Site):
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL."""
-        self.process.kill()
-        self.process.wait()
+        """SIGKILL for every process that was started."""
+        for each in self._started:
+            each.kill()
+            each.wait()
 
     def terminate(self) -> int:
         """SIGTERM; the exit status."""

@@ -21,7 +21,6 @@ SHORT: dict[str, tuple[Effect, int]] = {
     "503": (Reject(statuses.unavailable()), 2),
     "504": (Reject(StatusError(504, "Timeout", "the server was unable to return a response in time")), 1),
     "429": (Reject(StatusError(429, "TooManyRequests", "later")), 2),
-    "429 with Retry-After": (Reject(statuses.too_many_requests(1)), 1),
     "reset": (Reset(), 3),
     "reset after serving": (Reset(after_serving=True), 3),
     "slow": (Delay(0.3), 1),

@@ -19,7 +19,7 @@ from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
 
 SITES = 2
-KILLS = 16  # at each site
+KILLS = 15  # at each site
 LAMPS = ("lamp-0", "lamp-1", "lamp-2")
 PACE = 0.003
 

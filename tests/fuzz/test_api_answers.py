@@ -44,7 +44,7 @@ def test_an_answer_that_is_nested_too_deeply() -> None:
     assert_fit(error_of("get x", 500, b"[" * 100_000, {}), 500)
 
 
-@fuzz(500)
+@fuzz(300)
 @given(st.one_of(damaged(STATUS), values))
 def test_error_events(status: Any) -> None:
     error = error_of_event("get x", status)
@@ -81,7 +81,7 @@ sizes = st.integers(1, 50)
 GOOD = answer("200 OK", {"Content-Type": "application/json", "Content-Length": "2"}, b"{}")
 
 
-@fuzz(600)
+@fuzz(400)
 @given(bodies, sizes, st.sampled_from(["Content-Length", "content-length", "CONTENT-LENGTH"]), st.integers(100, 599))
 def test_plain_answers_arrive_whole(body: bytes, size: int, name: str, status: int) -> None:
     found = quick._read(Stream(answer(f"{status} Fine", {"Date": "today", name: str(len(body))}, body), size))
@@ -131,7 +131,7 @@ LINE = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "x", "resour
 ERROR = json.dumps({"type": "ERROR", "object": STATUS}).encode() + b"\n"
 
 
-@fuzz(700)
+@fuzz(400)
 @given(st.one_of(noisy(LINE * 2), noisy(ERROR), files({"type": "ERROR", "object": STATUS}), st.binary()), sizes)
 def test_watches(content: bytes, size: int) -> None:
     seen: list[Any] = []

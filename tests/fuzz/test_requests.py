@@ -33,7 +33,7 @@ def test_requests(site: Inside) -> None:
 
     with site.channel() as channel:
 
-        @fuzz(300)
+        @fuzz(150)
         @given(st.sampled_from(wire.PLUGIN_SERVICES), refs, st.booleans())
         def run(service: str, claims: list[ClaimRef], with_good: bool) -> None:
             if with_good:
@@ -54,7 +54,7 @@ def test_bytes(site: Inside, method: str) -> None:
     with site.channel() as channel:
         call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/{method}")
 
-        @fuzz(300)
+        @fuzz(150)
         @given(st.binary(max_size=40))
         def run(content: bytes) -> None:
             error = call.future(content, timeout=20).exception()

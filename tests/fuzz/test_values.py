@@ -34,7 +34,7 @@ def test_quantities(written: str) -> None:
     assert abs(int(quantity)) >= abs(quantity.value) > abs(int(quantity)) - 1 or quantity.value == 0
 
 
-@fuzz(700)
+@fuzz(200)
 @given(st.fractions(), st.booleans())
 def test_quantities_of_numbers(value: Fraction, binary: bool) -> None:
     quantity = Quantity.of(value, binary=binary)
@@ -54,7 +54,7 @@ def test_cpu_lists(written: str) -> None:
     assert all(0 <= cpu <= MAX_CPU for cpu in cpus)
 
 
-@fuzz(500)
+@fuzz(150)
 @given(st.sets(st.integers(0, 200)))
 def test_cpu_sets(cpus: set[int]) -> None:
     written = format_cpuset(cpus)
