@@ -26,7 +26,7 @@ STEPS = (
     "dra_sdk.prepare.engine:allocated_devices",
     "dra_sdk.prepare.engine:refuse_held",
     "dra_sdk.prepare.attempt:Attempt.run",
-    "dra_sdk.prepare.engine:build_spec",
+    "dra_sdk.prepare.record:build_spec",
     "dra_sdk.prepare.cdi:CdiDirectory.write",
     "dra_sdk.prepare.cdi:CdiDirectory.ensure",
     "dra_sdk.prepare.cdi:CdiDirectory.remove",

@@ -249,10 +249,20 @@ class Cluster:
             events = self.kubectl("events", f"--namespace={namespace}", f"--for=pod/{name}", check=False)
             raise HarnessError(f"{error}; its phase is {seen.get('phase')}\n{events}") from None
 
-    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = 60.0) -> None:
-        """Waits until an object is deleted; `resource` as for kubectl, `pod` or `resourceclaims.resource.k8s.io`."""
-        options = (f"--namespace={namespace}", "--ignore-not-found", "--output=name")
-        self.wait_until(lambda: not self.kubectl("get", resource, name, *options), f"{resource} {name} gone", timeout)
+    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = 120.0) -> None:
+        """Waits until an object is deleted; `resource` as for kubectl, `pod` or `resourceclaims.resource.k8s.io`.
+
+        The HarnessError of one that stays has the object, its events, and what devices are published.
+        """
+        where = f"--namespace={namespace}"
+        options = (where, "--ignore-not-found", "--output=name")
+        try:
+            self.wait_until(lambda: not self.kubectl("get", resource, name, *options), f"{resource} {name} gone", timeout)
+        except HarnessError as error:
+            found = self.kubectl("get", f"{resource}/{name}", where, "--output=yaml", check=False)
+            events = self.kubectl("get", "events", where, "--sort-by=.lastTimestamp", check=False)
+            slices = self.kubectl("get", "resourceslices", "--output=yaml", check=False)
+            raise HarnessError(f"{error}\n{found}\n{events}\n{slices}") from None
 
     # -- break and mend ------------------------------------------------------------------------------------------
 
