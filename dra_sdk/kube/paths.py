@@ -6,12 +6,14 @@ Source: the REST conventions of the Kubernetes API, resource.k8s.io/v1.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote, unquote
 
 GROUP: Final = "resource.k8s.io"
 API_VERSION: Final = "resource.k8s.io/v1"
 _RESOURCE: Final = "/apis/resource.k8s.io/v1"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9-]+")  # what nearly all names are, and `quote` takes ten times as long for
 _SHORT: Final = {".": "%2E", "..": "%2E%2E"}
 
 
@@ -19,7 +21,7 @@ def segment(name: str) -> str:
     """One quoted path segment; ValueError for an empty name, which would address the whole collection."""
     if not name:
         raise ValueError("an API object needs a name, got an empty string")
-    return _SHORT.get(name) or quote(name, safe="")
+    return name if _PLAIN.fullmatch(name) else _SHORT.get(name) or quote(name, safe="")
 
 
 def resource_slices() -> str:
@@ -47,9 +49,14 @@ def resource_claim_status(namespace: str, name: str) -> str:
     return f"{resource_claim(namespace, name)}/status"
 
 
-def resource_claim_templates(namespace: str) -> str:
-    """The collection of ResourceClaimTemplates of a namespace."""
-    return f"{_namespaced(namespace)}/resourceclaimtemplates"
+def resource_claim_templates(namespace: str | None = None) -> str:
+    """The collection of ResourceClaimTemplates, of one namespace or of all."""
+    return f"{_RESOURCE if namespace is None else _namespaced(namespace)}/resourceclaimtemplates"
+
+
+def device_taint_rules(api_version: str) -> str:
+    """The collection of DeviceTaintRules (cluster-scoped), which few servers have in v1: `resource.k8s.io/v1beta2`."""
+    return f"/apis/{api_version}/devicetaintrules"
 
 
 def device_classes() -> str:
@@ -62,14 +69,19 @@ def device_class(name: str) -> str:
     return f"{device_classes()}/{segment(name)}"
 
 
+def nodes() -> str:
+    """The collection of Nodes."""
+    return "/api/v1/nodes"
+
+
 def node(name: str) -> str:
     """One Node."""
-    return f"/api/v1/nodes/{segment(name)}"
+    return f"{nodes()}/{segment(name)}"
 
 
-def pods(namespace: str) -> str:
-    """The collection of Pods of a namespace."""
-    return f"/api/v1/namespaces/{segment(namespace)}/pods"
+def pods(namespace: str | None = None) -> str:
+    """The collection of Pods, of one namespace or of all."""
+    return "/api/v1/pods" if namespace is None else f"/api/v1/namespaces/{segment(namespace)}/pods"
 
 
 def pod(namespace: str, name: str) -> str:

@@ -1,64 +1,59 @@
 """YAML and JSON documents with the line of each value, so that a problem can be pointed at.
 
-YAML is read as Kubernetes reads it: what has no place in JSON is refused, such as a key given twice, a date or a
-reference to itself. Keys that are no strings become strings.
+YAML is read as Kubernetes reads it: what has no place in JSON is refused, such as a key given twice, a tag or a
+reference to itself. Keys that are no strings become strings. Lines are looked up only when they are asked for.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 from dra_sdk.errors import InvalidObjectError
+from dra_sdk.wire.yaml_values import MAX_DEPTH, MAX_DIGITS, PARSER, values
 
-_TAG: Final = "tag:yaml.org,2002:"
-_JSON_TAGS: Final = {_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq", "merge")}
-_MAX_DEPTH: Final = 100
-_MAX_REPEATED: Final = 10_000
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as Kubernetes reads it: times are text, and so is 10:20:30, which may be half a MAC address."""
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.\w]+')
+_CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if tag in _JSON_TAGS and not tag.endswith(("int", "float"))]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    f"{_TAG}int",
-    re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$"),
-    list("-+0123456789"),
-)
-_Loader.add_implicit_resolver(
-    f"{_TAG}float",
-    re.compile(
-        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
-    ),
-    list("-+0123456789."),
-)
+class _File:
+    """A file's text, and its documents as YAML nodes, which know their lines, once somebody asks for one."""
+
+    def __init__(self, text: str, parser: Any = PARSER) -> None:
+        self._text, self._parser = text, parser
+        self._nodes: list[yaml.Node | None] | None = None
+
+    def node(self, index: int) -> yaml.Node | None:
+        """A document's node."""
+        if self._nodes is None:
+            self._nodes = list(yaml.compose_all(self._text, Loader=self._parser))
+        return self._nodes[index] if index < len(self._nodes) else None
 
 
-_SCALARS: Final = yaml.constructor.SafeConstructor()
-
-
-@dataclass(frozen=True, slots=True)
 class Document:
-    """One document: its JSON value, and where its parts stand in the file."""
+    """One document: its JSON value, and where its parts stand in the file, if it ever was in one."""
 
-    value: Any
-    node: yaml.Node | None
+    __slots__ = ("_file", "_index", "value")
+
+    def __init__(self, value: Any, file: _File | None = None, index: int = 0) -> None:
+        self.value, self._file, self._index = value, file, index
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether it comes from a file."""
+        return self._file is not None
 
     def line(self, tokens: Sequence[str | int] = ()) -> int:
         """The line (from 1) of the value at `tokens`, or of the deepest part of that path that exists."""
-        line, node = 1, self.node
-        if node is not None:
-            line = node.start_mark.line + 1
+        node = self._file.node(self._index) if self._file else None
+        line = node.start_mark.line + 1 if node is not None else 1
         for token in tokens:
             found = _child(node, token)
             if found is None:
@@ -67,128 +62,141 @@ class Document:
         return line
 
 
+def objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The objects of a document's value and where in it they are: itself, or the items of a List.
+
+    The items of a PodList, of a ResourceSliceList and so on need no kind of their own.
+    """
+    if isinstance(value, dict) and str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        kind = {
+            name: text for name in ("apiVersion", "kind") if (text := str(value.get(name, "")).removesuffix("List"))
+        }
+        for index, item in enumerate(value["items"]):
+            is_bare = isinstance(item, dict) and not item.get("kind") and "kind" in kind
+            yield from objects({**kind, **item} if is_bare else item, (*place, "items", index))
+    elif value is not None:
+        yield place, value
+
+
 def read_documents(content: bytes, source: str) -> list[Document]:
     """The documents in a file's content; none where it is empty.
 
     Raises InvalidObjectError that names `source`, line and column where the content is not UTF-8, YAML or JSON.
     """
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")
         return list(_documents(text))
     except UnicodeDecodeError as error:
+        if content[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
+            raise InvalidObjectError(source, ["line 1: UTF-16 text: save it as UTF-8"]) from error
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidObjectError(source, [f"line {line}: not UTF-8 text"]) from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise InvalidObjectError(source, [f"{where}{error.problem or error.context}"]) from error
-    except yaml.reader.ReaderError as error:
-        line = content.decode().count("\n", 0, error.position) + 1
-        raise InvalidObjectError(source, [f"line {line}: {error.reason}"]) from error
-    except (RecursionError, ValueError) as error:
-        raise InvalidObjectError(source, [_sentence(error)]) from error
+        raise InvalidObjectError(source, [_told(error, text)]) from error
+    except _BadTextError as error:
+        raise InvalidObjectError(source, [str(error)]) from error
 
 
-def _sentence(error: RecursionError | ValueError) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+class _BadTextError(Exception):
+    """Text that is neither YAML nor JSON; says why and where."""
+
+
+class _BadTokenError(Exception):
+    """A token of JSON text that cannot be taken, and why."""
+
+
+def _place(text: str, position: int) -> str:
+    """`line 3, column 5` of a character."""
+    return f"line {text.count(chr(10), 0, position) + 1}, column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _told(error: yaml.MarkedYAMLError, text: str) -> str:
+    """The parser's reason, with the place; YAML's most frequent mistake by its name."""
+    mark, reason = error.problem_mark or error.context_mark, error.problem or error.context
+    if mark is None:
+        return str(reason)
+    lines = text.split("\n")
+    if mark.line >= len(lines):
+        return f"{_place(text, len(text))}: {reason}"
+    if "cannot start any token" in str(reason) and lines[mark.line][mark.column :].startswith("\t"):
+        reason = "a tab cannot indent, only spaces can"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {reason}"
 
 
 def _documents(text: str) -> Iterator[Document]:
+    if strange := _CONTROL.search(text):
+        raise _BadTextError(f"{_place(text, strange.start())}: control character {strange[0]!a} is not allowed")
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            value = json.loads(text, parse_constant=_no_constant)
-        except json.JSONDecodeError:
+            yield _json(text)
+        except RecursionError as error:
+            raise _BadTextError(f"nested too deeply: {MAX_DEPTH} levels are allowed") from error
+        except ValueError:
             pass  # YAML too may begin like this, and its parser tells where it ends to be either
         else:
-            # In JSON a tab only ever stands between values; YAML wants none there.
-            node = yaml.compose(text.replace("\t", " "), Loader=_Loader)
-            _check(node)
-            yield Document(value, node)
             return
-    for node in yaml.compose_all(text, Loader=_Loader):
-        _check(node)
-        yield Document(_value(node), node)
+        text = text.replace("\t", " ")  # in JSON a tab only ever stands between values; YAML wants none there
+    file = _File(text)
+    for index, value in enumerate(values(text)):
+        yield Document(value, file, index)
 
 
-def _check(node: yaml.Node | None) -> None:
-    if node is not None:
-        _Check()(node)
+def _json(text: str) -> Document:
+    """The document if this is JSON that can be taken; ValueError if it is not, or for its YAML reader to say where."""
+    try:
+        value = json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_pairs
+        )
+    except _BadTokenError as error:
+        token, reason = error.args
+        found = (match.start() for match in _TOKEN.finditer(text) if match[0] == token)
+        raise _BadTextError(f"{_place(text, next(found))}: {reason}") from error
+    if _is_deep(value):
+        raise ValueError(text)
+    escapes = _SURROGATE.search(text) is not None
+    parser = yaml.SafeLoader if escapes else PARSER  # libyaml does not know characters in two halves
+    return Document(_whole(value) if escapes else value, _File(text.replace("\t", " "), parser))
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(pairs)
+    return found
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
+    raise _BadTokenError(name, f"{name} is no JSON number")
 
 
-def _value(node: yaml.Node | None) -> Any:
-    if node is None:
-        return None
-    loader = _Loader("")
-    try:
-        return _with_text_keys(loader.construct_document(node))
-    finally:
-        loader.dispose()
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _BadTokenError(text, f"{text:.80} is too large for a number")
+    return number
 
 
-def _with_text_keys(value: Any) -> Any:
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise _BadTokenError(text, f"a number has at most {MAX_DIGITS} digits, this one {len(text)}")
+    return int(text)
+
+
+def _is_deep(value: Any, depth: int = 0) -> bool:
+    """Whether a value is nested more deeply than allowed."""
+    if isinstance(value, (dict, list)):
+        items = value.values() if isinstance(value, dict) else value
+        return depth >= MAX_DEPTH or any(_is_deep(each, depth + 1) for each in items)
+    return False
+
+
+def _whole(value: Any) -> Any:
+    """With a replacement character, as in Go, for each half of a character that is alone."""
     if isinstance(value, dict):
-        return {_key(key): _with_text_keys(item) for key, item in value.items()}
-    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def _key(key: Any) -> str:
-    return key if isinstance(key, str) else json.dumps(key)
-
-
-class _Check:
-    """Raises where YAML says more than JSON can, or where references blow a small file up to a large one."""
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self._repeated = 0
-
-    def __call__(self, node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> None:
-        if node in above or len(above) > _MAX_DEPTH:
-            raise _problem("refers to itself" if node in above else f"nested deeper than {_MAX_DEPTH} levels", node)
-        self._repeated += id(node) in self._seen
-        self._seen.add(id(node))
-        if self._repeated > _MAX_REPEATED:
-            raise _problem(f"references repeat more than {_MAX_REPEATED} values", node)
-        if node.tag not in _JSON_TAGS:
-            raise _problem(f"{node.tag.replace(_TAG, '!!')} has no place in JSON", node)
-        if node.tag.endswith("float") and node.value.lower().lstrip("+-") in {".nan", ".inf"}:
-            raise _problem(f"{node.value} is no JSON number", node)
-        if isinstance(node, yaml.ScalarNode):
-            _check_scalar(node)
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
-        for child in _children(node):
-            self(child, (*above, node))
-
-
-def _check_scalar(node: yaml.ScalarNode) -> None:
-    """Raises where a tag, which anybody can write in front of anything, does not fit the text."""
-    if construct := _SCALARS.yaml_constructors.get(node.tag):
-        try:
-            construct(_SCALARS, node)
-        except (LookupError, ValueError) as error:
-            raise _problem(f"{node.value!r:.80} is no {node.tag.replace(_TAG, '')}", node) from error
-
-
-def _check_keys(node: yaml.MappingNode) -> None:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise _problem("a key must be a string", key)
-        if key.value in seen:
-            raise _problem(f"key {key.value!r} is given twice", key)
-        seen.add(key.value)
-
-
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        yield from (value for _, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        yield from node.value
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
 def _child(node: yaml.Node | None, token: str | int) -> tuple[int, yaml.Node] | None:
@@ -201,7 +209,3 @@ def _child(node: yaml.Node | None, token: str | int) -> tuple[int, yaml.Node] | 
         item = node.value[token]
         return item.start_mark.line + 1, item
     return None
-
-
-def _problem(text: str, node: yaml.Node) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=text, problem_mark=node.start_mark)

@@ -16,9 +16,13 @@ def test_paths_of_the_objects_a_driver_meets():
     assert paths.resource_claim_status("ns", "c").endswith("/resourceclaims/c/status")
     assert paths.resource_claims() == "/apis/resource.k8s.io/v1/resourceclaims"
     assert paths.resource_claim_templates("ns") == "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaimtemplates"
+    assert paths.resource_claim_templates() == "/apis/resource.k8s.io/v1/resourceclaimtemplates"
+    assert paths.device_taint_rules("resource.k8s.io/v1beta2") == "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     assert paths.device_class("gpu") == "/apis/resource.k8s.io/v1/deviceclasses/gpu"
     assert paths.node("n1") == "/api/v1/nodes/n1"
+    assert paths.nodes() == "/api/v1/nodes"
     assert paths.pod("ns", "p") == "/api/v1/namespaces/ns/pods/p"
+    assert paths.pods() == "/api/v1/pods"
 
 
 @given(st.text(min_size=1))

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.documents import read_documents
+from dra_sdk.wire import documents, yaml_values
+from dra_sdk.wire.documents import Document, objects, read_documents
 
 YAML = b"""\
 # a comment
@@ -93,14 +95,28 @@ def test_references_and_merges():
         (b"a: 1\nb: [1,\n c: }\n", "line 3, column 5: "),
         (b"a: 1\nb: 2\na: 3\n", "line 3, column 1: key 'a' is given twice"),
         (b'{"a": 1,\n "a": 2}', "line 2, column 2: key 'a' is given twice"),
-        (b"a: &x\n  b: *x\n", "line 1, column 4: refers to itself"),
+        (b"a: &x\n  b: *x\n", "line 2, column 6: refers to itself"),
         (b"a: !!binary aGk=\n", "line 1, column 4: !!binary has no place in JSON"),
         (b"a: !secret x\n", "line 1, column 4: !secret has no place in JSON"),
         (b"a: .nan\n", "line 1, column 4: .nan is no JSON number"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"NaN":\n NaN}', "line 2, column 2: NaN is no JSON number"),
+        (b'{"a": 1e999}', "line 1, column 7: 1e999 is too large for a number"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "line 1, column 7: a number has at most 1000 digits, this one 5000"),
+        (b"a: 1e999", "line 1, column 4: '1e999' is too large for a number"),
+        (b"a: 0x" + b"f" * 5000, "line 1, column 4: a number has at most 1000 digits, this one 5002"),
+        (b"a:\n\tb: 1\n", "line 2, column 1: a tab cannot indent, only spaces can"),
+        (b"[", "line 1, column 2: "),
+        (b"a: !!int x", "line 1, column 4: 'x' is no int"),
+        (b"a: !!map x", "line 1, column 4: !!map has no place in JSON"),
+        (b"a: !!set {x}", "line 1, column 4: !!set has no place in JSON"),
+        (b"a: &x 1\nb: &x 2\n", "line 2, column 4: anchor 'x' is given twice"),
+        (b"a: &x [1]\n*x : 2\n", "line 2, column 1: a key must be a string"),
+        (b"<<: 3\n", "line 1, column 5: << must stand before a mapping or a list of mappings"),
+        (b"1: a\n'1': b\n", "line 2, column 1: key '1' is given twice"),
         (b"? [a]\n: 1\n", "line 1, column 3: a key must be a string"),
         (b"a: 1\nb: \xff\n", "line 2: not UTF-8 text"),
-        (b"a: 1\nb: \x01\n", "line 2: special characters are not allowed"),
+        ("kind: A\n".encode("utf-16"), "line 1: UTF-16 text: save it as UTF-8"),
+        (b"a: 1\nb: \x01\n", "line 2, column 4: control character '\\x01' is not allowed"),
         (b"a: " + b"[" * 200 + b"]" * 200, "line 1, column "),
         (b"[" * 100_000, "nested too deeply"),
         (b"a: *nowhere\n", "line 1, column 4: found undefined alias"),
@@ -113,8 +129,57 @@ def test_what_is_no_json_is_refused_with_its_place(content, problem):
     assert refused.value.problems[0].startswith(problem)
 
 
+@pytest.mark.parametrize("begin", [b"[", b"a: [", b"- ", b"{a: ", b"? "])
+def test_no_depth_exhausts_the_stack(begin):
+    with pytest.raises(InvalidObjectError):
+        read_documents(begin * 200_000, "file")
+
+
+def test_what_stands_before_a_merge_is_kept_and_the_first_mapping_decides():
+    content = b"a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], z: 3}\nd: <<\n"
+    assert values(content)[0]["c"] == {"x": 1, "y": 1, "z": 3}
+    assert values(content)[0]["d"] == "<<"
+
+
+def test_a_mark_at_the_beginning_and_lines_that_end_as_on_windows():
+    assert values(b"\xef\xbb\xbfa: 1\r\nb: |\r\n  x\r\n  y\r\n") == [{"a": 1, "b": "x\ny\n"}]
+    assert values(b'\xef\xbb\xbf{"a":\r\n\t1}') == [{"a": 1}]
+
+
+def test_half_a_character_is_replaced():
+    assert values(b'{"a": "\\ud800x", "b": "\\ud83d\\ude00"}') == [{"a": "\ufffdx", "b": "\U0001f600"}]
+
+
+def test_without_libyaml_the_same_is_read():
+    with_it = values(YAML)
+    assert list(yaml_values.values(YAML.decode(), yaml.SafeLoader)) == with_it
+
+
 def test_references_cannot_blow_a_file_up():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     with pytest.raises(InvalidObjectError, match="references repeat more than"):
         read_documents("\n".join(lines).encode(), "file")
+
+
+@pytest.mark.parametrize("content", [b'{"a": [\n1,\n{"b": 2}]}', b"a:\n- 1\n- b: 2\n"])
+def test_a_file_is_read_for_lines_only_when_they_are_asked_for(content, monkeypatch):
+    (document,) = read_documents(content, "file")
+    monkeypatch.setattr(documents.yaml, "compose_all", lambda *_, **__: pytest.fail("read"))
+    assert document.value == {"a": [1, {"b": 2}]}
+    assert document.has_lines
+    monkeypatch.undo()
+    assert document.line(["a", 1, "b"]) == 3
+
+
+def test_what_never_was_in_a_file_has_no_lines():
+    assert not Document({"a": 1}).has_lines
+    assert Document({"a": 1}).line(["a"]) == 1
+
+
+def test_the_objects_of_a_list_and_where_they_are():
+    inner = {"kind": "PodList", "items": [{"a": 1}]}
+    value = {"kind": "List", "items": [{"b": 2}, inner, None]}
+    assert list(objects(value)) == [(("items", 0), {"b": 2}), (("items", 1, "items", 0), {"kind": "Pod", "a": 1})]
+    assert list(objects(None)) == []
+    assert list(objects({"kind": "List", "items": 3})) == [((), {"kind": "List", "items": 3})]

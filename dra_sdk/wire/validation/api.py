@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,11 +15,13 @@ from dra_sdk.wire.validation.availability import Dropped, dropped_fields, remove
 from dra_sdk.wire.validation.defaults import set_defaults, set_device_defaults
 from dra_sdk.wire.validation.devices import device as device_problems
 from dra_sdk.wire.validation.names import driver_name
-from dra_sdk.wire.validation.problems import Problem, Problems, duplicate
+from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, duplicate
 from dra_sdk.wire.validation.sentences import sentence
 from dra_sdk.wire.validation.structure import read_as, read_object
 
 JSON = Mapping[str, Any]
+CompileCel = Callable[[Uncompiled], Problem | None]
+"""Compiles the CEL expression of a selector and judges its cost: what is wrong with it, or None."""
 _New = Callable[[Any, ServerProfile], Problems]
 _Changed = Callable[[Any, Any, ServerProfile], Problems]
 
@@ -41,12 +43,18 @@ _RULES: Final[Mapping[str, _Rules]] = {
 
 
 def validate(
-    obj: JSON, *, old: JSON | None = None, profile: ServerProfile | None = None, subresource: str = ""
+    obj: JSON,
+    *,
+    old: JSON | None = None,
+    profile: ServerProfile | None = None,
+    subresource: str = "",
+    compile_cel: CompileCel | None = None,
 ) -> list[Problem]:
     """What an API server would refuse in an object of resource.k8s.io, in the server's own terms.
 
     Without `old` the object is created, else updated; `subresource="status"` needs `old`. Default values are filled
-    in first, as the server does. Fields that the server would drop are checked like all others (`dropped`).
+    in first, as the server does. Fields that the server would drop are checked like all others (`dropped`). CEL
+    selectors are judged by `compile_cel` (`dra_sdk.scheduling.expressions` has one), without it only for their length.
     `profile` is the newest known release by default. Raises ValueError for a subresource that a kind does not have.
     """
     profile = profile or ServerProfile.of()
@@ -62,7 +70,15 @@ def validate(
     else:
         update = rules.update_status if subresource and rules.update_status else rules.update
         found = update(value, _stored(value, old, profile), profile)
-    return list(dict.fromkeys([*problems, *found]))
+    return list(dict.fromkeys([*problems, *_compiled(found, compile_cel)]))
+
+
+def _compiled(problems: Iterable[Problem], compile_cel: CompileCel | None) -> Problems:
+    for problem in problems:
+        if not isinstance(problem, Uncompiled):
+            yield problem
+        elif compile_cel is not None and (found := compile_cel(problem)):
+            yield found
 
 
 def check(obj: JSON, profile: ServerProfile | None = None) -> None:

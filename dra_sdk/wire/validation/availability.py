@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.base import Available, Object
 from dra_sdk.wire.validation.problems import Problem, ProblemType
+
+_NESTED: Final = (Object, list, dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,40 +40,62 @@ def remove_unknown(value: Object, profile: ServerProfile) -> list[Problem]:
         else:
             continue
         problems.append(Problem(field, ProblemType.UNKNOWN, detail))
-        setattr(owner, name, type(owner).model_fields[name].get_default(call_default_factory=True))
+        _unset(owner, name)
     return problems
 
 
 def dropped_fields(value: Object, profile: ServerProfile) -> Iterator[Dropped]:
     """Each field that is set and that this release has but drops."""
     for _, _, path, available in _limited(value):
-        missing = tuple(gate for gate in available.gates if not profile.enabled(gate))
+        missing = _missing(available, profile)
         if missing and available.since <= profile.minor <= (available.until or profile.minor):
             yield Dropped(path.lstrip("."), missing)
+
+
+def drop_disabled(value: Object, old: Object | None, profile: ServerProfile) -> bool:
+    """Unset the fields that this release drops, as it does; whether there were any.
+
+    A feature that the stored object `old` uses goes on being kept.
+    """
+    used = {available.gates for _, _, _, available in _limited(old)}
+    found = [
+        (owner, name)
+        for owner, name, _, available in _limited(value)
+        if _missing(available, profile) and available.gates not in used
+    ]
+    for owner, name in found:
+        _unset(owner, name)
+    return bool(found)
+
+
+def _missing(available: Available, profile: ServerProfile) -> tuple[str, ...]:
+    return tuple(gate for gate in available.gates if not profile.enabled(gate))
+
+
+def _unset(owner: Object, name: str) -> None:
+    setattr(owner, name, type(owner).model_fields[name].get_default(call_default_factory=True))
 
 
 def _limited(value: Any) -> Iterator[tuple[Object, str, str, Available]]:
     """The fields that are set and not available everywhere, outermost first: owner, name, path, when."""
     if isinstance(value, Object):
         for name, (alias, available) in _fields(type(value)).items():
-            item = getattr(value, name)
-            if item is None or name not in value.model_fields_set:
+            item = getattr(value, name) if name in value.model_fields_set else None
+            if item is None:
                 continue
             if available is not None:
                 yield value, name, f".{alias}", available
-            yield from _below(f".{alias}", item)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _below(f"[{index}]", item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _below(f"[{key}]", item)
+            if isinstance(item, _NESTED):
+                yield from _below(f".{alias}", item)
+    elif isinstance(value, (list, dict)):
+        for key, item in enumerate(value) if isinstance(value, list) else value.items():
+            if isinstance(item, _NESTED):
+                yield from _below(f"[{key}]", item)
 
 
 def _below(part: str, value: Any) -> Iterator[tuple[Object, str, str, Available]]:
-    if isinstance(value, (Object, list, dict)):
-        for owner, name, path, available in _limited(value):
-            yield owner, name, part + path, available
+    for owner, name, path, available in _limited(value):
+        yield owner, name, part + path, available
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from dra_sdk.wire.resource.claims import DeviceClaim, DeviceSubRequest, ExactDeviceRequest
-from dra_sdk.wire.resource.device import Device, DeviceToleration
+from dra_sdk.wire.resource.device import Counter, Device, DeviceCapacity, DeviceToleration
 from dra_sdk.wire.resource.metadata import TopLevel
 
 
@@ -15,8 +15,12 @@ def set_defaults(value: TopLevel) -> None:
     """Fill in `value`. The time of a taint stays open: the server sets it to the current second."""
     match value:
         case ResourceSlice():
+            if "generation" not in value.spec.pool.model_fields_set:
+                value.spec.pool.generation = 0  # stored even if it is zero
             for device in value.spec.devices or ():
                 set_device_defaults(device)
+            for counters in value.spec.shared_counters or ():
+                _amounts((counters.counters or {}).values())
         case ResourceClaim():
             _claim(value.spec.devices)
             allocation = value.status.allocation
@@ -33,6 +37,16 @@ def set_device_defaults(device: Device) -> None:
     for mapping in (device.node_allocatable_resource_mappings or {}).values():
         if mapping.allocation_multiplier is None:
             mapping.allocation_multiplier = Quantity(1)
+    _amounts((device.capacity or {}).values())
+    for consumed in device.consumes_counters or ():
+        _amounts((consumed.counters or {}).values())
+
+
+def _amounts(holders: Iterable[Counter | DeviceCapacity]) -> None:
+    """A missing amount is stored as zero."""
+    for each in holders:
+        if "value" not in each.model_fields_set:
+            each.value = Quantity(0)
 
 
 def _claim(claim: DeviceClaim) -> None:

@@ -42,6 +42,16 @@ class Problem:
         return f"{self.field}: {self.detail}"
 
 
+@dataclass(frozen=True, slots=True)
+class Uncompiled(Problem):
+    """A CEL expression (`detail`) that nobody has compiled yet; whoever can decides whether it is a problem.
+
+    `stored` expressions were accepted before, perhaps by a server with other feature gates.
+    """
+
+    stored: bool = False
+
+
 def required(field: str, detail: str = "must be set") -> Problem:
     """A value is missing."""
     return Problem(field, ProblemType.REQUIRED, detail)

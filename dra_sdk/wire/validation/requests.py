@@ -18,7 +18,16 @@ from dra_sdk.wire.resource.claims import (
 from dra_sdk.wire.resource.device import DeviceToleration
 from dra_sdk.wire.validation.lists import check_list, check_set
 from dra_sdk.wire.validation.names import dns_label, fully_qualified_name, required_subdomain
-from dra_sdk.wire.validation.problems import Problems, invalid, not_supported, required, show, too_long
+from dra_sdk.wire.validation.problems import (
+    Problems,
+    ProblemType,
+    Uncompiled,
+    invalid,
+    not_supported,
+    required,
+    show,
+    too_long,
+)
 from dra_sdk.wire.validation.taints import toleration
 
 MODES: Final = ("All", "ExactCount")
@@ -76,15 +85,22 @@ def request(value: DeviceRequest, field: str, context: Context) -> Problems:
 def selectors(
     items: list[DeviceSelector] | None, field: str, profile: ServerProfile, *, stored: bool = False
 ) -> Problems:
-    """CEL selectors: number and length. What is `stored` already is trusted; whether the rest compiles is not said."""
+    """CEL selectors: number, length, and the expressions to compile. Newer servers trust what is `stored` already."""
 
     def check(item: DeviceSelector, where: str) -> Problems:
         if item.cel is None:
             yield required(f"{where}.cel")
         elif not stored or profile.minor <= _LAST_TO_RECHECK:
-            yield from _expression(item.cel.expression, f"{where}.cel.expression", profile)
+            yield from _selector(item.cel.expression, f"{where}.cel.expression", profile, stored=stored)
 
     yield from check_list(items, field, check, profile, at_most=profile.limits.selectors)
+
+
+def _selector(expression: str, field: str, profile: ServerProfile, *, stored: bool) -> Problems:
+    problems = list(_expression(expression, field, profile))
+    yield from problems
+    if not problems:
+        yield Uncompiled(field, ProblemType.INVALID, expression, stored)
 
 
 def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: Context) -> Problems:

@@ -44,3 +44,17 @@ def test_tolerations_compare_for_equality():
 def test_a_mapping_counts_once():
     value = defaulted(ResourceSlice, resource_slice(device(**MAPPING)))
     assert value.spec.devices[0].node_allocatable_resource_mappings["cpu"].allocation_multiplier == 1
+
+
+def test_a_missing_generation_is_stored_as_zero():
+    pool = {"name": "pool", "resourceSliceCount": 1}
+    assert defaulted(ResourceSlice, resource_slice(pool=pool)).to_json()["spec"]["pool"] == {**pool, "generation": 0}
+
+
+def test_a_missing_amount_is_stored_as_zero():
+    empty = device(capacity={"memory": {}}, consumesCounters=[{"counterSet": "board", "counters": {"slices": {}}}])
+    content = defaulted(ResourceSlice, resource_slice(empty)).to_json()["spec"]["devices"][0]
+    assert content["capacity"] == {"memory": {"value": "0"}}
+    assert content["consumesCounters"][0]["counters"] == {"slices": {"value": "0"}}
+    counters = defaulted(ResourceSlice, resource_slice(sharedCounters=[{"name": "board", "counters": {"slices": {}}}]))
+    assert counters.to_json()["spec"]["sharedCounters"][0]["counters"] == {"slices": {"value": "0"}}

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_sdk.scheduling.allocator import Features, constraints
+from dra_sdk.scheduling.allocator.constraints import Constraint, value_of
+from dra_sdk.scheduling.allocator.devices import Contents, PoolDevice
+from dra_sdk.scheduling.allocator.requests import Request, parse
+from dra_sdk.scheduling.allocator.slices import SliceView
+from tests.scheduling.allocator.build import DRIVER, a_slice, claim, device_class, first_available, request, wish
+
+ATTRIBUTE = f"{DRIVER}/x"
+
+
+def having(**values: Any) -> PoolDevice:
+    """A device whose attribute x is `kind=value`; without any, it has none."""
+    raw = {"name": "gpu-0", **({"attributes": {"x": values}} if values else {})}
+    return SliceView(a_slice(raw), 0, Contents()).devices[0]
+
+
+def asked(*raw: dict[str, Any]) -> list[Request]:
+    return list(parse(claim(*raw), {"gpu": device_class()}, Features()).requests)
+
+
+R, Q = asked(request("r"), request("q"))
+
+
+def match(*requests: str, lists: bool = True) -> Constraint:
+    return constraints.of({"matchAttribute": ATTRIBUTE, "requests": list(requests)}, Features(list_attributes=lists))
+
+
+def distinct(*requests: str, lists: bool = True) -> Constraint:
+    return constraints.of({"distinctAttribute": ATTRIBUTE, "requests": list(requests)}, Features(list_attributes=lists))
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_devices_must_agree(lists: bool) -> None:
+    found = match(lists=lists)
+    assert found.add(R, having(int=1))
+    assert not found.add(R, having(int=2))
+    assert not found.add(R, having(string="1"))
+    assert not found.add(R, having())
+    assert found.add(Q, having(int=1))
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_devices_must_differ(lists: bool) -> None:
+    found = distinct(lists=lists)
+    assert found.add(R, having(string="a"))
+    assert not found.add(Q, having(string="a"))
+    assert not found.add(Q, having())
+    assert found.add(Q, having(string="b"))
+
+
+def test_true_and_one_are_different_values() -> None:
+    found = match()
+    assert found.add(R, having(bool=True))
+    assert not found.add(R, having(int=1))
+
+
+def test_lists_agree_in_a_common_value() -> None:
+    found = match()
+    assert found.add(R, having(strings=["a", "b"]))
+    assert found.add(R, having(strings=["b", "c"]))
+    assert not found.add(R, having(strings=["a", "c"]))
+    assert found.add(R, having(string="b"))
+
+
+def test_lists_differ_when_no_value_is_common() -> None:
+    found = distinct()
+    assert found.add(R, having(ints=[1, 2]))
+    assert not found.add(Q, having(ints=[2, 3]))
+    assert found.add(Q, having(int=3))
+
+
+def test_without_the_feature_lists_are_unknown() -> None:
+    found = match(lists=False)
+    assert found.add(R, having(strings=["a"]))
+    assert not found.add(R, having(strings=["a"]))
+    assert not match().add(R, having(strings=[]))
+
+
+def test_a_device_that_is_taken_back_leaves_room() -> None:
+    found = match()
+    assert found.add(R, having(int=1))
+    found.remove(R)
+    assert found.add(R, having(int=2))
+
+
+def test_constraints_are_about_the_requests_they_name() -> None:
+    big, small = asked(first_available("r", big=wish(), small=wish()))
+    assert match("r").applies(big)
+    assert match("r/big").applies(big)
+    assert not match("r/big").applies(small)
+    assert match().applies(R)
+    found = match("q")
+    assert found.add(R, having())
+    found.remove(R)
+    assert not found.add(Q, having())
+
+
+def test_taking_a_device_back_does_not_widen_what_is_common() -> None:
+    found = match()
+    assert found.add(R, having(strings=["a", "b"]))
+    assert found.add(R, having(strings=["b"]))
+    found.remove(R)
+    assert found.keeps_traces
+    assert not found.add(R, having(strings=["a"]))
+    assert not match(lists=False).keeps_traces
+
+
+def test_of_a_request_only_the_last_device_is_remembered() -> None:
+    found = distinct()
+    assert found.add(R, having(string="a"))
+    assert found.add(R, having(string="b"))
+    assert found.add(R, having(string="a"))
+    found.remove(R)
+    assert found.add(R, having(string="b"))
+
+
+def test_the_first_device_is_not_looked_at() -> None:
+    found = distinct(lists=False)
+    assert found.add(R, having(strings=["a"]))
+    assert not found.add(Q, having(strings=["a"]))
+    found.remove(R)
+    assert found.add(Q, having(string="a"))
+
+
+def test_values_have_kinds() -> None:
+    assert value_of({"version": "1.0.0"}, lists=True) == ("version", frozenset({"1.0.0"}))
+    assert value_of({"bools": [True, True]}, lists=True) == ("bool", frozenset({True}))
+    assert value_of({}, lists=True) is None
+    assert value_of({"bools": [True]}, lists=False) is None
