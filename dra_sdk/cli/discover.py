@@ -31,11 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments)
     driver = load_driver(arguments.driver)
     pools = discover(driver, Node(settings.node_name, settings.host_root))
+    slices = list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name))
     if arguments.output == "table":
         print_table(("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY"), [row for pool in pools for row in _rows(pool)])
-        return 0
-    slices = list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name))
-    if arguments.output == "json":
+    elif arguments.output == "json":
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}, indent=2))
     else:
         print(yaml.safe_dump_all(slices, sort_keys=False), end="")
@@ -47,11 +46,17 @@ def _rows(pool: ResourcePool) -> list[tuple[str, str, str, str]]:
         (
             pool.name,
             device.name,
-            " ".join(f"{key}={value}" for key, value in device.attributes.items()) or "-",
+            " ".join(f"{key}={_attribute(value)}" for key, value in device.attributes.items()) or "-",
             " ".join(f"{key}={_amount(value)}" for key, value in device.capacity.items()) or "-",
         )
         for device in pool.devices
     ]
+
+
+def _attribute(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(_attribute(each)) for each in value)
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _amount(value: object) -> object:

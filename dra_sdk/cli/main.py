@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from dra_sdk.errors import DraError
 
-COMMANDS = ("run", "drivers", "discover", "validate", "demo")
+COMMANDS = ("run", "drivers", "discover", "validate", "simulate", "explain", "top", "gpu", "demo", "conformance")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from dra_sdk.cli.files import STDIN, printable, read_content, shown_name
 from dra_sdk.errors import InvalidObjectError, SettingsError
-from dra_sdk.wire.documents import Document, read_documents
+from dra_sdk.scheduling.expressions import compiler
+from dra_sdk.wire.documents import Document, objects, read_documents
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST
 from dra_sdk.wire.validation import ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.fields import split
 from dra_sdk.wire.validation.structure import GROUP, KINDS
 
-STDIN = "-"
 _NAMESPACED = {"ResourceClaim", "ResourceClaimTemplate"}
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = _Report(ServerProfile.of(arguments.server_version, arguments.feature_gates))
     for name in arguments.files:
         report.check_file(name)
-    print(_printable(report.summary()), file=sys.stderr)
+    print(printable(report.summary()), file=sys.stderr)
     return report.status
 
 
@@ -80,15 +80,15 @@ class _Report:
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
-        shown = "<stdin>" if name == STDIN else name
+        shown = shown_name(name)
         try:
-            documents = read_documents(_read(name), shown)
+            documents = read_documents(read_content(name), shown)
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
-            print(_printable(f"dra-sdk: {error}"), file=sys.stderr)
+            print(printable(f"dra-sdk: {error}"), file=sys.stderr)
             return
         for document in documents:
-            for place, obj in _objects(document.value):
+            for place, obj in objects(document.value):
                 self._check_object(shown, document, place, obj)
 
     def _check_object(self, shown: str, document: Document, place: Sequence[str | int], obj: Any) -> None:
@@ -98,13 +98,13 @@ class _Report:
         self.checked += 1
         obj = _in_a_namespace(obj)
         subject = title(obj).replace(" ", "/", 1)
-        problems = validate(obj, profile=self.profile)
+        problems = validate(obj, profile=self.profile, compile_cel=compiler(self.profile))
         self.problems += len(problems)
         found = [(each.field, str(each) if each.field else each.detail) for each in problems]
         found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
         lines = ((document.line([*place, *split(path)]), text) for path, text in found)
         for line, text in sorted(lines, key=lambda each: each[0]):
-            print(_printable(f"{shown}:{line}: {subject}: {text}"))
+            print(printable(f"{shown}:{line}: {subject}: {text}"))
 
     def summary(self) -> str:
         """One line for the end."""
@@ -117,29 +117,8 @@ class _Report:
         return "; ".join(parts)
 
 
-def _printable(text: str) -> str:
-    """One line that every terminal takes, whatever names a file brings along."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _read(name: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
-    except OSError as error:
-        raise SettingsError(f"cannot read {name}: {error.strerror}") from error
-
-
-def _objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """The objects of a document and where in it they are: itself, or the items of a list."""
-    if isinstance(value, dict) and str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
-        for index, item in enumerate(value["items"]):
-            yield from _objects(item, (*place, "items", index))
-    elif value is not None:
-        yield place, value
 
 
 def _is_ours(obj: dict[str, Any]) -> bool:

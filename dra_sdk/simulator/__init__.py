@@ -10,6 +10,7 @@ from dra_sdk.simulator.kubelet import ClaimRef, KubeletEmulator, KubeletTiming, 
 from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import ObjectStore, Write
 from dra_sdk.simulator.resources import CATALOG, Catalog, ResourceType
+from dra_sdk.simulator.scheduler import NotScheduledError
 from dra_sdk.simulator.server import ApiServer
 from dra_sdk.simulator.statuses import StatusError
 
@@ -26,6 +27,7 @@ __all__ = [
     "KubeletEmulator",
     "KubeletTiming",
     "LocalClient",
+    "NotScheduledError",
     "ObjectStore",
     "Reject",
     "Reset",

@@ -10,15 +10,12 @@ of one directory define is a conflict: neither counts. Contract: the CDI specifi
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-
-from dra_sdk.errors import DraError
-from dra_sdk.simulator import cdi_rules, oci
-from dra_sdk.simulator.cdi_rules import CdiSpecError
+from dra_sdk.errors import DraError, InvalidObjectError
+from dra_sdk.simulator import oci
+from dra_sdk.wire.cdi.reading import read_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,18 +72,6 @@ class CdiSnapshot:
     errors: dict[Path, list[str]] = field(default_factory=dict)
 
 
-def parse(data: str) -> JsonObject:
-    """A CDI spec from JSON or YAML; `CdiSpecError` where it does not parse or breaks a rule."""
-    try:
-        content: Any = _decoded(data)
-    except (yaml.YAMLError, ValueError) as error:
-        raise CdiSpecError("", f"not parsable: {error}") from error
-    if not isinstance(content, dict):
-        raise CdiSpecError("", f"not parsable: a spec is an object, not {content!r}")
-    cdi_rules.check(content)
-    return content
-
-
 class CdiDirectories:
     """The CDI directories of one node, in rising priority. `host` looks device nodes up, by default on this machine."""
 
@@ -101,8 +86,8 @@ class CdiDirectories:
         for priority, directory in enumerate(self.directories):
             for path in _spec_files(directory):
                 try:
-                    spec = CdiSpec(path, priority, parse(path.read_text()))
-                except (CdiSpecError, OSError, UnicodeDecodeError) as error:
+                    spec = CdiSpec(path, priority, read_spec(path.read_bytes(), path.name))
+                except (InvalidObjectError, OSError) as error:
                     snapshot.errors.setdefault(path, []).append(str(error))
                     continue
                 snapshot.specs.append(spec)
@@ -149,31 +134,3 @@ def _spec_files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())
-
-
-def _decoded(data: str) -> Any:
-    if data.lstrip().startswith("{"):
-        return json.loads(data, object_pairs_hook=_unique)
-    return yaml.load(data, _StrictLoader)  # noqa: S506 - a SafeLoader underneath
-
-
-def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"field {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
-    return found
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Safe YAML in which a key may stand only once."""
-
-
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    return _unique(
-        [(loader.construct_object(k, deep=True), loader.construct_object(v, deep=True)) for k, v in node.value]
-    )
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

@@ -3,13 +3,12 @@
     with EmbeddedCluster() as cluster:
         # start a driver with cluster.kubeconfig, cluster.plugins_dir, cluster.registry_dir and cluster.cdi_dir
         cluster.kubelet.wait_for_driver("gpu.example.com")
-        cluster.create_class("gpu")
+        cluster.create_class("gpu", ["device.driver == 'gpu.example.com'"])
         cluster.create_claim("claim-1", {"gpu": "gpu"})
-        cluster.allocate("claim-1", [AllocatedDevice("gpu", "gpu.example.com", "node-1", "gpu-0")])
         pod = cluster.run_pod("pod-1", ["claim-1"])
         spec = cluster.container_spec(pod)
 
-The scheduler's choice of devices is not simulated: `allocate` is told it.
+`run_pod` has claims allocated as the scheduler does it (`schedule`), unless `allocate` was told their devices before.
 """
 
 from __future__ import annotations
@@ -27,20 +26,26 @@ from dra_sdk.simulator.kubelet import KubeletEmulator
 from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.oci import host_device
-from dra_sdk.simulator.resources import CATALOG
+from dra_sdk.simulator.resources import server_catalog
+from dra_sdk.simulator.scheduler import NotScheduledError, Scheduler
 from dra_sdk.simulator.server import ApiServer
+from dra_sdk.simulator.strategy import Strategy
+from dra_sdk.wire.profile import ServerProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
     from typing import Any, Self
 
+    from dra_sdk.scheduling.cluster import Outcome, Snapshot
     from dra_sdk.simulator.allocation import AllocatedDevice
     from dra_sdk.simulator.kubelet import HealthMode, KubeletTiming, RunningPod
     from dra_sdk.simulator.local import JsonObjects
     from dra_sdk.simulator.oci import HostLookup
     from dra_sdk.simulator.resources import Catalog, JsonObject
 
+VERSION = "1.36"
+_FIRST_WITH_HEALTH, _FIRST_TO_NEGOTIATE_HEALTH = 36, 37
 NAMESPACES = ("default", "kube-system")
 CONTAINER = "main"
 WAIT_SECONDS = 10.0
@@ -51,9 +56,11 @@ LONGEST_ROOT = 40
 class EmbeddedCluster:
     """One node named `node_name`; everything starts with `start` (or `with`) and nothing is left after `stop`.
 
-    `directory` is where to put the files; without it a temporary directory is made, and removed at the end. `tls`
-    serves the API over HTTPS; `token` is what clients must show then (Go clients show none over plain HTTP). `host`
-    looks device nodes up for `container_spec`.
+    `version` (1.34 to 1.37) and `feature_gates`, on top of its defaults, say which API server this is: what it serves,
+    which fields it drops, what it refuses. `catalog` replaces what it serves. `directory` is where to put the files;
+    without it a temporary directory is made, and removed at the end. `tls` serves the API over HTTPS; `token` is what
+    clients must show then (Go clients show none over plain HTTP). `host` looks device nodes up for `container_spec`.
+    `health` is whom the kubelet asks for health, by default as the kubelet of `version` does.
     """
 
     def __init__(
@@ -61,11 +68,13 @@ class EmbeddedCluster:
         node_name: str = "node-1",
         *,
         directory: Path | None = None,
-        catalog: Catalog = CATALOG,
+        version: str = VERSION,
+        feature_gates: Mapping[str, bool] | None = None,
+        catalog: Catalog | None = None,
         tls: bool = False,
         token: str | None = None,
         timing: KubeletTiming | None = None,
-        health: HealthMode = "negotiate",
+        health: HealthMode | None = None,
         host: HostLookup = host_device,
     ) -> None:
         self.node_name = node_name
@@ -74,12 +83,19 @@ class EmbeddedCluster:
         self.cdi_dir = self.root / "cdi"
         self.static_cdi_dir = self.root / "cdi-static"
         self.kubeconfig = self.root / "kubeconfig"
-        self.store = ObjectStore(catalog)
+        self.profile = ServerProfile.of(version, feature_gates)
+        self.store = ObjectStore(catalog or server_catalog(self.profile))
+        Strategy(self.store, self.profile).install()
         self.api = LocalClient(self.store)
-        self.server = ApiServer(self.store, token=token)
+        self.scheduler = Scheduler(self.api, self.profile, lambda namespace, name: self.stop_pod(name, namespace))
+        self.server = ApiServer(self.store, token=token, git_version=f"v{self.profile.version}.0")
         self._tls = tls
         self.kubelet = KubeletEmulator(
-            node_name, LocalClient(self.store, "kubelet"), self.root / "kubelet", timing=timing, health=health
+            node_name,
+            LocalClient(self.store, "kubelet"),
+            self.root / "kubelet",
+            timing=timing,
+            health=health or _health(self.profile),
         )
         self.plugins_dir = self.kubelet.plugins_dir
         self.registry_dir = self.kubelet.registry_dir
@@ -187,6 +203,18 @@ class EmbeddedCluster:
 
     # -- the scheduler's part
 
+    def snapshot(self) -> Snapshot:
+        """All objects that decide where pods go and which devices they get, for `dra_sdk.scheduling`."""
+        return self.scheduler.snapshot()
+
+    def schedule(self) -> Outcome:
+        """One round of the scheduler: claims are made from templates, allocated and reserved, pods get their node.
+
+        Pods whose devices have a taint with effect NoExecute are stopped first, whenever their tolerations end. The
+        outcome has, for each pod and claim that gets nothing, the reason in a sentence.
+        """
+        return self.scheduler.schedule()
+
     def allocate(
         self, name: str, devices: Sequence[AllocatedDevice], namespace: str = "default", *, node: str = ""
     ) -> JsonObject:
@@ -221,14 +249,16 @@ class EmbeddedCluster:
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
     ) -> JsonObject:
-        """Creates a pod on the node, with the claims reserved for it.
+        """Creates a pod: on the node and with its claims reserved, or for the scheduler if one is not allocated.
 
         `containers` says what each container asks for: `claim` or `claim/request`. By default one container, `main`,
         asks for all claims whole.
         """
         wanted = containers if containers is not None else {CONTAINER: list(claims)}
+        found = [self.api.get("resourceclaims", claim, namespace) for claim in claims]
+        ready = all(claim.get("status", {}).get("allocation") for claim in found)
         spec = {
-            "nodeName": self.node_name,
+            **({"nodeName": self.node_name} if ready else {}),
             "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
             "containers": [
                 {"name": container, "image": "none", "resources": {"claims": [_reference(r) for r in references]}}
@@ -236,7 +266,7 @@ class EmbeddedCluster:
             ],
         }
         pod = self.api.create("pods", {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
-        for claim in claims:
+        for claim in claims if ready else ():
             self.reserve(claim, pod)
         return pod
 
@@ -248,29 +278,44 @@ class EmbeddedCluster:
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
     ) -> RunningPod:
-        """Creates a pod as `create_pod` does, if it is not there yet, and has the kubelet prepare its claims."""
-        if self.store.exists(self.store.catalog["pods"], name, namespace):
-            return self.kubelet.run_pod(self.api.get("pods", name, namespace))
-        return self.kubelet.run_pod(self.create_pod(name, claims, namespace, containers=containers))
+        """Creates a pod as `create_pod` does, if it is not there yet, and has the kubelet prepare its claims.
+
+        Where a claim of it is not allocated there is a round of the scheduler first; `NotScheduledError` if that finds
+        no devices. Run the same pod again after an error, or to run one that was created by other means.
+        """
+        if not self.store.exists(self.store.catalog["pods"], name, namespace):
+            self.create_pod(name, claims, namespace, containers=containers)
+        if not self.api.get("pods", name, namespace)["spec"].get("nodeName"):
+            self._scheduled(name, namespace)
+        return self.kubelet.run_pod(self.api.get("pods", name, namespace))
+
+    def _scheduled(self, name: str, namespace: str) -> None:
+        placement = self.schedule().pods_by_key[namespace, name]
+        if placement.node != self.node_name:
+            why = placement.reason or f"it was put on {placement.node}, which has no kubelet here"
+            raise NotScheduledError(f"pod {namespace}/{name}: {why}")
 
     def stop_pod(self, name: str, namespace: str = "default") -> None:
-        """Has the kubelet unprepare, then takes the reservations back and deletes the pod."""
+        """Has the kubelet unprepare, deletes the pod and what was made for it, and takes back what was given to it.
+
+        Claims keep devices that they were told to have; what the scheduler allocated goes with the last pod.
+        """
         pod = self.api.get("pods", name, namespace)
-        uid = pod["metadata"]["uid"]
-        self.kubelet.stop_pod(uid)
-        for claim in self.api.list("resourceclaims", namespace):
-            consumers = claim.get("status", {}).get("reservedFor", [])
-            kept = [consumer for consumer in consumers if consumer["uid"] != uid]
-            if kept != consumers:
-                status = {**claim["status"], "reservedFor": kept}
-                # The API has no empty lists here.
-                status = {key: value for key, value in status.items() if value}
-                self.api.update_status("resourceclaims", {**claim, "status": status})
+        self.kubelet.stop_pod(pod["metadata"]["uid"])
         self.api.delete("pods", name, namespace)
+        for claim in self.api.list("resourceclaims", namespace):
+            self.scheduler.release(claim, pod)
 
     def container_spec(self, pod: RunningPod, container: str = CONTAINER, spec: JsonObject | None = None) -> JsonObject:
         """The OCI spec of a container (by default of an empty one) with the pod's CDI devices injected."""
         return self.cdi.inject(spec or {"ociVersion": "1.2.1"}, pod.container_cdi_ids(container))
+
+
+def _health(profile: ServerProfile) -> HealthMode:
+    """Whom a kubelet of this release asks for health, unless its feature gate is set otherwise."""
+    if profile.minor < _FIRST_WITH_HEALTH:
+        return "off"
+    return "negotiate" if profile.minor >= _FIRST_TO_NEGOTIATE_HEALTH else "always"
 
 
 def _reference(text: str) -> dict[str, str]:

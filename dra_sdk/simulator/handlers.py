@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from dra_sdk.simulator import patching, selectors, statuses
+from dra_sdk.simulator import options, patching, protobuf, selectors, statuses
 from dra_sdk.simulator.http1 import JSON, Request, Response
 
 if TYPE_CHECKING:
@@ -54,20 +54,23 @@ class Handlers:
 
     def open_watch(self, target: Target, resource: ResourceType) -> Watch:
         """Opens the watch that a request asks for."""
+        options.check_watch(target)
         version = target.number("resourceVersion")
         initial = target.flag("sendInitialEvents")
         return self.store.watch(resource, _selector(target, resource), version=version, initial=initial)
 
     def _get(self, target: Target, resource: ResourceType, _: Request) -> Response:
+        options.check_reached(target, self.store.version)
         return Response(200, self.store.get(resource, target.name, target.namespace).encoded)
 
     def _list(self, target: Target, resource: ResourceType, _: Request) -> Response:
+        options.check_list(target)
         limit, token = target.number("limit") or 0, target.query.get("continue", "")
         if token:
             entries, version = self._pages.rest(token)
+            self.store.check_remembered(resource, version)
         else:
-            entries, version = self.store.list(resource, _selector(target, resource))
-            _check_list_version(target, version)
+            entries, version = self._first_page(target, resource)
         metadata: JsonObject = {"resourceVersion": str(version)}
         if limit and len(entries) > limit:
             metadata["continue"] = self._pages.keep(entries[limit:], version)
@@ -75,14 +78,27 @@ class Handlers:
             entries = entries[:limit]
         return Response(200, _list_body(resource, metadata, entries))
 
+    def _first_page(self, target: Target, resource: ResourceType) -> tuple[list[Entry], int]:
+        selector, wanted = _selector(target, resource), target.number("resourceVersion") or 0
+        options.check_reached(target, self.store.version)
+        if options.is_exact(target):
+            return self.store.list_at(resource, selector, wanted), wanted
+        return self.store.list(resource, selector)
+
     def _create(self, target: Target, resource: ResourceType, request: Request) -> Response:
-        obj = _json_body(request)
+        fields = options.FieldValidation.of(target)
         entry = self.store.create(
-            resource, obj, target.namespace, manager=_manager(target, request), dry_run=_dry_run(target)
+            resource,
+            _json_body(request),
+            target.namespace,
+            manager=_manager(target, request),
+            dry_run=_dry_run(target),
+            unknown=fields.unknown,
         )
-        return Response(201, entry.encoded)
+        return Response(201, entry.encoded, headers=fields.headers)
 
     def _update(self, target: Target, resource: ResourceType, request: Request) -> Response:
+        fields = options.FieldValidation.of(target)
         entry = self.store.update(
             resource,
             _json_body(request),
@@ -91,25 +107,28 @@ class Handlers:
             subresource=target.subresource,
             manager=_manager(target, request),
             dry_run=_dry_run(target),
+            unknown=fields.unknown,
         )
-        return Response(200, entry.encoded)
+        return Response(200, entry.encoded, headers=fields.headers)
 
     def _patch(self, target: Target, resource: ResourceType, request: Request) -> Response:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if media_type == patching.APPLY_PATCH:
             return self._apply(target, resource, request)
-        if media_type != patching.MERGE_PATCH:
+        if media_type not in patching.MEDIA_TYPES:
             raise statuses.unsupported_media_type(patching.MEDIA_TYPES)
+        fields = options.FieldValidation.of(target)
         entry = self.store.patch(
             resource,
-            _decoded(request.body),
+            _operations(request.body) if media_type == patching.JSON_PATCH else _decoded(request.body),
             target.name,
             target.namespace,
             subresource=target.subresource,
             manager=_manager(target, request),
             dry_run=_dry_run(target),
+            unknown=fields.unknown,
         )
-        return Response(200, entry.encoded)
+        return Response(200, entry.encoded, headers=fields.headers)
 
     def _apply(self, target: Target, resource: ResourceType, request: Request) -> Response:
         existed = self.store.exists(resource, target.name, target.namespace)
@@ -181,14 +200,6 @@ def _selector(target: Target, resource: ResourceType) -> Selector:
     return selectors.parse(resource, namespace=target.namespace, fields=fields, labels=labels)
 
 
-def _check_list_version(target: Target, current: int) -> None:
-    wanted, match = target.number("resourceVersion") or 0, target.query.get("resourceVersionMatch", "")
-    if wanted > current:
-        raise statuses.too_large_version(wanted, current)
-    if match == "Exact" and wanted != current:
-        raise statuses.expired(f"too old resource version: {wanted} ({current})")
-
-
 def _list_body(resource: ResourceType, metadata: JsonObject, entries: list[Entry]) -> bytes:
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return json.dumps(head)[:-1].encode() + b',"items":[' + b",".join(e.item for e in entries) + b"]}"
@@ -218,19 +229,39 @@ def _json_body(request: Request) -> JsonObject:
     media_type = request.headers.get("content-type", JSON).partition(";")[0].strip()
     if media_type == "application/yaml":
         return _without_nulls(_yaml_body(request))
+    if media_type == protobuf.MEDIA_TYPE:
+        return _protobuf_body(request)
     if media_type != JSON:
-        raise statuses.unsupported_media_type([JSON, "application/yaml"])
+        raise statuses.unsupported_media_type([JSON, "application/yaml", protobuf.MEDIA_TYPE])
     return _without_nulls(_decoded(request.body)) if b"null" in request.body else _decoded(request.body)
 
 
-def _decoded(body: bytes) -> JsonObject:
+def _protobuf_body(request: Request) -> JsonObject:
     try:
-        obj = json.loads(body)
+        return protobuf.decode(request.body)
     except ValueError as error:
-        raise statuses.bad_request(f"the body is not JSON: {error}") from None
+        raise statuses.bad_request(f"the body is no object in protobuf: {error}") from None
+
+
+def _decoded(body: bytes) -> JsonObject:
+    obj = _json(body)
     if not isinstance(obj, dict):
         raise statuses.bad_request("the body is not a JSON object")
     return obj
+
+
+def _operations(body: bytes) -> list[JsonObject]:
+    operations = _json(body)
+    if not isinstance(operations, list):
+        raise statuses.bad_request("the body is not a list of JSON patch operations")
+    return operations
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise statuses.bad_request(f"the body is not JSON: {error}") from None
 
 
 def _yaml_body(request: Request) -> JsonObject:

@@ -97,16 +97,22 @@ class WatchEvent:
 
 
 class Watch:
-    """One open watch: an iterator of `WatchEvent` that ends when it is closed. Made by `ObjectStore.watch`."""
+    """One open watch: an iterator of `WatchEvent` that ends when it is closed. Made by `ObjectStore.watch`.
 
-    def __init__(self, resource: ResourceType, selector: Selector) -> None:
+    Changes up to the version `after` are not told.
+    """
+
+    def __init__(self, resource: ResourceType, selector: Selector, *, after: int = 0) -> None:
         self.resource = resource
         self.selector = selector
+        self._after = after
         self._events: queue.SimpleQueue[WatchEvent | None] = queue.SimpleQueue()
         self.closed = False
 
     def offer(self, change: Change) -> None:
         """Queues what this change looks like from inside the selection, if anything."""
+        if change.version <= self._after:
+            return
         was = change.before if change.before and self.selector.matches(change.before.object) else None
         now = change.after if change.after and self.selector.matches(change.after.object) else None
         if now:

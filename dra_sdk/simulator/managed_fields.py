@@ -28,7 +28,9 @@ KEYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("status", "reservedFor"): ("uid",),
 }
 SETS = frozenset({("metadata", "finalizers")})
-ATOMIC = frozenset({("status", "devices", "[]", "data"), ("status", "allocation", "nodeSelector")})
+ATOMIC = frozenset(
+    {("status", "devices", "[]", "data"), ("status", "allocation", "nodeSelector"), ("spec", "nodeSelector")}
+)
 _UNOWNED = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}
     | {"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"}

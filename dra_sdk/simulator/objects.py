@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WINDOW = 1000
 _NAME_ATTEMPTS = 8
 Entries = list[Entry]
+Operations = list[JsonObject]
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,22 @@ class Write:
 
 Admission = Callable[[Write], None]
 """Called for every write before it is stored: may change `write.object` (drop fields) or raise `StatusError`."""
+Decode = Callable[["ResourceType", JsonObject], tuple[JsonObject, list[str]]]
+"""Reads an object that is sent: with default values and without unknown fields, whose paths come back too."""
+OnUnknown = Callable[[list[str]], None]
+"""Called with the paths of unknown fields, where there are any; may raise `StatusError`."""
 
 
 class ObjectStore:
     """The objects of one cluster. Thread-safe; every method may raise `statuses.StatusError`.
 
-    `window` is how many changes per kind a watch can start back from. Append to `admit` to inject validation.
+    `window` is how many changes per kind a watch can start back from. By itself the store takes any JSON; what the
+    objects of an API may be comes in through `decode` and `admit` (see `strategy`).
     """
 
     def __init__(self, catalog: Catalog = CATALOG, *, window: int = WINDOW) -> None:
         self.catalog = catalog
+        self.decode: Decode = _as_sent
         self.admit: list[Admission] = []
         self._lock = threading.RLock()
         self._version = 0
@@ -89,6 +96,22 @@ class ObjectStore:
             version = self._version
         return [entry for entry in entries if selector.matches(entry.object)], version
 
+    def list_at(self, resource: ResourceType, selector: Selector, version: int) -> Entries:
+        """The same as it was at an earlier `version`; `StatusError` 410 where that is forgotten."""
+        with self._lock:
+            objects = dict(self._objects[resource])
+            for change in reversed(self._histories[resource].since(version)):
+                if change.before is not None:
+                    objects[change.before.namespace, change.before.name] = change.before
+                elif change.after is not None:
+                    del objects[change.after.namespace, change.after.name]
+        return [objects[key] for key in sorted(objects) if selector.matches(objects[key].object)]
+
+    def check_remembered(self, resource: ResourceType, version: int) -> None:
+        """`StatusError` 410 where the changes after `version` are forgotten in part."""
+        with self._lock:
+            self._histories[resource].since(version)
+
     def watch(
         self, resource: ResourceType, selector: Selector, *, version: int | None = None, initial: bool = False
     ) -> Watch:
@@ -97,7 +120,7 @@ class ObjectStore:
         `initial` sends them in any case, then the bookmark that says so (the watch-list protocol). A version that the
         history has forgotten gives a watch whose only event is ERROR with status 410. Close the watch when done.
         """
-        watch = Watch(resource, selector)
+        watch = Watch(resource, selector, after=version or 0)
         with self._lock:
             if initial or not version:
                 for entry in self.list(resource, selector)[0]:
@@ -148,9 +171,11 @@ class ObjectStore:
         *,
         manager: str = "",
         dry_run: bool = False,
+        unknown: OnUnknown | None = None,
     ) -> Entry:
         """Stores a new object; the store keeps `obj`, so hand over a copy."""
         metadata.check_type(resource, obj)
+        obj = self._decoded(resource, obj, unknown)
         with self._lock:
             created = metadata.for_create(resource, obj, namespace)
             self._check_namespace(resource, created)
@@ -172,12 +197,14 @@ class ObjectStore:
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        unknown: OnUnknown | None = None,
     ) -> Entry:
         """Replaces an object, or only its status; 409 where the resourceVersion or uid in `obj` is not the stored one.
 
         An update that changes nothing leaves the resourceVersion as it is and is seen by no watch.
         """
         metadata.check_type(resource, obj)
+        obj = self._decoded(resource, obj, unknown)
         given = obj.get("metadata") or {}
         namespace = metadata.checked_namespace(resource, given, namespace)
         if name and given.get("name", name) != name:
@@ -190,20 +217,26 @@ class ObjectStore:
     def patch(
         self,
         resource: ResourceType,
-        patch: JsonObject,
+        patch: JsonObject | Operations,
         name: str,
         namespace: str = "",
         *,
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        unknown: OnUnknown | None = None,
     ) -> Entry:
-        """JSON merge patch of an object or of its status; a resourceVersion in the patch must be the stored one."""
+        """Patches an object or its status: a dict is a JSON merge patch, a list a JSON patch.
+
+        A resourceVersion in the patch must be the stored one.
+        """
         with self._lock:
             current = self.get(resource, name, namespace)
-            wanted = patching.merge_patched(current.object, patch)
-            if not (patch.get("metadata") or {}).get("resourceVersion"):
-                wanted["metadata"] = {**wanted["metadata"], "resourceVersion": str(current.version)}
+            try:
+                wanted = patching.patched(current.object, patch)
+            except patching.PatchError as error:
+                raise error.status(resource, name) from None
+            wanted = self._decoded(resource, wanted, unknown)
             return self._replace(current, wanted, subresource, manager, dry_run=dry_run)
 
     def apply(
@@ -223,6 +256,7 @@ class ObjectStore:
             cause = ("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
             raise statuses.invalid(resource, name, [cause])
         metadata.check_type(resource, config)
+        self._decoded(resource, config, _not_in_schema)
         given = config.get("metadata") or {}
         writer = Manager(manager, "Apply", subresource)
         with self._lock:
@@ -239,6 +273,7 @@ class ObjectStore:
                 api_version=resource.api_version,
             )
             owners = merged["metadata"]["managedFields"]
+            merged = self._decoded(resource, merged, None)
             updated = metadata.for_update(resource, current.object, merged, subresource)
             updated = self._admitted(Write("update", resource, subresource, updated, current.object))
             updated["metadata"] = {**updated["metadata"], "managedFields": owners}
@@ -300,15 +335,21 @@ class ObjectStore:
             raise statuses.not_found(resource, name)
         part = _part(resource, config, "")
         part["metadata"] = {**(part.get("metadata") or {}), "name": name}
-        created = metadata.for_create(resource, part, namespace)
+        created = metadata.for_create(resource, self._decoded(resource, part, None), namespace)
         self._check_namespace(resource, created)
         created = self._admitted(Write("create", resource, "", created, None))
-        fields = frozenset(managed_fields.values_of(created))
+        fields = frozenset(managed_fields.values_of(part).keys() & managed_fields.values_of(created).keys())
         owners = managed_fields.Managed({}).given(
             writer, fields, (), time=metadata.now(), api_version=resource.api_version
         )
         created["metadata"] = {**created["metadata"], "managedFields": owners.encoded()}
         return self._store(resource, None, created, dry_run=dry_run)
+
+    def _decoded(self, resource: ResourceType, obj: JsonObject, unknown: OnUnknown | None) -> JsonObject:
+        found, fields = self.decode(resource, obj)
+        if fields and unknown is not None:
+            unknown(fields)
+        return found
 
     def _admitted(self, write: Write) -> JsonObject:
         if not self.admit:
@@ -369,6 +410,15 @@ class ObjectStore:
                 return
             given["name"] = metadata.generated_name(given["generateName"])
         raise statuses.already_exists(resource, given["name"])
+
+
+def _as_sent(_: ResourceType, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+    return obj, []
+
+
+def _not_in_schema(fields: list[str]) -> None:
+    why = f"failed to create typed patch object: .{fields[0]}: field not declared in schema"
+    raise statuses.StatusError(500, "", why)
 
 
 def _part(resource: ResourceType, config: JsonObject, subresource: str) -> JsonObject:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dra_sdk.wire.profile import OLDEST, ServerProfile
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -102,6 +104,7 @@ def _except(types: Iterable[ResourceType], replaced: Iterable[ResourceType]) -> 
 
 
 _DRA = "resource.k8s.io"
+_FIRST_WITH_POOL_SELECTOR = 37
 _SLICE_SELECTORS = ("metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name")
 _POD_SELECTORS = (
     "metadata.name",
@@ -123,7 +126,7 @@ _EVENT_SELECTORS = (
     "type",
 )
 
-CATALOG = Catalog(
+_CATALOG = Catalog(
     (
         ResourceType(
             _DRA,
@@ -203,4 +206,20 @@ CATALOG = Catalog(
         ),
     )
 )
+
+
+def server_catalog(profile: ServerProfile) -> Catalog:
+    """What a server of this release and these feature gates serves, as far as DRA goes."""
+    catalog = _CATALOG
+    if profile.minor < _FIRST_WITH_POOL_SELECTOR:
+        catalog = catalog.having(catalog["resourceslices"].without_field_selector("spec.pool.name"))
+    if profile.enabled("DRADeviceTaintRules" if profile.minor > OLDEST else "DRADeviceTaints"):
+        version, *_ = profile.taint_rule_versions()
+        has_status = profile.minor > OLDEST
+        rule = ResourceType(_DRA, version, "devicetaintrules", "DeviceTaintRule", status=has_status, generation=True)
+        catalog = catalog.having(replace(rule, returns_deleted=True, field_selectors=("metadata.name",)))
+    return catalog
+
+
+CATALOG = server_catalog(ServerProfile.of("1.37"))
 """What the simulated server serves unless told otherwise: Kubernetes 1.37 as far as DRA goes."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 
@@ -30,7 +32,16 @@ def test_discover_prints_exact_slices() -> None:
     assert written[0]["kind"] == "ResourceSlice"
     assert written[0]["spec"]["nodeName"] == "node-a"
     assert written[0]["spec"]["pool"] == {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
-    assert "cpudevnuma000" in dra_sdk("discover", "cpu").stdout
+    table = dra_sdk("discover", "cpu").stdout
+    assert "cpudevnuma000" in table
+    assert re.search(r"smtEnabled=(true|false) ", table)
+
+
+@pytest.mark.parametrize("output", ["table", "yaml"])
+def test_discover_refuses_what_breaks_a_limit(output: str) -> None:
+    done = dra_sdk("discover", "cpu", "-o", output, "--node-name", "NODE_A")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pool NODE_A: pool.name: must be a DNS subdomain" in done.stderr
 
 
 def test_an_unknown_driver_is_one_clear_line() -> None:

@@ -48,6 +48,18 @@ spec:
 """
 
 
+CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata:
+  name: gpu
+spec:
+  selectors:
+  - cel:
+      expression: device.driver = "gpu.example.com"
+"""
+
+
 @pytest.fixture
 def run(capsys, tmp_path):
     """Run the command on named contents; status, lines on stdout and text on stderr."""
@@ -188,3 +200,10 @@ def test_wrong_usage(run, arguments):
     with pytest.raises(SystemExit) as exit_:
         run(*arguments)
     assert exit_.value.code == 2
+
+
+def test_a_selector_that_does_not_compile(run):
+    status, lines, _ = run("class.yaml", class_yaml=CLASS)
+    assert status == 1
+    (line,) = lines
+    assert line.startswith("class.yaml:8: DeviceClass/gpu: spec.selectors[0].cel.expression: line 1, column 15: ")

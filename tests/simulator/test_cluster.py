@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, KubeletTiming
+from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, KubeletTiming, NotScheduledError
 from dra_sdk.simulator.kubelet import PodClaimError, PreparedDevice
 from dra_sdk.simulator.statuses import StatusError
 from tests.simulator.fakes import Answer, FakeDriver
@@ -129,11 +129,13 @@ def test_deallocating_and_unallocated_claims() -> None:
         cluster.create_claim("claim-1", {"a": "gpu"})
         cluster.allocate("claim-1", [AllocatedDevice("a", DRIVER, "node-1", "d0")])
         assert not cluster.deallocate("claim-1").get("status")
-        with pytest.raises(PodClaimError, match="not allocated"):
+        with pytest.raises(NotScheduledError, match="gpu"):
             cluster.run_pod("pod-1", ["claim-1"])
         # The pod is there, so that running it again is a retry.
-        with pytest.raises(PodClaimError, match="not allocated"):
+        with pytest.raises(NotScheduledError, match="gpu"):
             cluster.run_pod("pod-1")
+        with pytest.raises(PodClaimError, match="not allowed to use"):
+            cluster.kubelet.run_pod(cluster.api.get("pods", "pod-1", "default"))
         with pytest.raises(StatusError, match="not found"):
             cluster.run_pod("pod-2", ["other"])
 
@@ -142,7 +144,8 @@ def test_waiting_for_slices() -> None:
     with EmbeddedCluster() as cluster:
         with pytest.raises(TimeoutError, match="0 ResourceSlices"):
             cluster.wait_slices(DRIVER, timeout=0.05)
-        body = {"metadata": {"name": "s"}, "spec": {"driver": DRIVER, "nodeName": "node-1", "pool": {"name": "p"}}}
+        pool = {"name": "p", "resourceSliceCount": 1}
+        body = {"metadata": {"name": "s"}, "spec": {"driver": DRIVER, "nodeName": "node-1", "pool": pool}}
         later = threading.Timer(0.05, lambda: cluster.api.create("resourceslices", body))
         later.start()
         (found,) = cluster.wait_slices(DRIVER)

@@ -26,6 +26,8 @@ class TestDiscovery:
         by_name = {entry["name"]: entry for entry in found["resources"]}
         assert set(by_name) == {
             "deviceclasses",
+            "devicetaintrules",
+            "devicetaintrules/status",
             "resourceclaims",
             "resourceclaims/status",
             "resourceclaimtemplates",
@@ -35,7 +37,7 @@ class TestDiscovery:
         assert http("GET", "/apis/none.example.com")[0] == http("GET", "/apis/none.example.com/v1")[0] == 404
 
     def test_a_server_without_the_api_group(self) -> None:
-        plurals = ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
+        plurals = [kind.plural for kind in CATALOG if kind.group == "resource.k8s.io"]
         with ApiServer(ObjectStore(CATALOG.without(*plurals))) as server:
             http = Http(server)
             assert http("GET", SLICES)[0] == 404

@@ -151,7 +151,7 @@ class TestObjects:
         assert http(method, path, body)[0] == code
 
     def test_bad_media_types(self, http: Http) -> None:
-        assert http("POST", SLICES, b"x", "application/vnd.kubernetes.protobuf")[0] == 415
+        assert http("POST", SLICES, b"x", "application/cbor")[0] == 415
         assert http("PATCH", f"{SLICES}/a", {}, "application/strategic-merge-patch+json")[0] == 415
         assert http("PATCH", f"{SLICES}/a?fieldManager=m", b"{", APPLY)[0] == 400
 

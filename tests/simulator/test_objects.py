@@ -285,6 +285,13 @@ class TestWatch:
         assert drained(watch) == [("ADDED", "b")]
         local.close(watch)
 
+    def test_it_may_start_after_a_version_to_come(self, local: LocalClient) -> None:
+        watch = local.watch("resourceslices", version=local.store.version + 1)
+        local.create("resourceslices", slice_object("a"))
+        local.create("resourceslices", slice_object("b"))
+        assert drained(watch) == [("ADDED", "b")]
+        local.close(watch)
+
     def test_the_last_event_of_an_object_has_a_version_of_its_own(self, local: LocalClient) -> None:
         created = local.create("resourceslices", slice_object("a"))
         watch = local.watch("resourceslices", version=local.store.version)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dra_sdk.simulator.resources import JsonObject
 
 HealthMode = Literal["negotiate", "always", "off"]
-"""Whom the kubelet asks for health: drivers that advertise it (1.37), all (1.34 to 1.36), or none (gate off)."""
+"""Whom the kubelet asks for health: drivers that advertise it (1.37), all (1.36), or none (gate off, so 1.34, 1.35)."""
 
 STATE_FILE = "dra_manager_state"
 WAIT_SECONDS = 10.0

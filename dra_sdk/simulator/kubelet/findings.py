@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dra_sdk.simulator import cdi_rules
+from dra_sdk.errors import InvalidObjectError
 from dra_sdk.simulator.kubelet.pods import allocation_results, base_request
 from dra_sdk.simulator.kubelet.records import Finding
+from dra_sdk.wire.cdi import parse_qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,5 +39,7 @@ def _broken(results: list[JsonObject], device: PreparedDevice) -> Iterator[tuple
         shares = sorted(str(result.get("shareID")) for result in same)
         yield "share-id", f"share_id is {device.share_id!r}, the allocation has {', '.join(shares)}"
     for cdi_id in device.cdi_ids:
-        if not cdi_rules.is_qualified_name(cdi_id):
-            yield "cdi-name", f"{cdi_id!r} is not of the form vendor/class=device"
+        try:
+            parse_qualified_name(cdi_id)
+        except InvalidObjectError as error:
+            yield "cdi-name", str(error)

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from dra_sdk.simulator.resources import JsonObject
 
 
+EXTENDED = "<extended-resources>"
+
+
 @dataclass(frozen=True)
 class PodClaim:
     """One entry of a pod's `spec.resourceClaims`: its name in the pod, and the ResourceClaim it stands for.
 
-    `generated` tells that the claim came from a template, so the pod must be its owner.
+    `generated` tells that the claim came from a template, so the pod must be its owner. The claim that the scheduler
+    made for the pod's extended resources has no name in the pod; it goes by `EXTENDED`.
     """
 
     name: str
@@ -76,6 +80,8 @@ def pod_claims(pod: JsonObject) -> list[PodClaim]:
         elif statuses[name].get("resourceClaimName"):
             found.append(PodClaim(name, statuses[name]["resourceClaimName"], generated=True))
         # Otherwise the pod was decided to need no claim here.
+    if extended := _extended(pod):
+        found.append(PodClaim(EXTENDED, extended["resourceClaimName"], generated=False))
     return found
 
 
@@ -115,8 +121,19 @@ def container_requests(pod: JsonObject) -> dict[str, tuple[ContainerRequest, ...
 def _container_requests(pod: JsonObject) -> Iterator[tuple[str, list[ContainerRequest]]]:
     spec = pod["spec"]
     for container in [*spec.get("initContainers", []), *spec.get("containers", [])]:
-        claims = container.get("resources", {}).get("claims", [])
-        yield container["name"], [ContainerRequest(entry["name"], entry.get("request", "")) for entry in claims]
+        resources = container.get("resources", {})
+        wanted = [ContainerRequest(entry["name"], entry.get("request", "")) for entry in resources.get("claims", [])]
+        for mapping in _extended(pod).get("requestMappings", []):
+            asked = str(resources.get("requests", {}).get(mapping["resourceName"], "0"))
+            if mapping["containerName"] == container["name"] and asked != "0":
+                wanted.append(ContainerRequest(EXTENDED, mapping["requestName"]))
+        yield container["name"], wanted
+
+
+def _extended(pod: JsonObject) -> JsonObject:
+    """Which claim stands for the pod's extended resources (KEP-5004), as the scheduler noted it in the pod's status."""
+    noted: JsonObject = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
+    return noted
 
 
 def _key(pod: JsonObject) -> str:

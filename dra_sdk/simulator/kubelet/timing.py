@@ -23,7 +23,9 @@ class KubeletTiming:
     wipe_delay: float = 30.0
     """From the loss of a driver to the deletion of its ResourceSlices."""
     wipe_retry: float = 1.0
-    """Between attempts to delete ResourceSlices."""
+    """Before the second attempt to delete ResourceSlices; doubles with each further one."""
+    wipe_retry_last: float = 300.0
+    """Longest pause between attempts to delete ResourceSlices."""
     health_timeout: float = 30.0
     """From a device's last health report to Unknown, where the report names no time of its own."""
     poll: float = 0.05

@@ -24,6 +24,7 @@ class SliceWiper:
         self._timing = timing
         self._changed = threading.Condition()
         self._due: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="kubelet-wiper")
 
@@ -69,6 +70,9 @@ class SliceWiper:
         fields = f"spec.nodeName={self._node}" + (f",spec.driver={driver}" if driver else "")
         try:
             self._api.delete_collection("resourceslices", fields=fields)
+            self._failures.pop(driver, None)
         except StatusError:
+            failures = self._failures[driver] = self._failures.get(driver, 0) + 1
+            pause = min(self._timing.wipe_retry * 2 ** (failures - 1), self._timing.wipe_retry_last)
             with self._changed:
-                self._due[driver] = time.monotonic() + self._timing.wipe_retry
+                self._due[driver] = time.monotonic() + pause

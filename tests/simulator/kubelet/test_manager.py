@@ -105,6 +105,26 @@ def test_containers_get_the_devices_of_their_requests(
     assert running.container_cdi_ids("none") == ()
 
 
+def test_extended_resources_come_from_a_claim_of_their_own(
+    api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver
+) -> None:
+    ref = claim(api, "made-by-the-scheduler", GPU)
+    gpu.on_prepare = lambda claims: {
+        ref.uid: [PreparedDevice(GPU, "node-1", name, (f"container-{name}",), (f"v/c={name}",)) for name in "ab"]
+    }
+    wanted = pod(containers={"a": [], "b": [], "c": []})
+    for container in wanted["spec"]["containers"][:2]:
+        container["resources"]["requests"] = {"example.com/gpu": "1"}
+    mappings = [
+        {"containerName": name, "resourceName": "example.com/gpu", "requestName": f"container-{name}"} for name in "abc"
+    ]
+    noted = {"resourceClaimName": ref.name, "requestMappings": mappings}
+    running = kubelet.run_pod({**wanted, "status": {"extendedResourceClaimStatus": noted}})
+    assert [running.container_cdi_ids(name) for name in "abc"] == [("v/c=a",), ("v/c=b",), ()]
+    kubelet.stop_pod("pod-1")
+    assert [asked for _, asked in gpu.unprepared] == [[ref]]
+
+
 def test_a_shared_claim_is_prepared_once_and_unprepared_with_its_last_pod(
     api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver
 ) -> None:

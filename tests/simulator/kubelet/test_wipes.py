@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,20 +103,22 @@ def test_another_instance_keeps_the_slices(api: LocalClient, kubelet: KubeletEmu
 def test_a_wipe_is_tried_until_the_api_server_has_done_it(
     api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
-    refused = threading.Event()
+    refused: list[float] = []
 
-    def refuse_once(write: Write) -> None:
-        if write.verb == "delete" and not refused.is_set():
-            refused.set()
+    def refuse(write: Write) -> None:
+        if write.verb == "delete" and len(refused) < 3:
+            refused.append(time.monotonic())
             raise statuses.internal_error("etcd is away")
 
     with FakeDriver(kubelet_dir) as driver:
         kubelet.wait_for_driver(DRIVER)
         publish(api, "mine")
-        api.store.admit.append(refuse_once)
+        api.store.admit.append(refuse)
         driver.stop()
         wait_gone(api, "mine")
-    assert refused.is_set()
+    first, second, third = refused
+    assert third - second > 1.5 * kubelet.timing.wipe_retry
+    assert second - first >= kubelet.timing.wipe_retry
 
 
 def test_stopping_the_kubelet_wipes_nothing(api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path) -> None:

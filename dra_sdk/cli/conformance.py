@@ -1,0 +1,152 @@
+"""`dra-sdk conformance`: does a DRA driver, in whatever language, keep to its contract?
+
+Checks a driver as a black box over its sockets, its ResourceSlices and the files it leaves. The API server is an
+embedded one over HTTPS unless a kubeconfig is given; kubelet, scheduler and container runtime are played by the kit.
+Exit status: 0 the driver conforms, 1 it does not, 2 it could not be checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.errors import DraError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dra_sdk.conformance.check import Check, Result
+    from dra_sdk.conformance.report.summary import Report
+    from dra_sdk.conformance.target import Target
+
+CANNOT = 2
+COMMAND_HELP = (
+    "start any driver with this command line, in which {kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir} "
+    "{cdi_dir} {node_name} {host_root} {pod_uid} are filled in; the environment has KUBECONFIG NODE_NAME POD_UID "
+    "CDI_ROOT KUBELET_REGISTRAR_DIRECTORY_PATH KUBELET_PLUGINS_DIRECTORY_PATH"
+)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("conformance", help="check any DRA driver against its contract", description=__doc__)
+    _add_driver(parser)
+    _add_place(parser)
+    parser.add_argument("--level", action="append", default=[], metavar="NAME,…", help="levels or checks (default all)")
+    parser.add_argument("--list", action="store_true", help="list the checks and what each is about, and check nothing")
+    parser.add_argument("--strict", action="store_true", help="what should hold must hold")
+    parser.add_argument("--load", type=int, default=50, metavar="N", help="claims of the load level (default 50)")
+    parser.add_argument("--start-timeout", type=float, default=30.0, metavar="S", help="for a driver to register (30)")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write a JSON report, with all evidence")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only print failures and the score")
+    parser.set_defaults(run=run)
+
+
+def _add_driver(parser: argparse.ArgumentParser) -> None:
+    driver = parser.add_mutually_exclusive_group()
+    driver.add_argument("--driver", default="", help="start a driver of this SDK: an installed name, or module:Class")
+    driver.add_argument("--command", default="", help=COMMAND_HELP)
+    driver.add_argument(
+        "--registry", type=Path, metavar="DIR", help="check a driver that runs, by its registration socket"
+    )
+    parser.add_argument(
+        "--driver-name", default="", metavar="NAME", help="the driver's name, where several are registered"
+    )
+    parser.add_argument("--disruptive", action="store_true", help="with --registry: also what disturbs the node")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="use this API server, not the embedded one")
+    parser.add_argument("--node-name", default="", metavar="NAME", help="the driver's node (default: made for the run)")
+    parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="with --registry: CDI specs (default /var/run/cdi)")
+    parser.add_argument("--host-root", type=Path, default=Path("/"), metavar="DIR", help="where host paths are found")
+    parser.add_argument(
+        "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to ask for devices by"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, report, and tell by the exit status. SIGTERM ends it in good order: the driver goes with it."""
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        return _listed() if arguments.list else _checked(arguments)
+    except DraError as error:
+        print(f"dra-sdk: {error}", file=sys.stderr)
+        return CANNOT
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def target(arguments: argparse.Namespace) -> Target:
+    """What the flags say."""
+    from dra_sdk.conformance.subject import Patience  # noqa: PLC0415
+    from dra_sdk.conformance.target import Target  # noqa: PLC0415
+
+    names = ("driver", "command", "registry", "driver_name", "kubeconfig", "node_name", "cdi_dir", "host_root", "claim")
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive")}
+    return Target(**given, claims_held=arguments.load, patience=Patience(start=arguments.start_timeout))
+
+
+def _checked(arguments: argparse.Namespace) -> int:
+    from dra_sdk.conformance.catalog import select  # noqa: PLC0415 (gRPC: not for the other commands)
+    from dra_sdk.conformance.report import data, junit, text  # noqa: PLC0415
+
+    if not (arguments.driver or arguments.command or arguments.registry):
+        raise SettingsError("say which driver: --driver NAME, --command '…' or --registry DIR")
+    checks = select(name for names in arguments.level for name in names.split(",") if name)
+    report = _report(arguments, checks)
+    for line in text.closing(report):
+        print(line)
+    for path, content in ((arguments.junit, junit.text), (arguments.json, data.text)):
+        if path:
+            _write(path, content(report))
+    return report.exit_status
+
+
+def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
+    from dra_sdk.conformance.report.summary import Report  # noqa: PLC0415
+    from dra_sdk.conformance.runner import run_checks  # noqa: PLC0415
+
+    chosen = target(arguments)
+    started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    with chosen.open() as opened:
+        server = opened.api.version() + (" (embedded)" if opened.site.requests else "")
+        results = run_checks(opened, checks, _teller(quiet=arguments.quiet))
+        name = opened.subject.name
+    seconds = time.monotonic() - began
+    return Report(name, chosen.described, server, started, seconds, results, strict=arguments.strict)
+
+
+def _teller(*, quiet: bool) -> Callable[[Result], None]:
+    """Prints each result as it comes."""
+    from dra_sdk.conformance.report.text import Table  # noqa: PLC0415
+
+    table = Table()
+
+    def heard(result: Result) -> None:
+        if not quiet:
+            print("\n".join(table.rows(result)), flush=True)
+
+    return heard
+
+
+def _listed() -> int:
+    from dra_sdk.cli.table import print_table  # noqa: PLC0415
+    from dra_sdk.conformance.catalog import CHECKS  # noqa: PLC0415
+
+    rows = [(check.id, check.level, check.severity.value, check.contract) for check in CHECKS]
+    print_table(("CHECK", "LEVEL", "", "CONTRACT"), rows)
+    return 0
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content)
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,51 @@
+"""The slices that a driver publishes for nodes that are directory trees: real roots, or fixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.loader import find_driver, load_driver
+from dra_sdk.model.node import Node
+from dra_sdk.runtime.discovery import discover
+from dra_sdk.scheduling.cluster import Source
+from dra_sdk.slices.objects import resource_slices
+from dra_sdk.wire.documents import Document
+
+FIXTURES = "fixtures"
+
+
+def published(name: str, root: Path, nodes: Sequence[str]) -> Iterator[Source]:
+    """What the driver `name` finds under `root` (its `sys`, `proc`, `dev`), once for each of the nodes."""
+    driver = load_driver(name)
+    for node in nodes:
+        pools = discover(driver, Node(node, root))
+        slices = resource_slices(pools, driver=driver.info.name, node_name=node)
+        yield Source(f"driver {name} on node {node}", [Document(each) for each in slices])
+
+
+def fixture_root(driver: str, fixture: str) -> Path:
+    """A directory, or a tree of this name that comes with the driver; SettingsError with what there is.
+
+    A driver's fixtures are the directories in the directory `fixtures` of its package.
+    """
+    if Path(fixture).is_dir():
+        return Path(fixture).absolute()
+    known = {path.name: path for path in _fixtures(driver)}
+    if fixture not in known:
+        has = f"driver {driver} comes with {', '.join(sorted(known))}" if known else f"driver {driver} has no fixtures"
+        raise SettingsError(f"{fixture!r} is neither a directory nor a fixture: {has}")
+    return known[fixture]
+
+
+def _fixtures(driver: str) -> Iterator[Path]:
+    module = driver.partition(":")[0] if ":" in driver else find_driver(driver).module
+    try:
+        spec = find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return  # loading the driver will say what is wrong
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder = Path(place) / FIXTURES
+        yield from (path for path in folder.glob("*") if path.is_dir())

@@ -1,0 +1,138 @@
+"""What `simulate` and `explain` are asked about: objects from files, from drivers, from a running cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dra_sdk.cli.files import STDIN, printable, read_content, shown_name
+from dra_sdk.cli.validate import feature_gates
+from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.scheduling.cluster import Reading, ReadingError, Snapshot, Source, read_snapshot
+from dra_sdk.wire.documents import read_documents
+from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
+
+BAD_INPUT = 2
+_NODE = "node-1"
+_MATCHED = 36  # the release whose scheduler dra_sdk.scheduling follows to the letter
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The cluster in question, and what was made up or passed over in reading it, in sentences."""
+
+    snapshot: Snapshot
+    notes: tuple[str, ...]
+
+
+def add_scenario_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the objects come from and how old the cluster is."""
+    kinds = "slices, classes, claims, templates, pods, nodes, taint rules"
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help=f"YAML or JSON with {kinds}; {STDIN} is standard input"
+    )
+    parser.add_argument("--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers")
+    parser.add_argument("--fixture", metavar="NAME|DIR", help="where it discovers: instead of / a tree like it")
+    parser.add_argument(
+        "--node", action="append", default=[], metavar="NAME", help=f"node it discovers on, {_NODE} by default; repeat"
+    )
+    parser.add_argument("--from-cluster", action="store_true", help="add the objects of a running cluster")
+    parser.add_argument("--kubeconfig", type=Path, help="its kubeconfig; by default as kubectl finds it")
+    versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
+    parser.add_argument(
+        "--server-version", choices=versions, help=f"default: that of the running cluster, or 1.{_MATCHED}"
+    )
+    parser.add_argument(
+        "--feature-gates",
+        type=feature_gates,
+        default={},
+        metavar="NAME=true,…",
+        help="what the cluster turned on or off beside its defaults",
+    )
+
+
+def read_scenario(arguments: argparse.Namespace) -> Scenario:
+    """The cluster that the flags describe, with a node for each name that is mentioned; DraError for bad input."""
+    if not (arguments.files or arguments.driver or arguments.from_cluster):
+        raise SettingsError("nothing to look at: give files, --driver NAME or --from-cluster")
+    if arguments.kubeconfig and not arguments.from_cluster:
+        raise SettingsError("--kubeconfig says which cluster: give --from-cluster too")
+    sources, version = [], arguments.server_version
+    if arguments.from_cluster:
+        from dra_sdk.cli.live import read_cluster  # noqa: PLC0415 (the others need no client)
+
+        source, found = read_cluster(arguments.kubeconfig)
+        sources.append(source)
+        version = version or found
+    sources += _discovered(arguments)
+    sources += _files(arguments.files)
+    profile = ServerProfile.of(version or f"1.{_MATCHED}", arguments.feature_gates)
+    reading = read_snapshot(sources, profile)
+    snapshot, made_up = reading.snapshot.with_nodes_of_slices()
+    return Scenario(snapshot, (*_notes(reading, made_up), *_missing(snapshot), *_newer(profile)))
+
+
+def _newer(profile: ServerProfile) -> Iterator[str]:
+    if profile.minor > _MATCHED:
+        yield (
+            f"objects are those of {profile.version}, devices are matched as by kube-scheduler 1.{_MATCHED}: where "
+            "counters, distinctAttribute, allocationMode All and lists of values meet rare cases, a newer one differs"
+        )
+
+
+def report(error: DraError) -> int:
+    """Say what is wrong with the input; the exit status for it."""
+    if isinstance(error, ReadingError):
+        lines = [line for problem in error.problems for line in problem.split("\n")]
+    else:
+        lines = [f"dra-sdk: {error}"]
+    for line in lines:
+        print(printable(line), file=sys.stderr)
+    return BAD_INPUT
+
+
+def _discovered(arguments: argparse.Namespace) -> Iterator[Source]:
+    if arguments.driver:
+        from dra_sdk.cli.published import fixture_root, published  # noqa: PLC0415 (the others need no driver)
+
+        for driver in dict.fromkeys(arguments.driver):
+            root = fixture_root(driver, arguments.fixture) if arguments.fixture else Path("/")
+            yield from published(driver, root, list(dict.fromkeys(arguments.node)) or [_NODE])
+    elif arguments.fixture or arguments.node:
+        raise SettingsError("--fixture and --node say where a driver discovers: give --driver NAME too")
+
+
+def _files(names: list[str]) -> Iterator[Source]:
+    """The documents of all files; ReadingError for those that cannot be read at all."""
+    problems = []
+    for name in names:
+        try:
+            yield Source(shown_name(name), read_documents(read_content(name), shown_name(name)))
+        except DraError as error:
+            problems.append(f"dra-sdk: {error}")
+    if problems:
+        raise ReadingError(problems)
+
+
+def _missing(snapshot: Snapshot) -> Iterator[str]:
+    """What every scenario needs, and where it comes from."""
+    how = "add a file that has them, --driver NAME or --from-cluster"
+    if not (snapshot.pods or snapshot.claims):
+        return
+    if not snapshot.nodes:
+        yield f"no Nodes and no ResourceSlices were given, so nothing can be placed: {how}"
+    elif not snapshot.slices:
+        yield f"no ResourceSlices were given, so there are no devices: {how}"
+
+
+def _notes(reading: Reading, made_up: list[str]) -> Iterator[str]:
+    if made_up:
+        names = ", ".join(made_up[:_SHOWN]) + (f" and {len(made_up) - _SHOWN} more" if len(made_up) > _SHOWN else "")
+        yield f"no Node object for {names}: taken for nodes without labels or limits that let every pod in"
+    yield from reading.warnings
+    if reading.passed_over:
+        yield f"passed over: {', '.join(sorted(reading.passed_over))}"

@@ -1,0 +1,81 @@
+"""Where `top` gets slices and claims from: files, a running cluster, or the node that it runs on, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dra_sdk.cli.files import read_content, shown_name
+from dra_sdk.errors import StateError
+from dra_sdk.health.memory import decode as decode_unhealthy
+from dra_sdk.health.taints import TaintPolicy, overlay
+from dra_sdk.loader import load_driver
+from dra_sdk.model.node import Node
+from dra_sdk.runtime.discovery import discover
+from dra_sdk.runtime.settings import Settings
+from dra_sdk.scheduling.cluster import Source, read_snapshot
+from dra_sdk.slices.objects import resource_slices
+from dra_sdk.wire.documents import read_documents
+from dra_sdk.wire.profile import NEWEST, ServerProfile
+from dra_sdk.wire.state import ClaimState, decode
+
+JSON = Mapping[str, Any]
+
+
+def of_files(names: Iterable[str]) -> list[JSON]:
+    """The slices and claims in files; DraError with the place of whatever an API server would not take."""
+    sources = [Source(shown_name(name), read_documents(read_content(name), shown_name(name))) for name in names]
+    return _of_sources(sources, f"1.{NEWEST}")
+
+
+def of_cluster(kubeconfig: Path | None) -> list[JSON]:
+    """Those of a running cluster."""
+    from dra_sdk.cli.live import read_cluster  # noqa: PLC0415 (the others need no client)
+
+    source, version = read_cluster(kubeconfig)
+    return _of_sources([source], version)
+
+
+def _of_sources(sources: Sequence[Source], version: str) -> list[JSON]:
+    snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
+    return [*snapshot.slices, *snapshot.claims]
+
+
+def of_node(driver: str, settings: Settings) -> Iterator[JSON]:
+    """What a driver finds on this node, with the claims that its state files hold and the taints it remembers."""
+    loaded = load_driver(driver)
+    name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
+    pools = discover(loaded, Node(settings.node_name, settings.host_root))
+    if settings.taint_effect is not None:
+        pools = overlay(pools, _unhealthy(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect))
+    yield from resource_slices(pools, driver=name, node_name=settings.node_name)
+    for path in sorted(data.glob("claims*/*.json")):
+        yield _claim(name, decode(_read(path), str(path)))
+
+
+def _unhealthy(path: Path) -> dict[tuple[str, str], Any]:
+    return decode_unhealthy(_read(path), str(path)) if path.exists() else {}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StateError(f"cannot read state file {path}: {error.strerror}") from error
+
+
+def _claim(driver: str, state: ClaimState) -> JSON:
+    """The claim as far as its state file tells; which pods have it only the API server knows."""
+    results = [
+        {
+            "driver": driver,
+            "pool": each.pool,
+            "device": each.name,
+            "adminAccess": each.admin_access,
+            "consumedCapacity": each.consumed_capacity,
+        }
+        for each in state.devices
+    ]
+    metadata = {"namespace": state.namespace, "name": state.name, "uid": state.uid}
+    return {"kind": "ResourceClaim", "metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}

@@ -1,0 +1,41 @@
+"""Fixtures for the tests of drivers. In the test module, or in the conftest.py next to pyproject.toml:
+
+    pytest_plugins = ["dra_sdk.testing.plugin"]
+
+    def test_the_speed_reaches_the_container(dra_node, dra_driver, dra_claim):
+        dra_node.device_node("/dev/ttyUSB3", major=188, minor=3)
+        prepared = dra_driver(SerialDriver).prepare(dra_claim("port", config=SerialConfig(speed=9600)))
+        assert prepared.container().env == {"SERIAL_SPEED": "9600"}
+
+It is not registered by an entry point, so that it costs nobody anything who does not ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.testing.claims import FakeClaim, claim
+from dra_sdk.testing.harness import DriverHarness
+from dra_sdk.testing.node import FakeNode
+
+
+@pytest.fixture
+def dra_node(tmp_path: Path) -> FakeNode:
+    """A node made of files, empty at first: `file`, `link`, `device_node` and `machine` fill it."""
+    return FakeNode(tmp_path / "node")
+
+
+@pytest.fixture
+def dra_driver(dra_node: FakeNode) -> Callable[..., DriverHarness]:
+    """Puts a driver on the node: `dra_driver(SerialDriver)`; takes what `DriverHarness` takes beside the node."""
+    return partial(DriverHarness, node=dra_node)
+
+
+@pytest.fixture
+def dra_claim() -> Callable[..., FakeClaim]:
+    """Makes claims: see `dra_sdk.testing.claims.claim`."""
+    return claim

@@ -1,0 +1,46 @@
+"""Running a command of `dra-sdk` in this process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Exit status, stdout and stderr."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """The rows of a table on stdout, without its headings, up to the first empty line."""
+        lines = self.out.partition("\n\n")[0].splitlines()[1:]
+        return [re.split(" {2,}", line) for line in lines]
+
+
+Run = Callable[..., Result]
+
+
+def runner(capsys: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs `dra-sdk` with its arguments; wrong usage is status 2, as for a process."""
+
+    def run(*arguments: object) -> Result:
+        try:
+            status = main([str(each) for each in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return run

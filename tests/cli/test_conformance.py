@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from dra_sdk.cli.main import main
+from dra_sdk.conformance.catalog import CHECKS
+
+COMMAND = f"{sys.executable} -m tests.conformance.mutants cli.example.com"
+
+
+def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(CHECKS) + 1
+    assert lines[1].startswith("REG-001     registration  must    A driver places a unix socket")
+
+
+def test_a_driver_that_conforms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--level", "registration,PREP-001", "--level", "ROLL-001"]
+    files = ["--json", str(tmp_path / "r.json"), "--junit", str(tmp_path / "r.xml")]
+    assert main(["conformance", "--command", COMMAND, *flags, *files]) == 0
+    out = capsys.readouterr().out
+    assert "  REG-001    passed   must    socket is found" in out
+    assert "  ROLL-001   not run  must    side by side" in out
+    assert out.endswith("must 11/11, should 2/2: the driver conforms\n")
+    assert json.loads((tmp_path / "r.json").read_text())["driver"] == "cli.example.com"
+    assert len(list(ET.parse(tmp_path / "r.xml").iter("testcase"))) == 14
+
+
+def test_a_driver_that_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"{COMMAND} any-device no-guard"
+    assert main(["conformance", "-q", "--command", command, "--level", "PREP-012,PREP-015"]) == 1
+    out = capsys.readouterr().out
+    assert "PREP-015 FAILED" in out
+    assert "PREP-012 failed (should)" in out
+    assert "NodePrepareResources: {" in out
+    assert "must 0/1, should 0/1: the driver does not conform" in out
+
+
+def test_a_driver_that_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"{sys.executable} -c 'raise SystemExit(\"no such device\")'"
+    assert main(["conformance", "--command", command, "--level", "REG-001,PREP-001"]) == 1
+    out = capsys.readouterr().out
+    assert (
+        "found: the driver's process ended with status 1 before it registered; it printed last:\n    no such device"
+        in out
+    )
+    assert "2 checks: 0 passed, 1 failed, 0 not applicable, 1 not run" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "say which driver: --driver NAME, --command '…' or --registry DIR"),
+        (["--driver", "cpu", "--level", "nothing"], "no level or check is called 'nothing'"),
+        (["--driver", "absent:Driver"], "absent"),
+        (["--command", "/absent/driver"], "cannot run /absent/driver: No such file or directory"),
+        (["--registry", "/absent"], "no driver answers in /absent"),
+        (["--command", "x", "--kubeconfig", "/absent"], "/absent"),
+        (["--command", "x", "--claim", "/absent"], "cannot read /absent: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_checked(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.startswith("dra-sdk: ")
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_on_sigterm_the_driver_ends_as_well(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    driver = shlex.join(["sh", "-c", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60"])
+    command = [sys.executable, "-m", "dra_sdk.cli.main", "conformance", "--command", driver]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not pid.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--command", COMMAND, "--level", "REG-001", "--json", str(tmp_path / "absent/r.json")]
+    assert main(["conformance", *flags]) == 2
+    assert "cannot write" in capsys.readouterr().err

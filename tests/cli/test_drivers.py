@@ -1,0 +1,47 @@
+"""`dra-sdk drivers --schema`; the list is in test_main.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Run, runner
+
+BARE = """
+from dra_sdk import Device, DriverInfo
+
+class Bare:
+    def dra_driver_info(self):
+        return DriverInfo("bare.example.com")
+
+    def dra_discover(self):
+        return [Device("bare")]
+
+    def dra_prepare(self, claim):
+        return [device.prepared() for device in claim.devices]
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def test_the_schema_of_a_driver(run: Run) -> None:
+    done = run("drivers", "--schema", "cpu")
+    assert done.status == 0
+    schema = json.loads(done.out)
+    assert schema["title"] == "Opaque configuration of dra.cpu"
+    assert schema["oneOf"] == [{"$ref": "#/$defs/CpuConfig"}]
+    assert schema["$defs"]["CpuConfig"]["properties"]["apiVersion"] == {"const": "dra.cpu/v1alpha1"}
+
+
+def test_what_has_no_schema(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bare_driver.py").write_text(BARE)
+    monkeypatch.syspath_prepend(tmp_path)
+    bare = run("drivers", "--schema", "bare_driver:Bare")
+    assert (bare.status, bare.out) == (1, "")
+    assert bare.err == "dra-sdk: driver bare.example.com takes no configuration, so there is no schema of it\n"
+    assert "unknown driver 'bare'" in run("drivers", "--schema", "bare").err

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+import yaml
+
+from dra_sdk.cli import explain
+from tests.scheduling.explain import situations
+from tests.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
+
+OBJECTS = ("nodes", "slices", "classes", "claims", "pods")
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    """Run the command on the objects of a snapshot in a file; status, stdout and stderr."""
+
+    def go(snapshot, *arguments):
+        path = tmp_path / "cluster.yaml"
+        if isinstance(snapshot, str):
+            path.write_text(snapshot)
+        else:
+            objects = [each for kind in OBJECTS for each in getattr(snapshot, kind)]
+            path.write_text(yaml.safe_dump_all([json.loads(json.dumps(each)) for each in objects]))
+        parser = argparse.ArgumentParser()
+        explain.add_parser(parser.add_subparsers())
+        parsed = parser.parse_args(["explain", str(path), *arguments])
+        status = parsed.run(parsed)
+        return status, *capsys.readouterr()
+
+    return go
+
+
+def test_a_claim(run):
+    status, out, err = run(situations.taken(), "--claim", "default/c")
+    assert status == 1
+    assert out.startswith(
+        "claim c cannot be had on any of 2 nodes: request gpu: 1 of 2 free (1 in use), 2 needed\n\non n2"
+    )
+    assert err == ""
+
+
+def test_a_claim_that_can_be_had(run):
+    status, out, _ = run(situations.alternatives(), "--claim", "c")
+    assert status == 0
+    assert out.startswith("claim c can be had on n1")
+
+
+def test_a_pod_and_everything_that_waits(run):
+    status, one, _ = run(situations.together(), "--pod", "p")
+    assert (status, one.startswith("pod p cannot run")) == (1, True)
+    assert run(situations.together())[1] == one
+    assert run(situations.taken())[1].startswith("claim c cannot be had")
+
+
+def test_nothing_waits(run):
+    snapshot = world(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))
+    assert run(snapshot)[:2] == (0, "Every pod has a node, and every claim its devices.\n")
+
+
+def test_one_node(run):
+    assert run(situations.taken(), "--claim", "c", "--on", "n1")[1].startswith("claim c cannot be had on n1")
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_objects(run, output, read):
+    status, out, _ = run(situations.memory(), "-o", output)
+    (found,) = read(out)
+    assert status == 1
+    assert found["changes"][0]["text"] == "request gpu, selector 0: 40Gi instead of 80Gi"
+    assert found["reports"][0]["nodes"] == ["a0", "a1", "a2", "a3", "a4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--claim", "x"), "dra-sdk: there is no claim x; claims are: old-gpu-0, old-gpu-1, o, c\n"),
+        (("--pod", "x"), "dra-sdk: there is no pod x that waits or runs; pods are: none\n"),
+        (("--claim", "c", "--on", "n7"), "dra-sdk: there is no node n7; nodes are: n1, n2\n"),
+    ],
+)
+def test_what_does_not_exist(run, arguments, said):
+    assert run(situations.taken(), *arguments) == (2, "", said)
+
+
+def test_bad_input(run, capsys):
+    status, out, err = run("kind: ResourceClaim\napiVersion: resource.k8s.io/v1\nmetadata: {name: c}\nspec: 3\n")
+    assert (status, out) == (2, "")
+    assert "cluster.yaml:4: ResourceClaim/c: spec" in err
+    with pytest.raises(SystemExit):
+        run(situations.taken(), "--claim", "c", "--pod", "p")
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_names_that_a_terminal_would_obey(run):
+    slices = gpus("n1", model="\x1b[31mred")
+    expression = 'device.attributes["gpu.nvidia.com"].productName == "blue"'
+    _, out, _ = run(world(slices, claim("c", exactly("gpu", GPU, expression))))
+    assert "\x1b" not in out
+    assert "[31mred" in out
+
+
+def test_a_node_that_is_not_there_is_told_even_where_all_have_their_place(run):
+    status, out, err = run("", "--on", "nowhere")
+    assert (status, out) == (2, "")
+    assert err.startswith("dra-sdk: there is no node nowhere; nodes are: none")

@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+import yaml
+
+from tests.cli.commands import EXAMPLES, runner
+
+NODES = EXAMPLES / "nodes"
+MIXED = (EXAMPLES / "classes.yaml", NODES / "gpu-mixed.yaml")
+SLICE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: a}
+spec:
+  driver: gpu.example.com
+  pool: {name: node-a, generation: 1, resourceSliceCount: 1}
+  nodeName: node-a
+  devices:
+  - {name: gpu-0, attributes: {model: {string: a100}}}
+  - {name: gpu-1, attributes: {model: {string: l4}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+---
+"""
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: NAME}
+spec:
+  devices:
+    requests:
+    - {name: gpu, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'EXPRESSION'}}]}}
+---
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimName: NAME}]
+---
+"""
+
+
+def claim(name, expression='device.driver == "gpu.example.com"'):
+    return CLAIM.replace("NAME", name).replace("EXPRESSION", expression)
+
+
+def pod(name):
+    return POD.replace("NAME", name)
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run `simulate` on a text, given as file `cluster.yaml`; further arguments as they are."""
+    go = runner(capsys)
+    monkeypatch.chdir(tmp_path)
+
+    def simulate(text, *arguments):
+        (tmp_path / "cluster.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return go("simulate", "cluster.yaml", *arguments)
+
+    return simulate
+
+
+def test_who_gets_what(run):
+    result = run(SLICE + claim("a") + pod("a") + claim("b"))
+    assert result.status == 0
+    assert result.cells == [
+        ["a", "node-a", "a", "gpu", "gpu.example.com/node-a/gpu-0"],
+        ["(no pod)", "node-a", "b", "gpu", "gpu.example.com/node-a/gpu-1"],
+    ]
+    assert result.err.splitlines() == [
+        "note: no Node object for node-a: taken for nodes without labels or limits that let every pod in",
+        "1 of 1 pod placed, on 1 node; 1 of 1 claim without a pod allocated as if one used it",
+    ]
+
+
+def test_what_is_not_placed_has_a_reason_and_status_1(run):
+    result = run(SLICE + "".join(claim(name) + pod(name) for name in "abc"))
+    assert result.status == 1
+    assert result.cells[2] == ["c", "-", "-", "-", "0 of 1 nodes: no devices for claim gpu (1)"]
+    assert result.out.endswith("\nWould a new node help? Yes: 1 more node like node-a would do for c.\n")
+    assert "2 of 3 pods placed" in result.err
+
+
+def test_standard_input(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(claim("a").encode())))
+    assert run(SLICE, "-").status == 0
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_claims_as_the_api_would_have_them(run, output):
+    result = run(SLICE + claim("a") + pod("a") + claim("b"), "-o", output)
+    claims = list(yaml.safe_load_all(result.out)) if output == "yaml" else json.loads(result.out)["items"]
+    assert [each["metadata"]["name"] for each in claims] == ["a", "b"]
+    assert claims[0]["status"]["reservedFor"][0]["name"] == "a"
+    assert claims[1]["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-1"
+
+
+def test_objects_are_all_that_goes_to_stdout_beside_advice_and_changes(run):
+    result = run(SLICE + claim("a") + claim("b") + claim("c"), "-o", "json", "--drain", "node-a")
+    json.loads(result.out)
+    assert "What changes:" in result.err
+    assert "Would a new node help?" in result.err
+
+
+def test_a_device_of_which_only_a_part_is_had(run):
+    shared = SLICE.replace(
+        "name: gpu-0,", "name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 8Gi}},"
+    )
+    result = run(shared + claim("a"))
+    assert result.cells[0][-1] == "gpu.example.com/node-a/gpu-0 (memory=8Gi)"
+
+
+# -- what if
+
+
+def test_what_if_there_were_another_node(run):
+    three = SLICE + "".join(claim(name) + pod(name) for name in "abc")
+    result = run(three, "--add-node", "node-b=node-a")
+    assert result.status == 0
+    assert "What changes:\n  pod c: no place → node-b with gpu gpu.example.com/node-b/gpu-0\n" in result.out
+    assert "Would a new node help?" not in result.out
+
+
+def test_what_if_a_device_broke(run):
+    result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com/node-a/gpu-0=broken:NoExecute")
+    assert result.status == 0
+    told = "pod a: node-a with gpu gpu.example.com/node-a/gpu-0 → node-a with gpu gpu.example.com/node-a/gpu-1"
+    assert f"  {told} (evicted: device gpu.example.com/node-a/gpu-0 has taint broken:NoExecute)\n" in result.out
+
+
+def test_what_if_a_whole_pool_broke(run):
+    result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com/node-a=broken=yes:NoExecute")
+    assert result.status == 1
+    assert "→ no place, 0 of 1 nodes: no devices for claim gpu (1)" in result.out
+    assert "Yes: 1 more node like node-a would do for a." in result.out
+
+
+def test_a_taint_that_does_not_evict_changes_nothing_for_who_has_the_device(run):
+    result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com=broken:NoSchedule")
+    assert (result.status, result.out.partition("\n\n")[2]) == (0, "Nothing changes.\n")
+
+
+def test_what_if_a_node_were_replaced(run):
+    result = run(SLICE + claim("a") + pod("a"), "--add-node", "node-b=node-a", "--drain", "node-a")
+    assert result.status == 0
+    assert result.cells == [["a", "node-b", "a", "gpu", "gpu.example.com/node-b/gpu-0"]]
+
+
+def test_no_new_node_would_help(run):
+    result = run(SLICE + claim("a", 'device.attributes["gpu.example.com"].model == "h100"'))
+    assert result.out.endswith("Would a new node help? No: no node like those that are there would change anything.\n")
+
+
+def test_a_new_node_would_help_some(run):
+    none = claim("d", 'device.attributes["gpu.example.com"].model == "h100"')
+    result = run(SLICE + none + "".join(claim(name) for name in "abc"))
+    assert result.out.endswith("In part: 1 more node like node-a would do for c, not for d.\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--add-node", "x"], "'x' must be NAME=LIKE"),
+        (["--add-node", "x=y"], "there is no node y; nodes are: node-a"),
+        (["--add-node", "node-a=node-a"], "there is a node node-a already"),
+        (["--add-node", "no de=node-a"], "NAME: must be a DNS subdomain"),
+        (["--kubeconfig", "x"], "--kubeconfig says which cluster: give --from-cluster too"),
+        (["--drain", "x"], "there is no node x; nodes are: node-a"),
+        (["--taint", "gpu.example.com"], "must be DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT"),
+        (["--taint", "gpu.example.com=x:Sometimes"], "taint.effect: must be one of NoExecute, NoSchedule, None"),
+        (["--taint", "gpu.example.com=a b:NoExecute"], "taint.key: "),
+        (
+            ["--taint", "gpu.example.com/other=x:NoExecute"],
+            "no device gpu.example.com/other/*; drivers with devices are: gpu.example.com",
+        ),
+        (
+            ["--taint", "gpu.example.com=x:NoExecute", "--server-version", "1.34"],
+            "DRADeviceTaints is off in Kubernetes",
+        ),
+        (["--server-version", "1.20"], "invalid choice: '1.20'"),
+        (["--feature-gates", "Nonsense=true"], "no feature gate 'Nonsense' matters here"),
+        (["--fixture", "x"], "--fixture and --node say where a driver discovers: give --driver NAME too"),
+        (["--driver", "nonsense"], "unknown driver 'nonsense'"),
+        (["--kubeconfig", "missing", "--from-cluster"], "kubeconfig missing cannot be read: No such file or directory"),
+    ],
+)
+def test_wrong_flags_are_told_in_a_sentence(run, flags, message):
+    result = run(SLICE + claim("a"), *flags)
+    assert result.status == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert result.out == ""
+
+
+# -- bad input
+
+EXPRESSION = "spec.devices.requests[0].exactly.selectors[0].cel.expression"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1,\n", "dra-sdk: cluster.yaml: line 2, column 1: "),
+        (b"\xff", "dra-sdk: cluster.yaml: line 1: not UTF-8 text"),
+        ("{", "dra-sdk: cluster.yaml: line 1, column 2: "),
+        ("a: &x [*x]\n", "refers to itself"),
+        ("- 1\n", "cluster.yaml:1: object: must be an object, is [1]"),
+        (
+            SLICE.replace("generation: 1, resourceSliceCount: 1", "generation: 1"),
+            "cluster.yaml:6: ResourceSlice/a: spec.pool.resourceSliceCount: must be greater than zero, is 0",
+        ),
+        (
+            SLICE.replace("{string: a100}", "{string: 5}"),
+            "cluster.yaml:9: ResourceSlice/a: spec.devices[0].attributes[model].string: must be a string, is 5",
+        ),
+        (SLICE + SLICE, "ResourceSlice/a: was given before, at cluster.yaml:3"),
+        (
+            claim("a", 'device.attributes["gpu.example.com"].model = "a"'),
+            f"cluster.yaml:7: ResourceClaim/a: {EXPRESSION}: line 1, column 44: ",
+        ),
+        (claim("a", "devic.driver"), "\n    devic.driver\n    ^\n"),
+        (
+            claim("a").replace("---\n", "status: {allocation: {devices: {results: [{driver: x}]}}}\n---\n"),
+            "cluster.yaml:8: ResourceClaim/a: status.allocation.devices.results[0].pool: must be set",
+        ),
+        ("kind: List\nitems: 3\n", "cluster.yaml:2: List/*: items: must be a list, is 3"),
+        (
+            pod("a").replace("{name: a}", '{name: "a\\nb"}'),
+            "cluster.yaml:3: Pod/a\\nb: metadata.name: must be a DNS subdomain",
+        ),
+        (
+            pod("a").replace("resourceClaimName", "claim"),
+            "cluster.yaml:5: Pod/a: spec.resourceClaims[0].claim: unknown",
+        ),
+    ],
+)
+def test_bad_input_is_told_with_its_place(run, text, message):
+    result = run(text)
+    assert result.status == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert result.out == ""
+
+
+def test_all_problems_of_all_files_are_told(run, tmp_path):
+    (tmp_path / "other.yaml").write_text("kind: Pod\napiVersion: v1\n")
+    result = run("kind: Node\napiVersion: v1\n", "other.yaml")
+    assert (
+        result.err
+        == "cluster.yaml:1: Node/*: metadata.name: must be set\nother.yaml:1: Pod/*: metadata.name: must be set\n"
+    )
+
+
+def test_files_that_cannot_be_read_are_all_told(run):
+    result = run("a: [", "missing.yaml", ".")
+    assert result.status == 2
+    assert "dra-sdk: cluster.yaml: line " in result.err
+    assert "dra-sdk: cannot read missing.yaml: No such file or directory" in result.err
+    assert "dra-sdk: cannot read .: Is a directory" in result.err
+
+
+def test_a_class_that_does_not_exist_leaves_the_claim_without_devices(run):
+    result = run(SLICE + claim("a").replace("deviceClassName: gpu", "deviceClassName: npu"))
+    assert result.status == 1
+    assert result.cells == [["(no pod)", "-", "a", "-", "claim a: request gpu: there is no DeviceClass npu"]]
+
+
+def test_an_incomplete_pool_is_noted(run):
+    result = run(SLICE.replace("resourceSliceCount: 1", "resourceSliceCount: 2") + claim("a"))
+    assert result.status == 1
+    assert "note: pool node-a of driver gpu.example.com is incomplete: " in result.err
+
+
+def test_nothing_to_look_at(capsys):
+    result = runner(capsys)("simulate")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "dra-sdk: nothing to look at: give files, --driver NAME or --from-cluster\n"
+
+
+def test_without_nodes_it_is_said_what_is_missing(run):
+    result = run(claim("a"))
+    told = (
+        "note: no Nodes and no ResourceSlices were given, so nothing can be placed: add a file that has them, --driver"
+    )
+    assert result.status == 1
+    assert result.err.startswith(told)
+    assert "Would a new node help?" not in result.out
+    assert run("kind: Node\napiVersion: v1\nmetadata: {name: a}\n---\n" + pod("a")).err.startswith(
+        "note: no ResourceSlices were given, so there are no devices: add a file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("{schedulingGates: [{name: quota}, {name: topology}]}", "held back by scheduling gates quota, topology"),
+        (
+            "{resourceClaims: [{name: x, resourceClaimName: y}]}",
+            "claim x: there is no ResourceClaim y in namespace default",
+        ),
+    ],
+)
+def test_what_no_node_can_change_needs_no_advice(run, spec, reason):
+    result = run(f"{SLICE}kind: Pod\napiVersion: v1\nmetadata: {{name: p}}\nspec: {spec}\n")
+    assert result.status == 1
+    assert result.cells == [["p", "-", "-", "-", reason]]
+    assert "Would a new node help?" not in result.out
+
+
+def test_the_column_in_an_expression_of_several_lines(run):
+    text = claim("a").replace("'device.driver == \"gpu.example.com\"'", "EXPRESSION")
+    folded = text.replace("{cel: {expression: EXPRESSION}}", '{cel: {expression: "true &&\\n  devic.driver"}}')
+    assert "line 2, column 3: " in (err := run(folded).err)
+    assert err.endswith("\n      devic.driver\n      ^\n")
+
+
+def test_devices_that_are_not_there_are_noted(run):
+    device = "{request: gpu, driver: gpu.example.com, pool: old, device: gpu-9}"
+    allocated = claim("a").replace("---\n", f"status: {{allocation: {{devices: {{results: [{device}]}}}}}}\n---\n")
+    assert "note: claim a holds gpu.example.com/old/gpu-9, which no ResourceSlice has\n" in run(SLICE + allocated).err
+
+
+def test_an_empty_file_is_an_empty_cluster(run):
+    result = run("")
+    assert result.status == 0
+    assert result.out.split() == ["POD", "NODE", "CLAIM", "REQUEST", "DEVICE"]
+
+
+def test_what_an_older_cluster_drops_is_noted(run):
+    tolerating = claim("a").replace("Name: gpu,", "Name: gpu, tolerations: [{operator: Exists}],")
+    result = run(SLICE + tolerating, "--server-version", "1.35")
+    assert result.status == 0
+    field = "spec.devices.requests[0].exactly.tolerations"
+    assert f"note: cluster.yaml:23: ResourceClaim/a: {field}: dropped by the server" in result.err
+
+
+def test_strange_names_do_not_reach_the_terminal_as_they_are(run):
+    result = run('kind: Pod\napiVersion: v1\nmetadata: {name: "a\\e[31m"}\nspec: 3\n')
+    assert "\x1b" not in result.err
+    assert "\\x1b[31m" in result.err
+
+
+def test_examples_are_found(capsys):
+    assert runner(capsys)("simulate", *MIXED, EXAMPLES / "prioritized-alternatives.yaml").status == 0
+
+
+@pytest.mark.parametrize(("version", "noted"), [(None, False), ("1.36", False), ("1.37", True)])
+def test_a_release_whose_match_is_another_is_noted(run, version, noted):
+    result = run(SLICE, *([] if version is None else ["--server-version", version]))
+    assert ("devices are matched as by kube-scheduler 1.36" in result.err) is noted

@@ -1,0 +1,125 @@
+"""`dra-sdk top` and `dra-sdk gpu top` from files, from a cluster, and on the node itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dra_sdk.health.memory import encode as encode_unhealthy
+from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.testing.sysfs import regular_machine
+from dra_sdk.wire.state import ClaimState, DeviceState, Phase, encode
+from tests.cli.commands import EXAMPLES, runner
+
+NODES, CASES = EXAMPLES / "nodes", EXAMPLES / "gpu-use-cases"
+
+
+@pytest.fixture
+def run(capsys):
+    return runner(capsys)
+
+
+def simulated(run, tmp_path: Path, node: str, case: str) -> Path:
+    out = run("simulate", EXAMPLES / "classes.yaml", NODES / f"{node}.yaml", CASES / f"{case}.yaml", "-o", "json").out
+    claims = tmp_path / "claims.json"
+    claims.write_text(out)
+    return claims
+
+
+def test_partitions_claims_and_pods(run, tmp_path):
+    claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
+    found = run("gpu", "top", NODES / "mig-dynamic.yaml", claims)
+    assert found.status == 0
+    assert [[row[1].strip(), row[-3]] for row in found.cells] == [
+        ["gpu-0", "blocked"],
+        ["gpu-0-mig-3g40gb-9-0", "in use"],
+        ["gpu-0-mig-3g40gb-9-4", "in use"],
+        ["23 more", "23 blocked"],
+        ["gpu-1", "in use"],
+        ["25 more", "25 blocked"],
+    ]
+    assert found.cells[1][-1] == "half-1"
+    assert found.err == "52 devices on 2 pieces of hardware, 2 in use; 3 claims; 0 unhealthy\n"
+    assert len(run("gpu", "top", "--all", NODES / "mig-dynamic.yaml").cells) == 52
+
+
+def test_only_gpus_only_one_driver_only_one_node(run):
+    files = (NODES / "gpu-rails.yaml", NODES / "gpu-mixed.yaml")
+    assert {row[0] for row in run("gpu", "top", *files).cells} == {"mixed-1", "rail-1"}
+    assert len(run("top", *files).cells) == 12
+    assert len(run("top", "--driver", "dra.net", *files).cells) == 4
+    assert {row[0] for row in run("gpu", "top", "--node", "mixed-1", *files).cells} == {"mixed-1"}
+
+
+def test_what_no_server_would_take_is_named(run, tmp_path):
+    (tmp_path / "bad.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: x}\nspec: {}\n"
+    )
+    found = run("top", tmp_path / "bad.yaml")
+    assert (found.status, found.out) == (2, "")
+    assert "bad.yaml:4: ResourceSlice/x: spec.driver" in found.err
+    assert "cannot read" in run("top", tmp_path / "none.yaml").err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])
+def test_an_interval_is_above_zero(run, seconds):
+    assert run("top", "--interval", seconds, NODES / "gpu-mixed.yaml").status == 2
+
+
+def test_again_and_again(run, monkeypatch):
+    naps = []
+
+    def nap(seconds):
+        naps.append(seconds)
+        if len(naps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("dra_sdk.cli.top.time.sleep", nap)
+    found = run("top", "--interval", "2.5", NODES / "gpu-mixed.yaml")
+    assert naps == [2.5] * 3
+    assert found.out.count("NODE ") == 3
+    assert "--interval does not go with it" in run("top", "--interval", "1", "-").err
+
+
+def test_a_running_cluster(run):
+    published = [each for each in yaml.safe_load_all((NODES / "gpu-mixed.yaml").read_text()) if "spec" in each]
+    with EmbeddedCluster() as cluster:
+        for each in published:
+            cluster.api.create("resourceslices", each)
+        found = run("gpu", "top", "--kubeconfig", cluster.kubeconfig)
+    assert found.status == 0, found.err
+    assert [row[1] for row in found.cells] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+
+
+def here(tmp_path: Path) -> tuple[str, ...]:
+    regular_machine(sockets=2, cores=2).write(tmp_path / "root")
+    return (
+        "--here",
+        "dra_driver_cpu:CpuDriver",
+        "--node-name",
+        "n",
+        "--host-root",
+        tmp_path / "root",
+        "--kubelet-dir",
+        tmp_path,
+    )
+
+
+def test_the_node_itself_needs_no_cluster(run, tmp_path):
+    flags, data = here(tmp_path), tmp_path / "plugins/dra.cpu"
+    assert [row[-3] for row in run("top", *flags).cells] == ["free", "free"]
+    device = DeviceState("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": "2"})
+    (data / "claims").mkdir(parents=True)
+    state = ClaimState("team", "two-cpus", "uid-1", "boot", Phase.COMPLETED, [device])
+    (data / "claims/uid-1.json").write_bytes(encode(state))
+    (data / "unhealthy.json").write_bytes(encode_unhealthy({("n", "cpudevnuma001"): datetime(2026, 1, 2, tzinfo=UTC)}))
+    found = run("top", *flags)
+    assert [row[-4:] for row in found.cells] == [
+        ["ok", "shared by 1", "team/two-cpus", "-"],
+        ["unhealthy since 2026-01-02T00:00:00Z", "tainted", "-", "-"],
+    ]
+    (data / "claims/uid-1.json").write_bytes(b"torn")
+    assert "uid-1.json" in run("top", *flags).err

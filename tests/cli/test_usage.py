@@ -1,0 +1,114 @@
+"""Who uses which device, from objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dra_sdk.cli.usage import usage
+from dra_sdk.cli.usage_table import rows, summary
+
+JSON = dict[str, Any]
+BUS = "resource.kubernetes.io/pciBusID"
+
+
+def device(name: str, *, takes: int = 0, address: str = "0000:18:00.0", **fields: Any) -> JSON:
+    attributes = {"type": {"string": "gpu"}, BUS: {"string": address}, **fields.pop("attributes", {})}
+    counters = [{"counterSet": "set", "counters": {"slices": {"value": str(takes)}}}] if takes else []
+    return {"name": name, "attributes": attributes, **({"consumesCounters": counters} if takes else {}), **fields}
+
+
+def part(name: str, takes: int = 1) -> JSON:
+    return device(name, takes=takes, attributes={"parentUUID": {"string": "G"}, "profile": {"string": "1g"}})
+
+
+def pool(*devices: JSON, generation: int = 1, driver: str = "gpu.example.com") -> list[JSON]:
+    shared = {
+        "driver": driver,
+        "pool": {"name": "node-1", "generation": generation, "resourceSliceCount": 2},
+        "nodeName": "node-1",
+    }
+    counters = [{"name": "set", "counters": {"slices": {"value": "3"}}}]
+    specs = [{**shared, "sharedCounters": counters}, {**shared, "devices": list(devices)}]
+    return [{"kind": "ResourceSlice", "spec": spec} for spec in specs]
+
+
+def claim(name: str, *devices: str, pods: tuple[str, ...] = (), **result: Any) -> JSON:
+    found = [{"driver": "gpu.example.com", "pool": "node-1", "device": each, **result} for each in devices]
+    reserved = [{"resource": "pods", "name": pod} for pod in pods]
+    status = {"allocation": {"devices": {"results": found}}, "reservedFor": reserved}
+    return {"kind": "ResourceClaim", "metadata": {"namespace": "team", "name": name}, "status": status}
+
+
+def states(objects: list[JSON]) -> dict[str, str]:
+    return {each.name: each.state for each in usage(objects)}
+
+
+def test_counters_say_what_is_left() -> None:
+    published = pool(device("gpu-0", takes=3), part("a"), part("b"), part("c", takes=2))
+    assert set(states(published).values()) == {"free"}
+    held = states([*published, claim("one", "a"), claim("two", "b")])
+    assert held == {"gpu-0": "blocked", "a": "in use", "b": "in use", "c": "blocked"}
+    assert states([*published, claim("one", "a")])["c"] == "free"
+
+
+def test_several_claims_of_one_device_take_its_counters_once() -> None:
+    shared = part("a") | {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi"}}}
+    objects = [
+        *pool(shared, part("b", takes=2)),
+        *(claim(each, "a", consumedCapacity={"memory": "4Gi"}) for each in "xy"),
+    ]
+    assert states(objects) == {"a": "shared by 2", "b": "free"}
+    assert rows(usage(objects))[1][4] == "8Gi/10Gi"
+
+
+def test_who_looks_on_holds_nothing() -> None:
+    objects = [*pool(device("gpu-0")), claim("monitor", "gpu-0", adminAccess=True, pods=("dcgm",))]
+    assert states(objects) == {"gpu-0": "free"}
+    assert rows(usage(objects))[0][-2:] == ["team/monitor (looks on)", "dcgm"]
+
+
+def test_only_the_newest_generation_counts() -> None:
+    objects = [
+        *pool(device("old"), generation=1),
+        *pool(device("new"), generation=2),
+        *pool(device("older"), generation=1),
+    ]
+    assert list(states(objects)) == ["new"]
+
+
+def test_free_partitions_are_counted_in_one_row() -> None:
+    published = pool(device("gpu-0", takes=3), part("a"), part("b"), part("c", takes=3))
+    found = rows(usage([*published, claim("one", "a", pods=("p", "q"))]))
+    assert [(row[1], row[6]) for row in found] == [
+        ("gpu-0", "blocked"),
+        ("  a", "in use"),
+        ("  2 more", "1 free, 1 blocked"),
+    ]
+    assert found[1][-2:] == ["team/one", "p, q"]
+    assert len(rows(usage(published), everything=True)) == 4
+
+
+def test_parts_without_a_whole_stand_under_their_hardware() -> None:
+    static = [device(name, attributes={"parentUUID": {"string": "G"}}) for name in ("a", "b")]
+    assert [row[1] for row in rows(usage(pool(*static)))] == ["0000:18:00.0", "  a", "  b"]
+
+
+def test_health_is_that_of_the_taint() -> None:
+    since = {"key": "gpu.example.com/unhealthy", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
+    other = {"key": "maintenance", "value": "soon", "effect": "None"}
+    devices = usage(
+        pool(device("gpu-0", taints=[other, since]), device("gpu-1", address="0000:3e:00.0", taints=[other]))
+    )
+    assert [row[5] for row in rows(devices)] == [
+        "unhealthy since 2026-01-02T03:04:05Z, maintenance=soon:None",
+        "maintenance=soon:None",
+    ]
+    assert [each.state for each in devices] == ["tainted", "free"]
+    assert summary(devices).endswith("1 unhealthy")
+
+
+def test_a_device_of_any_other_driver() -> None:
+    plain = [{"name": "funghi", "capacity": {"memory": {"value": "1536Mi"}}}]
+    assert rows(usage(pool(*plain, driver="pizza.example.com"))) == [
+        ["node-1", "funghi", "-", "-", "1.5Gi", "ok", "free", "-", "-"]
+    ]

@@ -1,0 +1,168 @@
+"""Drivers of lamps that are files of the node: one that is sound, and one for each mistake an author can make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dra_sdk import (
+    Capacity,
+    Claim,
+    Condition,
+    ContainerEdits,
+    Device,
+    DeviceNode,
+    DeviceStatus,
+    DeviceTaint,
+    DriverInfo,
+    HeldClaim,
+    Mount,
+    Node,
+    OpaqueConfig,
+    PermanentError,
+    PreparedDevice,
+    RequestPolicy,
+)
+
+NAME = "lamps.example.com"
+SWITCH = "sys/class/lamps/{}/on"
+
+
+class LampConfig(OpaqueConfig, api_version="lamps.example.com/v1"):
+    brightness: int = 100
+
+
+class LampDriver:
+    """Puts lamps on and out; a lamp that is on holds the UID of its claim."""
+
+    metadata = False
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME, configs=[LampConfig], metadata=self.metadata)
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        for path in sorted((node.root / "sys/class/lamps").glob("*")):
+            yield Device(path.name, attributes={"watt": int((path / "watt").read_text())})
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            self.put_on(claim, device.name)
+            yield device.prepared(self.edits(device), data={"lamp": device.name})
+
+    def edits(self, device: Any) -> ContainerEdits:
+        return ContainerEdits(
+            env={f"LAMP_{device.base_request.upper()}": str(device.config.brightness)},
+            device_nodes=[DeviceNode(f"/dev/{device.base_request}", host_path=f"/dev/{device.name}")],
+            mounts=[Mount(f"/run/{device.name}", f"/run/{device.base_request}")],
+        )
+
+    def put_on(self, claim: Claim[LampConfig], name: str) -> None:
+        switch = claim.node.root / SWITCH.format(name)
+        if switch.read_text():
+            raise PermanentError(f"lamp {name} is on")
+        switch.write_text(claim.uid)
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        for device in claim.devices:
+            switch = node.root / SWITCH.format(device.name)
+            if switch.read_text() == claim.uid:
+                switch.write_text("")
+
+
+class Forgetful(LampDriver):
+    """Relies on the data that it yields, which a crash before the yield takes along."""
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        for device in claim.devices:
+            if device.data:
+                (node.root / SWITCH.format(device.data["lamp"])).write_text("")
+
+
+class InMemory(LampDriver):
+    """Remembers in the process what it has put on."""
+
+    def __init__(self) -> None:
+        self.on: set[str] = set()
+
+    def put_on(self, claim: Claim[LampConfig], name: str) -> None:
+        super().put_on(claim, name)
+        self.on.add(name)
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        for name in sorted(self.on):
+            (node.root / SWITCH.format(name)).write_text("")
+
+
+class Reporting(LampDriver):
+    """Says how its devices do, rightly or (`reason`) wrongly."""
+
+    metadata = True
+
+    def __init__(self, reason: str = "On") -> None:
+        self.reason = reason
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            condition = Condition(type="Ready", status=True, reason=self.reason)
+            yield device.prepared(
+                ContainerEdits(env={"A": "b"}), status=DeviceStatus(conditions=[condition]), metadata={"bulb": "led"}
+            )
+
+
+class Dimmable(LampDriver):
+    """One lamp whose light claims share."""
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        policy = RequestPolicy(default=10, min=10, max=100, step=10)
+        yield Device("lamp-0", capacity={"light": Capacity(100, policy)}, allow_multiple_allocations=True)
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            light: Mapping[str, Any] = device.consumed_capacity
+            yield device.prepared(ContainerEdits(env={"LIGHT": str(light["light"])}))
+
+
+class Uneven(LampDriver):
+    """Its range of light is in steps only after rounding, as servers before 1.37 did it."""
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        policy = RequestPolicy(default=1, min="500m", step=1)
+        yield Device("lamp-0", capacity={"light": Capacity(100, policy)}, allow_multiple_allocations=True)
+
+
+class Hot(LampDriver):
+    """Its lamps are tainted."""
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield Device("lamp-0", taints=[DeviceTaint(key=f"{NAME}/hot", effect="None")])
+
+
+class Unplugged(LampDriver):
+    """Finds nothing."""
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield from ()
+
+
+class Labelled(LampDriver):
+    """Lamps that are told apart by a text, and change nothing in a container but its environment."""
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        for number in range(10):
+            yield Device(f"lamp-{number}", attributes={"colour": "red"})
+
+    def edits(self, device: Any) -> ContainerEdits:
+        return ContainerEdits(env={"LAMP": device.name})
+
+    def put_on(self, claim: Claim[LampConfig], name: str) -> None:
+        pass
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        pass
+
+
+class Bare(Labelled):
+    """Lamps without attributes."""
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield Device("lamp-0")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.scheduling.expressions import compiler
+from dra_sdk.testing import claim, devices, first_of, request
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.validation import validate
+from tests.testing.lamps import NAME, LampConfig
+
+PROFILE = ServerProfile.of("1.37")
+
+
+def asked(*requests, **options):
+    return claim(*requests, **options).encoded(NAME, NAME)["spec"]["devices"]
+
+
+def test_a_name_asks_for_one_device_of_the_drivers_class():
+    assert asked() == {"requests": [{"name": "device", "exactly": {"deviceClassName": NAME}}]}
+    assert [each["name"] for each in asked("a", "b")["requests"]] == ["a", "b"]
+
+
+def test_each_claim_is_another_one():
+    first, second = claim(), claim()
+    assert first.uid != second.uid
+    assert first.name != second.name
+    assert claim(name="mine", namespace="ns").encoded(NAME, NAME)["metadata"]["name"] == "mine"
+
+
+def test_everything_that_can_be_wanted():
+    toleration = {"key": "a", "operator": "Exists"}
+    wanted = devices(
+        ["true", "false"], count=2, capacity={"m": "1Gi"}, tolerations=[toleration], admin_access=True, device_class="c"
+    )
+    assert wanted == {
+        "deviceClassName": "c",
+        "selectors": [{"cel": {"expression": "true"}}, {"cel": {"expression": "false"}}],
+        "count": 2,
+        "capacity": {"requests": {"m": "1Gi"}},
+        "tolerations": [toleration],
+        "adminAccess": True,
+    }
+    assert devices(every=True) == {"allocationMode": "All"}
+
+
+def test_alternatives():
+    found = asked(first_of("lamp", request("bright", where="true"), request("any", count=2)))
+    (alternatives,) = (each["firstAvailable"] for each in found["requests"])
+    assert [(each["name"], each["deviceClassName"], each.get("count")) for each in alternatives] == [
+        ("bright", NAME, None),
+        ("any", NAME, 2),
+    ]
+
+
+def test_constraints_and_configuration():
+    made = claim("a", "b", match="x.com/y", distinct="x.com/z", config=LampConfig(brightness=1))
+    found = made.configured({"kind": "Wrong"}, "b").encoded(NAME, NAME)["spec"]["devices"]
+    assert found["constraints"] == [{"matchAttribute": "x.com/y"}, {"distinctAttribute": "x.com/z"}]
+    parameters = {"apiVersion": "lamps.example.com/v1", "kind": "LampConfig", "brightness": 1}
+    assert found["config"] == [
+        {"opaque": {"driver": NAME, "parameters": parameters}},
+        {"requests": ["b"], "opaque": {"driver": NAME, "parameters": {"kind": "Wrong"}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        claim(),
+        claim("a", "b", match="x.com/y"),
+        claim(request("a", where="device.driver == 'x'", count=3), request("b", every=True)),
+        claim(first_of("a", request("b"), request("c"))).configured(LampConfig(), "a/b"),
+    ],
+)
+def test_api_servers_take_them(made):
+    assert validate(made.encoded(NAME, NAME), profile=PROFILE, compile_cel=compiler(PROFILE)) == []

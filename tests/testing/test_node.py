@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.hardware import read_cpus
+from dra_sdk.testing import FakeNode
+from dra_sdk.testing.sysfs import regular_machine
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    return FakeNode(tmp_path, "node-a")
+
+
+def test_paths_are_those_on_the_node(node):
+    written = node.file("/sys/class/x/y", "1\n")
+    assert written == node.path("sys/class/x/y") == node.node.root / "sys/class/x/y"
+    assert written.read_text() == "1\n"
+    assert node.file("/bin", b"\0").read_bytes() == b"\0"
+    assert node.node.name == "node-a"
+
+
+def test_links_and_unplugging(node):
+    node.file("/sys/devices/a/vendor", "0x10de")
+    node.link("/sys/bus/pci/devices/a", "../../../devices/a")
+    assert node.path("/sys/bus/pci/devices/a/vendor").read_text() == "0x10de"
+    node.remove("/sys/bus/pci/devices/a")
+    node.remove("/sys/devices/a")
+    assert not node.path("/sys/devices/a").exists()
+    assert not node.path("/sys/bus/pci/devices/a").is_symlink()
+
+
+def test_device_nodes_have_numbers(node):
+    node.device_node("/dev/gpu0", major=195, minor=7)
+    node.device_node("/dev/disk", block=True)
+    assert (node.host_device("/dev/gpu0").type, node.host_device("/dev/gpu0").minor) == ("c", 7)
+    assert node.host_device("/dev/disk").type == "b"
+    node.remove("/dev/gpu0")
+    with pytest.raises(OSError, match=r"no device node /dev/gpu0 .*there are: /dev/disk"):
+        node.host_device("/dev/gpu0")
+
+
+def test_a_machine(node):
+    assert len(read_cpus(node.machine(regular_machine(cores=2))).online) == 4
+
+
+def test_a_reboot(node):
+    before = node.boot_id
+    node.cdi_dir.mkdir()
+    node.file("/sys/kept")
+    node.reboot()
+    assert node.boot_id != before
+    assert node.path("/proc/sys/kernel/random/boot_id").read_text() == f"{node.boot_id}\n"
+    assert not node.cdi_dir.exists()
+    assert node.path("/sys/kept").exists()
