@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 KUBE_VERSION ?= 1.36.3
 export KUBE_VERSION
 
-.PHONY: demo test lint unit faults test-cluster cluster-up cluster-down bench proto clean
+# What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit.
+SLOW := tests/faults tests/fuzz tests/conformance tests/prepare/test_crash.py tests/testing/test_crashes.py \
+  drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py
+
+.PHONY: demo test lint unit faults test-cluster cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -19,10 +23,10 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.developed
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/faults --ignore tests/fuzz
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW:%=--ignore %)
 
-faults: $(VENV)/.developed   ## what nodes and networks do to a driver, and random bytes for every decoder
-	$(BIN)/python -m pytest tests/faults tests/fuzz --timeout 180
+faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --timeout 300
 
 test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root and Go for the first build
 	$(BIN)/python -m tests.cluster.harness build
@@ -36,6 +40,9 @@ cluster-down: $(VENV)/.developed
 
 bench: $(VENV)/.developed   ## side by side with the Go library; FLAGS=--quick for a smoke run
 	$(BIN)/python -m tests.bench $(FLAGS)
+
+bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
+	$(BIN)/python -m tests.bench.matching $(FLAGS)
 
 proto: $(VENV)/.developed   ## regenerate the kubelet's messages
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_sdk/wire/proto/*.proto

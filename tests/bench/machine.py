@@ -19,7 +19,7 @@ def describe_machine(state: Path, cdi: Path) -> dict[str, str]:
     """CPU, memory, kernel, and where state files and CDI specs lie, with the cost of a durable write there."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
-        "cpu": f"{os.cpu_count()} x {_cpu_model()}",
+        "cpu": processor(),
         "memory": f"{memory:.0f} GiB",
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "load": f"{os.getloadavg()[0]:.1f} at the start",
@@ -39,6 +39,11 @@ def describe_versions(kubernetes: str, godriver: Path) -> dict[str, str]:
         if words[:1] == ["dep"] and words[1] in _MODULES:
             found[f"go {words[1]}"] = words[2]
     return found
+
+
+def processor() -> str:
+    """How many of which CPU."""
+    return f"{os.cpu_count()} x {_cpu_model()}"
 
 
 def _cpu_model() -> str:

@@ -257,7 +257,9 @@ class Cluster:
         where = f"--namespace={namespace}"
         options = (where, "--ignore-not-found", "--output=name")
         try:
-            self.wait_until(lambda: not self.kubectl("get", resource, name, *options), f"{resource} {name} gone", timeout)
+            self.wait_until(
+                lambda: not self.kubectl("get", resource, name, *options), f"{resource} {name} gone", timeout
+            )
         except HarnessError as error:
             found = self.kubectl("get", f"{resource}/{name}", where, "--output=yaml", check=False)
             events = self.kubectl("get", "events", where, "--sort-by=.lastTimestamp", check=False)

@@ -1,0 +1,5 @@
+"""Drawing cases: the same seed and index give the same case."""
+
+from tests.cluster.differential.generate.cases import draw_case
+
+__all__ = ["draw_case"]

@@ -1,0 +1,75 @@
+"""Chance, and which features a case is about."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+#: How often a case is about each feature. Most cases have two or three, so that features meet.
+FEATURES: Final = {
+    "admin": 0.12,
+    "all": 0.3,
+    "all-nodes": 0.04,
+    "alternatives": 0.35,
+    "binding": 0.08,
+    "bound-to-node": 0.06,
+    "broken-cel": 0.12,
+    "config": 0.3,
+    "constraints": 0.35,
+    "counters": 0.28,
+    "foreign-pool-name": 0.06,
+    "extended": 0.12,
+    "incomplete": 0.12,
+    "invalid-pool": 0.07,
+    "lists": 0.1,
+    "missing-class": 0.04,
+    "no-driver-check": 0.04,
+    "obsolete": 0.12,
+    "per-device": 0.2,
+    "rules": 0.12,
+    "shared-claim": 0.2,
+    "shares": 0.3,
+    "spoilt": 0.18,
+    "taints": 0.25,
+    "templates": 0.12,
+    "two-drivers": 0.35,
+    "zones": 0.2,
+}
+
+
+class Draw:
+    """Random choices for one case."""
+
+    def __init__(self, seed: int | str, index: int) -> None:
+        self.random = random.Random(f"{seed}/{index}")
+        self.features = frozenset(name for name, often in FEATURES.items() if self.random.random() < often)
+
+    def has(self, feature: str, often: float = 1.0) -> bool:
+        """Whether the case is about a feature, and now (one in `1 / often`) is an occasion for it."""
+        assert feature in FEATURES, feature
+        return feature in self.features and self.random.random() < often
+
+    def chance(self, often: float) -> bool:
+        """True as often as that."""
+        return self.random.random() < often
+
+    def one(self, *items: T) -> T:
+        """One of them."""
+        return self.random.choice(items)
+
+    def some(self, items: Sequence[T], least: int = 1, most: int | None = None) -> list[T]:
+        """Some of them, in their order."""
+        count = self.random.randint(least, max(least, min(len(items), len(items) if most is None else most)))
+        places = sorted(self.random.sample(range(len(items)), min(count, len(items))))
+        return [items[place] for place in places]
+
+    def number(self, least: int, most: int) -> int:
+        """A number from `least` to `most`."""
+        return self.random.randint(least, most)
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """All of them in another order."""
+        return self.random.sample(items, len(items))

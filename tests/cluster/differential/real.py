@@ -1,0 +1,217 @@
+"""A case on the real control plane."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from tests.cluster.differential.api import Refusal, Requests
+from tests.cluster.differential.case import ADMIN, JSON, PLAIN, PodPlan
+from tests.cluster.differential.extender import CHOICE, Extender
+from tests.cluster.differential.pods import PodWatcher
+from tests.cluster.harness.errors import HarnessError
+from tests.cluster.harness.plane import BETA, Plane, PlaneSettings, control_plane
+from tests.cluster.harness.progress import Progress
+
+PLUGINS: Final = ("PrioritySort", "NodeResourcesFit", "NodeAffinity", "DynamicResources", "DefaultBinder")
+_PATIENCE: Final = 30.0
+_LOOK: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a pod: `fitting` are the nodes that passed the filters, `allocations` are by claim.
+
+    `extended` is the claim that was made for its extended resources.
+    """
+
+    kind: Literal["scheduled", "unschedulable", "error"]
+    message: str = ""
+    node: str = ""
+    fitting: tuple[str, ...] = ()
+    allocations: dict[str, JSON] = field(default_factory=dict)
+    extended: JSON | None = None
+
+
+class RealCluster:
+    """The API server and the scheduler, as cases use them; thread-safe."""
+
+    def __init__(self, plane: Plane, requests: Requests, extender: Extender, watcher: PodWatcher) -> None:
+        self.plane, self.requests = plane, requests
+        self._extender, self._watcher = extender, watcher
+
+    def schedule(self, plan: PodPlan, nodes: Iterable[str]) -> Verdict:
+        """Create a pod (and claims from its templates) and wait until the scheduler has decided about it."""
+        made = self.requests.create(pod_object(plan, nodes))
+        if isinstance(made, Refusal):
+            raise HarnessError(f"pod {plan.name}: {made.message}")
+        if plan.templates:
+            self._generate_claims(plan, made)
+        verdict = self._wait(plan)
+        if verdict.kind != "scheduled":
+            # else it is tried again with each change that follows
+            self.requests.delete("Pod", plan.namespace, plan.name)
+        return verdict
+
+    def delete(self, objects: Iterable[JSON]) -> None:
+        """Delete objects that were created."""
+        for each in objects:
+            metadata = each["metadata"]
+            self.requests.delete(each["kind"], metadata.get("namespace"), metadata["name"])
+
+    def claim(self, namespace: str, name: str) -> JSON:
+        """A claim as it is now."""
+        return self.requests.get("ResourceClaim", namespace, name)
+
+    def forget_claim(self, namespace: str, name: str) -> None:
+        """Delete a claim that may be allocated and reserved."""
+        self.requests.delete("ResourceClaim", namespace, name, finalized=True)
+
+    def _generate_claims(self, plan: PodPlan, pod: JSON) -> None:
+        """What the claim controller does for a pod with templates."""
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": plan.name,
+            "uid": pod["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        statuses = []
+        for template in plan.templates:
+            found = self.requests.get("ResourceClaimTemplate", plan.namespace, template)
+            name = f"{plan.name}-{template}"
+            annotations = {"resource.kubernetes.io/pod-claim-name": name}
+            metadata = {"name": name, "namespace": plan.namespace, "annotations": annotations}
+            claim = {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {**metadata, "ownerReferences": [owner]},
+                "spec": found["spec"]["spec"],
+            }
+            made = self.requests.create(claim)
+            if isinstance(made, Refusal):
+                raise HarnessError(f"claim {name}, made from a template: {made.message}")
+            statuses.append({"name": name, "resourceClaimName": name})
+        change = {"status": {"resourceClaimStatuses": statuses}}
+        self.requests.patch("Pod", plan.namespace, plan.name, change, status=True)
+
+    def _wait(self, plan: PodPlan) -> Verdict:
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            pod = self._watcher.decided(plan.namespace, plan.name, _LOOK)
+            if pod is not None and (verdict := self._verdict(plan, pod)):
+                return verdict
+            # With binding conditions a pod waits for its devices after they are allocated.
+            if pod is None and self._extender.fitting(plan.namespace, plan.name) and (verdict := self._bound(plan, "")):
+                return verdict
+            self.plane.check()
+        raise HarnessError(f"pod {plan.name}: the scheduler has not decided within {_PATIENCE:.0f} s")
+
+    def _verdict(self, plan: PodPlan, pod: JSON) -> Verdict | None:
+        node = pod["spec"].get("nodeName")
+        if node:
+            return self._bound(plan, node)
+        condition = next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
+        failed = condition["reason"] == "SchedulerError"
+        return Verdict("error" if failed else "unschedulable", condition.get("message", ""))
+
+    def _bound(self, plan: PodPlan, node: str) -> Verdict | None:
+        claims = {name: self.claim(plan.namespace, name) for name in plan.claim_names()}
+        allocations = {name: (claim.get("status") or {}).get("allocation") for name, claim in claims.items()}
+        known = {name: each for name, each in allocations.items() if each is not None}
+        reserved = all((claim.get("status") or {}).get("reservedFor") for claim in claims.values())
+        extended = self._extended(plan)
+        if len(known) < len(claims) or not reserved or (plan.extended and extended is None):
+            return None
+        fitting = self._extender.fitting(plan.namespace, plan.name) or []
+        chosen = node or fitting[plan.choice % len(fitting)]
+        return Verdict("scheduled", "", chosen, tuple(fitting), known, extended)
+
+    def _extended(self, plan: PodPlan) -> JSON | None:
+        """The claim for a pod's extended resources, once it is allocated and the pod knows of it."""
+        if not plan.extended:
+            return None
+        status = self.requests.get("Pod", plan.namespace, plan.name)["status"].get("extendedResourceClaimStatus")
+        if not status:
+            return None
+        found = self.claim(plan.namespace, status["resourceClaimName"])
+        allocated = (found.get("status") or {}).get("allocation") is not None
+        return {**found, "mappings": status["requestMappings"]} if allocated else None
+
+
+@contextmanager
+def real_cluster(
+    folder: Path, version: str, gates: dict[str, bool], progress: Progress, nodes: Iterable[JSON]
+) -> Iterator[RealCluster]:
+    """Run a control plane whose scheduler does nothing but allocate devices, with nodes that are only objects."""
+    with ExitStack() as stack:
+        extender = stack.enter_context(Extender().running())
+        config = folder / "scheduler.json"
+        kubeconfig = folder / "diff" / "scheduler.kubeconfig"
+        config.write_text(json.dumps(_scheduler_config(kubeconfig, extender.url)))
+        flags = {
+            # there is no controller that would give pods a token, or nodes their health
+            "apiserver": ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", *_TUNING],
+            "scheduler": [f"--config={config}"],
+        }
+        settings = PlaneSettings(version, {**BETA, **gates}, flags=flags, scheduler=True)
+        plane = stack.enter_context(control_plane("diff", folder, settings, progress))
+        requests = Requests(plane.api)
+        stack.callback(requests.close)
+        for each in (*namespaces(), *nodes):
+            requests.create(each)
+        watcher = stack.enter_context(PodWatcher(plane.kubeconfig("admin")).running())
+        yield RealCluster(plane, requests, extender, watcher)
+
+
+_TUNING: Final = ("--max-requests-inflight=2000", "--max-mutating-requests-inflight=2000")
+
+
+def namespaces() -> list[JSON]:
+    """The namespaces of all cases."""
+    labels = {ADMIN: {"resource.kubernetes.io/admin-access": "true"}, PLAIN: {}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": each}}
+        for name, each in labels.items()
+    ]
+
+
+def _scheduler_config(kubeconfig: Path, extender: str) -> JSON:
+    plugins = {"enabled": [{"name": name} for name in PLUGINS], "disabled": [{"name": "*"}]}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000},
+        "leaderElection": {"leaderElect": False},
+        "percentageOfNodesToScore": 100,
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 1,
+        "profiles": [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": plugins}}],
+        "extenders": [{"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": "20s"}],
+    }
+
+
+def pod_object(plan: PodPlan, nodes: Iterable[str]) -> JSON:
+    """The pod of a plan."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    claims: list[dict[str, Any]] = [{"name": name, "resourceClaimName": name} for name in plan.claims]
+    claims += [{"name": f"{plan.name}-{each}", "resourceClaimTemplateName": each} for each in plan.templates]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "annotations": {CHOICE: str(plan.choice)}},
+        "spec": {
+            "initContainers": [{**each, "image": "none"} for each in plan.init],
+            "containers": [{**each, "image": "none"} for each in plan.containers],
+            "resourceClaims": claims,
+            "affinity": affinity,
+            "terminationGracePeriodSeconds": 0,
+        },
+    }

@@ -1,0 +1,153 @@
+"""A control plane without nodes: etcd, an API server and, where wanted, a scheduler; no root, nothing left behind.
+
+Everything lies in one folder and listens on 127.0.0.1, so any number can run beside each other and beside clusters.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from . import network, pki
+from .api import Api
+from .build import ensure_kubernetes
+from .cache import Cache, Version
+from .components import Component, Components
+from .errors import HarnessError
+from .layout import Layout
+from .processes import MARK, kill, spawn
+from .runtime import ensure_runtime
+from .state import PORTS, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from .processes import Process
+    from .progress import Progress
+
+BETA = {"AllAlpha": False, "AllBeta": True}
+"""The gates of the clusters of this harness, unless others are asked for."""
+_PORT_RANGE = range(30000, 32700)
+_START_TIMEOUT = 60.0
+_POLL = 0.05
+
+
+class _Loopback(Layout):
+    """A layout whose API server listens on 127.0.0.1: there is no pod that would look for it elsewhere."""
+
+    @property
+    def service_address(self) -> str:
+        return "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class PlaneSettings:
+    """What runs: `users` get kubeconfigs of system:masters, `flags` are added to the command of a component.
+
+    `scheduler` starts one, with its own role; `users` are all as mighty as `admin`, whom there always is.
+    """
+
+    version: str
+    gates: Mapping[str, bool] = field(default_factory=lambda: dict(BETA))
+    users: Sequence[str] = ()
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scheduler: bool = False
+
+
+class Plane:
+    """A running control plane."""
+
+    def __init__(self, layout: Layout, version: str, api: Api) -> None:
+        self.version, self.api = version, api
+        self._layout = layout
+        self.processes: dict[str, Process] = {}
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self.api.server
+
+    def log(self, component: str) -> Path:
+        """The log of `etcd`, `apiserver` or `scheduler`."""
+        return self._layout.log(component)
+
+    def kubeconfig(self, user: str) -> Path:
+        """The kubeconfig of `admin`, `scheduler` or one of the users it was started with."""
+        return _kubeconfig_path(self._layout, user)
+
+    def check(self) -> None:
+        """HarnessError with the end of its log where a component has died."""
+        for name, process in self.processes.items():
+            if not process.alive():
+                raise HarnessError(f"{name} died; its log ends:\n{self._layout.tail(name)}")
+
+
+@contextmanager
+def control_plane(name: str, root: Path, settings: PlaneSettings, progress: Progress) -> Iterator[Plane]:
+    """Run a control plane in a folder `name` of its own below `root`, and remove it afterwards."""
+    cache, parsed = Cache.from_env(), Version.parse(settings.version)
+    runtime = ensure_runtime(cache, progress)
+    kube = ensure_kubernetes(cache, parsed, progress)
+    layout, ports = _Loopback.of(name, root), _free_ports()
+    layout.root.mkdir(mode=0o700)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, layout.root)
+        authority = _certificates(layout, settings.users)
+        api = Api(authority, f"https://{layout.service_address}:{ports['apiserver']}")
+        for user in ("admin", "scheduler", *settings.users):
+            text = pki.kubeconfig(api.server, authority.certificate("ca"), authority.user(user))
+            _kubeconfig_path(layout, user).write_text(text)
+        state = State(name, str(parsed), dict(settings.gates), str(cache.root), ports, {})
+        parts = Components(layout, state, kube, runtime, api)
+        environment = {**parts.environment(), MARK: f"{name}-{ports['etcd']}"}
+        plane = Plane(layout, str(parsed), api)
+        for part in _chosen(parts.all(), settings):
+            with progress.step(f"starting {part.name}"):
+                _start(part, layout, environment, plane, stack)
+        yield plane
+
+
+def _chosen(components: Mapping[str, Component], settings: PlaneSettings) -> list[Component]:
+    names = ["etcd", "apiserver", *(["scheduler"] if settings.scheduler else [])]
+    wanted = [components[name] for name in names]
+    return [replace(part, command=[*part.command, *settings.flags.get(part.name, ())]) for part in wanted]
+
+
+def _free_ports() -> dict[str, int]:
+    free = [port for port in random.sample(_PORT_RANGE, 200) if network.is_free("127.0.0.1", port)]
+    return dict(zip(PORTS, free[: len(PORTS)], strict=True))
+
+
+def _certificates(layout: Layout, users: Sequence[str]) -> pki.Authority:
+    for folder in (layout.logs, layout.temporary):
+        folder.mkdir(mode=0o700)
+    authority = pki.Authority(layout.pki)
+    authority.create()
+    authority.signing_key("sa")
+    authority.issue("server", "plane-server", hosts=["IP:127.0.0.1", "DNS:localhost"])
+    authority.issue("etcd-client", "apiserver")
+    authority.issue("scheduler", "system:kube-scheduler")
+    for user in ("admin", *users):
+        authority.issue(user, user, groups=["system:masters"])
+    return authority
+
+
+def _kubeconfig_path(layout: Layout, user: str) -> Path:
+    return layout.root / f"{user}.kubeconfig"
+
+
+def _start(part: Component, layout: Layout, environment: Mapping[str, str], plane: Plane, stack: ExitStack) -> None:
+    process = spawn(part.command, layout.log(part.name), environment)
+    # Its data is thrown away next, so a crash is as good as an orderly stop.
+    stack.callback(kill, [process])
+    plane.processes[part.name] = process
+    deadline = time.monotonic() + _START_TIMEOUT
+    while not part.healthy():
+        if not process.alive() or time.monotonic() > deadline:
+            raise HarnessError(f"{part.name} did not come up; its log ends:\n{layout.tail(part.name)}")
+        time.sleep(_POLL)

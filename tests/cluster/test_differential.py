@@ -1,0 +1,69 @@
+"""Drawn cases on a real API server and kube-scheduler and in this package; see tests/cluster/differential.
+
+DRA_SDK_DIFFERENTIAL_CASES says how many (1000), DRA_SDK_DIFFERENTIAL_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.conftest import VERSION
+from tests.cluster.differential.__main__ import GATES, KEPT, profile_of
+from tests.cluster.differential.case import load, save
+from tests.cluster.differential.generate import draw_case
+from tests.cluster.differential.real import RealCluster, real_cluster
+from tests.cluster.differential.runner import Runner, Summary, nodes
+from tests.cluster.harness.progress import Progress
+
+CASES = int(os.environ.get("DRA_SDK_DIFFERENTIAL_CASES", "1000"))
+SEED = os.environ.get("DRA_SDK_DIFFERENTIAL_SEED", str(time.time_ns()))
+#: A gate of each kind, and how many cases that need it are enough to notice that this package thinks it is off.
+NOTICED = {"DRADeviceTaints": "taints", "DRAConsumableCapacity": "shares", "DRAPartitionableDevices": "counters"}
+ENOUGH = 15
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A control plane for this file; its nodes are only objects."""
+    with real_cluster(tmp_path_factory.mktemp("diff"), VERSION, GATES, Progress(), nodes()) as running:
+        yield running
+
+
+def told(summary: Summary) -> str:
+    lines = [f"{result.case.name}: {each}" for result in summary.failed for each in result.disagreements]
+    return "\n".join([summary.text(), *lines])
+
+
+def test_kept_cases_agree(real: RealCluster) -> None:
+    """Cases that once disagreed, or that chance finds too rarely."""
+    kept = [load(path) for path in sorted(KEPT.glob("*.json"))]
+    assert kept
+    summary = Runner(real, profile_of(VERSION, GATES)).run(kept)
+    assert not summary.failed, told(summary)
+
+
+def test_drawn_cases_agree(real: RealCluster) -> None:
+    """Cases that disagree become files in `kept`."""
+    print(f"DRA_SDK_DIFFERENTIAL_SEED={SEED}")
+    summary = Runner(real, profile_of(VERSION, GATES)).run([draw_case(SEED, number) for number in range(CASES)])
+    print(summary.text())
+    files = [save(result.case, KEPT).name for result in summary.failed]
+    assert not files, f"seed {SEED}, now kept: {files}\n{told(summary)}"
+    outcomes = Counter(outcome for each in summary.results for outcome in each.tally.outcomes)
+    # each about a quarter to a half of all
+    assert min(outcomes[name] for name in ("scheduled", "unschedulable", "error")) > len(summary.results) // 20
+
+
+@pytest.mark.parametrize(("gate", "feature"), NOTICED.items())
+def test_a_difference_is_noticed(real: RealCluster, gate: str, feature: str) -> None:
+    cases = (draw_case("noticed", number) for number in range(1000))
+    about = [case for case in cases if feature in case.tags and "spoilt" not in case.tags][:ENOUGH]
+    runner = Runner(real, profile_of(VERSION, {**GATES, gate: False}))
+    assert runner.run(about).failed
