@@ -1,0 +1,65 @@
+"""GPUs that can be given away whole to a virtual machine (VFIO), found in sysfs, whatever driver they have now."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from dra_driver_gpu.describe.amounts import bytes_
+from dra_driver_gpu.describe.names import vfio_name
+from dra_sdk import AttributeValue, Device
+from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
+
+VENDOR: Final = 0x10DE
+DRIVER: Final = "vfio-pci"
+_DISPLAYS: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers
+_MEMORY_BAR: Final = 0x200  # IORESOURCE_MEM
+
+
+@dataclass(frozen=True, slots=True)
+class PassthroughGpu:
+    """One GPU in the order of PCI addresses; `bar_bytes` is the sum of its memory windows."""
+
+    index: int
+    pci: PciDevice
+    bar_bytes: int
+    iommufd: bool
+
+    @property
+    def bound(self) -> bool:
+        """Whether it is with the VFIO driver now, so that NVML does not see it."""
+        return self.pci.driver == DRIVER
+
+
+def read_passthrough(host: Host) -> tuple[PassthroughGpu, ...]:
+    """All NVIDIA GPUs that lie in an IOMMU group; none where the IOMMU is off."""
+    found = [each for each in read_pci_devices(host) if each.vendor == VENDOR and each.class_code >> 8 in _DISPLAYS]
+    iommufd = (host.dev / "iommu").exists()
+    gpus = (PassthroughGpu(index, each, _bars(each), iommufd) for index, each in enumerate(found))
+    return tuple(gpu for gpu in gpus if gpu.pci.iommu_group is not None)
+
+
+def device(gpu: PassthroughGpu, product: str | None) -> Device:
+    """As it is published; the product's name is known only while the NVIDIA driver has it."""
+    attributes: dict[str, AttributeValue] = {
+        "type": "vfio",
+        "uuid": str(uuid.uuid5(uuid.NAMESPACE_DNS, gpu.pci.address)),
+        "vendorID": f"{gpu.pci.vendor:#06x}",
+        "deviceID": f"{gpu.pci.device:#06x}",
+        "iommuFDEnabled": gpu.iommufd,
+        **pci_attributes(gpu.pci),
+    }
+    if product is not None:
+        attributes["productName"] = product
+    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": bytes_(gpu.bar_bytes)})
+
+
+def _bars(pci: PciDevice) -> int:
+    """Lines of `resource` are start, end and flags of each window, in hexadecimal; an absent window is all zeros."""
+    total = 0
+    for line in (optional(read_text, pci.path / "resource") or "").splitlines():
+        start, end, flags = (int(number, 16) for number in line.split()[:3])
+        if flags & _MEMORY_BAR and end > start:
+            total += end - start + 1
+    return total

@@ -1,0 +1,28 @@
+"""NVML, narrowed to what a DRA driver needs: a protocol with a real and an in-memory implementation."""
+
+from dra_driver_gpu.nvml.api import (
+    ComputeInstance,
+    ComputeInstanceInfo,
+    Event,
+    EventSet,
+    Gpu,
+    GpuInstance,
+    GpuInstanceInfo,
+    MigDevice,
+    Nvml,
+)
+from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
+
+__all__ = [
+    "ComputeInstance",
+    "ComputeInstanceInfo",
+    "Event",
+    "EventSet",
+    "Gpu",
+    "GpuInstance",
+    "GpuInstanceInfo",
+    "MigDevice",
+    "Nvml",
+    "NvmlError",
+    "ReturnCode",
+]

@@ -1,0 +1,268 @@
+"""The NVML library in memory: `MemoryNvml`, with what a test does to the GPUs behind the driver's back.
+
+    nvml = MemoryNvml([fake_gpu("A100-40GB", 0), fake_gpu("H100-80GB", 1)])
+    nvml.init()
+    nvml.add_process(nvml.gpus[0].uuid, pid=4711)
+    nvml.happen(nvml.gpus[1].uuid, EventType.XID_CRITICAL_ERROR, 79)
+
+State is of the node, not of the library: it survives shutdown and init, as MIG devices survive a driver restart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from dra_driver_gpu.nvml.api import Event, Gpu
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.memory.driver import Driver, EventQueue, Happening
+from dra_driver_gpu.nvml.memory.faults import Faults
+from dra_driver_gpu.nvml.memory.gpu import MemoryGpu
+from dra_driver_gpu.nvml.memory.models import FakeGpu
+from dra_driver_gpu.nvml.memory.state import GpuState, ProcessKind, Refusal
+from dra_driver_gpu.nvml.values import (
+    WHOLE_GPU,
+    EccCounter,
+    EccKind,
+    EventType,
+    Process,
+    RecoveryAction,
+    RemappedRows,
+)
+
+
+class MemoryNvml:
+    """The `Nvml` protocol in memory. `privileged=False` refuses whatever needs root."""
+
+    def __init__(
+        self,
+        gpus: Iterable[FakeGpu] = (),
+        *,
+        driver_version: str = "580.95.05",
+        cuda_version: int = 13000,
+        privileged: bool = True,
+    ) -> None:
+        self.gpus = tuple(gpus)
+        self._driver = Driver(self.gpus, driver_version, cuda_version, privileged=privileged)
+
+    @property
+    def faults(self) -> Faults:
+        """The failures to come, and every call that was made."""
+        return self._driver.faults
+
+    def init(self) -> None:
+        """See `Nvml.init`."""
+        with self._driver.call("nvmlInitWithFlags"):
+            self._driver.initialized += 1
+
+    def shutdown(self) -> None:
+        """See `Nvml.shutdown`."""
+        with self._driver.call("nvmlShutdown"):
+            self._driver.initialized -= 1
+
+    def driver_version(self) -> str:
+        """See `Nvml.driver_version`."""
+        with self._driver.call("nvmlSystemGetDriverVersion"):
+            return self._driver.driver_version
+
+    def cuda_version(self) -> int:
+        """See `Nvml.cuda_version`."""
+        with self._driver.call("nvmlSystemGetCudaDriverVersion_v2"):
+            return self._driver.cuda_version
+
+    def device_count(self) -> int:
+        """See `Nvml.device_count`."""
+        with self._driver.call("nvmlDeviceGetCount_v2"):
+            return len(self._driver.gpus)
+
+    def device_by_index(self, index: int) -> MemoryGpu:
+        """See `Nvml.device_by_index`."""
+        with self._driver.call("nvmlDeviceGetHandleByIndex_v2"):
+            found = list(self._driver.gpus.values())[index : index + 1]
+            return self._handle(found, ReturnCode.INVALID_ARGUMENT)
+
+    def device_by_uuid(self, uuid: str) -> MemoryGpu:
+        """See `Nvml.device_by_uuid`."""
+        with self._driver.call("nvmlDeviceGetHandleByUUID"):
+            return self._handle([one for one in self._driver.gpus.values() if one.gpu.uuid == uuid])
+
+    def device_by_pci_address(self, address: str) -> MemoryGpu:
+        """See `Nvml.device_by_pci_address`."""
+        with self._driver.call("nvmlDeviceGetHandleByPciBusId_v2"):
+            wanted = _pci_numbers(address)
+            return self._handle(
+                [one for one in self._driver.gpus.values() if _pci_numbers(one.gpu.pci_address) == wanted]
+            )
+
+    def create_event_set(self) -> MemoryEventSet:
+        """See `Nvml.create_event_set`."""
+        with self._driver.call("nvmlEventSetCreate"):
+            queue = EventQueue()
+            self._driver.queues.append(queue)
+            return MemoryEventSet(self._driver, queue)
+
+    def _handle(self, found: list[GpuState], otherwise: ReturnCode = ReturnCode.NOT_FOUND) -> MemoryGpu:
+        if not found:
+            raise Refusal(otherwise)
+        if found[0].lost:
+            raise Refusal(ReturnCode.GPU_IS_LOST)
+        return MemoryGpu(self._driver, found[0])
+
+    # what happens to the GPUs
+
+    def fail(
+        self,
+        call: str,
+        failure: ReturnCode | BaseException,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        after: bool = False,
+    ) -> None:
+        """Lets the `nth` call of an NVML function fail; the same as `faults.fail`."""
+        self.faults.fail(call, failure, nth=nth, times=times, after=after)
+
+    def state(self, uuid: str) -> GpuState:
+        """The GPU's state, to look at."""
+        return self._driver.gpus[uuid]
+
+    def watch(self, watcher: Callable[[GpuState], None]) -> None:
+        """Calls `watcher` after each call that may have changed a GPU, under the lock: it must not call NVML."""
+        self._driver.watchers.append(watcher)
+
+    def add_process(
+        self,
+        uuid: str,
+        pid: int,
+        *,
+        used_bytes: int | None = None,
+        gpu_instance_id: int = WHOLE_GPU,
+        compute_instance_id: int = WHOLE_GPU,
+        kind: ProcessKind = ProcessKind.COMPUTE,
+    ) -> None:
+        """Starts a process on a GPU, or on one of its MIG devices."""
+        with self._driver.changed:
+            process = Process(pid, used_bytes, gpu_instance_id, compute_instance_id)
+            self.state(uuid).processes.append((kind, process))
+
+    def end_process(self, pid: int) -> None:
+        """Ends a process on every GPU."""
+        with self._driver.changed:
+            for state in self._driver.gpus.values():
+                state.processes = [one for one in state.processes if one[1].pid != pid]
+
+    def happen(
+        self,
+        uuid: str,
+        event: EventType,
+        data: int = 0,
+        *,
+        gpu_instance_id: int = WHOLE_GPU,
+        compute_instance_id: int = WHOLE_GPU,
+    ) -> None:
+        """Gives an event to every set that is registered for it; earlier events are not kept for later sets."""
+        self._driver.happen(Happening(uuid, event, data, gpu_instance_id, compute_instance_id))
+
+    def lose(self, uuid: str) -> None:
+        """Lets a GPU fall off the bus: every call on it fails until `recover`, waiting included."""
+        with self._driver.changed:
+            self.state(uuid).lost = True
+            self._driver.changed.notify_all()
+
+    def recover(self, uuid: str) -> None:
+        """Resets a GPU, which brings it back: its instances and processes are gone, MIG mode is as after a reset."""
+        with self._driver.changed:
+            self.state(uuid).reset()
+            for watcher in self._driver.watchers:
+                watcher(self.state(uuid))
+
+    def unbind(self, uuid: str) -> GpuState:
+        """Takes a GPU from the kernel driver: NVML knows it no longer. What is returned brings it back by `bind`."""
+        with self._driver.changed:
+            return self._driver.gpus.pop(uuid)
+
+    def bind(self, state: GpuState) -> None:
+        """Gives a GPU that was unbound to the kernel driver again, reset."""
+        with self._driver.changed:
+            state.reset()
+            self._driver.gpus[state.gpu.uuid] = state
+
+    def set_ecc_errors(self, uuid: str, kind: EccKind, counter: EccCounter, count: int) -> None:
+        """Sets an ECC counter."""
+        with self._driver.changed:
+            self.state(uuid).ecc[kind, counter] = count
+
+    def set_remapped_rows(self, uuid: str, rows: RemappedRows) -> None:
+        """Sets the numbers of remapped rows."""
+        with self._driver.changed:
+            self.state(uuid).rows = rows
+
+    def set_recovery_action(self, uuid: str, action: RecoveryAction) -> None:
+        """Sets what the driver says must happen to the GPU."""
+        with self._driver.changed:
+            self.state(uuid).recovery_action = action
+
+
+class MemoryEventSet:
+    """The `EventSet` protocol in memory."""
+
+    def __init__(self, driver: Driver, queue: EventQueue) -> None:
+        self._driver = driver
+        self._queue = queue
+
+    def register(self, gpu: Gpu, types: EventType) -> None:
+        """See `EventSet.register`."""
+        if not isinstance(gpu, MemoryGpu):
+            raise TypeError(f"a GPU of this library is wanted, not {type(gpu).__name__}")
+        with self._driver.call("nvmlDeviceRegisterEvents", gpu.state):
+            self._require()
+            if types & ~gpu.state.supported_events:
+                raise Refusal(ReturnCode.NOT_SUPPORTED)
+            registered = self._queue.registered
+            registered[gpu.state.gpu.uuid] = registered.get(gpu.state.gpu.uuid, EventType(0)) | types
+
+    def wait(self, timeout_ms: int) -> Event | None:
+        """See `EventSet.wait`."""
+        with self._driver.call("nvmlEventSetWait_v2"):
+            self._require()
+            until = time.monotonic() + timeout_ms / 1000
+            while not self._queue.waiting and not self._lost() and time.monotonic() < until:
+                self._driver.changed.wait(until - time.monotonic())
+                self._require()
+            if self._queue.waiting:
+                return self._event(self._queue.waiting.popleft())
+            if self._lost():
+                raise Refusal(ReturnCode.GPU_IS_LOST)
+            return None
+
+    def free(self) -> None:
+        """See `EventSet.free`."""
+        with self._driver.call("nvmlEventSetFree"):
+            self._require()
+            self._queue.freed = True
+            self._driver.queues.remove(self._queue)
+            self._driver.changed.notify_all()
+
+    def _require(self) -> None:
+        if self._queue.freed:
+            raise Refusal(ReturnCode.INVALID_ARGUMENT)
+
+    def _lost(self) -> bool:
+        return any(uuid in self._driver.gpus and self._driver.gpus[uuid].lost for uuid in self._queue.registered)
+
+    def _event(self, happening: Happening) -> Event:
+        return Event(
+            gpu=MemoryGpu(self._driver, self._driver.gpus[happening.gpu_uuid]),
+            type=happening.type,
+            data=happening.data,
+            gpu_instance_id=happening.gpu_instance_id,
+            compute_instance_id=happening.compute_instance_id,
+        )
+
+
+def _pci_numbers(address: str) -> tuple[int, ...]:
+    """Domain, bus and device, however they are spelled; refuses what is no address."""
+    try:
+        return tuple(int(part, 16) for part in address.split(".", maxsplit=1)[0].split(":"))
+    except ValueError:
+        raise Refusal(ReturnCode.INVALID_ARGUMENT) from None

@@ -1,0 +1,90 @@
+"""Which kernel driver a PCI function has, and giving it another, by the files of sysfs.
+
+Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`, `drivers_probe`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dra_driver_gpu.effects import Command
+from dra_driver_gpu.site import Site
+from dra_sdk import HardwareError, RetriableError
+from dra_sdk.hardware import link_name, optional, read_text
+
+VFIO: Final = "vfio-pci"
+_NONE: Final = "(null)"
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What a function was like: its driver (None for none) and its `driver_override` (empty for none)."""
+
+    address: str
+    driver: str | None
+    override: str
+
+
+def former(site: Site, address: str) -> Former:
+    """What the function at a PCI address is like now."""
+    path = _function(site, address)
+    override = optional(read_text, path / "driver_override") or ""
+    return Former(address, _driver(path), "" if override == _NONE else override)
+
+
+def bind(site: Site, address: str, driver: str) -> None:
+    """Give a function this driver, whichever it has. RetriableError where the driver does not take it."""
+    path = _function(site, address)
+    if _driver(path) == driver:
+        return
+    _load(site, driver)
+    _unbind(site, path)
+    site.effects.write(path / "driver_override", f"{driver}\n")
+    site.effects.write(_drivers(site) / driver / "bind", address)
+    if (found := _driver(path)) != driver:
+        raise RetriableError(f"PCI function {address} has driver {found or 'none'} after it was bound to {driver}")
+
+
+def restore(site: Site, was: Former) -> None:
+    """Make a function what it was; nothing to do where it is, or where it is gone."""
+    path = _function(site, was.address)
+    if not path.exists():
+        return
+    now = former(site, was.address)
+    if now.driver != was.driver:
+        _unbind(site, path)
+        if was.driver is not None:
+            # Its override must allow the driver, or the kernel refuses to bind.
+            site.effects.write(path / "driver_override", f"{was.driver}\n")
+            site.effects.write(_drivers(site) / was.driver / "bind", was.address)
+    if former(site, was.address).override != was.override:
+        site.effects.write(path / "driver_override", f"{was.override}\n")
+    if (found := _driver(path)) != was.driver:
+        raise RetriableError(f"PCI function {was.address} has driver {found or 'none'}, not {was.driver} as before")
+
+
+def _unbind(site: Site, path: Path) -> None:
+    if (path / "driver").is_symlink():
+        site.effects.write(_drivers(site) / str(_driver(path)) / "unbind", path.name)
+
+
+def _load(site: Site, driver: str) -> None:
+    if not (_drivers(site) / driver).exists():
+        command = ["modprobe", driver] if site.root == Path("/") else ["chroot", str(site.root), "modprobe", driver]
+        site.effects.run(Command(command))
+    if not (_drivers(site) / driver).exists():
+        raise HardwareError(f"the kernel has no PCI driver {driver}")
+
+
+def _drivers(site: Site) -> Path:
+    return site.host.sys / "bus/pci/drivers"
+
+
+def _function(site: Site, address: str) -> Path:
+    return site.host.sys / "bus/pci/devices" / address
+
+
+def _driver(path: Path) -> str | None:
+    return link_name(path / "driver")

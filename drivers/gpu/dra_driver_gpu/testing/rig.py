@@ -1,0 +1,123 @@
+"""The GPU driver on a node made of files, between the SDK's real engine and GPUs in memory or of the stub library.
+
+rig = GpuRig(tmp_path, [fake_gpu("H100-80GB", 0)], dynamic_mig=True)
+prepared = rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+from dra_driver_gpu.describe.names import NAME
+from dra_driver_gpu.describe.sharing import Sharing
+from dra_driver_gpu.driver import GpuDriver
+from dra_driver_gpu.library import Library
+from dra_driver_gpu.nvml import Nvml
+from dra_driver_gpu.nvml.memory import FakeGpu, MemoryNvml
+from dra_driver_gpu.settings import GpuSettings
+from dra_driver_gpu.site import Clock, Site
+from dra_driver_gpu.testing.effects import NodeEffects
+from dra_driver_gpu.testing.node import GpuNode
+from dra_driver_gpu.testing.tools import write_tools
+from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim
+from dra_sdk.testing.crashes import tree
+from dra_sdk.testing.sysfs import regular_machine
+
+_TYPES: Final = {"gpu.nvidia.com": "gpu", "mig.nvidia.com": "mig", "vfio.gpu.nvidia.com": "vfio"}
+MAIN: Final = "main"
+SHORT: Final = "/s"
+"""The state directory: short, because the path of a socket may have 107 bytes only."""
+
+
+class GpuRig:
+    """`settings` are those of `GpuSettings`; `nvml` makes another NVML than the one in memory.
+
+    `driver` is the harness, `effects` what is done to the node, `memory` the GPUs in memory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        gpus: Sequence[FakeGpu],
+        *,
+        driver_root: str = "/",
+        nvml: Callable[[Path], Nvml] | None = None,
+        version: str = "1.36",
+        feature_gates: dict[str, bool] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.node = FakeNode(directory)
+        machine = regular_machine(sockets=2, cores=1, threads=1)
+        self.gpus = GpuNode(self.node.root, gpus, driver_root=driver_root, machine=machine)
+        write_tools(self.node.root, self.gpus.driver_root)
+        self.register_nodes()
+        self.memory = self.gpus.nvml()
+        self.effects = NodeEffects(self.node.root)
+        if isinstance(settings.get("sharing"), str):
+            settings["sharing"] = Sharing.parse(settings["sharing"])
+        self.settings = GpuSettings(
+            driver_root=driver_root, **{"state_dir": SHORT, "mps_shm": "host", "busy_seconds": 0.3, **settings}
+        )
+        self._nvml = nvml or (lambda _root: self.memory)
+        self.node.file("/dev/shm/.keep")  # noqa: S108 (of the node)
+        self.driver = DriverHarness(self.make, self.node, version=version, feature_gates=feature_gates)
+        for name, kind in _TYPES.items():
+            mine = f'device.driver == "{NAME}" && device.attributes["{NAME}"].type == "{kind}"'
+            self.driver.add_class(name, mine)
+
+    def make(self) -> GpuDriver:
+        """A fresh driver, as of a new process."""
+        return GpuDriver(self.settings, nvml=self._nvml, effects=self.effects, clock=Clock(interval=0.02))
+
+    @property
+    def site(self) -> Site:
+        """The node as the driver works on it, with a library of its own."""
+        library = Library(self._nvml(self.node.root))
+        return Site(self.node.root, self.settings, library, self.effects, Clock(interval=0.02))
+
+    @contextmanager
+    def memory_open(self) -> Iterator[MemoryNvml]:
+        """The GPUs in memory, for what an operator does to them."""
+        self.memory.init()
+        try:
+            yield self.memory
+        finally:
+            self.memory.shutdown()
+
+    def prepared(self, allocated: dict[str, Any]) -> PreparedClaim:
+        """A claim that is allocated, so that preparing it does not discover again."""
+        return PreparedClaim(allocated, (), None, {MAIN: None}, self.node)
+
+    def same(self, other: PreparedClaim, **changes: Any) -> PreparedClaim:
+        """Another claim that was given the same devices, with changes to each result of its allocation."""
+        made = deepcopy(other.claim)
+        uid = f"{other.ref.uid[:-4]}{len(self.driver.match.claims):04}"
+        made["metadata"] |= {"uid": uid, "name": f"same-{uid}"}
+        for result in made["status"]["allocation"]["devices"]["results"]:
+            result.update(changes)
+        return self.prepared(self.driver.match.adopt(made))
+
+    def register_nodes(self) -> None:
+        """Gives numbers to the device nodes that the node has by now; a container runtime asks for them."""
+        for minor, path in enumerate(sorted(self.node.path("/dev").rglob("*"))):
+            if path.is_file():
+                self.node.device_node(f"/{path.relative_to(self.node.root)}", major=195, minor=minor)
+
+    def state(self) -> dict[str, Any]:
+        """All that the driver could have changed and must change back: GPUs, files of the node, daemons."""
+        gpus = {
+            gpu.uuid: (
+                state.mig.current,
+                state.compute_mode,
+                state.persistence,
+                sorted((each.row.name, each.placement.start) for each in state.instances.values()),
+            )
+            for gpu in self.memory.gpus
+            for state in [self.memory.state(gpu.uuid)]
+        }
+        files = {name: text for name, text in tree(self.node.root).items() if not name.startswith("dev/nvidia-caps")}
+        return {"gpus": gpus, "files": files}

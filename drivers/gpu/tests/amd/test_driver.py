@@ -1,0 +1,203 @@
+"""The driver on nodes made of files, from what is published to what a container gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from dra_driver_amd import AmdGpuDriver, GpuConfig
+from dra_driver_amd.devices import version
+from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
+
+from dra_sdk import HardwareError, Quantity, Version
+from dra_sdk.cli.main import main
+from dra_sdk.errors import ConfigError
+from dra_sdk.testing import DriverHarness, NotAllocatedError, claim, request
+
+pytest_plugins = ["dra_sdk.testing.plugin"]
+CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
+
+
+@pytest.fixture
+def make(dra_node: Any, dra_driver: Any) -> Any:
+    def on(*gpus: Any) -> DriverHarness:
+        write_gpus(dra_node.root, gpus)
+        found: DriverHarness = dra_driver(AmdGpuDriver)
+        return found
+
+    return on
+
+
+def test_a_whole_mi300x(make: Any) -> None:
+    found = make(mi300x()).devices["gpu-1-128"]
+    assert found.attributes == {
+        "type": "amdgpu",
+        "cardIndex": 1,
+        "renderIndex": 128,
+        "deviceID": "0x74a1",
+        "pciAddr": "0000:c1:00.0",
+        "driverVersion": Version("6.12.12"),
+        "driverSrcVersion": "1A2B3C4D5E6F708192A3B4C",
+        "resource.kubernetes.io/pcieRoot": "pci0000:c0",
+        "resource.kubernetes.io/pciBusID": "0000:c1:00.0",
+        "resource.kubernetes.io/numaNode": 0,
+        "numaNode": 0,
+        "productName": "AMD_Instinct_MI300X_OAM",
+        "partitionProfile": "spx_nps1",
+    }
+    assert found.capacity == {"memory": Quantity("201310208Ki"), "computeUnits": 304, "simdUnits": 1216}
+
+
+@pytest.mark.parametrize("memory", ["nps1", "nps4"])
+def test_eight_partitions_of_an_mi300x(make: Any, memory: str) -> None:
+    devices = make(mi300x("cpx", memory), mi300x()).devices
+    assert list(devices) == [f"gpu-{number + 1}-{number + 128}" for number in range(9)]
+    parts = list(devices.values())[:8]
+    for part in parts:
+        assert part.attributes["type"] == "amdgpu-partition"
+        assert part.attributes["partitionProfile"] == f"cpx_{memory}"
+        assert part.attributes["parentPciAddr"] == "0000:c1:00.0"
+        assert part.attributes["parentDeviceID"] == "0x74a1"
+        assert part.attributes["resource.kubernetes.io/pcieRoot"] == "pci0000:c0"
+        assert part.capacity == {"memory": Quantity(206_141_652_992 // 8), "computeUnits": 38, "simdUnits": 152}
+    assert devices["gpu-9-136"].attributes["type"] == "amdgpu"
+
+
+def test_a_card_that_cannot_be_partitioned(make: Any) -> None:
+    found = make(RX7900XTX).devices["gpu-1-128"]
+    assert found.attributes["type"] == "amdgpu"
+    assert "partitionProfile" not in found.attributes
+    assert "productName" not in found.attributes
+    assert found.capacity["computeUnits"] == 96
+
+
+def test_partitions_of_a_kernel_that_does_not_tell_the_mode(make: Any, dra_node: Any) -> None:
+    driver = make(mi300x("cpx"))
+    for name in ("compute", "memory"):
+        dra_node.remove(f"/sys/devices/pci0000:c0/0000:c1:00.0/current_{name}_partition")
+    driver.discover()
+    assert {each.attributes["type"] for each in driver.devices.values()} == {"amdgpu-partition"}
+    assert all("partitionProfile" not in each.attributes for each in driver.devices.values())
+
+
+def test_a_kernel_module_without_version(make: Any, dra_node: Any) -> None:
+    driver = make(RX7900XTX)
+    dra_node.remove("/sys/module/amdgpu")
+    driver.discover()
+    assert "driverVersion" not in driver.devices["gpu-1-128"].attributes
+
+
+def test_memory_that_kfd_does_not_tell(make: Any, dra_node: Any) -> None:
+    driver = make(RX7900XTX)
+    dra_node.remove("/sys/class/kfd/kfd/topology/nodes/1/mem_banks")
+    driver.discover()
+    assert driver.devices["gpu-1-128"].capacity["memory"] == 25_753_026_560
+    dra_node.remove("/sys/devices/pci0000:c0/0000:c1:00.0/mem_info_vram_total")
+    driver.discover()
+    assert driver.devices["gpu-1-128"].capacity["memory"] == 0
+
+
+def test_a_gpu_without_device_nodes_is_left_out(make: Any, dra_node: Any) -> None:
+    driver = make(RX7900XTX, RX7900XTX)
+    dra_node.remove("/sys/class/drm/renderD128")
+    driver.discover()
+    assert list(driver.devices) == ["gpu-2-129"]
+
+
+def test_a_node_without_amd_gpus(make: Any) -> None:
+    assert make().devices == {}
+
+
+def test_every_release_takes_its_slices(make: Any) -> None:
+    make(*[mi300x("cpx", "nps4")] * 8).assert_publishable()
+
+
+def test_a_container_gets_three_nodes(make: Any) -> None:
+    prepared = make(mi300x("cpx")).prepare(claim("gpu", config=GpuConfig()))
+    devices = prepared.container().devices
+    numbers = {path: (each["major"], each["minor"]) for path, each in devices.items()}
+    assert numbers == {"/dev/kfd": (235, 0), "/dev/dri/card1": (226, 1), "/dev/dri/renderD128": (226, 128)}
+
+
+def test_two_partitions_of_one_gpu(make: Any) -> None:
+    driver = make(mi300x(), mi300x("cpx"))
+    where = 'device.attributes["gpu.amd.com"].type == "amdgpu-partition"'
+    asked = claim(request("p", where=where, count=2), match="resource.kubernetes.io/pciBusID")
+    prepared = driver.prepare(asked)
+    assert prepared.names == ["gpu-2-129", "gpu-3-130"]
+    assert set(prepared.container().devices) == {
+        "/dev/kfd",
+        "/dev/dri/card2",
+        "/dev/dri/renderD129",
+        "/dev/dri/card3",
+        "/dev/dri/renderD130",
+    }
+    driver.unprepare(prepared)
+    driver.assert_clean()
+
+
+def test_numbers_that_sysfs_does_not_tell_are_those_of_the_hosts_nodes(make: Any, dra_node: Any) -> None:
+    driver = make(RX7900XTX)
+    dra_node.remove("/sys/class/kfd/kfd/dev")
+    dra_node.device_node("/dev/kfd", major=511, minor=7)
+    found = driver.prepare(claim("gpu")).container().devices["/dev/kfd"]
+    assert (found["major"], found["minor"]) == (511, 7)
+
+
+def test_a_number_that_makes_no_sense_leaves_its_gpu_out(make: Any, dra_node: Any) -> None:
+    driver = make(RX7900XTX)
+    dra_node.file("/sys/class/drm/renderD128/dev", "226\n")
+    driver.discover()
+    assert driver.devices == {}
+
+
+def test_a_gpu_that_was_partitioned_after_it_was_allocated(make: Any, dra_node: Any) -> None:
+    driver = make(RX7900XTX)
+    asked = driver.allocate(claim("gpu"))
+    dra_node.remove("/sys/class/kfd")
+    with pytest.raises(HardwareError, match="gpu-1-128 is not on node node-1: were GPUs partitioned anew"):
+        driver.prepare(asked)
+
+
+def test_its_configuration_has_no_fields(make: Any) -> None:
+    driver = make(RX7900XTX)
+    wrong = {"apiVersion": GpuConfig.api_version, "kind": "GpuConfig", "sharing": {}}
+    with pytest.raises(ConfigError, match="sharing: unknown field"):
+        driver.prepare(claim("gpu", config=wrong))
+
+
+def test_what_is_not_there_is_not_allocated(make: Any) -> None:
+    with pytest.raises(NotAllocatedError):
+        make(mi300x()).allocate(claim(request("p", where='device.attributes["gpu.amd.com"].cardIndex == 7')))
+
+
+def test_it_notices_partitions_that_come(make: Any, dra_node: Any) -> None:
+    make(mi300x("cpx"))
+    whole = dra_node.path("/sys/class/kfd/kfd/topology/nodes")
+    hidden = whole.with_name("hidden")
+    whole.rename(hidden)
+    changed, stop = Event(), Event()
+    watcher = Thread(target=AmdGpuDriver(0.01).dra_watch, args=(dra_node.node, changed.set, stop))
+    watcher.start()
+    try:
+        assert not changed.wait(0.1)
+        hidden.rename(whole)
+        assert changed.wait(10)
+        changed.clear()
+        assert not changed.wait(0.1)
+        dra_node.file("/sys/class/kfd/kfd/topology/nodes/1/properties", "nonsense")  # in the middle of a change
+        assert not changed.wait(0.1)
+    finally:
+        stop.set()
+        watcher.join(10)
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("6.12.12.60401", "6.12.12"), ("6.10.05", "6.10.5"), ("7", "7.0.0")])
+def test_versions(text: str, wanted: str) -> None:
+    assert version(text) == wanted
+
+
+def test_the_classes_are_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(CLASSES)]) == 0, capsys.readouterr().err

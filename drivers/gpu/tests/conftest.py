@@ -1,0 +1,39 @@
+"""Nodes with GPUs, for every test of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dra_driver_gpu.config import API_VERSION
+from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
+from dra_driver_gpu.testing import GpuRig
+
+
+@pytest.fixture
+def make_gpus(tmp_path: Path) -> Callable[..., GpuRig]:
+    """Makes a node with GPUs of these models, and the driver on it."""
+
+    def make(*models: str | FakeGpu, **settings: Any) -> GpuRig:
+        gpus = [fake_gpu(each, minor) if isinstance(each, str) else each for minor, each in enumerate(models)]
+        return GpuRig(tmp_path, gpus, **settings)
+
+    return make
+
+
+@pytest.fixture
+def config() -> Callable[..., dict[str, Any]]:
+    """Configuration as a user writes it: `config("GpuConfig", strategy="MPS", mpsConfig={…})`."""
+
+    def write(kind: str, **sharing: Any) -> dict[str, Any]:
+        return {"apiVersion": API_VERSION, "kind": kind, "sharing": sharing}
+
+    return write
+
+
+@pytest.fixture
+def make_rig_at() -> type[GpuRig]:
+    """A node in a directory of its own."""
+    return GpuRig

@@ -1,0 +1,155 @@
+"""Which devices a node has: every model, every mode, and that API servers take them."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from dataclasses import replace
+
+import pytest
+from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
+from dra_driver_gpu.nvml.memory.models import model
+from dra_driver_gpu.nvml.values import VirtualizationMode
+from dra_driver_gpu.selection import Selection
+
+from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
+from dra_sdk.testing import NotAllocatedError, claim, request
+
+MODES = list(itertools.product([False, True], [False, True], ["disabled", "memory", "unlimited", "4"]))
+COMMON = {
+    "productName",
+    "brand",
+    "architecture",
+    "cudaComputeCapability",
+    "driverVersion",
+    "cudaDriverVersion",
+    "addressingMode",
+    PCI_BUS_ID,
+    PCIE_ROOT,
+    NUMA_NODE,
+}
+ENGINES = {"multiprocessors", "copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines", "memory"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_release_takes_every_model_in_every_mode(name, tmp_path_factory, make_rig_at):
+    for dynamic, passthrough, sharing in MODES:
+        for mig in {False, bool(model(name).mig)}:
+            rig = make_rig_at(
+                tmp_path_factory.mktemp("n"),
+                [fake_gpu(name, 0, mig=mig), fake_gpu(name, 1)],
+                dynamic_mig=dynamic,
+                passthrough=passthrough,
+                sharing=sharing,
+            )
+            rig.driver.assert_publishable("1.36" if sharing != "disabled" else "1.34")
+            kinds = {device.attributes["type"] for device in rig.driver.devices.values()}
+            assert ("vfio" in kinds) == passthrough
+            assert ("mig" in kinds) == (dynamic and bool(model(name).mig) and (mig or name[0] in "HB"))
+            assert "gpu-1" in rig.driver.devices
+
+
+def test_sixteen_gpus_of_every_kind_are_publishable(make_gpus):
+    rig = make_gpus(*["H100-80GB"] * 16, dynamic_mig=True, passthrough=True)
+    rig.driver.assert_publishable()
+    assert len(rig.driver.devices) == 16 * (1 + 25 + 1)
+
+
+def test_the_attributes_of_a_gpu(make_gpus):
+    (gpu,) = make_gpus("A100-40GB").driver.devices.values()
+    assert set(gpu.attributes) == {"type", "uuid", *COMMON}
+    assert gpu.attributes["architecture"] == "Ampere"
+    assert gpu.attributes["cudaComputeCapability"] == "8.0.0"
+    assert gpu.attributes["driverVersion"] == "580.95.5"
+    assert gpu.attributes["cudaDriverVersion"] == "13.0.0"
+    assert gpu.attributes[PCI_BUS_ID] == "0000:10:00.0"
+    assert {name: str(amount) for name, amount in gpu.capacity.items()} == {"memory": "40Gi"}
+
+
+def test_a_gpu_without_memory_of_its_own(make_gpus):
+    (gpu,) = make_gpus("GB10", dynamic_mig=True).driver.devices.values()
+    assert gpu.capacity == {}
+    assert not gpu.consumes
+
+
+def test_a_dynamic_mig_device(make_gpus):
+    devices = make_gpus(fake_gpu("A100-40GB", mig=True), dynamic_mig=True).driver.devices
+    assert len(devices) == 25  # before Hopper there is no whole GPU while MIG is on
+    device = devices["gpu-0-mig-2g10gb-14-2"]
+    assert set(device.attributes) == {"type", "parentUUID", "profile", *COMMON}
+    assert device.attributes["profile"] == "2g.10gb"
+    assert set(device.capacity) == ENGINES
+    assert {name: str(amount) for name, amount in device.consumes[0].counters.items()} == {
+        "multiprocessors": "28",
+        "copy-engines": "2",
+        "decoders": "1",
+        "encoders": "0",
+        "jpeg-engines": "0",
+        "ofa-engines": "0",
+        "memory": "9856Mi",
+        "memory-slice-2": "1",
+        "memory-slice-3": "1",
+    }
+
+
+def test_on_hopper_whole_and_parts_are_offered(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    assert len(rig.driver.devices) == 26
+    (pool,) = rig.driver.discover()
+    (counters,) = pool.counter_sets
+    assert counters.name == "gpu-0-counter-set"
+    assert rig.driver.devices["gpu-0"].consumes[0].counters == counters.counters
+
+
+def test_mig_on_and_nothing_cut_is_no_gpu(make_gpus):
+    assert make_gpus(fake_gpu("A100-40GB", mig=True), "L4").driver.devices.keys() == {"gpu-1"}
+
+
+def test_a_guest_does_not_cut(make_gpus):
+    guest = replace(fake_gpu("H100-80GB"), virtualization=VirtualizationMode.VGPU)
+    assert list(make_gpus(guest, dynamic_mig=True).driver.devices) == ["gpu-0"]
+
+
+def test_a_vfio_device(make_gpus):
+    device = make_gpus("A100-40GB", passthrough=True).driver.devices["gpu-vfio-0"]
+    assert device.attributes["type"] == "vfio"
+    assert (device.attributes["vendorID"], device.attributes["deviceID"]) == ("0x10de", "0x20b0")
+    assert device.attributes["iommuFDEnabled"] is True
+    assert device.attributes["uuid"] == str(uuid.uuid5(uuid.NAMESPACE_DNS, "0000:10:00.0"))
+    assert device.capacity["addressableMemory"] == (16 << 20) + (64 << 30) + (32 << 20)
+
+
+def test_vfio_is_never_shared(make_gpus):
+    devices = make_gpus("L4", passthrough=True, sharing="4").driver.devices
+    assert devices["gpu-0"].allow_multiple_allocations
+    assert not devices["gpu-vfio-0"].allow_multiple_allocations
+
+
+@pytest.mark.parametrize(("sharing", "claims"), [("disabled", 1), ("memory", 1), ("unlimited", 5), ("3", 3)])
+def test_how_many_claims_share_a_gpu_by_default(make_gpus, sharing, claims):
+    rig = make_gpus("L4", sharing=sharing)
+    for _ in range(claims):
+        rig.driver.prepare(claim("gpu"))
+    if sharing != "unlimited":
+        with pytest.raises(NotAllocatedError):
+            rig.driver.allocate(claim("gpu"))
+
+
+def test_claims_share_memory(make_gpus):
+    rig = make_gpus("L4", sharing="memory")
+    for _ in range(2):
+        rig.driver.prepare(claim(request("gpu", capacity={"memory": "10Gi"})))
+    with pytest.raises(NotAllocatedError):
+        rig.driver.allocate(claim(request("gpu", capacity={"memory": "10Gi"})))
+
+
+def test_lists_of_gpus(make_gpus):
+    rig = make_gpus("A100-40GB", "L4", "L4", passthrough=True, selection=Selection(allow=["*L4*"], hide=["2"]))
+    assert rig.driver.devices.keys() == {"gpu-1", "gpu-vfio-1"}
+
+
+def test_a_lost_gpu_is_left_out(make_gpus, caplog):
+    rig = make_gpus("L4", "L4")
+    rig.memory.lose(rig.memory.gpus[0].uuid)
+    assert rig.driver.devices.keys() == {"gpu-1"}
+    assert "GPU with index 0 cannot be read and is not published" in caplog.text

@@ -1,0 +1,175 @@
+"""Events, counters and lost GPUs as the health of whole GPUs, and what NVML's own failures do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import pytest
+from dra_driver_gpu.describe import Offer
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.values import EccCounter, EccKind, EventType, RecoveryAction, RemappedRows
+
+from dra_sdk import HealthStatus
+
+XID = EventType.XID_CRITICAL_ERROR
+Watch = Callable[..., Any]
+
+
+def test_all_is_well(watch: Watch) -> None:
+    report = watch("A100-40GB", "L4").step()
+    assert {name: (each.status, each.message) for name, each in report.items()} == {
+        "gpu-0": (HealthStatus.HEALTHY, ""),
+        "gpu-1": (HealthStatus.HEALTHY, ""),
+    }
+
+
+def test_an_xid_makes_its_gpu_unhealthy_at_once(watch: Watch) -> None:
+    node = watch("A100-40GB", "L4", interval=60)
+    node.step()
+    node.nvml.happen(node.gpus[1], XID, 79)
+    assert node.unhealthy() == {"gpu-1": "XID 79 (the GPU has fallen off the bus)"}
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109, 94])
+def test_a_benign_xid_is_told_only_and_lifts_nothing(watch: Watch, xid: int) -> None:
+    node = watch("A100-40GB", also_benign=frozenset({94}))
+    node.step()
+    node.nvml.happen(node.gpus[0], XID, xid)
+    report = node.step()["gpu-0"]
+    assert report.status is HealthStatus.HEALTHY
+    assert report.message.startswith(f"XID {xid}")
+    node.nvml.happen(node.gpus[0], XID, 62)
+    assert list(node.unhealthy()) == ["gpu-0"]
+    node.nvml.happen(node.gpus[0], XID, xid)
+    assert node.unhealthy() == {"gpu-0": "XID 62 (internal microcontroller halt)"}
+
+
+def test_a_reset_that_the_driver_asked_for_clears_it(watch: Watch) -> None:
+    node = watch("H100-80GB")
+    node.step()
+    node.nvml.set_recovery_action(node.gpus[0], RecoveryAction.GPU_RESET)
+    node.nvml.happen(node.gpus[0], XID, 95)
+    asked = {"gpu-0": "the driver asks for GPU_RESET; XID 95 (uncorrectable memory error, not contained)"}
+    assert node.unhealthy() == asked
+    node.nvml.recover(node.gpus[0])
+    assert node.unhealthy() == {}
+
+
+def test_a_quiet_driver_clears_it_after_a_while(watch: Watch) -> None:
+    node = watch("H100-80GB", settle=0.05)
+    node.step()
+    node.nvml.happen(node.gpus[0], XID, 32)
+    assert node.unhealthy() == {"gpu-0": "XID 32"}
+    assert any(node.unhealthy() == {} for _ in range(1000))
+
+
+def test_a_driver_without_recovery_action_keeps_it(watch: Watch) -> None:
+    node = watch("H100-80GB", settle=0.0)
+    node.nvml.fail("nvmlDeviceGetFieldValues", ReturnCode.NOT_SUPPORTED, times=10**6)
+    node.step()
+    node.nvml.happen(node.gpus[0], XID, 32)
+    assert [node.unhealthy() for _ in range(5)] == [{"gpu-0": "XID 32"}] * 5
+
+
+def test_a_lost_gpu_is_unhealthy_until_it_is_back_and_others_are_heard_meanwhile(watch: Watch) -> None:
+    node = watch("A100-40GB", "A100-40GB", interval=0.05)
+    node.step()
+    node.nvml.lose(node.gpus[0])
+    assert node.unhealthy() == {"gpu-0": "the GPU is lost"}
+    node.nvml.happen(node.gpus[1], XID, 48)
+    assert node.unhealthy() == {"gpu-0": "the GPU is lost", "gpu-1": "XID 48 (uncorrectable memory error)"}
+    node.nvml.recover(node.gpus[0])
+    assert list(node.unhealthy()) == ["gpu-1"]
+    node.nvml.happen(node.gpus[0], XID, 119)  # its events are heard again
+    assert list(node.unhealthy()) == ["gpu-0", "gpu-1"]
+
+
+def test_waiting_for_a_lost_gpu_does_not_spin(watch: Watch) -> None:
+    node = watch("A100-40GB", interval=0.2)
+    node.step()
+    node.nvml.faults.clear()
+    node.nvml.fail("nvmlEventSetWait_v2", ReturnCode.GPU_IS_LOST, times=10**6)
+    for _ in range(6):
+        assert node.unhealthy() == {}  # every GPU answers, whatever waiting says
+    assert node.nvml.faults.calls.count("nvmlEventSetWait_v2") <= 7
+
+
+def test_ecc(watch: Watch) -> None:
+    node = watch("A100-40GB")
+    node.step()
+    node.nvml.happen(node.gpus[0], EventType.SINGLE_BIT_ECC_ERROR)
+    node.nvml.set_ecc_errors(node.gpus[0], EccKind.CORRECTED, EccCounter.VOLATILE, 3)
+    assert node.step()["gpu-0"].message == "corrected memory errors: 3"
+    node.nvml.happen(node.gpus[0], EventType.DOUBLE_BIT_ECC_ERROR)
+    assert node.unhealthy() == {"gpu-0": "double-bit ECC error"}
+
+
+def test_a_gpu_without_ecc_is_watched_for_all_else(watch: Watch) -> None:
+    node = watch("GB10", "T4")
+    for gpu in node.gpus:
+        node.nvml.set_remapped_rows(gpu, RemappedRows(0, 1, pending=True, failed=False))
+    assert node.unhealthy() == {"gpu-0": "a remapped memory row waits for a reset"}  # Turing remaps none
+
+
+def test_a_hidden_gpu_is_not_told_of(watch: Watch) -> None:
+    node = watch("A100-40GB", "L4", offer=Offer(wants=lambda card: card.minor == 1))
+    node.step()
+    node.nvml.happen(node.gpus[0], XID, 79)
+    assert list(node.step()) == ["gpu-1"]
+
+
+def test_nvml_that_does_not_start_is_tried_again(watch: Watch) -> None:
+    node = watch("A100-40GB")
+    node.nvml.fail("nvmlInitWithFlags", ReturnCode.DRIVER_NOT_LOADED, times=3)
+    assert node.unhealthy() == {}
+
+
+def test_it_lets_go_of_the_gpus(watch: Watch) -> None:
+    node = watch("A100-40GB", interval=60)
+    node.step()
+    held: list[int] = []
+
+    def take() -> None:
+        with node.library.closed():
+            held.append(node.nvml._driver.initialized)
+
+    taker = Thread(target=take)
+    taker.start()
+    assert node.unhealthy() == {}  # the session ended, somebody had the GPUs, and the next one began
+    taker.join(5)
+    assert held == [0]
+
+
+def test_what_failed_before_the_restart_of_the_hook_is_known_after_it(watch: Watch) -> None:
+    node = watch("A100-40GB")
+    node.step()
+    node.nvml.happen(node.gpus[0], XID, 79)
+    assert node.unhealthy()
+    node._reports.close()
+    node._reports = node.monitor.watch(node.files.host, node.stop)  # it has a root, like a node
+    assert list(node.unhealthy()) == ["gpu-0"]
+
+
+def test_it_survives_a_failure_of_any_call(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    """Each of the first calls fails once, as any of a few return codes; then everything is known all the same."""
+    caplog.set_level(logging.CRITICAL)
+    first = watch("A30", "L4")
+    for _ in range(3):
+        first.step()
+    points = len(first.nvml.faults.calls)
+    assert points > 100
+    codes = (ReturnCode.UNKNOWN, ReturnCode.GPU_IS_LOST, ReturnCode.UNINITIALIZED, ReturnCode.NOT_SUPPORTED)
+    for point in range(1, points + 1):
+        node = first.again(interval=0.001)
+        node.nvml.faults.fail_call(point, codes[point % len(codes)])
+        for _ in range(3):
+            node.step()
+        for _ in range(3):  # an event that nobody was registered for is lost; NVML keeps none
+            node.nvml.happen(node.gpus[0], XID, 79)
+            report = node.step()
+        assert [each.status for each in report.values()] == [HealthStatus.UNHEALTHY, HealthStatus.HEALTHY], point
+        node.close()
+    print(f"{points} NVML calls, each failed once")

@@ -1,0 +1,241 @@
+"""What every NVML answers about GPUs, in memory and through the binding alike."""
+
+from __future__ import annotations
+
+import pytest
+from dra_driver_gpu.nvml import errors, profiles
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.memory import MODELS, ProcessKind, fake_gpu
+from dra_driver_gpu.nvml.memory.models import FakeGpu
+from dra_driver_gpu.nvml.values import (
+    AddressingMode,
+    Architecture,
+    Brand,
+    ComputeMode,
+    EccCounter,
+    EccKind,
+    EventType,
+    FabricInfo,
+    MemoryInfo,
+    MigMode,
+    PciInfo,
+    Process,
+    RecoveryAction,
+    RemappedRows,
+    VirtualizationMode,
+)
+
+_GIB = 1 << 30
+
+
+def test_library_tells_versions_and_counts_gpus(make_rig):
+    nvml = make_rig(fake_gpu("A100-40GB", 0), fake_gpu("L4", 1)).nvml
+    assert nvml.driver_version() == "580.95.05"
+    assert nvml.cuda_version() == 13000
+    assert nvml.device_count() == 2
+
+
+def test_a_node_without_gpus_is_no_error(make_rig):
+    assert profiles.gpus(make_rig().nvml) == []
+
+
+def test_nothing_answers_before_init_and_after_shutdown(make_rig):
+    nvml = make_rig(fake_gpu("L4")).nvml
+    gpu = nvml.device_by_index(0)
+    nvml.init()
+    nvml.shutdown()
+    assert gpu.minor_number() == 0  # initialized twice, shut down once
+    nvml.shutdown()
+    with pytest.raises(errors.UninitializedError):
+        nvml.device_count()
+    with pytest.raises(errors.UninitializedError):
+        gpu.uuid()
+
+
+def test_gpu_tells_what_it_is(make_rig):
+    gpu = make_rig(fake_gpu("H100-80GB", 3)).gpu()
+    assert gpu.name() == "NVIDIA H100 80GB HBM3"
+    assert gpu.uuid().startswith("GPU-")
+    assert gpu.minor_number() == 3
+    assert gpu.brand() is Brand.NVIDIA
+    assert gpu.architecture() is Architecture.HOPPER
+    assert gpu.compute_capability() == (9, 0)
+    assert gpu.memory() == MemoryInfo(81559 << 20, 81559 << 20, 0)
+    assert gpu.pci() == PciInfo("00000000:13:00.0", 0, 0x13, 0, 0x233010DE, 0)
+    assert gpu.addressing_mode() is AddressingMode.HMM
+    assert gpu.virtualization_mode() is VirtualizationMode.NONE
+    assert gpu.module_id() == 4
+    assert gpu.mig_mode() == MigMode(current=False, pending=False)
+    assert gpu.persistence_mode() is False
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_answers_alike(make_rig, name):
+    fake = fake_gpu(name)
+    gpu = make_rig(fake).gpu()
+    assert (gpu.name(), gpu.architecture(), gpu.brand()) == (fake.model.name, fake.model.architecture, fake.model.brand)
+    assert gpu.pci().product_id == fake.model.product_id
+    assert gpu.pci().vendor_id == 0x10DE
+    assert gpu.pci().address == fake.pci_address
+
+
+def test_gpu_is_found_by_uuid_and_by_either_spelling_of_its_address(make_rig):
+    rig = make_rig(fake_gpu("A30", 0), fake_gpu("A30", 1))
+    gpu = rig.gpu(1)
+    assert rig.nvml.device_by_uuid(rig.gpus[1].uuid) == gpu
+    assert rig.nvml.device_by_pci_address("0000:11:00.0") == gpu
+    assert rig.nvml.device_by_pci_address(gpu.pci().bus_id) == gpu
+    assert len({gpu, rig.gpu(1), rig.gpu(0)}) == 2
+
+
+def test_what_is_not_there_is_not_found(make_rig):
+    nvml = make_rig(fake_gpu("A30")).nvml
+    with pytest.raises(errors.InvalidArgumentError):
+        nvml.device_by_index(1)
+    with pytest.raises(errors.NotFoundError) as found:
+        nvml.device_by_uuid("GPU-nobody")
+    assert (found.value.call, found.value.code) == ("nvmlDeviceGetHandleByUUID", 6)
+    with pytest.raises(errors.NotFoundError):
+        nvml.device_by_pci_address("0000:99:00.0")
+    with pytest.raises(errors.InvalidArgumentError):
+        nvml.device_by_pci_address("nowhere")
+
+
+def test_domains_above_four_digits_are_told(make_rig):
+    gpu = make_rig(FakeGpu(model=MODELS["L4"], minor=0, uuid="GPU-x", pci_address="10001:02:1f.0")).gpu()
+    assert gpu.pci().bus_id == "00010001:02:1F.0"
+    assert gpu.pci().address == "10001:02:1f.0"
+
+
+def test_gpu_that_shares_memory_with_the_host_tells_none(make_rig):
+    with pytest.raises(errors.NotSupportedError):
+        make_rig(fake_gpu("GB10")).gpu().memory()
+
+
+def test_what_a_gpu_lacks_is_not_supported(make_rig):
+    gpu = make_rig(FakeGpu(model=MODELS["T4"], minor=0, uuid="GPU-x", pci_address="0000:01:00.0", ecc=False)).gpu()
+    for ask in (gpu.addressing_mode, gpu.fabric, gpu.module_id, gpu.mig_mode, gpu.remapped_rows):
+        with pytest.raises(errors.NotSupportedError):
+            ask()
+    with pytest.raises(errors.NotSupportedError):
+        gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)
+    assert EventType.DOUBLE_BIT_ECC_ERROR not in gpu.supported_events()
+    assert EventType.XID_CRITICAL_ERROR in gpu.supported_events()
+
+
+def test_fabric_tells_cluster_and_clique(make_rig):
+    fabric = FabricInfo("2b0d4c2e-0f5a-4f6e-9d3a-1f2e3d4c5b6a", 32766, 3, 0)
+    fake = FakeGpu(model=MODELS["H200-141GB"], minor=0, uuid="GPU-x", pci_address="0000:01:00.0", fabric=fabric)
+    assert make_rig(fake).gpu().fabric() == fabric
+
+
+def test_modes_are_set_and_read_back(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB")).gpu()
+    gpu.set_compute_mode(ComputeMode.EXCLUSIVE_PROCESS)
+    assert gpu.compute_mode() is ComputeMode.EXCLUSIVE_PROCESS
+    gpu.set_compute_mode(ComputeMode.DEFAULT)
+    assert gpu.compute_mode() is ComputeMode.DEFAULT
+    gpu.set_persistence_mode(on=True)
+    assert gpu.persistence_mode() is True
+
+
+def test_compute_mode_is_not_of_a_gpu_with_mig_on(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    with pytest.raises(errors.NotSupportedError):
+        gpu.compute_mode()
+    with pytest.raises(errors.NotSupportedError):
+        gpu.set_compute_mode(ComputeMode.PROHIBITED)
+
+
+def test_without_privilege_nothing_is_changed(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB"), privileged=False).gpu()
+    for change in (
+        lambda: gpu.set_compute_mode(ComputeMode.PROHIBITED),
+        lambda: gpu.set_persistence_mode(on=True),
+        lambda: gpu.set_mig_mode(on=True),
+    ):
+        with pytest.raises(errors.NoPermissionError):
+            change()
+    assert gpu.compute_mode() is ComputeMode.DEFAULT
+    assert gpu.mig_mode().current is False
+
+
+def test_processes_of_all_kinds_are_listed_once(make_rig):
+    rig = make_rig(fake_gpu("L4", 0), fake_gpu("L4", 1))
+    uuid = rig.gpus[0].uuid
+    assert rig.gpu().processes() == []
+    rig.control.add_process(uuid, 10, used_bytes=_GIB)
+    rig.control.add_process(uuid, 10, used_bytes=_GIB, kind=ProcessKind.GRAPHICS)
+    rig.control.add_process(uuid, 11, kind=ProcessKind.MPS)
+    assert sorted(rig.gpu().processes(), key=lambda one: one.pid) == [Process(10, _GIB), Process(11, None)]
+    assert rig.gpu(1).processes() == []
+    rig.control.end_process(10)
+    assert rig.gpu().processes() == [Process(11, None)]
+
+
+def test_memory_in_use_is_that_of_the_processes(make_rig):
+    rig = make_rig(fake_gpu("A30"))
+    rig.control.add_process(rig.gpus[0].uuid, 10, used_bytes=2 * _GIB)
+    assert rig.gpu().memory() == MemoryInfo(24 * _GIB, 22 * _GIB, 2 * _GIB)
+
+
+def test_a_list_of_processes_that_is_not_kept_counts_as_empty(make_rig):
+    rig = make_rig(fake_gpu("L4"))
+    rig.control.add_process(rig.gpus[0].uuid, 10)
+    rig.control.fail("nvmlDeviceGetGraphicsRunningProcesses_v3", ReturnCode.NOT_SUPPORTED)
+    assert [one.pid for one in rig.gpu().processes()] == [10]
+
+
+def test_ecc_rows_and_recovery_action_are_told(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB"))
+    uuid, gpu = rig.gpus[0].uuid, rig.gpu()
+    assert gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.AGGREGATE) == 0
+    assert gpu.remapped_rows() == RemappedRows(0, 0, pending=False, failed=False)
+    assert gpu.recovery_action() is RecoveryAction.NONE
+    rig.control.set_ecc_errors(uuid, EccKind.UNCORRECTED, EccCounter.AGGREGATE, 1 << 40)
+    rig.control.set_remapped_rows(uuid, RemappedRows(1, 2, pending=True, failed=False))
+    rig.control.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
+    assert gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.AGGREGATE) == 1 << 40
+    assert gpu.ecc_errors(EccKind.CORRECTED, EccCounter.AGGREGATE) == 0
+    assert gpu.remapped_rows() == RemappedRows(1, 2, pending=True, failed=False)
+    assert gpu.recovery_action() is RecoveryAction.GPU_RESET
+
+
+def test_a_lost_gpu_answers_nothing_and_the_others_go_on(make_rig):
+    rig = make_rig(fake_gpu("L4", 0), fake_gpu("L4", 1))
+    gpu = rig.gpu()
+    rig.control.lose(rig.gpus[0].uuid)
+    for ask in (gpu.uuid, gpu.minor_number, gpu.memory, gpu.processes, lambda: rig.gpu(0)):
+        with pytest.raises(errors.GpuIsLostError):
+            ask()
+    assert rig.nvml.device_count() == 2
+    assert rig.gpu(1).minor_number() == 1
+    rig.control.recover(rig.gpus[0].uuid)
+    assert gpu.minor_number() == 0
+
+
+def test_a_call_fails_when_and_as_often_as_it_is_told_to(make_rig):
+    rig = make_rig(fake_gpu("L4"))
+    gpu = rig.gpu()
+    rig.control.fail("nvmlDeviceGetUUID", ReturnCode.TIMEOUT, nth=2, times=2)
+    assert gpu.uuid() == rig.gpus[0].uuid
+    for _ in range(2):
+        with pytest.raises(errors.TimedOutError) as found:
+            gpu.uuid()
+        assert found.value.call == "nvmlDeviceGetUUID"
+    assert gpu.uuid() == rig.gpus[0].uuid
+
+
+def test_a_call_can_fail_after_it_took_effect(make_rig):
+    rig = make_rig(fake_gpu("L4"))
+    rig.control.fail("nvmlDeviceSetPersistenceMode", ReturnCode.UNKNOWN, after=True)
+    with pytest.raises(errors.UnknownNvmlError):
+        rig.gpu().set_persistence_mode(on=True)
+    assert rig.gpu().persistence_mode() is True
+
+
+def test_init_can_fail(make_rig):
+    rig = make_rig(fake_gpu("L4"))
+    rig.control.fail("nvmlInitWithFlags", ReturnCode.LIB_RM_VERSION_MISMATCH)
+    with pytest.raises(errors.VersionMismatchError):
+        rig.nvml.init()

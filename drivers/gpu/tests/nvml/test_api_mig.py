@@ -1,0 +1,332 @@
+"""MIG as every NVML does it, in memory and through the binding alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dra_driver_gpu.nvml import errors, profiles
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
+from dra_driver_gpu.nvml.memory.models import FakeGpu
+from dra_driver_gpu.nvml.values import (
+    ComputeInstanceProfileKind,
+    GpuInstanceProfileKind,
+    MemoryInfo,
+    MigAttributes,
+    MigMode,
+    Placement,
+    Process,
+)
+
+_WITH_MIG = [name for name, model in MODELS.items() if model.mig]
+
+
+def _ids(gpu):
+    return {profile.name: profile.id for profile in profiles.gpu_instance_profiles(gpu)}
+
+
+def _mig_device(gpu, name="1g.5gb", start=0):
+    """A MIG device that is the whole of a new GPU instance, and both instances."""
+    profile = next(one for one in profiles.gpu_instance_profiles(gpu) if one.name == name)
+    [size] = {one.size for one in gpu.possible_placements(profile.id)}
+    instance = gpu.create_gpu_instance(profile.id, Placement(start, size))
+    share = instance.compute_instance_profile(ComputeInstanceProfileKind[f"SLICE_{profile.slices}"])
+    compute = instance.create_compute_instance(share.id)
+    return compute.info().device, instance, compute
+
+
+@pytest.mark.parametrize("name", _WITH_MIG)
+def test_profiles_and_placements_are_those_of_the_model(make_rig, name):
+    fake = fake_gpu(name)
+    gpu = make_rig(fake).gpu()  # MIG is off: profiles and placements are told nevertheless
+    found = {profile.kind: profile for profile in profiles.gpu_instance_profiles(gpu)}
+    assert list(found) == sorted(row.kind for row in fake.model.mig)
+    for row in fake.model.mig:
+        profile = found[row.kind]
+        assert (profile.id, profile.name, profile.slices, profile.instances) == (
+            row.id, row.name, row.slices, row.instances,
+        )  # fmt: skip
+        assert (profile.multiprocessors, profile.memory_mib) == (row.multiprocessors, row.memory_mib)
+        engines = (profile.copy_engines, profile.decoders, profile.encoders, profile.jpeg_engines, profile.ofa_engines)
+        assert engines == row.engines
+        assert gpu.possible_placements(profile.id) == list(row.placements)
+        assert profiles.profile_name(profile, gpu.memory().total_bytes) == profile.name
+
+
+def test_gpu_without_mig_has_no_profiles(make_rig):
+    gpu = make_rig(fake_gpu("L4")).gpu()
+    assert profiles.gpu_instance_profiles(gpu) == []
+    assert profiles.gpu_instances(gpu) == []
+    assert profiles.mig_devices(gpu) == []
+    assert profiles.mig_enabled(gpu) is False
+    with pytest.raises(errors.NotSupportedError):
+        gpu.set_mig_mode(on=True)
+    with pytest.raises(errors.NotSupportedError):
+        gpu.possible_placements(19)
+
+
+def test_mig_off_refuses_what_needs_it(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB")).gpu()
+    assert gpu.max_mig_devices() == 0
+    for ask in (
+        lambda: gpu.create_gpu_instance(19, Placement(0, 1)),
+        lambda: gpu.gpu_instances(19),
+        lambda: gpu.gpu_instance(0),
+        lambda: gpu.gpu_instance_capacity(19),
+        lambda: gpu.mig_device(0),
+    ):
+        with pytest.raises(errors.NotSupportedError):
+            ask()
+
+
+def test_a_mig_device_is_made_used_and_unmade(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB", mig=True))
+    gpu = rig.gpu()
+    assert gpu.max_mig_devices() == 7
+    device, instance, compute = _mig_device(gpu, "3g.20gb", 4)
+    assert device.uuid().startswith("MIG-")
+    assert device.name() == "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
+    assert device.parent() == gpu
+    assert device.attributes() == MigAttributes(42, 3, 2, 0, 0, 0, 3, 3, 19968)
+    assert device.memory() == MemoryInfo(19968 << 20, 19968 << 20, 0)
+    assert instance.info().gpu == gpu
+    assert instance.info().profile_id == 9
+    assert instance.info().placement == Placement(4, 4)
+    assert (device.gpu_instance_id(), device.compute_instance_id()) == (instance.info().id, compute.info().id)
+    assert compute.info().gpu_instance == instance
+    assert compute.info().placement == Placement(0, 3)
+    assert profiles.mig_devices(gpu) == [device]
+    assert profiles.gpu_instances(gpu) == [instance]
+    assert profiles.compute_instances(instance) == [compute]
+    assert gpu.gpu_instance(instance.info().id) == instance
+    assert instance.compute_instance(compute.info().id) == compute
+    compute.destroy()
+    instance.destroy()
+    assert profiles.mig_devices(gpu) == []
+    assert profiles.gpu_instances(gpu) == []
+
+
+def test_a_handle_of_what_is_gone_is_invalid(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    device, instance, compute = _mig_device(gpu)
+    number = instance.info().id
+    compute.destroy()
+    with pytest.raises(errors.InvalidArgumentError):
+        device.uuid()
+    with pytest.raises(errors.InvalidArgumentError):
+        compute.destroy()
+    instance.destroy()
+    with pytest.raises(errors.InvalidArgumentError):
+        instance.info()
+    with pytest.raises(errors.NotFoundError):
+        gpu.gpu_instance(number)
+
+
+def test_an_instance_without_compute_instance_is_seen_only_as_instance(make_rig):
+    gpu = make_rig(fake_gpu("H100-80GB", mig=True)).gpu()
+    instance = gpu.create_gpu_instance(_ids(gpu)["2g.20gb"], Placement(2, 2))
+    assert profiles.mig_devices(gpu) == []
+    assert profiles.gpu_instances(gpu) == [instance]
+    with pytest.raises(errors.NotFoundError):
+        instance.compute_instance(0)
+
+
+def test_occupied_slices_are_refused(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    ids = _ids(gpu)
+    gpu.create_gpu_instance(ids["3g.20gb"], Placement(0, 4))
+    for name, placement in (("1g.5gb", Placement(3, 1)), ("4g.20gb", Placement(0, 4)), ("7g.40gb", Placement(0, 8))):
+        with pytest.raises(errors.InsufficientResourcesError) as found:
+            gpu.create_gpu_instance(ids[name], placement)
+        assert found.value.code == 23
+    gpu.create_gpu_instance(ids["1g.5gb"], Placement(4, 1))
+
+
+def test_a_placement_that_the_profile_does_not_have_is_invalid(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    for profile_id, placement in ((14, Placement(1, 2)), (14, Placement(6, 2)), (19, Placement(0, 2)), (77, None)):
+        with pytest.raises(errors.InvalidArgumentError):
+            gpu.create_gpu_instance(profile_id, placement)
+
+
+@pytest.mark.parametrize("name", _WITH_MIG)
+def test_each_profile_fits_as_often_as_it_says(make_rig, name):
+    gpu = make_rig(fake_gpu(name, mig=True)).gpu()
+    for profile in profiles.gpu_instance_profiles(gpu):
+        assert gpu.gpu_instance_capacity(profile.id) == profile.instances
+        made = [gpu.create_gpu_instance(profile.id) for _ in range(profile.instances)]
+        assert gpu.gpu_instance_capacity(profile.id) == 0
+        with pytest.raises(errors.InsufficientResourcesError):
+            gpu.create_gpu_instance(profile.id)
+        assert len({one.info().id for one in made}) == profile.instances
+        assert {one.info().placement for one in made} <= set(gpu.possible_placements(profile.id))
+        for one in made:
+            one.destroy()
+
+
+def test_media_engines_go_to_one_instance(make_rig):
+    gpu = make_rig(fake_gpu("A30", mig=True)).gpu()
+    ids = _ids(gpu)
+    gpu.create_gpu_instance(ids["1g.6gb+me"], Placement(0, 1))
+    assert gpu.gpu_instance_capacity(ids["1g.6gb+me"]) == 0
+    assert gpu.gpu_instance_capacity(ids["2g.12gb+me"]) == 0
+    with pytest.raises(errors.InsufficientResourcesError):
+        gpu.create_gpu_instance(ids["2g.12gb+me"], Placement(2, 2))
+    gpu.create_gpu_instance(ids["2g.12gb"], Placement(2, 2))
+
+
+def test_a_gpu_instance_is_cut_into_compute_instances(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    instance = gpu.create_gpu_instance(_ids(gpu)["3g.20gb"], Placement(0, 4))
+    shares = {share.name: share for share in profiles.compute_instance_profiles(instance)}
+    assert {name: (one.slices, one.instances, one.multiprocessors) for name, one in shares.items()} == {
+        "1c.3g.20gb": (1, 3, 14),
+        "2c.3g.20gb": (2, 1, 28),
+        "3g.20gb": (3, 1, 42),
+    }
+    first = instance.create_compute_instance(shares["1c.3g.20gb"].id)
+    second = instance.create_compute_instance(shares["2c.3g.20gb"].id)
+    assert [one.info().placement for one in (first, second)] == [Placement(0, 1), Placement(1, 2)]
+    assert first.info().device.attributes().multiprocessors == 14
+    assert first.info().device.uuid() != second.info().device.uuid()
+    with pytest.raises(errors.InsufficientResourcesError):
+        instance.create_compute_instance(shares["1c.3g.20gb"].id)
+    with pytest.raises(errors.NotSupportedError):
+        instance.create_compute_instance(4)
+    assert instance.compute_instances(shares["2c.3g.20gb"].id) == [second]
+
+
+def test_four_slices_have_no_three_quarters(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    instance = gpu.create_gpu_instance(_ids(gpu)["4g.20gb"])
+    with pytest.raises(errors.NotSupportedError):
+        instance.compute_instance_profile(ComputeInstanceProfileKind.SLICE_3)
+
+
+def test_newer_drivers_offer_a_second_profile_of_seven_slices(make_rig):
+    model = replace(MODELS["H100-80GB"], nvl_profile=True)
+    gpu = make_rig(FakeGpu(model=model, minor=0, uuid="GPU-x", pci_address="0000:01:00.0", mig=True)).gpu()
+    instance = gpu.create_gpu_instance(_ids(gpu)["7g.80gb"])
+    seven = [one for one in profiles.compute_instance_profiles(instance) if one.slices == 7]
+    assert [one.kind for one in seven] == [ComputeInstanceProfileKind.SLICE_7, ComputeInstanceProfileKind.SLICE_7_NVL]
+
+
+def test_indices_of_mig_devices_have_holes(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    made = [_mig_device(gpu, "1g.5gb", start) for start in range(3)]
+    made[1][2].destroy()
+    with pytest.raises(errors.NotFoundError):
+        gpu.mig_device(1)
+    assert profiles.mig_devices(gpu) == [made[0][0], made[2][0]]
+    again = made[1][1].create_compute_instance(0)
+    assert gpu.mig_device(1) == again.info().device
+
+
+def test_a_mig_device_made_again_has_the_uuid_it_had(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+    device, instance, compute = _mig_device(gpu)
+    uuid = device.uuid()
+    compute.destroy()
+    instance.destroy()
+    assert _mig_device(gpu)[0].uuid() == uuid
+
+
+def test_what_is_in_use_is_not_destroyed(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB", mig=True))
+    device, instance, compute = _mig_device(rig.gpu())
+    gi, ci = device.gpu_instance_id(), device.compute_instance_id()
+    rig.control.add_process(rig.gpus[0].uuid, 7, used_bytes=1 << 20, gpu_instance_id=gi, compute_instance_id=ci)
+    assert rig.gpu().processes() == [Process(7, 1 << 20, gi, ci)]
+    assert device.memory().used_bytes == 1 << 20
+    with pytest.raises(errors.InUseError):
+        compute.destroy()
+    with pytest.raises(errors.InUseError):
+        instance.destroy()
+    rig.control.end_process(7)
+    with pytest.raises(errors.InUseError):
+        instance.destroy()  # it still has a compute instance
+    compute.destroy()
+    instance.destroy()
+
+
+def test_hopper_switches_mig_while_it_is_idle(make_rig):
+    rig = make_rig(fake_gpu("H100-80GB"))
+    gpu = rig.gpu()
+    rig.control.add_process(rig.gpus[0].uuid, 7)
+    with pytest.raises(errors.InUseError):
+        gpu.set_mig_mode(on=True)
+    assert gpu.mig_mode() == MigMode(current=False, pending=False)
+    rig.control.end_process(7)
+    gpu.set_mig_mode(on=True)
+    assert gpu.mig_mode() == MigMode(current=True, pending=True)
+    _, instance, compute = _mig_device(gpu, "1g.10gb")
+    with pytest.raises(errors.InUseError):
+        gpu.set_mig_mode(on=False)
+    compute.destroy()
+    instance.destroy()
+    gpu.set_mig_mode(on=False)
+    assert gpu.mig_mode() == MigMode(current=False, pending=False)
+
+
+def test_ampere_keeps_what_it_could_not_switch_as_pending(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB"))
+    gpu = rig.gpu()
+    rig.control.add_process(rig.gpus[0].uuid, 7)
+    with pytest.raises(errors.InUseError):
+        gpu.set_mig_mode(on=True)
+    assert gpu.mig_mode() == MigMode(current=False, pending=True)
+    rig.control.recover(rig.gpus[0].uuid)
+    assert gpu.mig_mode() == MigMode(current=True, pending=True)
+
+
+def test_ampere_in_a_guest_needs_a_restart(make_rig):
+    gpu = make_rig(fake_gpu("A100-40GB", guest=True)).gpu()
+    with pytest.raises(errors.ResetRequiredError):
+        gpu.set_mig_mode(on=True)
+    assert gpu.mig_mode() == MigMode(current=False, pending=True)
+    gpu.set_mig_mode(on=False)
+    assert gpu.mig_mode() == MigMode(current=False, pending=False)
+
+
+def test_a_reset_takes_all_instances(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB", 0, mig=True), fake_gpu("H100-80GB", 1, mig=True))
+    for number, name in enumerate(("1g.5gb", "1g.10gb")):
+        gpu = rig.gpu(number)
+        _mig_device(gpu, name)
+        rig.control.lose(rig.gpus[number].uuid)
+        with pytest.raises(errors.GpuIsLostError):
+            gpu.mig_mode()
+        rig.control.recover(rig.gpus[number].uuid)
+        assert profiles.gpu_instances(gpu) == []
+    assert [rig.gpu(number).mig_mode().current for number in range(2)] == [True, False]
+
+
+def test_instances_outlive_the_library(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB", mig=True))
+    uuid = _mig_device(rig.gpu())[0].uuid()
+    rig.nvml.shutdown()
+    rig.nvml.init()
+    assert [one.uuid() for one in profiles.mig_devices(rig.gpu())] == [uuid]
+
+
+def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB", mig=True))
+    gpu = rig.gpu()
+    call = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    rig.control.fail(call, ReturnCode.INSUFFICIENT_RESOURCES)
+    with pytest.raises(errors.InsufficientResourcesError):
+        gpu.create_gpu_instance(19, Placement(0, 1))
+    assert profiles.gpu_instances(gpu) == []
+    rig.control.fail(call, ReturnCode.UNKNOWN, after=True)
+    with pytest.raises(errors.UnknownNvmlError):
+        gpu.create_gpu_instance(19, Placement(0, 1))
+    assert [one.info().placement for one in profiles.gpu_instances(gpu)] == [Placement(0, 1)]
+
+
+def test_a_profile_kind_newer_than_the_driver_ends_the_list(make_rig):
+    rig = make_rig(fake_gpu("A100-40GB"))
+    call = "nvmlDeviceGetGpuInstanceProfileInfoV"
+    rig.control.fail(call, ReturnCode.INVALID_ARGUMENT, nth=3)
+    kinds = [one.kind for one in profiles.gpu_instance_profiles(rig.gpu())]
+    assert kinds == [GpuInstanceProfileKind.SLICE_1, GpuInstanceProfileKind.SLICE_2]

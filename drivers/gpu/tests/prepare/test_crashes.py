@@ -1,0 +1,51 @@
+"""The driver killed at every step that it takes on disk, with the real binding on the stub library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dra_driver_gpu.nvml.memory import fake_gpu
+from dra_driver_gpu.nvml.real import RealNvml
+from dra_driver_gpu.testing import GpuRig, StubState, build_stub
+
+from dra_sdk.testing import FakeClaim, claim, request
+from dra_sdk.testing.crashes import assert_survives_crashes
+
+
+@pytest.fixture(scope="session")
+def stub_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_stub(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture
+def rig(tmp_path, stub_library, monkeypatch) -> GpuRig:
+    gpus = [fake_gpu("H100-80GB", 0)]
+    made = GpuRig(tmp_path, gpus, nvml=lambda _root: RealNvml(library=stub_library), dynamic_mig=True)
+    made.gpus.set_all_instances()
+    (made.node.root / "run").mkdir()
+    for name, value in StubState(made.node.root / "run/nvml", gpus).environment.items():
+        monkeypatch.setenv(name, value)
+    made.driver.unprepare(made.driver.prepare(mig()))  # the library writes its state in its own spelling
+    return made
+
+
+def mig(count: int = 1) -> FakeClaim:
+    return claim(request("mig", device_class="mig.nvidia.com", count=count))
+
+
+def test_the_real_binding_makes_and_removes_a_mig_device(rig):
+    before = (rig.node.root / "run/nvml").read_text()
+    prepared = rig.driver.prepare(mig(2))
+    assert prepared.names == ["gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-1"]
+    assert len([path for path in prepared.container().devices if "nvidia-cap" in path]) == 4
+    rig.driver.unprepare(prepared)
+    rig.driver.assert_clean()
+    assert (rig.node.root / "run/nvml").read_text() == before
+
+
+def test_it_survives_being_killed(rig, capsys):
+    times = assert_survives_crashes(rig.driver, mig(), lines=False)
+    with capsys.disabled():
+        print(f"\nkilled {times} times")
+    assert times > 20

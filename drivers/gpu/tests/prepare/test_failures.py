@@ -1,0 +1,179 @@
+"""A failure at every call of NVML, every write to the kernel and every start of a program, in prepare and unprepare.
+
+After a failed prepare the node is as before; after a failed unprepare the next one succeeds; in both cases the claim
+can be prepared and unprepared again, and then the node is as before. The number of points is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dra_driver_gpu.config import API_VERSION
+from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
+from dra_driver_gpu.testing import GpuRig
+
+from dra_sdk import DraError
+from dra_sdk.testing import FakeClaim, PreparedClaim, claim, request
+
+
+def config(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, **fields}
+
+
+TIME_SLICING = config("GpuConfig", sharing={"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}})
+LIMITS = {"defaultActiveThreadPercentage": 50, "defaultPinnedDeviceMemoryLimit": "10Gi"}
+MPS = config("GpuConfig", sharing={"strategy": "MPS", "mpsConfig": LIMITS})
+MIG_MPS = config("MigDeviceConfig", sharing={"strategy": "MPS"})
+
+
+def mig(name: str = "mig", count: int = 1) -> dict[str, Any]:
+    return request(name, device_class="mig.nvidia.com", count=count)
+
+
+def vfio(name: str = "vm") -> dict[str, Any]:
+    return request(name, device_class="vfio.gpu.nvidia.com")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    make: Callable[[], FakeClaim]
+    settings: dict[str, Any] = field(default_factory=dict)
+    gpus: tuple[FakeGpu, ...] = (fake_gpu("H100-80GB", 0),)
+
+
+DYNAMIC = {"dynamic_mig": True}
+PASSTHROUGH = {"passthrough": True, "vfio_seconds": 0.2}
+EVERYTHING = {**DYNAMIC, **PASSTHROUGH}
+SCENARIOS = (
+    Scenario("static", lambda: claim("gpu")),
+    Scenario("dynamic MIG", lambda: claim(mig()), DYNAMIC),
+    Scenario("two dynamic MIG devices", lambda: claim(mig(count=2)), DYNAMIC),
+    Scenario("time-slicing", lambda: claim("gpu", config=TIME_SLICING)),
+    Scenario("MPS", lambda: claim("gpu", config=MPS)),
+    Scenario("VFIO", lambda: claim(vfio()), PASSTHROUGH),
+    Scenario(
+        "mixed",
+        lambda: claim("gpu", mig(), vfio()).configured(TIME_SLICING, "gpu").configured(MIG_MPS, "mig"),
+        EVERYTHING,
+        (fake_gpu("H100-80GB", 0), fake_gpu("H100-80GB", 1), fake_gpu("H100-80GB", 2)),
+    ),
+)
+
+
+def _when(after: bool) -> str:
+    return "after the effect" if after else "before the effect"
+
+
+class Bench:
+    """One claim on one node, and failures at its points."""
+
+    def __init__(self, directory: Path, scenario: Scenario) -> None:
+        self.rig = GpuRig(directory, scenario.gpus, **scenario.settings)
+        raw = self.rig.driver.allocate(scenario.make())
+        self.claim = PreparedClaim(raw, (), None, {"main": None}, self.rig.node)
+        for gpu in self.rig.memory.gpus:  # not what a fresh GPU is like, so that defaults do not pass for restored
+            self.rig.memory.state(gpu.uuid).persistence = True
+        self.before = self.rig.state()
+
+    def prepare(self) -> None:
+        self.rig.driver.prepare(self.claim)
+
+    def unprepare(self) -> None:
+        self.rig.driver._preparer.unprepare(self.claim.ref)
+
+    def points(self, operation: Callable[[], None], *, after: bool) -> Iterator[tuple[str, int, bool]]:
+        """Where an operation that succeeds can fail: by NVML or otherwise, at which call, before or after it."""
+        nvml, other = len(self.rig.memory.faults.calls), len(self.rig.effects.calls)
+        operation()
+        for nth in range(1, len(self.rig.memory.faults.calls) - nvml + 1):
+            yield "nvml", nth, after
+        for nth in range(1, len(self.rig.effects.calls) - other + 1):
+            yield "effect", nth, after
+
+    def fails(self, operation: Callable[[], None], where: str, nth: int, after: bool) -> bool:
+        """Whether it fails with a failure there."""
+        self.rig.driver.discover()  # a fresh process has; its calls are not what is to fail
+        if where == "nvml":
+            self.rig.memory.faults.fail_call(nth, after=after)
+        else:
+            self.rig.effects.fail_call(nth, after=after)
+        try:
+            operation()
+        except DraError:
+            return True
+        finally:
+            self.rig.memory.faults.clear()
+            self.rig.effects.fail_at = 0
+        return False
+
+    def assert_as_before(self) -> None:
+        assert self.rig.state() == self.before
+        self.rig.driver.assert_clean()
+        assert not self.rig.effects.running_daemons()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "done"])
+def test_a_failure_of_prepare_leaves_the_node_as_it_was(tmp_path, scenario, after, capsys):
+    bench = Bench(tmp_path, scenario)
+    points = list(bench.points(bench.prepare, after=after))
+    bench.unprepare()
+    bench.assert_as_before()
+    failed = 0
+    for point in points:
+        if bench.fails(bench.prepare, *point):
+            failed += 1
+            bench.assert_as_before()
+        bench.prepare()
+        bench.unprepare()
+        bench.assert_as_before()
+    with capsys.disabled():
+        print(f"\nprepare, {scenario.name}, {_when(after)}: {len(points)} points of failure, {failed} made it fail")
+    assert failed > len(points) / 2
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS[1:], ids=lambda one: one.name)
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "done"])
+def test_unprepare_succeeds_after_it_failed(tmp_path, scenario, after, capsys):
+    bench = Bench(tmp_path, scenario)
+    bench.prepare()
+    points = list(bench.points(bench.unprepare, after=after))
+    bench.assert_as_before()
+    failed = 0
+    for point in points:
+        bench.prepare()
+        if bench.fails(bench.unprepare, *point):
+            failed += 1
+            assert [held.uid for held in bench.rig.driver.held] == [bench.claim.ref.uid]
+            bench.unprepare()
+        bench.assert_as_before()
+    with capsys.disabled():
+        print(f"\nunprepare, {scenario.name}, {_when(after)}: {len(points)} points of failure, {failed} made it fail")
+    assert points
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS[1:6], ids=lambda one: one.name)
+@pytest.mark.parametrize("again", ["prepare", "unprepare"])
+def test_a_process_that_ends_in_the_middle_leaves_nothing(tmp_path, scenario, again, monkeypatch, capsys):
+    bench = Bench(tmp_path, scenario)
+    points = list(bench.points(bench.prepare, after=False))
+    bench.unprepare()
+    points += [(where, nth, True) for where, nth, _ in points]
+    died = 0
+    for point in points:
+        with monkeypatch.context() as patch:  # whoever is dead undoes nothing
+            patch.setattr(bench.rig.driver._preparer, "_give_up", lambda *_: None)
+            died += bench.fails(bench.prepare, *point)
+        bench.rig.driver.restart()
+        if again == "prepare":
+            bench.prepare()
+        bench.unprepare()
+        bench.assert_as_before()
+    with capsys.disabled():
+        print(f"\nprocess ends in prepare, {scenario.name}, then {again}: {died} points")
+    assert died

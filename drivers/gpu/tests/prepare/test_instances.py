@@ -1,0 +1,274 @@
+"""MIG devices of claims: made, shared, static, left by others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.memory import fake_gpu
+from dra_driver_gpu.nvml.profiles import compute_instance_profiles
+from dra_driver_gpu.nvml.values import Placement
+
+from dra_sdk import DraError, PermanentError, RetriableError
+from dra_sdk.testing import NotAllocatedError, claim, request
+
+
+def mig(profile="1g.10gb", name="mig", **more):
+    where = f'device.attributes["gpu.nvidia.com"].profile == "{profile}"'
+    return request(name, where=where, device_class="mig.nvidia.com", **more)
+
+
+def cut(rig, profile_id=19, start=0, size=1, *, index=0, compute=True):
+    """What an operator does by hand."""
+    with rig.memory_open() as nvml:
+        gpu = nvml.device_by_index(index)
+        if not gpu.mig_mode().current:
+            gpu.set_mig_mode(True)
+        instance = gpu.create_gpu_instance(profile_id, Placement(start, size))
+        if compute:
+            whole = max(compute_instance_profiles(instance), key=lambda one: one.slices)
+            instance.create_compute_instance(whole.id)
+
+
+def instances(rig, index=0):
+    return sorted(
+        (each.row.name, each.placement.start)
+        for each in rig.memory.state(rig.memory.gpus[index].uuid).instances.values()
+    )
+
+
+def mig_on(rig, index=0):
+    return rig.memory.state(rig.memory.gpus[index].uuid).mig.current
+
+
+def test_it_is_made_for_the_claim_and_removed_with_it(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    assert not mig_on(rig)
+    prepared = rig.driver.prepare(claim(mig("2g.20gb")))
+    assert instances(rig) == [("2g.20gb", 0)]
+    assert [path for path in prepared.container().devices if "cap" in path] == [
+        "/dev/nvidia-caps/nvidia-cap30",
+        "/dev/nvidia-caps/nvidia-cap31",
+    ]
+    assert "/dev/dri/card1" not in prepared.container().devices
+    rig.driver.unprepare(prepared)
+    assert instances(rig) == []
+    assert not mig_on(rig)
+    rig.driver.assert_clean()
+
+
+def test_mig_stays_on_until_the_last_is_gone(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    first, second = (rig.driver.prepare(claim(mig())) for _ in range(2))
+    rig.driver.unprepare(first)
+    assert (mig_on(rig), len(instances(rig))) == (True, 1)
+    rig.driver.restart()
+    rig.driver.unprepare(second)
+    assert not mig_on(rig)
+
+
+def test_mig_that_was_on_before_stays_on(make_gpus):
+    rig = make_gpus(fake_gpu("H100-80GB", mig=True), dynamic_mig=True)
+    rig.driver.unprepare(rig.driver.prepare(claim(mig())))
+    assert mig_on(rig)
+
+
+def test_the_whole_compute_instance_is_chosen_by_kind(make_gpus):
+    """The largest profile has a second compute instance of its size, which is for other uses."""
+    gpu = fake_gpu("H100-80GB")
+    rig = make_gpus(replace(gpu, model=replace(gpu.model, nvl_profile=True)), dynamic_mig=True)
+    rig.driver.prepare(claim(mig("7g.80gb")))
+    (made,) = rig.memory.state(gpu.uuid).instances.values()
+    assert [each.profile.kind.name for each in made.compute_instances.values()] == ["SLICE_7"]
+
+
+def test_the_whole_gpu_and_its_parts_exclude_each_other(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    part = rig.driver.prepare(claim(mig()))
+    with pytest.raises(NotAllocatedError):
+        rig.driver.allocate(claim("gpu"))
+    rig.driver.unprepare(part)
+    rig.driver.prepare(claim("gpu"))
+    with pytest.raises(NotAllocatedError):
+        rig.driver.allocate(claim(mig()))
+
+
+def test_two_from_different_gpus_and_all_of_one_model(make_gpus):
+    rig = make_gpus("A30", "H100-80GB", "L4", dynamic_mig=True)
+    assert [name for name in rig.driver.devices if "mig" not in name] == ["gpu-0", "gpu-1", "gpu-2"]
+    prepared = rig.driver.prepare(claim(mig("3g.40gb", count=2)))
+    assert prepared.names == ["gpu-1-mig-3g40gb-9-0", "gpu-1-mig-3g40gb-9-4"]
+
+
+# -- MIG devices of others
+
+
+def test_a_static_one_is_used_and_left(make_gpus):
+    rig = make_gpus(fake_gpu("A100-40GB", mig=True))
+    cut(rig, start=2)
+    prepared = rig.driver.prepare(claim(mig("1g.5gb")))
+    assert prepared.names == ["gpu-0-mig-1g5gb-19-2"]
+    assert len([path for path in prepared.container().devices if "cap" in path]) == 2
+    rig.driver.unprepare(prepared)
+    assert instances(rig) == [("1g.5gb", 2)]
+
+
+def test_a_static_one_that_is_gone(make_gpus):
+    rig = make_gpus(fake_gpu("A100-40GB", mig=True))
+    cut(rig)
+    asked = rig.driver.allocate(claim(mig("1g.5gb")))
+    rig.memory.recover(rig.memory.gpus[0].uuid)
+    rig.memory.state(rig.memory.gpus[0].uuid).set_mig(True)
+    rig.driver.match.adopt(asked)
+    with pytest.raises(RetriableError, match="does not exist any more"):
+        rig.driver.prepare(asked)
+
+
+def test_with_dynamic_mig_those_of_others_are_kept_out_of_the_way_of(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    cut(rig, 9, 0, 4)
+    names = set(rig.driver.devices)
+    assert "gpu-0" not in names
+    assert "gpu-0-mig-3g40gb-9-0" in names  # that very one, as it is
+    assert not {"gpu-0-mig-1g10gb-19-0", "gpu-0-mig-7g80gb-0-0", "gpu-0-mig-4g40gb-5-0"} & names
+    assert {"gpu-0-mig-1g10gb-19-4", "gpu-0-mig-3g40gb-9-4"} <= names
+    both = rig.driver.prepare(claim(mig("3g.40gb", count=2)))
+    rig.driver.unprepare(both)
+    assert instances(rig) == [("3g.40gb", 0)]
+    assert mig_on(rig)
+
+
+def test_a_gpu_instance_without_compute_instance_is_in_the_way(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    asked = rig.driver.allocate(claim(mig()))
+    cut(rig, 9, 0, 4, compute=False)
+    with pytest.raises(RetriableError, match=r"no room for 1g.10gb at slice 0: MIG devices take slices 0-3"):
+        rig.driver.prepare(asked)
+    assert instances(rig) == [("3g.40gb", 0)]
+    rig.driver.assert_clean()
+
+
+def test_a_whole_gpu_that_somebody_cut_meanwhile(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    asked = rig.driver.allocate(claim("gpu"))
+    cut(rig)
+    with pytest.raises(RetriableError, match="cannot be used whole: MIG is on, with 1 GPU instances"):
+        rig.driver.prepare(asked)
+    assert instances(rig) == [("1g.10gb", 0)]
+
+
+def test_before_hopper_mig_is_not_switched(make_gpus):
+    rig = make_gpus(fake_gpu("A100-40GB", mig=True), dynamic_mig=True)
+    asked = rig.driver.allocate(claim(mig("1g.5gb")))
+    rig.memory.recover(rig.memory.gpus[0].uuid)
+    rig.memory.state(rig.memory.gpus[0].uuid).set_mig(False)
+    with pytest.raises(PermanentError, match="turning it on needs a reset before Hopper"):
+        rig.driver.prepare(rig.prepared(asked))
+    assert not mig_on(rig)
+
+
+# -- what goes wrong
+
+
+def test_a_process_that_is_still_on_it_is_waited_for(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    prepared = rig.driver.prepare(claim(mig()))
+    rig.memory.fail("nvmlComputeInstanceDestroy", ReturnCode.IN_USE, times=3)
+    rig.driver.unprepare(prepared)
+    assert not mig_on(rig)
+
+
+def test_a_process_that_stays_keeps_the_claim(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    prepared = rig.driver.prepare(claim(mig()))
+    (instance,) = rig.memory.state(rig.memory.gpus[0].uuid).instances
+    rig.memory.add_process(rig.memory.gpus[0].uuid, 4711, gpu_instance_id=instance, compute_instance_id=0)
+    with pytest.raises(RetriableError, match="still in use after 0 s: nvmlComputeInstanceDestroy"):
+        rig.driver.unprepare(prepared)
+    rig.memory.end_process(4711)
+    rig.driver.unprepare(prepared)
+    assert instances(rig) == []
+
+
+def test_mig_that_cannot_be_turned_off_is_turned_off_for_the_next_whole_gpu(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    prepared = rig.driver.prepare(claim(mig()))
+    rig.memory.add_process(rig.memory.gpus[0].uuid, 4711)
+    rig.driver.unprepare(prepared)
+    assert mig_on(rig)
+    rig.memory.end_process(4711)
+    rig.driver.prepare(claim("gpu"))
+    assert not mig_on(rig)
+
+
+def test_a_lost_gpu_does_not_keep_the_claim(make_gpus, caplog):
+    rig = make_gpus("H100-80GB", "H100-80GB", dynamic_mig=True)
+    prepared = rig.driver.prepare(claim(mig()))
+    rig.memory.lose(rig.memory.gpus[0].uuid)
+    rig.driver.unprepare(prepared)
+    rig.driver.assert_clean()
+    assert "is gone, so nothing is left" in caplog.text
+    rig.memory.recover(rig.memory.gpus[0].uuid)
+    rig.driver.prepare(claim(mig()))
+
+
+def test_what_a_claim_without_state_left_is_removed_at_the_first_claim(make_gpus, caplog):
+    rig = make_gpus("H100-80GB", "H100-80GB", dynamic_mig=True)
+    lost, kept = rig.driver.prepare(claim(mig("3g.40gb"))), rig.driver.prepare(claim(mig("3g.40gb")))
+    cut(rig, index=1)
+    next(path for path in rig.driver.data.glob("claims/*") if lost.ref.uid in path.name).unlink()
+    rig.driver.restart()
+    rig.driver.match.claims.pop(lost.ref.uid)
+    rig.driver.prepare(claim(mig()))
+    assert instances(rig) == [("1g.10gb", 0), ("3g.40gb", 4)]
+    assert instances(rig, 1) == [("1g.10gb", 0)]
+    assert f"undone what claim {lost.ref.uid} had left" in caplog.text
+    assert kept.ref.uid not in caplog.text
+
+
+def test_after_a_reboot_nothing_is_destroyed(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    prepared = rig.driver.prepare(claim(mig()))
+    rig.memory.recover(rig.memory.gpus[0].uuid)
+    rig.driver.reboot()
+    cut(rig)
+    rig.driver.unprepare(prepared)
+    rig.driver.assert_clean()
+    assert (instances(rig), mig_on(rig)) == ([("1g.10gb", 0)], True)
+
+
+def test_a_shared_one_goes_with_its_last_claim(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True, sharing="4")
+    first = rig.driver.prepare(claim(mig(capacity={"memory": "1Gi"})))
+    second = rig.driver.prepare(rig.same(first, shareID="another"))
+    assert first.names == second.names
+    rig.driver.unprepare(first)
+    assert len(instances(rig)) == 1
+    rig.driver.unprepare(second)
+    assert (instances(rig), mig_on(rig)) == ([], False)
+
+
+def test_admin_access_makes_nothing(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    admin = rig.driver.prepare(claim(mig(admin_access=True)))
+    assert (instances(rig), mig_on(rig)) == ([], False)
+    assert {"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap2"} <= set(admin.container().devices)
+    user = rig.driver.prepare(claim(mig()))
+    again = rig.driver.prepare(rig.same(user, adminAccess=True))
+    assert set(user.container().devices) <= set(again.container().devices)
+    rig.driver.unprepare(again)
+    rig.driver.unprepare(admin)
+    assert len(instances(rig)) == 1
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance"])
+def test_a_half_made_one_is_removed_even_if_its_answer_is_lost(make_gpus, call):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    asked = rig.driver.allocate(claim(mig()))
+    rig.memory.fail(call, ReturnCode.UNKNOWN, after=True)
+    with pytest.raises(DraError):
+        rig.driver.prepare(asked)
+    assert (instances(rig), mig_on(rig)) == ([], False)
+    rig.driver.prepare(asked)
+    assert len(instances(rig)) == 1

@@ -1,0 +1,228 @@
+"""MPS daemons: real processes of a script in place of the control program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+from dra_driver_gpu.nvml.values import ComputeMode
+from dra_driver_gpu.prepare.mps import Daemon, MpsDaemons
+
+from dra_sdk import ConfigError, DraError, PermanentError, RetriableError
+from dra_sdk.testing import claim, request
+
+
+@pytest.fixture
+def mps(config):
+    return lambda **limits: config("GpuConfig", strategy="MPS", mpsConfig=limits)
+
+
+@pytest.fixture(autouse=True)
+def no_daemon_is_left(make_gpus, request):
+    yield
+    for rig in request.node.stash.get(RIGS, ()):
+        rig.effects.kill(rig.effects.running_daemons(), force=True)
+
+
+RIGS = pytest.StashKey[list]()
+
+
+@pytest.fixture
+def make_node(make_gpus, request):
+    def make(*models, **settings):
+        rig = make_gpus(*models, **settings)
+        request.node.stash.setdefault(RIGS, []).append(rig)
+        return rig
+
+    return make
+
+
+def orders(rig):
+    return [line for path in rig.node.path("/s/mps").glob("*/log/orders") for line in path.read_text().splitlines()]
+
+
+def daemons(rig):
+    return MpsDaemons(rig.driver.plugin._site(rig.node.node))
+
+
+def test_a_daemon_with_limits(make_node, mps):
+    rig = make_node("H100-80GB")
+    asked = claim("gpu", config=mps(defaultActiveThreadPercentage=50, defaultPinnedDeviceMemoryLimit="10Gi"))
+    prepared = rig.driver.prepare(asked)
+    uuid = rig.memory.gpus[0].uuid
+    assert len(rig.effects.running_daemons()) >= 1
+    assert orders(rig)[-2:] == [
+        "set_default_active_thread_percentage 50",
+        f"set_default_device_pinned_mem_limit {uuid} 10240M",
+    ]
+    assert rig.memory.state(uuid).compute_mode is ComputeMode.EXCLUSIVE_PROCESS
+    container = prepared.container()
+    assert container.env["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
+    assert container.mounts["/tmp/nvidia-mps"]["source"].startswith(f"/s/mps/{prepared.ref.uid}-")
+    assert container.mounts["/tmp/nvidia-mps"]["options"][0] == "rw"
+    assert "/dev/shm" in container.mounts
+    rig.driver.unprepare(prepared)
+    assert rig.effects.running_daemons() == []
+    assert list(rig.node.path("/s/mps").iterdir()) == []
+    assert rig.memory.state(uuid).compute_mode is ComputeMode.DEFAULT
+
+
+def test_devices_that_share_a_configuration_share_a_daemon(make_node, mps):
+    rig = make_node("L4", "L4", "L4")
+    asked = claim(request("two", count=2), "one").configured(mps(), "two").configured(mps(multiUser=True), "one")
+    prepared = rig.driver.prepare(asked, containers={"both": ["two"], "single": ["one"]})
+    both, single = (prepared.container(name).mounts["/tmp/nvidia-mps"]["source"] for name in ("both", "single"))
+    assert both != single
+    started = sorted(path.read_text() for path in rig.node.path("/s/mps").glob("*/log/output.log"))
+    uuids = [gpu.uuid for gpu in rig.memory.gpus]
+    assert (
+        sorted([f"started for {uuids[2]} with -f -M\n", f"started for {','.join(sorted(uuids[:2]))} with -f\n"])
+        == started
+    )
+    rig.driver.unprepare(prepared)
+
+
+def test_mig_devices_are_removed_after_their_daemon(make_node, config):
+    rig = make_node("H100-80GB", dynamic_mig=True)
+    asked = claim(request("mig", device_class="mig.nvidia.com"), config=config("MigDeviceConfig", strategy="MPS"))
+    prepared = rig.driver.prepare(asked)
+    (log,) = rig.node.path("/s/mps").glob("*/log/output.log")
+    assert "started for MIG-" in log.read_text()
+    rig.driver.unprepare(prepared)
+    assert not rig.memory.state(rig.memory.gpus[0].uuid).mig.current
+
+
+def test_a_daemon_outlives_us_and_is_found_again(make_node, mps):
+    rig = make_node("L4")
+    prepared = rig.driver.prepare(claim("gpu", config=mps()))
+    (daemon_id,) = daemons(rig).leftovers()
+    before = daemons(rig)._running(daemon_id)
+    rig.driver.restart()
+    assert daemons(rig).revive() == 0
+    assert set(daemons(rig)._running(daemon_id)) & set(before)
+    rig.driver.unprepare(prepared)
+    assert rig.effects.running_daemons() == []
+
+
+def test_a_daemon_that_died_is_started_again_with_its_limits(make_node, mps, caplog):
+    rig = make_node("L4")
+    prepared = rig.driver.prepare(claim("gpu", config=mps(defaultActiveThreadPercentage=10)))
+    (log,) = rig.node.path("/s/mps").glob("*/log/orders")
+    rig.effects.kill(rig.effects.running_daemons(), force=True)
+    assert rig.site.clock.until(lambda: not rig.effects.running_daemons(), 5)
+    log.unlink()
+    stop, plugin = threading.Event(), rig.driver.plugin
+    watcher = threading.Thread(target=plugin.dra_watch, args=(rig.node.node, lambda: None, stop))
+    watcher.start()
+    assert rig.site.clock.until(lambda: "was started again" in caplog.text, 10)
+    stop.set()
+    watcher.join()
+    assert orders(rig)[-1] == "set_default_active_thread_percentage 10"
+    rig.driver.unprepare(prepared)
+
+
+def test_a_daemon_that_does_not_come_up(make_node, mps):
+    rig = make_node("L4")
+    rig.node.file("/usr/bin/nvidia-cuda-mps-control", "#!/bin/sh\necho no device of mine >&2\nexit 3\n").chmod(0o755)
+    with pytest.raises(RetriableError, match="the MPS daemon ended at once: no device of mine"):
+        rig.driver.prepare(claim("gpu", config=mps()))
+    assert rig.memory.state(rig.memory.gpus[0].uuid).compute_mode is ComputeMode.DEFAULT
+    rig.driver.assert_clean()
+
+
+def test_a_daemon_that_does_not_answer(make_node, mps):
+    rig = make_node("L4", mps_seconds=0.2)
+    rig.node.file("/usr/bin/nvidia-cuda-mps-control", '#!/bin/sh\n[ "$1" = -f ] || exit 1\nexec sleep 60\n').chmod(
+        0o755
+    )
+    with pytest.raises(RetriableError, match="the MPS daemon does not answer: it said nothing"):
+        rig.driver.prepare(claim("gpu", config=mps()))
+    assert rig.effects.running_daemons() == []
+
+
+def test_a_daemon_that_does_not_listen_is_ended_by_force(make_node, mps):
+    rig = make_node("L4")
+    prepared = rig.driver.prepare(claim("gpu", config=mps()))
+    (pid, *_) = rig.effects.running_daemons()
+    os.kill(pid, signal.SIGSTOP)
+    rig.driver.unprepare(prepared)
+    assert rig.effects.running_daemons() == []
+
+
+def test_private_shared_memory_is_mounted_for_daemon_and_clients(make_node, mps):
+    rig = make_node("L4", mps_shm="private")
+    site = rig.site
+    daemon = Daemon("claim-uid", ["GPU-1"])
+    command = MpsDaemons(site)._daemon(daemon)
+    shm = f"{rig.node.root}/s/mps/{daemon.id}/shm"
+    assert command.argv[:4] == ["unshare", "--mount", "--propagation", "private"]
+    assert command.argv[7:9] == [shm, "/dev/shm"]
+    MpsDaemons(site)._mount_shm(daemon.id)
+    assert rig.effects.calls[-1].startswith("run mount -t tmpfs -o rw,nosuid,nodev,noexec,relatime,size=")
+    assert MpsDaemons(site).host_directory(daemon.id, "shm") == f"/s/mps/{daemon.id}/shm"
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [({"defaultPerDevicePinnedMemoryLimit": {"7": "1Gi"}}, "'7' is none of requests gpu")],
+)
+def test_a_limit_for_what_is_not_there(make_node, mps, limits, why):
+    rig = make_node("L4")
+    with pytest.raises(ConfigError, match=why):
+        rig.driver.prepare(claim("gpu", config=mps(**limits)))
+    rig.driver.assert_clean()
+
+
+def test_what_cannot_have_a_daemon(make_node, mps):
+    rig = make_node("L4", sharing="2")
+    with pytest.raises(PermanentError, match="device gpu-0 is shared by claims"):
+        rig.driver.prepare(claim("gpu", config=mps()))
+
+
+def test_mps_can_be_switched_off(make_node, mps):
+    rig = make_node("L4", mps=False)
+    with pytest.raises(PermanentError, match=r"MPS is switched off on this node \(DRA_GPU_MPS\)"):
+        rig.driver.prepare(claim("gpu", config=mps()))
+
+
+def test_what_a_claim_without_state_left_is_ended(make_node, mps):
+    rig = make_node("L4", "L4")
+    lost = rig.driver.prepare(claim("gpu", config=mps()))
+    next(rig.driver.data.glob("claims/*.json")).unlink()
+    rig.driver.restart()
+    rig.driver.match.claims.pop(lost.ref.uid)
+    rig.driver.prepare(claim("gpu"))
+    assert rig.effects.running_daemons() == []
+    assert rig.memory.state(rig.memory.gpus[0].uuid).compute_mode is ComputeMode.DEFAULT
+
+
+def test_a_failed_start_can_be_tried_again(make_node, mps):
+    rig = make_node("L4")
+    asked = rig.driver.allocate(claim("gpu", config=mps()))
+    rig.effects.fail_call(1)
+    with pytest.raises(DraError, match="injected"):
+        rig.driver.prepare(asked)
+    rig.driver.unprepare(rig.driver.prepare(asked))
+
+
+def test_after_a_reboot_it_is_started_for_the_claim_alone(make_node, mps):
+    rig = make_node("L4")
+    prepared = rig.driver.prepare(claim("gpu", config=mps()))
+    rig.effects.kill(rig.effects.running_daemons(), force=True)
+    rig.site.clock.until(lambda: not rig.effects.running_daemons(), 5)
+    rig.driver.reboot()
+    assert daemons(rig).revive() == 0
+    rig.driver.prepare(prepared)
+    assert rig.effects.running_daemons()
+    rig.driver.unprepare(prepared)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"boot": "x", "what": 1}'])
+def test_a_file_that_makes_no_sense_stops_nobody(make_node, mps, content):
+    rig = make_node("L4")
+    rig.node.file("/s/mps/claim-00000/daemon.json", content)
+    assert daemons(rig).revive() == 0
+    rig.driver.prepare(claim("gpu"))
+    assert not rig.node.path("/s/mps/claim-00000").exists()

@@ -1,0 +1,76 @@
+"""Which configuration applies to which device, and what is said of that which does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk import ConfigError, PermanentError
+from dra_sdk.testing import claim, first_of, request
+
+MIG = request("mig", device_class="mig.nvidia.com")
+
+
+def test_one_for_all_applies_where_it_fits(make_gpus, config):
+    rig = make_gpus("H100-80GB", "H100-80GB", dynamic_mig=True)
+    slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Long"})
+    asked = claim("gpu", MIG).configured(slow).configured(config("MigDeviceConfig", strategy="TimeSlicing"))
+    rig.driver.prepare(asked)
+    assert [call[-1] for call in rig.effects.calls] == ["3"]
+
+
+def test_the_wrong_kind_for_a_request_that_is_named(make_gpus, config):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    asked = claim(MIG).configured(config("GpuConfig", strategy="TimeSlicing"), "mig")
+    with pytest.raises(
+        ConfigError, match=r"GpuConfig cannot apply to device gpu-0-mig-.* which takes a MigDeviceConfig"
+    ):
+        rig.driver.prepare(asked)
+    rig.driver.assert_clean()
+
+
+def test_the_wrong_kind_for_all_is_told(make_gpus, config, caplog):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    rig.driver.prepare(claim(MIG, config=config("GpuConfig", strategy="TimeSlicing")))
+    assert "config[0] of the allocation: GpuConfig applies to none of its devices" in caplog.text
+
+
+def test_one_for_a_request_covers_its_alternatives_as_far_as_it_fits(make_gpus, config):
+    rig = make_gpus("L4")
+    asked = claim(first_of("any", request("big", device_class="mig.nvidia.com"), request("gpu")))
+    slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Short"})
+    both = asked.configured(slow, "any").configured(config("MigDeviceConfig", strategy="TimeSlicing"), "any")
+    prepared = rig.driver.prepare(both)
+    assert prepared.names == ["gpu-0"]
+    assert [call[-1] for call in rig.effects.calls] == ["1"]
+
+
+def test_the_last_one_wins_and_the_claims_over_the_classes(make_gpus, config):
+    rig = make_gpus("L4")
+    entry = {"opaque": {"driver": "gpu.nvidia.com", "parameters": config("GpuConfig", strategy="MPS")}}
+    rig.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])
+    first, last = (
+        config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": each}) for each in ("Short", "Long")
+    )
+    asked = claim(request("gpu", device_class="shared")).configured(first).configured(last, "gpu")
+    rig.driver.prepare(asked)
+    assert [call[-1] for call in rig.effects.calls] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "Gpu"}, "does not know apiVersion"),
+        ({"apiVersion": "resource.nvidia.com/v1", "kind": "GpuConfig"}, "does not know apiVersion"),
+        ({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharin": {}}, "sharin: unknown field"),
+    ],
+)
+def test_what_nobody_understands(make_gpus, parameters, why):
+    rig = make_gpus("L4")
+    with pytest.raises(ConfigError, match=why):
+        rig.driver.prepare(claim("gpu", config=parameters))
+
+
+def test_a_device_that_is_none_of_ours(make_gpus):
+    rig = make_gpus("L4")
+    with pytest.raises(PermanentError, match="device tpu-0 is none of this driver's"):
+        rig.driver.prepare(rig.same(rig.driver.prepare(claim("gpu")), device="tpu-0"))

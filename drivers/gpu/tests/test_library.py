@@ -1,0 +1,96 @@
+"""The NVML of a node: opened while it is used, closed while a GPU changes its driver."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from dra_driver_gpu.library import Libraries, Library, NoDriverError
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
+
+from dra_sdk import RetriableError
+
+
+@pytest.fixture
+def nvml():
+    return MemoryNvml([fake_gpu("L4")])
+
+
+def test_it_is_open_while_somebody_uses_it(nvml):
+    library = Library(nvml)
+    with library.use(), library.use() as same:
+        assert same.device_count() == 1
+    assert nvml.faults.calls == ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlShutdown"]
+
+
+def test_a_failure_to_close_is_not_the_users(nvml, caplog):
+    library = Library(nvml)
+    nvml.fail("nvmlShutdown", ReturnCode.UNKNOWN)
+    with library.use():
+        pass
+    assert "NVML does not close" in caplog.text
+    with library.use() as again:
+        assert again.device_count() == 1
+
+
+def test_closed_waits_for_users_and_keeps_them_out(nvml):
+    library, order = Library(nvml), []
+    inside, closed = threading.Event(), threading.Event()
+
+    def user():
+        with library.use():
+            inside.set()
+            library.wanted_closed.wait(10)
+            order.append("user")
+
+    def late():
+        closed.wait(10)
+        with library.use():
+            order.append("late")
+
+    threads = [threading.Thread(target=each) for each in (user, late)]
+    for thread in threads:
+        thread.start()
+    inside.wait(10)
+    with library.closed():
+        order.append("closed")
+        closed.set()
+        threads[1].join(0.05)
+    for thread in threads:
+        thread.join()
+    assert order == ["user", "closed", "late"]
+
+
+def test_whoever_does_not_let_go_is_told_of(nvml, monkeypatch):
+    monkeypatch.setattr("dra_driver_gpu.library._PATIENCE", 0.05)
+    library = Library(nvml)
+    with library.use(), pytest.raises(RetriableError, match="NVML was still in use"), library.closed():
+        pass
+    assert not library.wanted_closed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (ReturnCode.LIBRARY_NOT_FOUND, "no NVIDIA driver is installed here.*say where it is with DRA_GPU_DRIVER_ROOT"),
+        (ReturnCode.DRIVER_NOT_LOADED, "the NVIDIA kernel module is not loaded"),
+    ],
+)
+def test_what_is_missing_is_said(nvml, code, why):
+    nvml.fail("nvmlInitWithFlags", code)
+    with pytest.raises(NoDriverError, match=why), Library(nvml).use():
+        pass
+
+
+def test_a_node_has_one_library_and_a_fixture_is_enough(tmp_path):
+    (tmp_path / "nvml.yaml").write_text("gpus:\n- model: L4\n  count: 3\n")
+    libraries = Libraries("/")
+    assert libraries.of(tmp_path) is libraries.of(tmp_path)
+    with libraries.of(tmp_path).use() as found:
+        assert found.device_count() == 3
+
+
+def test_a_node_without_driver(tmp_path):
+    with pytest.raises(NoDriverError, match=f"under driver root {tmp_path}"), Libraries("/").of(tmp_path).use():
+        pass

@@ -1,0 +1,176 @@
+"""A use case from its manifest to its containers: simulated on what the driver publishes, then prepared by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dra_driver_gpu.nvml.memory import MemoryNvml, read_fixture
+from dra_driver_gpu.settings import GpuSettings
+from dra_driver_gpu.testing import GpuRig
+from dra_driver_gpu.testing.examples import NODES, ExampleNode
+
+from dra_sdk.cli.main import main
+from dra_sdk.testing import PreparedClaim
+
+ROOT = Path(__file__).parents[4]
+EXAMPLES = ROOT / "docs/examples"
+JSON = dict[str, Any]
+Simulate = Callable[..., list[JSON]]
+
+
+def manifest(case: str) -> Path:
+    return EXAMPLES / "gpu-use-cases" / f"{case}.yaml"
+
+
+def node_of(case: str) -> ExampleNode:
+    """The node that the example's own command line names."""
+    (line,) = [each for each in manifest(case).read_text().splitlines() if each.startswith("# dra-sdk simulate ")]
+    (file,) = [Path(each).stem for each in line.split() if "/nodes/" in each]
+    return NODES[file]
+
+
+@pytest.fixture
+def case_node() -> Callable[[str], ExampleNode]:
+    """The node of a use case."""
+    return node_of
+
+
+@pytest.fixture
+def simulate(capsys: pytest.CaptureFixture[str]) -> Simulate:
+    """`dra-sdk simulate` with these arguments; the claims that come out."""
+
+    def run(*arguments: object) -> list[JSON]:
+        status = main(["simulate", str(EXAMPLES / "classes.yaml"), *map(str, arguments), "-o", "json"])
+        out, err = capsys.readouterr()
+        assert status in {0, 1}, err
+        found: list[JSON] = json.loads(out)["items"]
+        return found
+
+    return run
+
+
+class Played:
+    """All claims of a use case, allocated by the simulator and prepared by the driver."""
+
+    def __init__(self, case: str, directory: Path, simulate: Simulate) -> None:
+        node = node_of(case)
+        settings = GpuSettings.read(node.settings)
+        self._read: MemoryNvml | None = None
+        self.rig = GpuRig(
+            directory,
+            node.fakes(),
+            nvml=lambda _root: self._gpus(),
+            dynamic_mig=settings.dynamic_mig,
+            passthrough=settings.passthrough,
+            sharing=settings.sharing,
+            vfio_seconds=0.2,
+        )
+        node.place(self.rig.node.root)
+        self.rig.gpus.set_all_instances()
+        self.rig.register_nodes()
+        self.rig.driver.discover()
+        self.before = self.state()
+        (directory / "node.json").write_text(
+            json.dumps({"kind": "List", "apiVersion": "v1", "items": self._objects(node)})
+        )
+        self.claims = simulate(directory / "node.json", manifest(case))
+        self.pods = {
+            each["metadata"]["name"]: each
+            for each in yaml.safe_load_all(manifest(case).read_text())
+            if each["kind"] == "Pod"
+        }
+        self.prepared: dict[str, PreparedClaim] = {}  # by pod
+        self.live: list[PreparedClaim] = []
+        for claim in self.claims:
+            if "allocation" in claim.get("status", {}):
+                self._prepare(claim)
+
+    def _gpus(self) -> MemoryNvml:
+        if self._read is None:
+            self._read = read_fixture(self.rig.node.root / "nvml.yaml")
+        return self._read
+
+    @property
+    def memory(self) -> MemoryNvml:
+        """The GPUs."""
+        assert self._read is not None
+        return self._read
+
+    def _objects(self, node: ExampleNode) -> list[JSON]:
+        """The node under the name that the rig has."""
+        others = json.loads(json.dumps(node.others()).replace(f'"{node.name}"', f'"{self.rig.node.name}"'))
+        return [*others, *self.rig.driver.slices()]
+
+    def _prepare(self, claim: JSON) -> None:
+        raw = self.rig.driver.match.adopt(claim)
+        containers: dict[str, Any] = {}
+        users = [each["name"] for each in claim["status"]["reservedFor"]]
+        for user in users:
+            containers |= _containers(self.pods[user], claim)
+        prepared = self.rig.driver.prepare(raw, containers=containers)
+        self.live.append(prepared)
+        self.prepared |= dict.fromkeys(users, prepared)
+        self.rig.register_nodes()  # those of VFIO are made when a GPU is bound to it
+
+    def container(self, name: str) -> Any:
+        """What container `pod/container` gets."""
+        return self.prepared[name.partition("/")[0]].container(name)
+
+    def gpus(self, name: str) -> set[str]:
+        """The device nodes of whole GPUs in a container."""
+        return {path for path in self.container(name).devices if path.removeprefix("/dev/nvidia").isdecimal()}
+
+    def state(self) -> Any:
+        """What must be as before when all is over."""
+        states = [self.memory.state(gpu.uuid) for gpu in self.memory.gpus]
+        gpus = [(each.mig.current, each.compute_mode, sorted(each.instances)) for each in states]
+        drivers = {
+            gpu.pci_address: (self.rig.node.root / "sys/bus/pci/devices" / gpu.pci_address / "driver").readlink().name
+            for gpu in self.memory.gpus
+        }
+        return gpus, drivers
+
+    def end(self) -> None:
+        """Unprepare everything: the node is as before."""
+        while self.live:
+            self.rig.driver.unprepare(self.live.pop())
+        self.rig.driver.assert_clean()
+        assert self.rig.effects.running_daemons() == []
+        assert self.state() == self.before
+
+
+def _containers(pod: Mapping[str, Any], claim: JSON) -> dict[str, Sequence[str] | None]:
+    """Which requests of a claim each container of a pod asks for; None for all of them."""
+    annotated = claim["metadata"].get("annotations", {}).get("resource.kubernetes.io/pod-claim-name")
+    entries = {
+        each["name"]
+        for each in pod["spec"].get("resourceClaims", ())
+        if each["name"] == annotated or each.get("resourceClaimName") == claim["metadata"]["name"]
+    }
+    found: dict[str, Sequence[str] | None] = {}
+    for container in pod["spec"]["containers"]:
+        wanted = [
+            each for each in container.get("resources", {}).get("claims", ()) if not entries or each["name"] in entries
+        ]
+        requests = [each["request"] for each in wanted if "request" in each]
+        found[f"{pod['metadata']['name']}/{container['name']}"] = requests or None
+    return found
+
+
+@pytest.fixture
+def play(tmp_path: Path, simulate: Simulate) -> Iterator[Callable[[str], Played]]:
+    """Plays a use case; afterwards the node must be as before."""
+    made: list[Played] = []
+
+    def run(case: str) -> Played:
+        made.append(Played(case, tmp_path, simulate))
+        return made[-1]
+
+    yield run
+    for each in made:
+        each.end()
