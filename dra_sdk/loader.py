@@ -8,7 +8,9 @@ import stops the rest, a misspelt hook registers fine, and with two drivers in o
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -64,9 +66,13 @@ def find_driver(name: str) -> EntryPoint:
 def load_driver(name: str) -> Driver:
     """Import, instantiate and check one driver; `name` is an entry point, or `module:Class` for one not installed.
 
+    A module that is not installed may lie in the working directory.
+
     Raises DriverLoadError with the driver, its distribution and the reason.
     """
     if ":" in name:
+        if os.getcwd() not in sys.path:  # noqa: PTH109 (as in sys.path); a file that lies here, as `python -m` finds it
+            sys.path.append(os.getcwd())  # noqa: PTH109
         found, source = EntryPoint(name, name, DRIVERS), f"driver {name!r}"
     else:
         found = find_driver(name)

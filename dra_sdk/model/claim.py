@@ -48,7 +48,7 @@ class AllocatedDevice(Generic[ConfigT]):
 
     `request` is as allocated, so `request/subrequest` where alternatives were asked for. `config` is the one that
     applies: of the entries for this request the last, and the claim's win over the class's; `configs` holds them all in
-    that order. `device` is what the driver published, or None where it publishes it no longer.
+    that order. `device` is what the driver published: a claim with a device that it does not publish is refused before.
     """
 
     request: str

@@ -6,14 +6,17 @@ wire it carries `apiVersion` and `kind` like every Kubernetes object, and its fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from reprlib import Repr
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import models_json_schema
 
 from dra_sdk.errors import ConfigError
 
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST: Final = 200
 _SHOWN: Final = Repr()  # as `_short`, and no deeper than a few levels
 _SHOWN.maxstring = _SHOWN.maxother = _LONGEST
@@ -59,6 +62,25 @@ class OpaqueConfig(BaseModel):
         """The parameters as they stand in a claim, with `apiVersion` and `kind`."""
         body = self.model_dump(mode="json", by_alias=True)
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
+
+
+def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of the parameters that a driver takes: one of these kinds, at least one.
+
+    It tells what pydantic tells: field names, types, limits, defaults; checks that a class makes in code are not in it.
+    """
+    models: list[tuple[type[BaseModel], Literal["validation"]]] = [(each, "validation") for each in configs]
+    references, together = models_json_schema(models)
+    definitions = together.get("$defs", {})
+    kinds = []
+    for config in configs:
+        reference = references[config, "validation"]
+        kinds.append(reference)
+        body = definitions[reference["$ref"].rpartition("/")[2]]
+        head = {"apiVersion": {"const": config.api_version}, "kind": {"const": config.kind}}
+        body["properties"] = {**head, **body.get("properties", {})}
+        body["required"] = [*head, *body.get("required", [])]
+    return {"$schema": _DIALECT, "title": title, "oneOf": kinds, "$defs": definitions}
 
 
 def _sentences(error: ValidationError) -> list[str]:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
+from dra_sdk.errors import DraError, HookError
+
 log = logging.getLogger(__name__)
 FIRST_DELAY = 0.5
 LAST_DELAY = 60.0
@@ -47,9 +49,15 @@ class Supervised:
         while not self._stop.is_set():
             try:
                 self._body(self._stop)
-            except BaseException:  # what an author's code raises; only in the main thread is KeyboardInterrupt a Ctrl-C
-                log.exception("%s failed; starting it again in %.1f s", self._thread.name, self._delay)
+            except BaseException as error:  # noqa: BLE001 (an author's code; a Ctrl-C reaches the main thread only)
+                self._tell(error)
                 self._stop.wait(self._delay)
                 self._delay = min(2 * self._delay, LAST_DELAY)
             else:
                 return
+
+    def _tell(self, error: BaseException) -> None:
+        """One sentence where that says what is wrong; a traceback as well where code is."""
+        expected = isinstance(error, DraError) and not isinstance(error, HookError)
+        what = " ".join(f"{self._thread.name} failed: {str(error) or type(error).__name__}".split())
+        log.error("%s; starting it again in %.1f s", what, self._delay, exc_info=None if expected else error)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from dra_sdk import OpaqueConfig
 from dra_sdk.errors import ConfigError
+from dra_sdk.model.config import json_schema
 
 
 class Colour(BaseModel):
@@ -113,3 +114,30 @@ def test_a_config_cannot_be_changed_by_a_hook() -> None:
     config = LightConfig()
     with pytest.raises(ValueError, match="frozen"):
         config.max_brightness = 3
+
+
+class Nested(BaseModel):
+    colour: Colour
+
+
+class LampConfig(OpaqueConfig, api_version="lights.example.com/v2", kind="Lamp"):
+    nested: Nested
+
+
+def test_the_schema_tells_kinds_by_version_and_kind() -> None:
+    schema = json_schema([LightConfig, Required, LampConfig], "Lights")
+    assert (schema["$schema"], schema["title"]) == ("https://json-schema.org/draft/2020-12/schema", "Lights")
+    kinds = [schema["$defs"][each["$ref"].removeprefix("#/$defs/")] for each in schema["oneOf"]]
+    heads = [tuple(kind["properties"][name]["const"] for name in ("apiVersion", "kind")) for kind in kinds]
+    version = "lights.example.com/v1"
+    assert heads == [(version, "LightConfig"), (version, "Lamp"), ("lights.example.com/v2", "Lamp")]
+    assert [kind["required"] for kind in kinds] == [
+        ["apiVersion", "kind"],
+        ["apiVersion", "kind", "lampName"],
+        ["apiVersion", "kind", "nested"],
+    ]
+    assert all(kind["additionalProperties"] is False for kind in kinds)
+    brightness = kinds[0]["properties"]["maxBrightness"]
+    assert (brightness["minimum"], brightness["maximum"], brightness["default"]) == (0, 100, 100)
+    assert kinds[2]["properties"]["nested"] == {"$ref": "#/$defs/Nested"}
+    assert schema["$defs"]["Nested"]["properties"]["colour"] == {"$ref": "#/$defs/Colour"}

@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 
+from dra_sdk.errors import HardwareError, HookError
 from dra_sdk.runtime import supervise
 from dra_sdk.runtime.supervise import Supervised
 
@@ -30,7 +31,7 @@ def test_a_body_that_returns_is_not_started_again() -> None:
     assert thread.stop(LONG)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no bus"), SystemExit(1)])
+@pytest.mark.parametrize("error", [RuntimeError("no bus"), SystemExit(1), HookError("no list")])
 def test_a_raise_is_logged_and_the_body_started_again(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     runs: list[int] = []
 
@@ -44,8 +45,26 @@ def test_a_raise_is_logged_and_the_body_started_again(error: BaseException, capl
         thread.start()
         thread._thread.join(LONG)
     assert len(runs) == 3
-    assert [record.getMessage().split(";")[0] for record in caplog.records] == ["watch failed"] * 2
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [f"watch failed: {error}"] * 2
     assert all(record.exc_info and record.exc_info[1] is error for record in caplog.records)
+
+
+def test_an_error_of_ours_is_one_sentence_without_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[int] = []
+
+    def body(_stop: Event) -> None:
+        runs.append(1)
+        if len(runs) < 2:
+            raise HardwareError("/sys/class/lamp: no lamp")
+
+    with caplog.at_level(logging.ERROR):
+        thread = Supervised("watch", body)
+        thread.start()
+        thread._thread.join(LONG)
+    (record,) = caplog.records
+    assert record.getMessage() == "watch failed: /sys/class/lamp: no lamp; starting it again in 0.0 s"
+    assert record.exc_info is None
+    assert len(runs) == 2
 
 
 def test_the_delay_doubles_to_a_limit_and_starts_anew_after_progress() -> None:

@@ -14,7 +14,7 @@ from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 from dra_sdk import HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
 from dra_sdk.errors import ConfigError
-from dra_sdk.testing import DriverHarness, NotAllocatedError, claim, request
+from dra_sdk.testing import DriverHarness, NotAllocatedError, PreparedClaim, claim, request
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
@@ -155,10 +155,10 @@ def test_a_number_that_makes_no_sense_leaves_its_gpu_out(make: Any, dra_node: An
 
 def test_a_gpu_that_was_partitioned_after_it_was_allocated(make: Any, dra_node: Any) -> None:
     driver = make(RX7900XTX)
-    asked = driver.allocate(claim("gpu"))
+    known = PreparedClaim(driver.allocate(claim("gpu")), (), None, {}, dra_node)  # so that nothing is discovered again
     dra_node.remove("/sys/class/kfd")
     with pytest.raises(HardwareError, match="gpu-1-128 is not on node node-1: were GPUs partitioned anew"):
-        driver.prepare(asked)
+        driver.prepare(known)
 
 
 def test_its_configuration_has_no_fields(make: Any) -> None:

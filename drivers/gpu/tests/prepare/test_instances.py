@@ -120,9 +120,8 @@ def test_a_static_one_that_is_gone(make_gpus):
     asked = rig.driver.allocate(claim(mig("1g.5gb")))
     rig.memory.recover(rig.memory.gpus[0].uuid)
     rig.memory.state(rig.memory.gpus[0].uuid).set_mig(True)
-    rig.driver.match.adopt(asked)
     with pytest.raises(RetriableError, match="does not exist any more"):
-        rig.driver.prepare(asked)
+        rig.driver.prepare(rig.prepared(asked))
 
 
 def test_with_dynamic_mig_those_of_others_are_kept_out_of_the_way_of(make_gpus):
@@ -154,7 +153,7 @@ def test_a_whole_gpu_that_somebody_cut_meanwhile(make_gpus):
     asked = rig.driver.allocate(claim("gpu"))
     cut(rig)
     with pytest.raises(RetriableError, match="cannot be used whole: MIG is on, with 1 GPU instances"):
-        rig.driver.prepare(asked)
+        rig.driver.prepare(rig.prepared(asked))
     assert instances(rig) == [("1g.10gb", 0)]
 
 

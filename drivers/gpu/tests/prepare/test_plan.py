@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk import ConfigError, PermanentError
+from dra_sdk import ConfigError
+from dra_sdk.errors import ClaimError
 from dra_sdk.testing import claim, first_of, request
 
 MIG = request("mig", device_class="mig.nvidia.com")
@@ -72,5 +73,5 @@ def test_what_nobody_understands(make_gpus, parameters, why):
 
 def test_a_device_that_is_none_of_ours(make_gpus):
     rig = make_gpus("L4")
-    with pytest.raises(PermanentError, match="device tpu-0 is none of this driver's"):
+    with pytest.raises(ClaimError, match="device node-1/tpu-0 is not among those that driver"):
         rig.driver.prepare(rig.same(rig.driver.prepare(claim("gpu")), device="tpu-0"))
