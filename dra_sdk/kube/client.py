@@ -94,8 +94,7 @@ class KubeClient:
         """Create an object in the collection `path`; returns it as stored."""
         metadata = body.get("metadata", {})
         name = metadata.get("name") or metadata.get("generateName", "") + "…"
-        action = f"create {describe(path)} {name}"
-        return self._transport.json(Request(action=action, method="POST", path=path, body=body))
+        return self._transport.json(Request("create", "POST", path, body=body, subject=f"{describe(path)} {name}"))
 
     def update(self, path: str, body: JSON) -> JSON:
         """Replace an object; ConflictError where `metadata.resourceVersion` is given and no longer the stored one."""
@@ -135,9 +134,8 @@ class KubeClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        action = f"watch {describe(path)}"
-        request = Request(action=action, method="GET", path=path, params=query, stream_timeout=seconds + 15)
-        return Watch(self._transport.stream(request), action)
+        request = Request("watch", "GET", path, query, stream_timeout=seconds + 15)
+        return Watch(self._transport.stream(request), request.action)
 
     def _json(
         self,
@@ -149,7 +147,4 @@ class KubeClient:
         body: JSON | None = None,
         content_type: str = "application/json",
     ) -> JSON:
-        action = f"{verb} {describe(path)}"
-        return self._transport.json(
-            Request(action=action, method=method, path=path, params=params, body=body, content_type=content_type)
-        )
+        return self._transport.json(Request(verb, method, path, params, body, content_type))

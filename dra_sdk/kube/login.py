@@ -49,12 +49,10 @@ class Session:
 
     def authorization(self) -> str | None:
         """The Authorization header; an expired token is read or fetched again first, SettingsError if that fails."""
-        from kubernetes.config import ConfigException  # noqa: PLC0415 (lazy on purpose)
-
         try:
             with self._lock:  # the client's own refresh is not thread-safe
                 setting = self._configuration.auth_settings().get("BearerToken")
-        except (ConfigException, OSError) as error:
+        except (_config_error(), OSError) as error:
             raise SettingsError(f"the token of the API server cannot be read again: {error}") from error
         value = setting["value"] if setting else None
         return value.strip() if value else None
@@ -68,6 +66,13 @@ class Session:
     def close(self) -> None:
         """Close the idle connections."""
         self.pool.clear()
+
+
+def _config_error() -> type[Exception]:
+    from kubernetes.config import ConfigException  # noqa: PLC0415 (lazy on purpose)
+
+    found: type[Exception] = ConfigException
+    return found
 
 
 def find(kubeconfig: Path | None) -> Source:

@@ -1,4 +1,4 @@
-"""A GET without the HTTP library's costs, which are a third of the client's time on every prepare's way.
+"""A GET without the HTTP library's costs, for every prepare waits for one.
 
 Connections, TLS and credentials are the library's. Only answers with a Content-Length are read here; for others
 (chunks, an encoding) None is returned and the caller asks again in the ordinary way. Source: RFC 9112.
@@ -6,9 +6,10 @@ Connections, TLS and credentials are the library's. Only answers with a Content-
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import socket
@@ -17,23 +18,34 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 _LONGEST_HEAD: Final = 65536
-_DIGITS: Final = 18
+_IDLE: Final = 8  # connections that are kept
+_REQUEST_TIMEOUT: Final = 408
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|$)")
+
+
+class BrokenOffError(Exception):
+    """The connection ended before a whole answer; if it was a kept one, it may have been dead for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuickAnswer:
-    """A whole answer; the names are those of the library's responses. Names in `fields` are in lower case."""
+    """A whole answer; the names are those of the library's responses.
+
+    `head` ends before the empty line. After the `last` answer the server closes the connection.
+    """
 
     status: int
-    fields: Mapping[str, str]
+    head: bytes
     data: bytes
+    last: bool = False
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The header fields, found under any spelling."""
         from urllib3 import HTTPHeaderDict  # noqa: PLC0415 (loaded with the client)
 
-        return HTTPHeaderDict(self.fields)
+        lines = (line.partition(":") for line in self.head.decode("latin-1").split("\r\n")[1:])
+        return HTTPHeaderDict({name: value.strip() for name, _, value in lines})
 
     def close(self) -> None:
         """Nothing is open."""
@@ -42,55 +54,123 @@ class QuickAnswer:
         """Nothing is held."""
 
 
-def quick_get(pool: HTTPConnectionPool, path: str, headers: Mapping[str, str], timeout: float) -> QuickAnswer | None:
-    """The answer to GET `path`; None where it is not a plain one. Raises OSError or the library's HTTPError."""
-    from urllib3.exceptions import ProtocolError  # noqa: PLC0415 (loaded with the client)
+class QuickGets:
+    """GETs of one server with the same header fields. Safe for threads.
 
-    connection = pool._get_conn(timeout=timeout)  # noqa: SLF001 (the library has no public name for it)
-    answer = None
-    try:
-        if getattr(connection, "sock", None) is None:
+    It keeps connections of its own, without a look at whether they live, which their next answer tells: those of the
+    library's pool are behind a queue, two locks and a system call.
+    """
+
+    def __init__(
+        self, pool: HTTPConnectionPool, root: str, fields: Mapping[str, str], connect_timeout: float, timeout: float
+    ) -> None:
+        self._pool = pool
+        self._root = root
+        self._fields = fields
+        self._timeouts = connect_timeout, timeout
+        self._idle: list[Any] = []
+        self._closed = False
+        self._tail: tuple[str | None, bytes] = "", b""
+
+    def get(self, path: str, authorization: str | None) -> QuickAnswer | None:
+        """The answer to GET `path`; None where it is not a plain one.
+
+        Raises BrokenOffError where a new connection breaks off too, TimeoutError, or what the library raises when it
+        connects.
+        """
+        request, kept = self._request(path, authorization), self._kept()
+        if kept is not None:
+            try:
+                return self._ask(kept, request)
+            except BrokenOffError:  # it was dead, and so may be the others
+                self._drop_idle()
+        return self._ask(self._connect(), request)
+
+    def _ask(self, connection: Any, request: bytes) -> QuickAnswer | None:
+        answer = None
+        try:
+            connection.sock.sendall(request)
+            answer = _answer(connection.sock)
+        except TimeoutError:
+            raise
+        except (OSError, EOFError) as error:
+            raise BrokenOffError(f"Connection aborted: {error}") from error
+        finally:
+            if answer is None or answer.last or self._closed or len(self._idle) >= _IDLE:
+                connection.close()  # an answer may be half read: nobody can use this connection again
+            else:
+                self._idle.append(connection)
+        return answer
+
+    def close(self) -> None:
+        """Close idle connections, and others when their answer is read."""
+        self._closed = True
+        self._drop_idle()
+
+    def _connect(self) -> Any:
+        connection: Any = self._pool._new_conn()  # noqa: SLF001 (the library has no public name for it)
+        connection.timeout, timeout = self._timeouts
+        try:
             connection.connect()
-        sock: socket.socket = connection.sock  # type: ignore[attr-defined]
-        sock.settimeout(timeout)
-        sock.sendall(_request(pool, path, headers))
-        answer = _read(sock)
-    except (ConnectionError, EOFError) as error:
-        raise ProtocolError(f"Connection aborted: {error}") from error
-    finally:
-        if answer is None or answer.fields.get("connection") == "close":
-            connection.close()  # an answer may be half read: nobody can use this connection again
-        pool._put_conn(connection)  # noqa: SLF001
+            connection.sock.settimeout(timeout)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _kept(self) -> Any:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _drop_idle(self) -> None:
+        while (connection := self._kept()) is not None:
+            connection.close()
+
+    def _request(self, path: str, authorization: str | None) -> bytes:
+        token, tail = self._tail
+        if not tail or token != authorization:
+            tail = self._fields_with(authorization)
+            self._tail = authorization, tail
+        return f"GET {self._root}{_one_line(path)} HTTP/1.1\r\n".encode("latin-1") + tail
+
+    def _fields_with(self, authorization: str | None) -> bytes:
+        host = f"[{self._pool.host}]" if ":" in self._pool.host else self._pool.host
+        fields = {"Host": f"{host}:{self._pool.port}", **self._fields}
+        if authorization:
+            fields["Authorization"] = authorization
+        return "".join(f"{name}: {_one_line(value)}\r\n" for name, value in fields.items()).encode("latin-1") + b"\r\n"
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "")
+
+
+def _answer(sock: socket.socket) -> QuickAnswer | None:
+    answer = _read(sock)
+    if answer and answer.status == _REQUEST_TIMEOUT:  # said to an idle connection, before we asked
+        raise EOFError("the server had waited too long")
     return answer
 
 
-def _request(pool: HTTPConnectionPool, path: str, headers: Mapping[str, str]) -> bytes:
-    host = f"[{pool.host}]" if ":" in pool.host else pool.host
-    lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{pool.port}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return ("\r\n".join(line.replace("\r", "").replace("\n", "") for line in lines) + "\r\n\r\n").encode("latin-1")
-
-
 def _read(sock: socket.socket) -> QuickAnswer | None:
-    received = b""
+    received = _more(sock)
     while (end := received.find(b"\r\n\r\n")) < 0:
         if len(received) > _LONGEST_HEAD:
             return None
         received += _more(sock)
-    first, *lines = received[:end].decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    status, length = first.partition(" ")[2][:3], headers.get("content-length", "")
-    if (
-        not first.startswith("HTTP/1.1 ")
-        or not status.isdecimal()
-        or not (length.isdecimal() and len(length) <= _DIGITS)
-        or headers.keys() & {"content-encoding", "transfer-encoding"}
-    ):
+    head, body = received[:end], received[end + 4 :]
+    fields = head.lower()
+    length = _LENGTH.search(fields)
+    status = head[9:12]
+    if length is None or b"encoding:" in fields or not head.startswith(b"HTTP/1.1 ") or not status.isdigit():
         return None
-    body = received[end + 4 :]
-    while len(body) < int(length):
+    promised = int(length[1])
+    while len(body) < promised:
         body += _more(sock)
-    return QuickAnswer(int(status), headers, body) if len(body) == int(length) else None
+    last = b"\r\nconnection: close" in fields
+    return QuickAnswer(int(status), head, body, last) if len(body) == promised else None
 
 
 def _more(sock: socket.socket) -> bytes:

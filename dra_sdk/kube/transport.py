@@ -9,16 +9,17 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from dra_sdk.errors import SettingsError, UnreachableError
 from dra_sdk.kube.api import JSON, Params
 from dra_sdk.kube.login import Session
-from dra_sdk.kube.quick import QuickAnswer, quick_get
+from dra_sdk.kube.paths import describe
+from dra_sdk.kube.quick import BrokenOffError, QuickAnswer, QuickGets
 from dra_sdk.kube.status import error_of
 
 if TYPE_CHECKING:
@@ -45,20 +46,25 @@ class Timeouts:
     watch: float = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What to send. `action` is verb and object as errors name them.
+class Request(NamedTuple):
+    """What to send. `action` is verb and object as errors name them, made of `verb` and `path` where it is empty.
 
     With `stream_timeout` the answer's body is left unread, and each read of it may take so many seconds.
     """
 
-    action: str
+    verb: str
     method: str
     path: str
     params: Params | None = None
     body: JSON | None = None
     content_type: str = "application/json"
     stream_timeout: float | None = None
+    subject: str = ""
+
+    @property
+    def action(self) -> str:
+        """Verb and object as errors name them."""
+        return f"{self.verb} {self.subject or describe(self.path)}"
 
 
 class Transport:
@@ -78,10 +84,10 @@ class Transport:
     ) -> None:
         self._observe = observe
         self._log_in = log_in
-        self._session = log_in()
         self._source = source
         self._headers = {"User-Agent": agent, "Accept": "application/json"}
         self._timeouts = timeouts
+        self._session, self._gets = self._enter()
         self._lock = Lock()
         self._logged_in = float("-inf")
 
@@ -93,12 +99,14 @@ class Transport:
     def close(self) -> None:
         """Close idle connections; running requests end by themselves."""
         self._session.close()
+        if self._gets is not None:
+            self._gets.close()
 
     def json(self, request: Request) -> JSON:
         """Send and read the answer as one JSON object; ApiError names what went wrong with what."""
         body = self._checked(request, self._send(request)).data
         try:
-            said: Any = json.loads(body)
+            said: Any = json.loads(body.decode())  # bytes it would look at for UTF-16 first
         except (ValueError, RecursionError) as error:
             raise UnreachableError(f"{request.action}: the answer of {self.server} is no JSON: {error}") from error
         if not isinstance(said, dict):
@@ -135,60 +143,61 @@ class Transport:
         response.release_conn()
         raise error
 
+    def _enter(self) -> tuple[Session, QuickGets | None]:
+        """Log in; without the second where the server is behind a proxy."""
+        session, waits = self._log_in(), self._timeouts
+        target = session.target()
+        if target is None:
+            return session, None
+        return session, QuickGets(target, target_path(session.host), self._headers, waits.connect, waits.read)
+
     def _exchange(self, request: Request) -> Answer:
-        """One request; a read is sent once more where a kept connection turns out to be dead."""
+        session, gets = self._session, self._gets
+        try:
+            token = session.authorization()
+            answer = None
+            if gets is not None and request.method == "GET" and request.stream_timeout is None:
+                answer = gets.get(_resource(request), token)
+            return answer or self._ordinarily(session, request, token)
+        except SettingsError as error:
+            raise UnreachableError(f"{request.action}: {error}") from error
+        except _no_answer() as error:
+            raise self._unreachable(request, error) from error
+
+    def _ordinarily(self, session: Session, request: Request, token: str | None) -> BaseHTTPResponse:
+        """One request by the library; a read is sent once more where a kept connection turns out to be dead."""
         from urllib3.exceptions import ProtocolError  # noqa: PLC0415 (loaded with the client)
 
         try:
-            return self._once(request)
-        except ProtocolError as error:
+            return self._once(session, request, token)
+        except ProtocolError:
             if request.method != "GET":
-                raise self._unreachable(request, error) from error
-        try:
-            return self._once(request)
-        except ProtocolError as error:
-            raise self._unreachable(request, error) from error
+                raise
+        return self._once(session, request, token)
 
-    def _once(self, request: Request) -> Answer:
+    def _once(self, session: Session, request: Request, token: str | None) -> BaseHTTPResponse:
         from urllib3 import Timeout  # noqa: PLC0415 (loaded with the client)
-        from urllib3.exceptions import HTTPError, ProtocolError  # noqa: PLC0415
 
-        session, headers, content = self._session, dict(self._headers), None
+        headers, content = dict(self._headers), None
         if request.body is not None:
             content = json.dumps(request.body, separators=(",", ":"), allow_nan=False).encode()
             headers["Content-Type"] = request.content_type
-        try:
-            if token := session.authorization():
-                headers["Authorization"] = token
-            if quick := self._quick(session, request, headers):
-                return quick
-            response = _pool_request(
-                session,
-                request.method,
-                _resource(request),
-                body=content,
-                headers=headers,
-                timeout=Timeout(connect=self._timeouts.connect, read=self._timeouts.read),
-                retries=False,
-                redirect=False,
-                preload_content=request.stream_timeout is None,
-            )
-            if request.stream_timeout is not None:
-                _wait_longer(response, request.stream_timeout)
-            return response
-        except ProtocolError:
-            raise
-        except SettingsError as error:
-            raise UnreachableError(f"{request.action}: {error}") from error
-        except (HTTPError, OSError) as error:
-            raise self._unreachable(request, error) from error
-
-    def _quick(self, session: Session, request: Request, headers: Mapping[str, str]) -> QuickAnswer | None:
-        """The answer to a plain GET, if it is as plain."""
-        target = session.target() if request.method == "GET" and request.stream_timeout is None else None
-        if target is None:
-            return None
-        return quick_get(target, target_path(session.host) + _resource(request), headers, self._timeouts.read)
+        if token:
+            headers["Authorization"] = token
+        response = _pool_request(
+            session,
+            request.method,
+            _resource(request),
+            body=content,
+            headers=headers,
+            timeout=Timeout(connect=self._timeouts.connect, read=self._timeouts.read),
+            retries=False,
+            redirect=False,
+            preload_content=request.stream_timeout is None,
+        )
+        if request.stream_timeout is not None:
+            _wait_longer(response, request.stream_timeout)
+        return response
 
     def _unreachable(self, request: Request, error: Exception) -> UnreachableError:
         return UnreachableError(f"{request.action}: no answer from {self.server}: {plain(error)}")
@@ -199,11 +208,21 @@ class Transport:
             if time.monotonic() - self._logged_in < _RELOGIN_PAUSE:
                 return False
             self._logged_in = time.monotonic()
+            old = self._gets
             try:
-                self._session = self._log_in()
+                self._session, self._gets = self._enter()
             except SettingsError:
                 return False  # the server's 401 is the better message: it names the same credentials
+            if old is not None:
+                old.close()
             return True
+
+
+def _no_answer() -> tuple[type[Exception], ...]:
+    """What stands for a server that gives no whole answer; a function, because the library is loaded late."""
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 (loaded with the client)
+
+    return HTTPError, OSError, BrokenOffError
 
 
 def _resource(request: Request) -> str:

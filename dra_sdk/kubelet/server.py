@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.kubelet.lanes import open_lanes
 from dra_sdk.kubelet.sockets import hidden, refuse_foreign, remove_own
 
 Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
@@ -29,6 +30,15 @@ def stream(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, 
     )
 
 
+_WAITING: Final = 10_000  # calls that wait for a thread; more are refused
+_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.server.max_pending_requests", _WAITING),
+    ("grpc.server.max_pending_requests_hard_limit", _WAITING),
+    ("grpc.server_max_unrequested_time_in_server", 60),  # seconds; the kubelet gives up after 45
+)
+
+
 class SocketServer:
     """Serves `services` (wire name → methods by name) on the unix socket `path`.
 
@@ -41,7 +51,8 @@ class SocketServer:
         self.path = path
         self._inode = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
+        self._server = grpc.server(self._pool, options=_OPTIONS)
+        self._lanes = open_lanes(self._server, services, name, threads)
         for service, methods in services.items():
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
 
@@ -54,6 +65,8 @@ class SocketServer:
             bound.chmod(0o600)
             self._inode = bound.stat().st_ino
             self._server.start()
+            for lane in self._lanes:
+                lane.start()
             bound.rename(self.path)
         except (OSError, RuntimeError) as error:
             self.stop()
@@ -69,5 +82,7 @@ class SocketServer:
     def stop(self, grace: float = 0.0) -> None:
         """Remove the socket, refuse new calls, give calls under way `grace` seconds."""
         remove_own(self.path, self._inode)
+        for lane in self._lanes:
+            lane.stop()
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False)

@@ -25,18 +25,18 @@ def allocated_devices(
 ) -> list[AllocatedDevice[OpaqueConfig | None]]:
     """Check that `claim` is the one the kubelet means and is allocated; then this driver's devices in order.
 
-    Raises ClaimError for a claim that was replaced, is not allocated, or holds nothing of this driver; ConfigError
-    for configuration that cannot be used.
+    Raises ClaimError for a claim that was replaced, is not allocated, holds nothing of this driver or a device that is
+    not published; ConfigError for configuration that cannot be used.
     """
-    if claim.metadata.uid != ref.uid:
-        raise ClaimError(f"the claim was replaced: it has UID {claim.metadata.uid} now")
-    allocation = claim.status.allocation
+    if claim.uid != ref.uid:
+        raise ClaimError(f"the claim was replaced: it has UID {claim.uid} now")
+    allocation = claim.allocation
     if allocation is None:
         raise ClaimError("the claim is not allocated")
-    results = [each for each in allocation.devices.results if each.driver == info.name]
+    results = [each for each in allocation.results if each.driver == info.name]
     if not results:
         raise ClaimError(f"the claim's allocation holds no device of driver {info.name}")
-    resolved = resolve(info, results, allocation.devices.config)
+    resolved = resolve(info, results, allocation.config)
     for label in resolved.unmatched:
         log.warning("%s: %s applies to none of its devices", ref, label)
     return [
@@ -52,14 +52,17 @@ def _device(
         consumed = {name: Quantity(amount) for name, amount in result.consumed_capacity.items()}
     except ValueError as error:
         raise ClaimError(f"device {result.pool}/{result.device}: consumedCapacity: {error}") from error
+    device = published(result.pool, result.device)
+    if device is None:  # unplugged since, or never there: KEP-4381 has the driver look before it sets up
+        raise ClaimError(f"device {result.pool}/{result.device} is not among those that driver {info.name} publishes")
     return AllocatedDevice(
         result.request,
         result.pool,
         result.device,
         chain[-1],
         tuple(chain),
-        published(result.pool, result.device),
+        device,
         result.share_id,
-        bool(result.admin_access),
+        result.admin_access,
         consumed,
     )

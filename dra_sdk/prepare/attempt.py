@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
+from dataclasses import replace
 from threading import RLock
 from typing import Any
 
@@ -16,7 +17,6 @@ from dra_sdk.prepare.store import ClaimStore
 from dra_sdk.wire.state import ClaimState, DeviceState, plain
 
 _Key = tuple[str, str, str, str | None]
-_END = object()
 
 
 class Attempt:
@@ -49,7 +49,7 @@ class Attempt:
             if not self._running:
                 raise HookError(f"dra_prepare of {self._name} has ended, its journal is closed")
             kept = self._plain(entry, "a journal entry")
-            self.state = self.state.model_copy(update={"journal": [*self.state.journal, kept]})
+            self.state = replace(self.state, journal=[*self.state.journal, kept])
             self.save()
 
     def run(self, claim: Claim[Any]) -> list[PreparedDevice]:
@@ -58,11 +58,8 @@ class Attempt:
         done: dict[_Key, PreparedDevice] = {}
         self._running = True
         try:
-            with self._driver.observe("dra_prepare"), closing(self._iterate(claim)) as answers:
-                for prepared in answers:
-                    done[self._accept(prepared, missing)] = prepared
-                    if missing:  # the last device is written together with PrepareCompleted
-                        self.save()
+            with self._driver.observe("dra_prepare"):
+                self._collect(claim, missing, done)
         finally:
             with self._lock:
                 self._running = False
@@ -77,6 +74,26 @@ class Attempt:
             if (self._undoable or self.state.journal) and self._written is not self.state:
                 self._store.put(self.state)
                 self._written = self.state
+
+    def _collect(
+        self, claim: Claim[Any], missing: dict[_Key, AllocatedDevice[Any]], done: dict[_Key, PreparedDevice]
+    ) -> None:
+        """Move what the hook yields from `missing` to `done`, saving each before the hook goes on."""
+        answers: Iterator[Any] = iter(())
+        try:
+            try:
+                answers = self._call(claim)
+                for prepared in answers:
+                    done[self._accept(prepared, missing)] = prepared
+                    if missing:  # the last device is written together with PrepareCompleted
+                        self.save()
+            finally:
+                if isinstance(answers, Generator):
+                    answers.close()
+        except DraError:
+            raise
+        except BaseException as error:
+            raise _failure("dra_prepare", self._driver, error) from error
 
     def _accept(self, prepared: Any, missing: dict[_Key, AllocatedDevice[Any]]) -> _Key:
         """Take a device that the hook yielded out of those that are missing, and its data into the state."""
@@ -93,12 +110,10 @@ class Attempt:
                 f"dra_prepare of {self._name}: edits of device {prepared.pool}/{prepared.name} must be "
                 f"ContainerEdits, are {prepared.edits!r}"
             )
-        data = self._plain(prepared.data, f"data of device {prepared.pool}/{prepared.name}")
-        with self._lock:
-            devices = [
-                each.model_copy(update={"data": data}) if _key(each) == wanted else each for each in self.state.devices
-            ]
-            self.state = self.state.model_copy(update={"devices": devices})
+        if data := self._plain(prepared.data, f"data of device {prepared.pool}/{prepared.name}"):
+            with self._lock:
+                devices = [replace(each, data=data) if _key(each) == wanted else each for each in self.state.devices]
+                self.state = replace(self.state, devices=devices)
         return wanted
 
     def _plain(self, value: Any, what: str) -> Any:
@@ -110,26 +125,11 @@ class Attempt:
         except ValueError as error:
             raise HookError(f"dra_prepare of {self._name}: {what} {error}") from error
 
-    def _iterate(self, claim: Claim[Any]) -> Generator[Any, None, None]:
-        with _errors_of("dra_prepare", self._driver):
-            answers = iter(self._call(claim))
-        try:
-            while True:
-                with _errors_of("dra_prepare", self._driver):
-                    prepared = next(answers, _END)
-                if prepared is _END:
-                    return
-                yield prepared
-        finally:
-            with _errors_of("dra_prepare", self._driver):
-                if isinstance(answers, Generator):
-                    answers.close()
-
-    def _call(self, claim: Claim[Any]) -> Iterable[Any]:
+    def _call(self, claim: Claim[Any]) -> Iterator[Any]:
         answer = self._driver.call("dra_prepare", claim=claim)
         if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
             raise HookError(f"dra_prepare of {self._name} returned {answer!r}, want prepared devices")
-        return answer
+        return iter(answer)
 
     @property
     def _name(self) -> str:
@@ -138,19 +138,18 @@ class Attempt:
 
 def undo(driver: Driver, held: HeldClaim, node: Node) -> None:
     """Call `dra_unprepare`, if only of extensions; HookError if it raises anything but an error of ours."""
-    with driver.observe("dra_unprepare"), _errors_of("dra_unprepare", driver):
-        driver.call("dra_unprepare", claim=held, node=node)
-
-
-@contextmanager
-def _errors_of(hook: str, driver: Driver) -> Iterator[None]:
-    """HookError for whatever an author's code raises: in a thread of a server even KeyboardInterrupt is no Ctrl-C."""
     try:
-        yield
+        with driver.observe("dra_unprepare"):
+            driver.call("dra_unprepare", claim=held, node=node)
     except DraError:
         raise
     except BaseException as error:
-        raise HookError(f"{hook} of driver {driver.info.name} failed: {type(error).__name__}: {error}") from error
+        raise _failure("dra_unprepare", driver, error) from error
+
+
+def _failure(hook: str, driver: Driver, error: BaseException) -> HookError:
+    """For whatever an author's code raises: in a thread of a server even KeyboardInterrupt is no Ctrl-C."""
+    return HookError(f"{hook} of driver {driver.info.name} failed: {type(error).__name__}: {error}")
 
 
 def _key(device: AllocatedDevice[Any] | PreparedDevice | DeviceState) -> _Key:

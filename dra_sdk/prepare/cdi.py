@@ -6,10 +6,11 @@ Separate CDI devices keep what belongs to one request out of containers that use
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsError
 from dra_sdk.model.claim import PreparedDevice
@@ -18,23 +19,26 @@ from dra_sdk.prepare.files import Files
 from dra_sdk.prepare.store import safe_id
 from dra_sdk.wire import cdi as wire
 
+_SUFFIX: Final = ".json"
+
 
 def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
     """A CDI device name for each prepared device, in order; empty where it edits nothing and needs none."""
+    claim = f"claim-{safe_id(uid)}"
     names: list[str] = []
     for device in devices:
-        name = device.cdi_name or _default_name(uid, device)
-        if wire.is_empty(device.edits):
-            name = ""
-        elif not device.cdi_name and name in names:  # the same device twice in one request, from two pools
-            name = f"{name}_{len(names)}"
+        name = ""
+        if not wire.is_empty(device.edits):
+            name = device.cdi_name or _default_name(claim, device)
+            if not device.cdi_name and name in names:  # the same device twice in one request, from two pools
+                name = f"{name}_{len(names)}"
         names.append(name)
     return names
 
 
-def _default_name(uid: str, device: PreparedDevice) -> str:
-    parts = [f"claim-{safe_id(uid)}", device.request.replace("/", "."), device.name]
-    return "_".join(parts if device.share_id is None else [*parts, device.share_id])
+def _default_name(claim: str, device: PreparedDevice) -> str:
+    name = f"{claim}_{device.request.replace('/', '.')}_{device.name}"
+    return name if device.share_id is None else f"{name}_{device.share_id}"
 
 
 def name_metadata(uid: str, request: str) -> str:
@@ -51,7 +55,10 @@ def build_spec(
     """The CDI spec of these devices and `extra` ones, None if it would be empty; HookError if two fight for a name."""
     edits: dict[str, ContainerEdits] = dict(extra)
     for name, device in zip(names, devices, strict=True):
-        if name and edits.setdefault(name, device.edits) != device.edits:
+        if not name:
+            continue
+        same = edits.setdefault(name, device.edits)
+        if same is not device.edits and same != device.edits:
             raise HookError(f"dra_prepare gave two devices the CDI name {name!r} with different edits")
     try:
         return wire.claim_spec(kind, edits) if edits else None
@@ -70,6 +77,7 @@ class CdiDirectory:
             raise InvalidObjectError(f"CDI kind {kind!r}", [problem])
         self.directory = directory
         self.kind = kind
+        self._prefix = f"{directory}{os.sep}{wire.transient_spec_name(kind, 'claim-').removesuffix(_SUFFIX)}"
         self._files = files or Files()
 
     def open(self, held: Callable[[], Collection[str]], abandoned_after: float = 0.0) -> None:
@@ -91,26 +99,36 @@ class CdiDirectory:
 
     def path(self, uid: str) -> Path:
         """Where the spec of a claim lies."""
-        return self.directory / wire.transient_spec_name(self.kind, f"claim-{safe_id(uid)}")
+        return Path(self._path(uid))
+
+    def _path(self, uid: str) -> str:
+        return f"{self._prefix}{safe_id(uid)}{_SUFFIX}"
 
     def write(self, uid: str, spec: dict[str, Any] | None) -> None:
         """Make the file say `spec`, or not exist for None."""
         if spec is None:
             self.remove(uid)
             return
-        path = self.path(uid)
+        path = self._path(uid)
         try:
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)  # tmpfs: it may have gone since the start
-            self._files.write(path, _encode(spec), mode=0o644, survive_power_loss=False)  # rewritten after boot
+            try:
+                self._write(path, spec)
+            except FileNotFoundError:  # tmpfs: the directory may have gone since the start
+                self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+                self._write(path, spec)
         except OSError as error:
             raise ClaimError(f"cannot write CDI spec {path}: {error.strerror or error}") from error
+
+    def _write(self, path: str, spec: dict[str, Any]) -> None:
+        self._files.write(path, _encode(spec), mode=0o644, survive_power_loss=False)  # rewritten after boot
 
     def ensure(self, uid: str, spec: dict[str, Any] | None) -> None:
         """Write the spec again if it was lost or changed behind our back."""
         if spec is None:
             return
         try:
-            present = self.path(uid).read_bytes() == _encode(spec)
+            with open(self._path(uid), "rb", buffering=0) as file:  # noqa: PTH123 (a third of Path.read_bytes)
+                present = file.read() == _encode(spec)
         except OSError:
             present = False
         if not present:
@@ -118,10 +136,11 @@ class CdiDirectory:
 
     def remove(self, uid: str) -> None:
         """Remove a claim's spec; nothing to do where there is none."""
+        path = self._path(uid)
         try:
-            self._files.remove(self.path(uid))
+            self._files.remove(path)
         except OSError as error:
-            raise ClaimError(f"cannot remove CDI spec {self.path(uid)}: {error.strerror or error}") from error
+            raise ClaimError(f"cannot remove CDI spec {path}: {error.strerror or error}") from error
 
 
 def _encode(spec: dict[str, Any]) -> bytes:

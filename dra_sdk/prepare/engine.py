@@ -18,8 +18,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.loader import Driver
@@ -31,13 +31,15 @@ from dra_sdk.prepare.attempt import Attempt, undo
 from dra_sdk.prepare.cdi import CdiDirectory
 from dra_sdk.prepare.guard import refuse_held
 from dra_sdk.prepare.locks import NamedLocks
-from dra_sdk.prepare.metadata import ClaimMetadata
 from dra_sdk.prepare.store import ClaimStore, safe_id
 from dra_sdk.prepare.tickets import Tickets
 from dra_sdk.wire.claim import read_claim
 from dra_sdk.wire.context import bound
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from dra_sdk.wire.state import ClaimState, DeviceState, Phase
+
+if TYPE_CHECKING:
+    from dra_sdk.prepare.metadata import ClaimMetadata
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +93,7 @@ class Preparer:
             ticket.check()
             raw = self._effects.fetch(ref)
             claim = read_claim(raw)
-            with bound(pod=claim.consumers):
+            with bound(pod=",".join(claim.consumers)):
                 devices = allocated_devices(self._driver.info, ref, claim, self._effects.published)
                 with self._locks.hold(_device_locks(devices, state.devices if state else ())):
                     return self._prepare_devices(ref, raw, devices, state)
@@ -130,7 +132,7 @@ class Preparer:
     def _prepare_devices(
         self, ref: ClaimRef, raw: dict[str, Any], devices: Sequence[AllocatedDevice[Any]], left: ClaimState | None
     ) -> list[AnsweredDevice]:
-        refuse_held(devices, (each for each in self._store.all() if each.uid != ref.uid))
+        refuse_held(devices, self._store.others(ref.uid))
         if left:
             log.info("%s: undoing what an earlier attempt or boot left", ref)
             self._release(left)
@@ -196,7 +198,7 @@ class Preparer:
         if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
             self._undoing.add(state.uid)
             with suppress(StateError):  # a full disk must not keep devices held
-                self._store.put(state.model_copy(update={"phase": Phase.STARTED}), survive_power_loss=False)
+                self._store.put(replace(state, phase=Phase.STARTED), survive_power_loss=False)
         undo(self._driver, state.held(self._effects.boot_id), self._node)
         self._forget_files(state)
         self._store.delete(state.uid)

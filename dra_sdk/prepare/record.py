@@ -18,18 +18,16 @@ def started(ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str
     """PrepareStarted: what the claim holds, before anything was done for it."""
     kept = [
         DeviceState(
-            request=each.request,
-            pool=each.pool,
-            name=each.name,
-            share_id=each.share_id,
-            admin_access=each.admin_access,
-            consumed_capacity={key: str(amount) for key, amount in each.consumed_capacity.items()},
+            each.request,
+            each.pool,
+            each.name,
+            each.share_id,
+            each.admin_access,
+            {key: str(amount) for key, amount in each.consumed_capacity.items()},
         )
         for each in devices
     ]
-    return ClaimState(
-        namespace=ref.namespace, name=ref.name, uid=ref.uid, boot_id=boot_id, phase=Phase.STARTED, devices=kept
-    )
+    return ClaimState(ref.namespace, ref.name, ref.uid, boot_id, Phase.STARTED, kept)
 
 
 def completed(
@@ -53,15 +51,8 @@ def completed(
     devices = []
     for kept, name in zip(state.devices, names, strict=True):
         both = [name, waiting.pop(kept.request.partition("/")[0], "")]  # the first device of a request brings its file
-        devices.append(kept.model_copy(update={"cdi_ids": [f"{kind}={each}" for each in both if each]}))
-    changes = {
-        "phase": Phase.COMPLETED,
-        "devices": devices,
-        "cdi_spec": spec,
-        "metadata": list(metadata),
-        "statuses": _statuses(driver, prepared),
-    }
-    return state.model_copy(update=changes)
+        devices.append(kept.named([f"{kind}={each}" for each in both if each]))
+    return state.completed(devices, spec, list(metadata), _statuses(driver, prepared))
 
 
 def answer(state: ClaimState) -> list[AnsweredDevice]:

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".json"
 _PLAIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}")
 _Stamp = tuple[int, int, int, int]
+_UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 _OLD = 600.0  # seconds after which a temporary file cannot be one that another process is about to rename
 
 
@@ -45,6 +46,7 @@ class ClaimStore:
         self._durable = durable
         self._files = files or Files()
         self._shared = shared
+        self._prefix = f"{directory}{os.sep}"  # paths as strings: pathlib alone took a tenth of a prepare's own time
         self._lock = RLock()
         self._claims: dict[str, ClaimState] = {}
         self._broken: dict[str, str] = {}
@@ -71,13 +73,13 @@ class ClaimStore:
 
     def path(self, uid: str) -> Path:
         """Where a claim's state is kept."""
-        return self.directory / f"{safe_id(uid)}{SUFFIX}"
+        return self.directory / _name(uid)
 
     def get(self, uid: str) -> ClaimState | None:
         """The state of a claim, None if it holds nothing; StateError if its file cannot be read."""
         with self._lock:
             self._look()
-            name = self.path(uid).name
+            name = _name(uid)
             if name in self._broken:
                 raise StateError(self._broken[name])
             return self._claims.get(name)
@@ -87,6 +89,13 @@ class ClaimStore:
         with self._lock:
             self._look()
             return [self._claims[name] for name in sorted(self._claims)]
+
+    def others(self, uid: str) -> list[ClaimState]:
+        """Every readable claim but one, in no order."""
+        mine = _name(uid)
+        with self._lock:
+            self._look()
+            return [state for name, state in self._claims.items() if name != mine]
 
     def ids(self) -> set[str]:
         """The ids (`safe_id`) of all claims with a state file, readable or not."""
@@ -99,27 +108,29 @@ class ClaimStore:
 
         What a reboot makes void anyway, because the boot id differs, need not `survive_power_loss`.
         """
-        path = self.path(state.uid)
+        name = _name(state.uid)
+        path = self._prefix + name
         try:
             self._files.write(path, wire.encode(state), survive_power_loss=survive_power_loss, whole=self._durable)
-            stamp = _stamp(path.stat())
+            stamp = _stamp(Path(path).stat()) if self._shared else _UNKNOWN  # else nobody but us changes it
         except OSError as error:
-            self._read_again(path.name)
+            self._read_again(name)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._claims[path.name] = state
-            self._seen[path.name] = stamp
+            self._claims[name] = state
+            self._seen[name] = stamp
 
     def delete(self, uid: str) -> None:
         """Forget a claim durably; after a StateError call it again."""
-        path = self.path(uid)
+        name = _name(uid)
+        path = self._prefix + name
         try:
             self._files.remove(path, survive_power_loss=self._durable)
         except OSError as error:
-            self._read_again(path.name)
+            self._read_again(name)
             raise StateError(f"cannot remove state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._drop(path.name)
+            self._drop(name)
 
     def _look(self) -> None:
         if self._shared or self._broken:  # a broken file may have been restored by an operator
@@ -143,7 +154,7 @@ class ClaimStore:
             self._drop(name)
             if os.path.lexists(self.directory / name):
                 self._read(name)
-                self._seen[name] = (0, 0, 0, 0)  # equals no file's stamp
+                self._seen[name] = _UNKNOWN
 
     def _drop(self, name: str) -> None:
         for known in (self._seen, self._claims, self._broken):
@@ -178,6 +189,10 @@ class ClaimStore:
         if self.path(state.uid) != path:
             raise StateError(f"state file {path} belongs to claim {state.uid}, its name says otherwise")
         return state
+
+
+def _name(uid: str) -> str:
+    return safe_id(uid) + SUFFIX
 
 
 def _stamp(stat: os.stat_result) -> _Stamp:

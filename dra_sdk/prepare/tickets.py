@@ -6,62 +6,66 @@ lock could set up a claim that nobody will ever unprepare.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Condition
+from threading import Condition, Lock
 
 from dra_sdk.errors import RetriableError
 
 
-@dataclass
 class Ticket:
-    """One prepare call; `check` tells whether it may still begin."""
+    """One call that is under way, inside a `with`; `check` tells whether a prepare may still begin."""
 
-    uid: str
-    void: bool = False
+    __slots__ = ("_open", "uid", "void")
+
+    def __init__(self, open_: Tickets, uid: str, *, void: bool) -> None:
+        self._open = open_
+        self.uid = uid
+        self.void = void
 
     def check(self) -> None:
         """RetriableError if the claim was unprepared since the call came in."""
         if self.void:
             raise RetriableError("the claim was unprepared while this call was waiting")
 
+    def __enter__(self) -> Ticket:
+        self._open.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.remove(self)
+
 
 class Tickets:
     """The calls that are under way."""
 
     def __init__(self) -> None:
-        self._changed = Condition()
-        self._open: list[Ticket] = []
+        self._guard = Lock()
+        self._all_ended = Condition(self._guard)
+        self._open: set[Ticket] = set()
 
-    @contextmanager
-    def prepare(self, uid: str) -> Iterator[Ticket]:
-        """Hold a ticket for one prepare call."""
-        with self._hold(Ticket(uid)) as ticket:
-            yield ticket
+    def prepare(self, uid: str) -> Ticket:
+        """A ticket for one prepare call."""
+        return Ticket(self, uid, void=False)
 
-    @contextmanager
-    def unprepare(self, uid: str) -> Iterator[None]:
-        """Void every open ticket of this claim; one that already began ends first, because it holds the lock."""
-        with self._changed:
-            for ticket in self._open:
-                if ticket.uid == uid:
-                    ticket.void = True
-        with self._hold(Ticket(uid, void=True)):
-            yield
+    def unprepare(self, uid: str) -> Ticket:
+        """Voids every open ticket of this claim; one that already began ends first, because it holds the lock."""
+        return Ticket(self, uid, void=True)
+
+    def add(self, ticket: Ticket) -> None:
+        """A call begins."""
+        with self._guard:
+            if ticket.void:
+                for each in self._open:
+                    each.void |= each.uid == ticket.uid
+            self._open.add(ticket)
+
+    def remove(self, ticket: Ticket) -> None:
+        """A call has ended."""
+        with self._guard:
+            self._open.remove(ticket)
+            if not self._open:
+                self._all_ended.notify_all()
 
     def drain(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds until no call is under way; whether that came true."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._open, timeout)
-
-    @contextmanager
-    def _hold(self, ticket: Ticket) -> Iterator[Ticket]:
-        with self._changed:
-            self._open.append(ticket)
-        try:
-            yield ticket
-        finally:
-            with self._changed:
-                self._open = [each for each in self._open if each is not ticket]
-                self._changed.notify_all()
+        with self._guard:
+            return self._all_ended.wait_for(lambda: not self._open, timeout)

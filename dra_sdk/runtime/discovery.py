@@ -53,7 +53,7 @@ class Discovery:
         self._driver, self._node, self._publish, self._overlay = driver, node, publish, overlay
         self._wanted = Event()
         self._first = Event()
-        self._devices: dict[tuple[str, str], Device] = {}
+        self._devices: dict[str, dict[str, Device]] = {}
         self._threads = [Supervised("discover", self._discover)]
         if driver.implements("dra_watch"):
             self._threads.append(Supervised("watch", self._watch))
@@ -80,7 +80,7 @@ class Discovery:
         """What was discovered under this name; waits for the first discovery, RetriableError if that takes too long."""
         if not self._first.wait(FIRST_WAIT):
             raise RetriableError(f"driver {self._driver.info.name} has not finished discovering its devices")
-        return self._devices.get((pool, name))
+        return self._devices.get(pool, {}).get(name)
 
     def _discover(self, stop: Event) -> None:
         while not stop.is_set():
@@ -97,9 +97,12 @@ class Discovery:
 
     def _once(self) -> None:
         pools = self._overlaid(discover(self._driver, self._node))
-        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+        found: dict[str, dict[str, Device]] = {}
+        for pool in pools:
+            found.setdefault(pool.name, {}).update((device.name, device) for device in pool.devices)
+        self._devices = found
         self._first.set()
-        log.info("discovered %d devices in %d pools", len(self._devices), len(pools))
+        log.info("discovered %d devices in %d pools", sum(map(len, found.values())), len(pools))
         self._publish(pools)
 
     def _overlaid(self, pools: list[ResourcePool]) -> Sequence[ResourcePool]:

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45)  # seconds; the kubelet waits 45
+
+
+class Timed:
+    """Measures what happens inside a `with`, and whether it raised."""
+
+    __slots__ = ("_begun", "_name", "_times")
+
+    def __init__(self, times: Times, name: str) -> None:
+        self._times, self._name = times, name
+
+    def __enter__(self) -> None:
+        self._begun = perf_counter()
+
+    def __exit__(self, error: object, *_: object) -> None:
+        self._times.child(self._name, "ok" if error is None else "error").observe(perf_counter() - self._begun)
+
+
+class Times:
+    """A histogram of durations by name and result; its children are kept, to look one up takes longer than to time."""
+
+    def __init__(self, driver: str, histogram: Histogram) -> None:
+        self._driver, self._histogram = driver, histogram
+        self._children: dict[tuple[str, str], Histogram] = {}
+
+    def child(self, name: str, result: str) -> Histogram:
+        """Where the durations of `name` with this result go."""
+        found = self._children.get((name, result))
+        if found is None:
+            found = self._children[name, result] = self._histogram.labels(self._driver, name, result)
+        return found
 
 
 class Metrics:
@@ -17,21 +46,9 @@ class Metrics:
     def __init__(self, driver: str) -> None:
         self._registry = CollectorRegistry()
         self._driver = driver
-        self._calls = Histogram(
-            "dra_sdk_call_seconds",
-            "Duration of a claim's prepare or unprepare",
-            ["driver", "call", "result"],
-            buckets=_BUCKETS,
-            registry=self._registry,
-        )
-        self._hooks = Histogram(
-            "dra_sdk_hook_seconds",
-            "Duration of the driver's own hooks",
-            ["driver", "hook", "result"],
-            buckets=_BUCKETS,
-            registry=self._registry,
-        )
-
+        self._calls = self._times("call", "Duration of a claim's prepare or unprepare")
+        self._hooks = self._times("hook", "Duration of the driver's own hooks")
+        self._answers: dict[tuple[str, int], Counter] = {}
         self._requests = Counter(
             "dra_sdk_api_requests",
             "Requests to the API server by method and status; status 0 is no answer",
@@ -41,19 +58,18 @@ class Metrics:
 
     def request(self, method: str, status: int) -> None:
         """Count one request to the API server."""
-        self._requests.labels(self._driver, method, str(status)).inc()
+        found = self._answers.get((method, status))
+        if found is None:
+            found = self._answers[method, status] = self._requests.labels(self._driver, method, str(status))
+        found.inc()
 
-    @contextmanager
-    def call(self, name: str) -> Iterator[None]:
+    def call(self, name: str) -> Timed:
         """Measure one prepare or unprepare."""
-        with self._measure(self._calls, name):
-            yield
+        return Timed(self._calls, name)
 
-    @contextmanager
-    def hook(self, name: str) -> Iterator[None]:
+    def hook(self, name: str) -> Timed:
         """Measure one hook."""
-        with self._measure(self._hooks, name):
-            yield
+        return Timed(self._hooks, name)
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a value that is read when somebody asks for it."""
@@ -63,11 +79,6 @@ class Metrics:
         """All metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
-    @contextmanager
-    def _measure(self, histogram: Histogram, name: str) -> Iterator[None]:
-        begun, result = perf_counter(), "error"
-        try:
-            yield
-            result = "ok"
-        finally:
-            histogram.labels(self._driver, name, result).observe(perf_counter() - begun)
+    def _times(self, kind: str, text: str) -> Times:
+        name, labels = f"dra_sdk_{kind}_seconds", ["driver", kind, "result"]
+        return Times(self._driver, Histogram(name, text, labels, buckets=_BUCKETS, registry=self._registry))

@@ -29,7 +29,6 @@ from dra_sdk.prepare.cdi import CdiDirectory
 from dra_sdk.prepare.engine import Effects, Preparer
 from dra_sdk.prepare.files import Files
 from dra_sdk.prepare.locks import NamedLocks
-from dra_sdk.prepare.metadata import ClaimMetadata
 from dra_sdk.prepare.places import claim_store, settle
 from dra_sdk.runtime import observe
 from dra_sdk.runtime.connection import Connection
@@ -46,6 +45,7 @@ from dra_sdk.wire.dra import ClaimRef
 
 if TYPE_CHECKING:
     from dra_sdk.overlay import Overlay
+    from dra_sdk.prepare.metadata import ClaimMetadata
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class DriverProcess:
             published=self.discovery.published,
             boot_id=self.boot_id,
             locks=NamedLocks(self.data / "locks" if shared else None),
-            metadata=ClaimMetadata(info.name, self.data, files) if info.metadata else None,
+            metadata=_metadata(info.name, self.data, files) if info.metadata else None,
             announce=self.statuses.put,
         )
 
@@ -190,6 +190,12 @@ def _overlay(settings: Settings) -> Overlay | None:
     from dra_sdk.overlay import load  # noqa: PLC0415 (brings CEL along, which few processes need)
 
     return load(settings.overlay_file)
+
+
+def _metadata(driver: str, data: Path, files: Files) -> ClaimMetadata:
+    from dra_sdk.prepare.metadata import ClaimMetadata  # noqa: PLC0415 (its models are for few drivers)
+
+    return ClaimMetadata(driver, data, files)
 
 
 def _make_directory(data: Path) -> None:

@@ -48,6 +48,15 @@ class SliceCache:
         with self._lock:
             return set(map(pool_of, self._slices.values()))
 
+    def share(self, pool: str, specs: Iterable[JSON]) -> None:
+        """Let go of our copies of devices that equal those of `specs`: after a restart they are equal."""
+        known = {_first_device(each): each["devices"] for each in specs if each.get("devices")}
+        with self._lock:
+            for item in self._slices.values():
+                devices = known.get(_first_device(item["spec"]))
+                if devices is not None and pool_of(item) == pool and devices == item["spec"]["devices"]:
+                    item["spec"]["devices"] = devices
+
     def before_list(self) -> None:
         """To be called before a list is asked for: what we write from now on may be missing in it."""
         with self._lock:
@@ -71,7 +80,12 @@ class SliceCache:
     def seen(self, kind: str, item: JSON) -> bool:
         """Take over an event of a watch; False where it is older than what we know."""
         with self._lock:
-            return self._drop(item) if kind == "DELETED" else self._keep(item)
+            if kind == "DELETED":
+                return self._drop(item)
+            known = self._slices.get(item["metadata"]["name"])
+            if known and known["spec"] == item["spec"]:  # the watch tells what we wrote: one copy is enough
+                item["spec"] = known["spec"]
+            return self._keep(item)
 
     def lost(self, name: str) -> bool:
         """Take over that a slice is no longer ours, although it exists; False where it never was."""
@@ -108,6 +122,10 @@ class SliceCache:
 def pool_of(item: JSON) -> str:
     """The name of the pool that a slice belongs to."""
     return str(item["spec"]["pool"]["name"])
+
+
+def _first_device(spec: JSON) -> str:
+    return str((spec.get("devices") or [{}])[0].get("name", ""))
 
 
 def _newer(item: JSON, version: str | None) -> bool:

@@ -189,6 +189,7 @@ class SliceController:
                 self._repairing(api, task)
                 operations = self._operations(task.name, wanted)
             dropped = writer.carry_out(operations, wanted, task.name)
+            self._cache.share(task.name, wanted)
         except Exception as error:  # noqa: BLE001 (whatever is wrong with one pool must not hold up the others)
             with self._changed:
                 self._stats.errors += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from dra_sdk.errors import InvalidObjectError
@@ -121,7 +122,7 @@ def _attribute(value: object, where: str, problems: list[str]) -> JSON:
     if kind is None or not _fits(value):
         problems.append(f"{where}: {value!r} is not a bool, an int of 64 bits, a str or a Version")
         return {}
-    return {kind: _plain(value)}
+    return _field(kind, _plain(value))
 
 
 def _list_attribute(values: Sequence[object], where: str, problems: list[str]) -> JSON:
@@ -154,7 +155,7 @@ def _fits(value: object) -> bool:
 
 def _capacity(capacity: Capacity | Amount, where: str, problems: list[str]) -> JSON:
     if not isinstance(capacity, Capacity):
-        return {"value": _amount(capacity, where, problems)}
+        return _field("value", _amount(capacity, where, problems))
     found: JSON = {"value": _amount(capacity.value, where, problems)}
     if capacity.policy is not None:
         found["requestPolicy"] = _policy(capacity.policy, f"{where}: policy", problems)
@@ -209,7 +210,18 @@ def _time(moment: datetime, where: str, problems: list[str]) -> str:
 
 def _amount(value: Amount, where: str, problems: list[str]) -> str:
     try:
-        return str(Quantity(value))
+        return _canonical(value) if type(value) is str else str(Quantity(value))
     except ValueError as error:
         problems.append(f"{where}: {error}")
         return ""
+
+
+@lru_cache(maxsize=1024)
+def _field(name: str, value: bool | int | str) -> JSON:
+    """An object with one field, not to be changed: of thousands of devices with the same model there is one of it."""
+    return {name: value}
+
+
+@lru_cache(maxsize=1024)
+def _canonical(amount: str) -> str:
+    return str(Quantity(amount))

@@ -22,6 +22,7 @@ STEPS = (
     "dra_sdk.prepare.engine:Preparer.prepare",
     "dra_sdk.prepare.engine:Preparer.unprepare",
     "dra_sdk.kube.client:KubeClient.get",
+    "dra_sdk.kube.quick:QuickGets.get",
     "dra_sdk.prepare.engine:read_claim",
     "dra_sdk.prepare.engine:allocated_devices",
     "dra_sdk.prepare.engine:refuse_held",

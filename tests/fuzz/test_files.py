@@ -27,7 +27,6 @@ from tests.fuzz import documents
 from tests.fuzz.strategies import damaged, files, fuzz, noisy, refused, values
 
 SOURCE = "the-file"
-GOOD_STATE = state.encode(state.ClaimState.model_validate(documents.STATE))
 
 
 def is_refused(read: Callable[[], object], kind: type[DraError]) -> bool:
@@ -40,6 +39,9 @@ def is_refused(read: Callable[[], object], kind: type[DraError]) -> bool:
 def signed(body: bytes) -> bytes:
     header = {"version": state.FORMAT, "sha256": hashlib.sha256(body).hexdigest()}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+GOOD_STATE = signed(json.dumps(documents.STATE).encode())
 
 
 def read_state(content: bytes) -> None:

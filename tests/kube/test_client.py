@@ -95,7 +95,11 @@ def test_errors_name_verb_object_and_reason(serve, connect):
         client.update(paths.resource_slice("s"), {})
     with pytest.raises(NotFoundError, match=r"^create resourceslices 00000-d-…: "):
         client.create(paths.resource_slices(), {"metadata": {"generateName": "00000-d-"}})
-    assert len({asked.peer for asked in server.asked}) == 1  # an error does not cost the connection
+    with pytest.raises(NotFoundError, match=r"^get nodes n: "):
+        client.get(paths.node("n"))
+    for reads in (True, False):  # which have connections of their own
+        asked = [each for each in server.asked if (each.method == "GET") is reads]
+        assert len({each.peer for each in asked}) == 1  # an error does not cost the connection
 
 
 def test_nobody_listens(serve, connect):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,34 @@ def test_a_dead_connection_is_replaced_once(serve: Serve, connect: Connect) -> N
     assert [client.get("/")["n"], client.get("/")["n"]] == [1, 2]
     with pytest.raises(UnreachableError, match="no answer"):
         client.get("/")
+
+
+def test_what_a_server_says_to_an_idle_connection_is_no_answer(serve: Serve, connect: Connect) -> None:
+    answers = iter([Answer({"n": 1}), Answer({}, status=408), Answer({"n": 2})])
+    client = connect(serve(lambda asked: next(answers)).url)
+    assert [client.get("/")["n"], client.get("/")["n"]] == [1, 2]
+
+
+def test_a_new_login_brings_new_connections_and_ends_the_old_ones(
+    serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    accepted = ["old"]
+
+    def answer(asked: Asked) -> Answer:
+        good = asked.headers["Authorization"] == f"Bearer {accepted[0]}"
+        return Answer({}, status=200 if good else 401)
+
+    server = serve(answer)
+    client = connect(server.url, {"tokenFile": str(token)})
+    client.get("/")
+    token.write_text("new")
+    accepted[0] = "new"
+    client.get("/")
+    client.get("/")
+    peers = [asked.peer for asked in server.asked]
+    assert peers[0] == peers[1] != peers[2] == peers[3]
 
 
 def test_a_server_that_closes_after_each_answer(serve: Serve, connect: Connect) -> None:

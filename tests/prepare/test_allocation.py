@@ -60,9 +60,9 @@ def test_order_is_that_of_the_allocation_and_other_drivers_are_left_out() -> Non
     assert [device.name for device in found] == ["z", "a"]
 
 
-def test_a_device_that_is_no_longer_published_is_still_allocated() -> None:
-    (device,) = devices(raw({"device": "gone"}))
-    assert device.device is None
+def test_a_device_that_is_not_published_is_refused() -> None:
+    with pytest.raises(ClaimError, match=f"device p/gone is not among those that driver {DRIVER} publishes"):
+        devices(raw({"device": "gone"}))
 
 
 def test_the_last_configuration_applies_and_all_are_there() -> None:

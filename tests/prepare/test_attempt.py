@@ -262,19 +262,28 @@ def test_the_last_devices_data_is_known_even_before_it_is_written(tmp_path: Path
     assert [each.data["n"] for each in bench.attempt.state.devices] == ["d-0", "d-1", "d-2"]
 
 
-def test_what_is_on_disk_already_is_not_written_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "during", "after"),
+    [
+        ({"x": 1}, 4, 5),  # the beginning, the journal, two devices of three; and the third
+        ({}, 2, 2),  # such a device changes nothing
+    ],
+)
+def test_what_is_on_disk_already_is_not_written_again(
+    tmp_path: Path, data: dict[str, Any], during: int, after: int
+) -> None:
     writes: list[str] = []
 
     def prepare(claim: Claim[Any]) -> list[PreparedDevice]:
         claim.journal({"x": 1})
-        return [device.prepared() for device in claim.devices]
+        return [device.prepared(data=data) for device in claim.devices]
 
     bench = Bench(tmp_path, prepare, Files(lambda step, _path: writes.append(step)))
     bench.run()
-    assert writes.count("rename") == 4, "the beginning, the journal, and two devices of three"
+    assert writes.count("rename") == during
     bench.attempt.save()
     bench.attempt.save()
-    assert writes.count("rename") == 5
+    assert writes.count("rename") == after
 
 
 @pytest.mark.parametrize("step", ["create", "fsync", "rename", "fsync-directory"])

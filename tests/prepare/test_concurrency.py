@@ -201,7 +201,7 @@ def test_a_thousand_calls_at_once_leave_what_the_last_ones_left(world: World, po
     assert world.states() == sorted(f"{uid}.json" for uid in held)
     assert len(world.specs()) == len(held)
     assert preparer.drain(0.0)
-    assert preparer._locks._locks == {}
+    assert preparer._locks._held == set()
     for ref in refs:
         preparer.unprepare(ref)
     assert world.is_clean()

@@ -13,7 +13,7 @@ from pydantic import Field
 from dra_sdk import DriverInfo, OpaqueConfig
 from dra_sdk.errors import ConfigError
 from dra_sdk.prepare.config import default_config, resolve
-from dra_sdk.wire.claim import Config, Result
+from dra_sdk.wire.claim import Config, Result, read_claim
 
 V1 = "lamp.example.com/v1"
 
@@ -33,11 +33,15 @@ class Needed(OpaqueConfig, api_version=V1):
 INFO = DriverInfo("lamp.example.com", configs=[Lamp, Lens])
 
 
+def read(raw: dict[str, Any]) -> Config:
+    allocation = read_claim({"status": {"allocation": {"devices": {"config": [raw]}}}}).allocation
+    assert allocation
+    return allocation.config[0]
+
+
 def entry(source: str, watts: int, *requests: str, driver: str = INFO.name, kind: str = "Lamp", **more: Any) -> Config:
     parameters = {"apiVersion": V1, "kind": kind, **({"watts": watts} if kind == "Lamp" else {}), **more}
-    return Config.model_validate(
-        {"source": source, "requests": list(requests), "opaque": {"driver": driver, "parameters": parameters}}
-    )
+    return read({"source": source, "requests": list(requests), "opaque": {"driver": driver, "parameters": parameters}})
 
 
 def result(request: str) -> Result:
@@ -75,7 +79,7 @@ def test_a_name_that_only_begins_alike_does_not_match() -> None:
 def test_entries_of_other_drivers_and_without_parameters_are_not_ours() -> None:
     entries = [
         entry("FromClaim", 0, driver="other.example.com"),  # would be invalid, were it ours
-        Config.model_validate({"source": "FromClaim"}),
+        read({"source": "FromClaim"}),
     ]
     resolved = resolve(INFO, [result("r")], entries)
     assert resolved.configs == [[]]
@@ -106,7 +110,7 @@ def test_kinds_of_one_driver_are_kept_in_order() -> None:
 )
 def test_a_wrong_entry_is_named_with_its_place_kind_and_field(given: dict[str, Any], message: str) -> None:
     for source, name in (("FromClass", "the DeviceClass"), ("FromClaim", "the claim")):
-        wrong = Config.model_validate({"source": source, "opaque": {"driver": INFO.name, "parameters": given}})
+        wrong = read({"source": source, "opaque": {"driver": INFO.name, "parameters": given}})
         with pytest.raises(ConfigError) as caught:
             resolve(INFO, [result("r")], [entry("FromClass", 1), wrong])
         assert str(caught.value).startswith(f"config[1] of {name}: ")
@@ -149,7 +153,7 @@ def test_entries_match_as_upstreams_table_says() -> None:
     for path in paths:
         case = json.loads(path.read_text())["case"]
         entries = case["deviceConfigurations"] or []
-        marked = [Config.model_validate({**each, **ours(each, index + 1)}) for index, each in enumerate(entries)]
+        marked = [read({**each, **ours(each, index + 1)}) for index, each in enumerate(entries)]
         wanted = [entries.index(each) + 1 for each in case["expectedConfigs"] or []]
         assert watts(marked, case["result"]["request"]) == [wanted], path.name
     assert len(paths) == 6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dra_sdk import AllocatedDevice
@@ -72,9 +74,7 @@ def test_admin_access_of_one_request_opens_no_door_for_another() -> None:
 
 
 def test_every_device_of_every_claim_counts() -> None:
-    many = theirs().model_copy(
-        update={"devices": [DeviceState(request="r", pool="p", name=f"d-{index}") for index in range(3)]}
-    )
+    many = replace(theirs(), devices=[DeviceState("r", "p", f"d-{index}") for index in range(3)])
     with pytest.raises(DeviceHeldError, match="p/d-2"):
         refuse_held([mine("d-2")], [theirs("x"), many])
 

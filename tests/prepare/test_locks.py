@@ -88,7 +88,7 @@ def test_nothing_is_kept_of_names_that_nobody_holds(locks: NamedLocks) -> None:
     for index in range(200):
         with locks.hold([f"claim/{index}", "device/a"]):
             pass
-    assert locks._locks == {}
+    assert locks._held == set()
 
 
 def test_who_waits_gets_the_lock_when_the_holder_ends(locks: NamedLocks) -> None:
@@ -113,7 +113,7 @@ def test_who_waits_gets_the_lock_when_the_holder_ends(locks: NamedLocks) -> None
         for job in jobs:
             job.result()
     assert order == ["first", "second"]
-    assert locks._locks == {}
+    assert locks._held == set()
 
 
 COUNTING = """

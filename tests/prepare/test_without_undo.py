@@ -50,7 +50,7 @@ def preparer(world: World, disk: Disk) -> Preparer:
         store=store,
         cdi=CdiDirectory(world.cdi, f"{DRIVER}/device", files),
         fetch=world.fetch,
-        published=lambda _pool, _name: None,
+        published=world.published,
         boot_id="boot",
     )
     made = Preparer(Driver.of(PlainDriver()), Node(POOL), effects)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from dra_sdk import HeldDevice, Quantity
 from dra_sdk.errors import StateError
-from dra_sdk.wire.state import FORMAT, ClaimState, DeviceState, Phase, decode, encode, plain
+from dra_sdk.wire.state import FORMAT, ClaimState, DeviceState, MetadataState, Phase, decode, encode, plain
 
 STATE = ClaimState(
     namespace="default",
@@ -68,7 +69,7 @@ def test_hooks_see_quantities_and_how_far_it_came() -> None:
     )
     assert held.journal == ({"before": "off"},)
     assert (held.complete, held.rebooted) == (True, False)
-    started = STATE.model_copy(update={"phase": Phase.STARTED}).held("boot-2")
+    started = replace(STATE, phase=Phase.STARTED).held("boot-2")
     assert (started.complete, started.rebooted) == (False, True)
 
 
@@ -146,6 +147,24 @@ def test_files_of_the_first_release_stay_readable() -> None:
     assert found.devices == [DeviceState(request="r", pool="p", name="d")]
 
 
+def test_the_bytes_are_those_of_the_first_release() -> None:
+    state = replace(
+        STATE,
+        metadata=[MetadataState("r", "p", "/p", "{}")],
+        statuses=[{"driver": "d"}],
+        devices=[replace(STATE.devices[0], data={"slot": 3, "ä": "\ud800"}), STATE.devices[1]],
+    )
+    assert encode(state) == (
+        b'{"version": 1, "sha256": "9f6d016404233a9afac2325e0f9a30b97ee14ba769a7deb6561e65b2bca9c0ec"}\n'
+        b'{"namespace":"default","name":"lamps","uid":"u-1","boot_id":"boot-1","phase":"PrepareCompleted","devices":['
+        b'{"request":"r/sub","pool":"node-a","name":"lamp-0","share_id":"s-1","admin_access":true,"consumed_capacity":'
+        b'{"memory":"2Gi"},"data":{"slot":3,"\\u00e4":"\\ud800"},"cdi_ids":["example.com/lamp=a"]},{"request":"r","pool":'
+        b'"node-a","name":"lamp-1"}],"journal":[{"before":"off"}],"cdi_spec":{"cdiVersion":"0.3.0"},"metadata":[{"request":'
+        b'"r","path":"p","container_path":"/p","content":"{}"}],"statuses":[{"driver":"d"}]}\n'
+    )
+    assert decode(encode(state), "f") == state
+
+
 text = st.text(st.characters(), max_size=5)  # lone surrogates too
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
@@ -157,7 +176,7 @@ values = st.recursive(
 @given(st.dictionaries(text, values, max_size=3), st.lists(st.dictionaries(text, values, max_size=2), max_size=2))
 def test_any_json_a_driver_keeps_comes_back(data: dict[str, Any], journal: list[dict[str, Any]]) -> None:
     device = DeviceState(request="r", pool="p", name="d", data=plain(data))
-    state = STATE.model_copy(update={"devices": [device], "journal": plain(journal)})
+    state = replace(STATE, devices=[device], journal=plain(journal))
     again = decode(encode(state), "f")
     assert again == state
     assert again.devices[0].data == data
@@ -179,7 +198,7 @@ def deep(levels: int) -> dict[str, Any]:
 
 def test_deep_json_is_kept_whole_or_refused_before_it_is_written() -> None:
     kept = plain(deep(300))
-    assert decode(encode(STATE.model_copy(update={"journal": [kept]})), "f").journal == [kept]
+    assert decode(encode(replace(STATE, journal=[kept])), "f").journal == [kept]
     with pytest.raises(ValueError, match="is not JSON"):
         plain(deep(100_000))
 

@@ -30,10 +30,17 @@ def spec_problems(spec: Object) -> Iterator[str]:
     """All that is wrong with a spec."""
     if problem := version_problem(spec):
         yield f"cdiVersion: {problem}"
+    yield from content_problems(spec)
+
+
+def content_problems(spec: Object) -> Iterator[str]:
+    """All that is wrong with a spec but its version, which whoever makes one computes from the rest."""
     if problem := kind_problem(spec.get("kind", "")):
         yield f"kind: {problem}"
-    yield from _annotations(spec.get("annotations") or {}, "annotations")
-    yield from edits_problems(spec.get("containerEdits") or {})
+    if annotations := spec.get("annotations"):
+        yield from _annotations(annotations, "annotations")
+    if edits := spec.get("containerEdits"):
+        yield from edits_problems(edits)
     devices = spec.get("devices") or ()
     if not devices:
         yield "devices: must have at least one device"
@@ -51,9 +58,10 @@ def device_problems(device: Object) -> Iterator[str]:
     """All that is wrong with one device of a spec; its edits must change something."""
     if problem := device_problem(device.get("name", "")):
         yield f"name: {problem}"
-    yield from _annotations(device.get("annotations") or {}, "annotations")
+    if annotations := device.get("annotations"):
+        yield from _annotations(annotations, "annotations")
     edits = device.get("containerEdits") or {}
-    if not any(value or key == "intelRdt" for key, value in edits.items()):
+    if not any(edits.values()) and "intelRdt" not in edits:
         yield "containerEdits: must not be empty"
     yield from edits_problems(edits)
 
@@ -62,14 +70,13 @@ def edits_problems(edits: Object) -> Iterator[str]:
     """All that is wrong with container edits."""
     yield from _env(edits.get("env") or (), "env")
     for field, check in _ITEM_CHECKS:
-        for index, item in enumerate(edits.get(field) or ()):
-            for problem in check(item):
-                yield f"{field}[{index}].{problem}"
-    yield from _twice(edits.get("netDevices") or (), "hostInterfaceName")
-    yield from _twice(edits.get("netDevices") or (), "name")
-    clos_id = (edits.get("intelRdt") or {}).get("closID", "")
-    if clos_id != "/" and (clos_id in {".", ".."} or set("/\n") & set(clos_id) or _bytes(clos_id) > MAX_CLOS_ID):
-        yield f"intelRdt.closID: must be a file name of at most {MAX_CLOS_ID} bytes, or '/', is {clos_id[:40]!r}"
+        if items := edits.get(field):
+            yield from (f"{field}[{index}].{problem}" for index, item in enumerate(items) for problem in check(item))
+    if devices := edits.get("netDevices"):
+        yield from _twice(devices, "hostInterfaceName")
+        yield from _twice(devices, "name")
+    if rdt := edits.get("intelRdt"):
+        yield from _intel_rdt(rdt)
 
 
 def _bytes(text: str) -> int:
@@ -103,6 +110,12 @@ def _mount(mount: Object) -> Iterator[str]:
 
 def _net_device(device: Object) -> Iterator[str]:
     yield from _given(device, "hostInterfaceName", "name")
+
+
+def _intel_rdt(rdt: Object) -> Iterator[str]:
+    clos_id = rdt.get("closID", "")
+    if clos_id != "/" and (clos_id in {".", ".."} or set("/\n") & set(clos_id) or _bytes(clos_id) > MAX_CLOS_ID):
+        yield f"intelRdt.closID: must be a file name of at most {MAX_CLOS_ID} bytes, or '/', is {clos_id[:40]!r}"
 
 
 def _hook(hook: Object) -> Iterator[str]:

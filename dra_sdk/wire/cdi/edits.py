@@ -31,25 +31,35 @@ def is_empty(edits: ContainerEdits) -> bool:
 
 def edits_to_json(edits: ContainerEdits) -> JSON:
     """The `containerEdits` object, unchecked."""
-    rdt = edits.intel_rdt
-    return _set(
-        env=_env(edits.env) or None,
-        deviceNodes=[_device_node(node) for node in edits.device_nodes] or None,
-        netDevices=[_net_device(device) for device in edits.net_devices] or None,
-        hooks=[_hook(hook) for hook in edits.hooks] or None,
-        mounts=[_mount(mount) for mount in edits.mounts] or None,
-        intelRdt=None if rdt is None else _intel_rdt(rdt),
-        additionalGids=list(edits.additional_gids) or None,
-    )
+    found: JSON = {}
+    if edits.env:
+        found["env"] = _env(edits.env)
+    if edits.device_nodes:
+        found["deviceNodes"] = [_device_node(node) for node in edits.device_nodes]
+    if edits.net_devices:
+        found["netDevices"] = [_net_device(device) for device in edits.net_devices]
+    if edits.hooks:
+        found["hooks"] = [_hook(hook) for hook in edits.hooks]
+    if edits.mounts:
+        found["mounts"] = [_mount(mount) for mount in edits.mounts]
+    if edits.intel_rdt is not None:
+        found["intelRdt"] = _intel_rdt(edits.intel_rdt)
+    if edits.additional_gids:
+        found["additionalGids"] = list(edits.additional_gids)
+    return found
 
 
 def env_problems(edits: ContainerEdits) -> Iterator[str]:
     """Names of variables that would mean another variable once written as NAME=VALUE."""
-    hooks = ((f"hooks[{index}].env", hook.env) for index, hook in enumerate(edits.hooks))
-    for path, env in (("env", edits.env), *hooks):
-        for name in env:
-            if not name or "=" in name:
-                yield f"{path}: the name of a variable must not be empty or hold '=', is {name!r}"
+    yield from _name_problems(edits.env, "env")
+    for index, hook in enumerate(edits.hooks):
+        yield from _name_problems(hook.env, f"hooks[{index}].env")
+
+
+def _name_problems(env: Mapping[str, str], path: str) -> Iterator[str]:
+    for name in env:
+        if not name or "=" in name:
+            yield f"{path}: the name of a variable must not be empty or hold '=', is {name!r}"
 
 
 def _env(env: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ file names are those that container runtimes apply when they load a spec.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from dra_sdk.errors import InvalidObjectError
@@ -57,6 +58,7 @@ def parse_qualified_name(text: str) -> QualifiedName:
     return parts
 
 
+@lru_cache(maxsize=16)  # a driver has one, and asks for each claim
 def kind_problem(kind: str) -> str | None:
     """What is wrong with a kind, if anything."""
     vendor, class_ = split_kind(kind)

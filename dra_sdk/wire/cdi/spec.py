@@ -13,7 +13,7 @@ from typing import Any
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.wire.cdi import shape
-from dra_sdk.wire.cdi.checks import spec_problems
+from dra_sdk.wire.cdi.checks import content_problems, spec_problems
 from dra_sdk.wire.cdi.edits import edits_to_json, env_problems
 from dra_sdk.wire.cdi.versions import EARLIEST, minimum_version
 
@@ -26,17 +26,19 @@ def claim_spec(kind: str, devices: Mapping[str, ContainerEdits]) -> JSON:
     Raises InvalidObjectError with a sentence per broken rule, which names the CDI device and the field. A device with
     empty edits is refused, as runtimes refuse it: leave it out and give the kubelet no CDI ID (`is_empty`).
     """
-    spec: JSON = {
-        "cdiVersion": EARLIEST,
-        "kind": kind,
-        "devices": [{"name": name, "containerEdits": edits_to_json(edits)} for name, edits in devices.items()],
-    }
-    problems = [f"device {name}: {problem}" for name, edits in devices.items() for problem in env_problems(edits)]
-    spec = _of_right_shape(spec, f"CDI spec {kind}")
+    subject, misfits, listed = f"CDI spec {kind}", list[str](), list[JSON]()
+    for name, edits in devices.items():
+        found: list[str] = []
+        listed.append({"name": name, "containerEdits": shape.EDITS.read(edits_to_json(edits), found)})
+        misfits += [f"device {name}: {each.lstrip('.')}" for each in found]
+    if misfits:
+        raise InvalidObjectError(subject, misfits)
+    spec: JSON = {"cdiVersion": EARLIEST, "kind": kind, "devices": listed}
     spec["cdiVersion"] = minimum_version(spec)
-    problems.extend(spec_problems(spec))
+    problems = [f"device {name}: {problem}" for name, edits in devices.items() for problem in env_problems(edits)]
+    problems.extend(content_problems(spec))
     if problems:
-        raise InvalidObjectError(f"CDI spec {kind}", problems)
+        raise InvalidObjectError(subject, problems)
     return spec
 
 

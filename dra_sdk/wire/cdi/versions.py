@@ -7,7 +7,7 @@ table of released versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dra_sdk.wire.cdi.names import split_kind
@@ -22,7 +22,14 @@ EARLIEST: Final = "0.3.0"
 
 def minimum_version(spec: Spec) -> str:
     """The lowest version that knows every field used in `spec`."""
-    return next((version for version, needed in _NEEDED_FOR if needed(spec)), EARLIEST)
+    devices = spec.get("devices") or ()
+    needed = _needed_for_names(spec, devices)
+    if edits := spec.get("containerEdits"):
+        needed = max(needed, _needed_for_edits(edits))
+    for device in devices:
+        if edits := device.get("containerEdits"):
+            needed = max(needed, _needed_for_edits(edits))
+    return needed
 
 
 def version_problem(spec: Spec) -> str | None:
@@ -36,44 +43,26 @@ def version_problem(spec: Spec) -> str | None:
     return None
 
 
-def _all_edits(spec: Spec) -> Iterator[Mapping[str, Any]]:
-    yield spec.get("containerEdits") or {}
-    for device in spec.get("devices") or ():
-        yield device.get("containerEdits") or {}
-
-
-def _uses_1_1(spec: Spec) -> bool:
-    for edits in _all_edits(spec):
-        rdt = edits.get("intelRdt") or {}
-        if edits.get("netDevices") or rdt.get("schemata") is not None or rdt.get("enableMonitoring"):
-            return True
-    return False
-
-
-def _uses_0_7(spec: Spec) -> bool:
-    return any(edits.get("intelRdt") is not None or edits.get("additionalGids") for edits in _all_edits(spec))
-
-
-def _uses_0_6(spec: Spec) -> bool:
+def _needed_for_names(spec: Spec, devices: Sequence[Spec]) -> str:
     vendor, class_ = split_kind(spec.get("kind", ""))
-    annotated = spec.get("annotations") or any(device.get("annotations") for device in spec.get("devices") or ())
-    return bool(annotated) or bool(vendor and "." in class_)
+    if spec.get("annotations") or (vendor and "." in class_):
+        return "0.6.0"
+    needed = EARLIEST
+    for device in devices:
+        if device.get("annotations"):
+            return "0.6.0"
+        if device.get("name", "")[:1].isdecimal():
+            needed = "0.5.0"
+    return needed
 
 
-def _uses_0_5(spec: Spec) -> bool:
-    if any(device.get("name", "")[:1].isdecimal() for device in spec.get("devices") or ()):
-        return True
-    return any(node.get("hostPath") for edits in _all_edits(spec) for node in edits.get("deviceNodes") or ())
-
-
-def _uses_0_4(spec: Spec) -> bool:
-    return any(mount.get("type") for edits in _all_edits(spec) for mount in edits.get("mounts") or ())
-
-
-_NEEDED_FOR: Final[tuple[tuple[str, Callable[[Spec], bool]], ...]] = (
-    ("1.1.0", _uses_1_1),
-    ("0.7.0", _uses_0_7),
-    ("0.6.0", _uses_0_6),
-    ("0.5.0", _uses_0_5),
-    ("0.4.0", _uses_0_4),
-)
+def _needed_for_edits(edits: Spec) -> str:
+    """The newest field first; versions have one digit per part, so they compare as text."""
+    rdt = edits.get("intelRdt")
+    if edits.get("netDevices") or (rdt and (rdt.get("schemata") is not None or rdt.get("enableMonitoring"))):
+        return "1.1.0"
+    if rdt is not None or edits.get("additionalGids"):
+        return "0.7.0"
+    if (nodes := edits.get("deviceNodes")) and any(node.get("hostPath") for node in nodes):
+        return "0.5.0"
+    return "0.4.0" if (mounts := edits.get("mounts")) and any(mount.get("type") for mount in mounts) else EARLIEST
