@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, field_validator
 
-from dra_sdk import DriverInfo, OpaqueConfig
+from dra_sdk import Device, DriverInfo, OpaqueConfig
 from dra_sdk.errors import ClaimError, ConfigError
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.prepare.allocation import allocated_devices
@@ -65,13 +65,13 @@ def entry(parameters: dict[str, Any]) -> Config:
 
 def prepare(raw: Any) -> None:
     """As the engine goes about it."""
-    devices = allocated_devices(INFO, REF, read_claim(raw), lambda _pool, _name: None)
+    devices = allocated_devices(INFO, REF, read_claim(raw), lambda _pool, name: Device(name))
     assert devices
     assert all(isinstance(device.config, Lamp) for device in devices)
 
 
 def test_what_is_right_is_read() -> None:
-    devices = allocated_devices(INFO, REF, read_claim(CLAIM), lambda _pool, _name: None)
+    devices = allocated_devices(INFO, REF, read_claim(CLAIM), lambda _pool, name: Device(name))
     assert [device.config.brightness for device in devices if isinstance(device.config, Lamp)] == [100, 100]
     assert [len(device.configs) for device in devices] == [2, 2]
 
