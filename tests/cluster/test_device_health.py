@@ -92,14 +92,16 @@ def test_an_unhealthy_device_gets_no_new_pod_and_keeps_its_old_one(cluster: Clus
 
 
 def test_a_no_execute_taint_evicts_the_pod_and_its_successor_gets_another(cluster: Cluster, drivers: Drivers) -> None:
-    driver = drivers.knobs("--unhealthy-taint", "NoExecute")
-    run_pod(cluster, "lit", "knobs")
-    run_pod(cluster, "bystander", "knobs")
+    # A name of its own: a slice that is deleted while the controller manager has no API server stays in its memory for
+    # good (1.36.3 passes over DeletedFinalStateUnknown), and hides the taints of later slices of that driver and pool.
+    driver = drivers.knobs("--unhealthy-taint", "NoExecute", name="other.example.com")
+    run_pod(cluster, "lit", "other")
+    run_pod(cluster, "bystander", "other")
     lamp, since = lamp_of(cluster, "lit"), started_at(cluster, "bystander")
     driver.knobs.set(unhealthy={lamp: BROKEN[1]})
     cluster.wait_gone("pod", "lit")
     driver.wait(lambda: len(driver.held()) == 1)
-    run_pod(cluster, "lit", "knobs")
+    run_pod(cluster, "lit", "other")
     assert printed(cluster, "lit")["LAMP_DESK"] != lamp
     assert started_at(cluster, "bystander") == since
     driver.knobs.reset()
