@@ -8,6 +8,7 @@ selector.matches(DeviceView.of(device, driver="gpu.example.com"))
 
 from __future__ import annotations
 
+from dra_sdk.cel.derived import Derived, compile_derived
 from dra_sdk.cel.device import DeviceView
 from dra_sdk.cel.environment import Features
 from dra_sdk.cel.errors import (
@@ -18,7 +19,8 @@ from dra_sdk.cel.errors import (
     CelTooCostlyError,
     CelTooLongError,
 )
-from dra_sdk.cel.selector import MAX_COST, MAX_LENGTH, Outcome, Selector, compile  # noqa: A004 (the word for it)
+from dra_sdk.cel.expression import MAX_COST, MAX_LENGTH
+from dra_sdk.cel.selector import Outcome, Selector, compile  # noqa: A004 (the word for it)
 
 __all__ = [
     "MAX_COST",
@@ -29,9 +31,11 @@ __all__ = [
     "CelRuntimeError",
     "CelTooCostlyError",
     "CelTooLongError",
+    "Derived",
     "DeviceView",
     "Features",
     "Outcome",
     "Selector",
     "compile",
+    "compile_derived",
 ]

@@ -37,16 +37,22 @@ class Checked:
 
 
 def check(source: str, tree: Node, environment: Environment) -> Checked:
-    """The checked tree; CelCompileError if types do not fit.
+    """The checked tree of a selector; CelCompileError if types do not fit or it cannot be true or false.
 
     A call such as `sets.contains(a, b)` becomes one of the function `sets.contains`, without a target.
     """
+    found = check_any(source, tree, environment)
+    _check_result(found, environment)
+    return found
+
+
+def check_any(source: str, tree: Node, environment: Environment) -> Checked:
+    """The same for an expression of any type."""
     checker = _Checker(source, tree, environment)
     checker.visit(tree)
     found = checker.found
     found.types = {node: checker.unifier.resolve(each, final=True) for node, each in found.types.items()}
     checker.literals()
-    _check_result(found, environment)
     return found
 
 

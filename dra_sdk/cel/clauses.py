@@ -15,10 +15,11 @@ from dra_sdk.cel.checker import Checked, check
 from dra_sdk.cel.device import DeviceView
 from dra_sdk.cel.environment import Features, environment
 from dra_sdk.cel.errors import CelCompileError, CelRuntimeError
+from dra_sdk.cel.expression import MAX_COST
 from dra_sdk.cel.lexer import Token, tokens
 from dra_sdk.cel.parser import parse
 from dra_sdk.cel.readings import Probe, Reading, culprit, probes
-from dra_sdk.cel.selector import MAX_COST, compile  # noqa: A004 (the word for it)
+from dra_sdk.cel.selector import compile  # noqa: A004 (the word for it)
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _EVERYTHING = Features()

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from dra_sdk.cel.checker import Checked
 from dra_sdk.cel.device import DeviceView
+from dra_sdk.cel.expression import MAX_COST
 from dra_sdk.cel.frame import Frame
 from dra_sdk.cel.plan import Program, plan
-from dra_sdk.cel.selector import MAX_COST
 from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, Literal, Node, Select
-from dra_sdk.cel.values import MISSING, CostLimitError, EvaluationError, Optional, Semver
+from dra_sdk.cel.values import MISSING, CostLimitError, EvaluationError, Optional
 
 _INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
 _MAX_SHOWN: Final = 64
@@ -202,9 +202,6 @@ def _shown(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Semver):
-        tail = (f"-{value.prerelease}" if value.prerelease else "") + (f"+{value.build}" if value.build else "")
-        return f"{value.major}.{value.minor}.{value.patch}{tail}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(map(str, value)) + "}"
     if isinstance(value, Sequence):

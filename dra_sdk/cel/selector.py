@@ -5,23 +5,16 @@ Source: resource.k8s.io/v1 CELDeviceSelector and k8s.io/dynamic-resource-allocat
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from dra_sdk.cel.checker import Checked, check
+from dra_sdk.cel.checker import check
 from dra_sdk.cel.device import DeviceView
 from dra_sdk.cel.environment import Features, environment
-from dra_sdk.cel.errors import CelCostError, CelRuntimeError, CelTooCostlyError, CelTooLongError
-from dra_sdk.cel.estimate import estimate
-from dra_sdk.cel.frame import Frame
+from dra_sdk.cel.errors import CelRuntimeError
+from dra_sdk.cel.expression import MAX_COST, Expression, check_length
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.plan import plan
-from dra_sdk.cel.values import CostLimitError, EvaluationError, type_of
-
-MAX_LENGTH: Final = 10 * 1024
-"""The longest expression that the API server accepts, in bytes."""
-MAX_COST: Final = 1_000_000
-"""What an expression may cost: at worst, for the API server, and for each device, for the scheduler."""
+from dra_sdk.cel.values import EvaluationError, type_of
 
 _EVERYTHING: Final = Features()
 
@@ -33,25 +26,12 @@ class Outcome(NamedTuple):
     cost: int
 
 
-class Selector:
-    """A compiled expression. It keeps no state of its evaluations, so that any number of threads can share it."""
+class Selector(Expression):
+    """A compiled expression that says which devices it selects."""
 
     def __init__(self, expression: str, features: Features) -> None:
-        self.expression = expression
+        super().__init__(expression, check(expression, parse(expression), environment(features)))
         self.features = features
-        self._checked: Checked = check(expression, parse(expression), environment(features))
-        self._program = plan(self._checked)
-
-    @cached_property
-    def max_cost(self) -> int:
-        """What evaluating it costs at worst, by the rules of the API server."""
-        return estimate(self._checked).high
-
-    def check_cost(self, limit: int = MAX_COST) -> None:
-        """CelTooCostlyError if the API server would refuse the expression for its estimated cost."""
-        if self.max_cost > limit:
-            problem = f"too complex: costs up to {self.max_cost}, the limit is {limit}"
-            raise CelTooCostlyError(self.expression, problem)
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the expression selects a device; CelRuntimeError if it cannot tell."""
@@ -59,17 +39,10 @@ class Selector:
 
     def evaluate(self, device: DeviceView, limit: int = MAX_COST) -> Outcome:
         """The same with what it cost; CelCostError once that is more than `limit`."""
-        try:
-            frame = Frame([self._values(device), *[None] * (self._program.variables - 1)], limit)
-            match = self._program.run(frame)
-            frame.spend(0)
-        except EvaluationError as error:
-            raise CelRuntimeError(self.expression, str(error)) from None
-        except CostLimitError:
-            raise CelCostError(self.expression, f"actual cost limit exceeded: more than {limit}") from None
+        match, cost = self._run(device, limit)
         if not isinstance(match, bool):
             raise CelRuntimeError(self.expression, f"the result is {type_of(match).name}, want bool")
-        return Outcome(match, frame.cost)
+        return Outcome(match, cost)
 
     def _values(self, device: DeviceView) -> dict[str, Any]:
         if device.lists and not self.features.list_type_attributes:
@@ -82,9 +55,7 @@ def compile(expression: str, features: Features = _EVERYTHING) -> Selector:  # n
 
     It is CelTooLongError above 10 KiB. The estimated cost is not judged: see `Selector.check_cost`.
     """
-    length = len(expression.encode())
-    if length > MAX_LENGTH:
-        raise CelTooLongError(expression, f"the expression has {length} bytes, at most {MAX_LENGTH} are allowed")
+    check_length(expression)
     return _compiled(expression, features)
 
 

@@ -90,6 +90,10 @@ class Semver:
     def __hash__(self) -> int:
         return hash(self._key)
 
+    def __str__(self) -> str:
+        tail = (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
+        return f"{self.major}.{self.minor}.{self.patch}{tail}"
+
 
 Address = IPv4Address | IPv6Address
 

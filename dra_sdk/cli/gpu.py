@@ -24,4 +24,4 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the GPUs."""
-    return top.show(arguments, lambda driver: driver.startswith(PREFIX))
+    return top.show(arguments, lambda driver: driver.startswith(PREFIX), f"drivers named {PREFIX}…")

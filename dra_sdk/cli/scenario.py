@@ -17,7 +17,7 @@ from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 
 BAD_INPUT = 2
 _NODE = "node-1"
-_MATCHED = 36  # the release whose scheduler dra_sdk.scheduling follows to the letter
+_USUAL = 36  # the release that files are for unless something else is said
 _SHOWN = 5
 
 
@@ -44,7 +44,7 @@ def add_scenario_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, help="its kubeconfig; by default as kubectl finds it")
     versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
     parser.add_argument(
-        "--server-version", choices=versions, help=f"default: that of the running cluster, or 1.{_MATCHED}"
+        "--server-version", choices=versions, help=f"default: that of the running cluster, or 1.{_USUAL}"
     )
     parser.add_argument(
         "--feature-gates",
@@ -70,18 +70,10 @@ def read_scenario(arguments: argparse.Namespace) -> Scenario:
         version = version or found
     sources += _discovered(arguments)
     sources += _files(arguments.files)
-    profile = ServerProfile.of(version or f"1.{_MATCHED}", arguments.feature_gates)
+    profile = ServerProfile.of(version or f"1.{_USUAL}", arguments.feature_gates)
     reading = read_snapshot(sources, profile)
     snapshot, made_up = reading.snapshot.with_nodes_of_slices()
-    return Scenario(snapshot, (*_notes(reading, made_up), *_missing(snapshot), *_newer(profile)))
-
-
-def _newer(profile: ServerProfile) -> Iterator[str]:
-    if profile.minor > _MATCHED:
-        yield (
-            f"objects are those of {profile.version}, devices are matched as by kube-scheduler 1.{_MATCHED}: where "
-            "counters, distinctAttribute, allocationMode All and lists of values meet rare cases, a newer one differs"
-        )
+    return Scenario(snapshot, (*_notes(reading, made_up), *_missing(snapshot)))
 
 
 def report(error: DraError) -> int:

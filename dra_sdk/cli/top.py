@@ -10,10 +10,11 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from dra_sdk.cli.files import STDIN, printable
 from dra_sdk.cli.scenario import report
-from dra_sdk.cli.table import print_table
+from dra_sdk.cli.table import print_table, terminal_width
 from dra_sdk.cli.usage import DeviceUsage, usage
 from dra_sdk.cli.usage_sources import JSON, of_cluster, of_files, of_node
 from dra_sdk.cli.usage_table import HEADINGS, rows, summary
@@ -22,6 +23,7 @@ from dra_sdk.runtime.settings import add_flags, read_settings
 from dra_sdk.scheduling.cluster import ReadingError
 
 _CLEAR = "\033[H\033[2J"
+_OF_NODE = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,31 +47,43 @@ def add_top_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node", metavar="NAME", help="only devices of this node")
     parser.add_argument("--all", action="store_true", help="every partition, also those that nobody has")
     parser.add_argument("--interval", type=_interval, metavar="SECONDS", help="again and again, until interrupted")
-    add_flags(parser)
+    parser.add_argument("--kubeconfig", type=Path, help="of the running cluster; by default as kubectl finds it")
+    add_flags(parser.add_argument_group("with --here"), _OF_NODE)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print once, or again and again."""
-    return show(arguments, lambda driver: not arguments.driver or driver in arguments.driver)
+    chosen = ", ".join(arguments.driver)
+    return show(
+        arguments,
+        lambda driver: not arguments.driver or driver in arguments.driver,
+        f"driver {chosen}" if chosen else "any driver",
+    )
 
 
-def show(arguments: argparse.Namespace, wanted: Callable[[str], bool]) -> int:
-    """Print the devices of the drivers that are `wanted`."""
+def show(arguments: argparse.Namespace, wanted: Callable[[str], bool], whose: str) -> int:
+    """Print the devices of the drivers that are `wanted`; `whose` says in words which these are."""
     if arguments.interval and STDIN in arguments.files:
         raise SettingsError("standard input can be read only once, so --interval does not go with it")
     try:
-        return _repeat(arguments, wanted)
+        return _repeat(arguments, wanted, whose)
     except ReadingError as error:
         return report(error)
 
 
-def _repeat(arguments: argparse.Namespace, wanted: Callable[[str], bool]) -> int:
+def _repeat(arguments: argparse.Namespace, wanted: Callable[[str], bool], whose: str) -> int:
     while True:
-        devices = [each for each in usage(_objects(arguments)) if wanted(each.driver)]
+        everybodys = usage(_objects(arguments))
+        devices = [each for each in everybodys if wanted(each.driver)]
         chosen = [each for each in devices if arguments.node in {None, each.node or each.pool}]
         if arguments.interval and sys.stdout.isatty():
             print(_CLEAR, end="")
-        _print(chosen, everything=arguments.all)
+        if chosen:
+            _print(chosen, everything=arguments.all)
+        elif devices:
+            _nothing(f"node {arguments.node}", "those of", (each.node or each.pool for each in devices))
+        else:
+            _nothing(whose, "devices of", (each.driver for each in everybodys))
         if not arguments.interval:
             return 0
         sys.stdout.flush()
@@ -84,8 +98,15 @@ def _objects(arguments: argparse.Namespace) -> Iterable[JSON]:
 
 
 def _print(devices: list[DeviceUsage], *, everything: bool) -> None:
-    print_table(HEADINGS, [[printable(cell) for cell in row] for row in rows(devices, everything=everything)])
+    cells = [[printable(cell) for cell in row] for row in rows(devices, everything=everything)]
+    print_table(HEADINGS, cells, width=terminal_width())
     print(summary(devices), file=sys.stderr)
+
+
+def _nothing(whose: str, what: str, others: Iterable[str]) -> None:
+    there = ", ".join(sorted({printable(each) for each in others}))
+    told = f"there are {what} {there}" if there else "nothing is published at all; does a driver run?"
+    print(f"no devices of {whose}; {told}", file=sys.stderr)
 
 
 def _interval(text: str) -> float:

@@ -6,17 +6,21 @@ wire it carries `apiVersion` and `kind` like every Kubernetes object, and its fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from reprlib import Repr
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
+from pydantic_core import ErrorDetails
 
 from dra_sdk.errors import ConfigError
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_OBJECTS: Final = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
+_SUBJECT: Final = re.compile(r"^[A-Z]\w* should ")  # of a sentence of pydantic's: Input, String, List
 _LONGEST: Final = 200
 _SHOWN: Final = Repr()  # as `_short`, and no deeper than a few levels
 _SHOWN.maxstring = _SHOWN.maxother = _LONGEST
@@ -56,7 +60,7 @@ class OpaqueConfig(BaseModel):
         try:
             return cls.model_validate(fields, extra="forbid" if strict else "ignore", by_alias=True, by_name=not strict)
         except ValidationError as error:
-            raise ConfigError("; ".join(_sentences(error))) from error
+            raise ConfigError("; ".join(_sentences(error, cls))) from error
 
     def encode(self) -> dict[str, Any]:
         """The parameters as they stand in a claim, with `apiVersion` and `kind`."""
@@ -83,17 +87,42 @@ def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, 
     return {"$schema": _DIALECT, "title": title, "oneOf": kinds, "$defs": definitions}
 
 
-def _sentences(error: ValidationError) -> list[str]:
+def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
     found = []
-    for problem in error.errors(include_url=False, include_context=False):
-        field = _short(".".join(str(part) for part in problem["loc"]) or "parameters")
+    for problem in error.errors(include_url=False):
+        place, told = problem["loc"], f"{_rule(problem)} (got {_SHOWN.repr(problem['input'])})"
         if problem["type"] == "extra_forbidden":
-            found.append(f"{field}: unknown field")
+            told = f"unknown field ({_short(_known(config, place[:-1]))})"
         elif problem["type"] == "missing":  # the input is the whole object then
-            found.append(f"{field}: is required")
-        else:
-            found.append(f"{field}: {problem['msg']} (got {_SHOWN.repr(problem['input'])})")
+            told = "is required"
+        found.append(f"{_short('.'.join(map(str, place)) or 'parameters')}: {told}")
     return found
+
+
+def _rule(problem: ErrorDetails) -> str:
+    """What pydantic says, as what the field must be; of the author's own checks their words alone."""
+    if problem["type"] in {"value_error", "assertion_error"}:
+        return str(problem["ctx"]["error"])
+    if problem["type"] in _OBJECTS:
+        return "must be an object"
+    return _SUBJECT.sub("must ", problem["msg"])
+
+
+def _known(config: type[BaseModel], place: tuple[int | str, ...]) -> str:
+    """Which fields there are at this place; keys and indices in it lead to no other class."""
+    for part in place:
+        field = next((each for name, each in config.model_fields.items() if part == (each.alias or name)), None)
+        config = next(_classes(field.annotation), config) if field else config
+    fields = ", ".join(each.alias or name for name, each in config.model_fields.items())
+    return f"known: {fields}" if fields else "there are none"
+
+
+def _classes(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The classes of objects that a field can hold, in whatever they are wrapped."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _classes(inner)
 
 
 def _short(text: str) -> str:

@@ -7,13 +7,16 @@ limit and names the device that breaks one before anything is published.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from dra_sdk.model.quantity import Quantity
 
+_PARTS: Final = 3
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")  # of a version: less than 2^63, and three of them fit into 64 characters
 Amount = Quantity | int | str
 """How an author may write a quantity."""
 
@@ -22,6 +25,16 @@ class Version(str):
     """An attribute value that is compared as a semantic version 2.0.0 (no leading `v`), not as text."""
 
     __slots__ = ()
+
+    @classmethod
+    def lenient(cls, text: str) -> Version:
+        """A version as hardware and its software write it: `580.95.05` → `580.95.5`, `v6.1` → `6.1.0`.
+
+        Always a valid one, of three numbers: a further part is dropped; of each part the number it begins with counts,
+        of `86-rc1` 86, and 0 of a part that begins with none, or is missing.
+        """
+        parts = [*text.removeprefix("v").split("."), *["0"] * _PARTS][:_PARTS]
+        return cls(".".join(str(int((_NUMBER.match(part) or "0")[0])) for part in parts))
 
 
 AttributeValue = bool | int | str | Version | Sequence[bool] | Sequence[int] | Sequence[str] | Sequence[Version]

@@ -27,7 +27,10 @@ class Resolved:
 
 
 def resolve(info: DriverInfo, results: Sequence[Result], entries: Sequence[Config]) -> Resolved:
-    """Decode the driver's entries and give each result those that match; ConfigError names entry, kind and field."""
+    """Decode the driver's entries and give each result those that match.
+
+    ConfigError names entry, requests, kind and field.
+    """
     ordered = sorted(enumerate(entries), key=lambda item: item[1].source == "FromClaim")
     found: list[list[OpaqueConfig]] = [[] for _ in results]
     unmatched = []
@@ -35,12 +38,14 @@ def resolve(info: DriverInfo, results: Sequence[Result], entries: Sequence[Confi
         if entry.opaque is None or entry.opaque.driver != info.name:
             continue
         label = f"config[{index}] of {_SOURCE[entry.source]}"
+        if entry.requests:
+            label += f" for requests {', '.join(entry.requests)}"
         config = _decode(info, entry.opaque.parameters, label)
         matching = [place for place, result in enumerate(results) if _matches(entry, result)]
         for place in matching:
             found[place].append(config)
         if not matching:
-            unmatched.append(f"{label} for requests {', '.join(entry.requests)}")
+            unmatched.append(label)
     return Resolved(found, unmatched)
 
 

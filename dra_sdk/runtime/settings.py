@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -156,10 +156,10 @@ class Settings:
         return self.kubelet_dir / "plugins" / driver
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add one flag per setting, and `--config` for the file."""
+def add_flags(parser: argparse._ActionsContainer, only: Container[str] | None = None) -> None:
+    """Add one flag per setting, or those of some by name, and `--config` for the file."""
     parser.add_argument("--config", type=path, default=None, help=f"YAML file with settings [${CONFIG}]")
-    for each in SETTINGS:
+    for each in SETTINGS if only is None else [each for each in SETTINGS if each.name in only]:
         shown = f" (default {each.default})" if each.default else ""
         parser.add_argument(each.flag, type=each.type, default=None, help=f"{each.help}{shown} [${each.env}]")
 

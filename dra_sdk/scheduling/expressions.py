@@ -1,13 +1,20 @@
-"""CEL selectors as an API server judges them: does one compile, and what does it cost at worst?
+"""CEL expressions as an API server judges them: does one compile, and what does it cost at worst?
 
     validate(obj, profile=profile, compile_cel=compiler(profile))
 
-Source: resource.k8s.io validation of CELDeviceSelector. Stored expressions may use what a feature gate once allowed.
+Source: resource.k8s.io validation of CELDeviceSelector and DeviceDerivedAttribute. Stored expressions may use what a
+feature gate once allowed.
 """
 
 from __future__ import annotations
 
-from dra_sdk.cel import CelCompileError, CelTooCostlyError, Features, compile  # noqa: A004 (the word for it)
+from dra_sdk.cel import (
+    CelCompileError,
+    CelTooCostlyError,
+    Features,
+    compile,  # noqa: A004 (the word for it)
+    compile_derived,
+)
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, Uncompiled
 from dra_sdk.wire.validation.problems import forbidden, invalid
@@ -27,7 +34,8 @@ def compiler(profile: ServerProfile) -> CompileCel:
 
     def judge(expression: Uncompiled) -> Problem | None:
         try:
-            compile(expression.detail, Features() if expression.stored else features).check_cost()
+            found = compile_derived if expression.derives else compile
+            found(expression.detail, Features() if expression.stored else features).check_cost()
         except CelTooCostlyError as error:
             return forbidden(expression.field, error.problem)
         except CelCompileError as error:

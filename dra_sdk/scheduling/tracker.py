@@ -20,12 +20,13 @@ class Change(NamedTuple):
     new: JSON | None
 
 
-def apply_rules(slices: Iterable[JSON], rules: Iterable[JSON]) -> list[JSON]:
+def apply_rules(slices: Iterable[JSON], rules: Iterable[JSON], *, need_selector: bool = False) -> list[JSON]:
     """The slices with the taints that the rules add to devices, after those the driver published.
 
+    A rule without `deviceSelector` is about all devices up to 1.36, and since then, with `need_selector`, about none.
     Slices that no rule is about are the same objects; nothing that is passed in is changed.
     """
-    known = list(rules)
+    known = [each for each in rules if not need_selector or (each.get("spec") or {}).get("deviceSelector") is not None]
     return [_tainted(each, known) for each in slices] if known else list(slices)
 
 

@@ -213,7 +213,7 @@ def server_catalog(profile: ServerProfile) -> Catalog:
     catalog = _CATALOG
     if profile.minor < _FIRST_WITH_POOL_SELECTOR:
         catalog = catalog.having(catalog["resourceslices"].without_field_selector("spec.pool.name"))
-    if profile.enabled("DRADeviceTaintRules" if profile.minor > OLDEST else "DRADeviceTaints"):
+    if profile.enabled(profile.taint_rule_gate):
         version, *_ = profile.taint_rule_versions()
         has_status = profile.minor > OLDEST
         rule = ResourceType(_DRA, version, "devicetaintrules", "DeviceTaintRule", status=has_status, generation=True)

@@ -12,20 +12,24 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from http import HTTPStatus
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
+from dra_sdk.errors import ApiError
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import node, resource_slices
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.slices.agenda import Agenda, Task
 from dra_sdk.slices.cache import Scope, SliceCache
 from dra_sdk.slices.diff import Identity, Operation, Owner, diff
+from dra_sdk.slices.layout import arranged, has_counters
 from dra_sdk.slices.plan import plan
 from dra_sdk.slices.selection import select
 from dra_sdk.slices.sync import Stats, Writer
 from dra_sdk.slices.timing import Timing
 from dra_sdk.slices.watcher import Listener, SliceWatcher
+from dra_sdk.wire.profile import NEWEST, ServerProfile
 
 JSON = dict[str, Any]
 OnError = Callable[[str, Exception], None]
@@ -188,6 +192,9 @@ class SliceController:
             if operations and task.settled:
                 self._repairing(api, task)
                 operations = self._operations(task.name, wanted)
+            if operations and has_counters(planned := task.plan or ()):
+                wanted[:] = arranged(planned, _minor(api))
+                operations = self._operations(task.name, wanted)
             dropped = writer.carry_out(operations, wanted, task.name)
             self._cache.share(task.name, wanted)
         except Exception as error:  # noqa: BLE001 (whatever is wrong with one pool must not hold up the others)
@@ -262,3 +269,17 @@ class SliceController:
     @staticmethod
     def _node(api: KubeApi, name: str) -> Owner:
         return Owner(name, str(api.get(node(name))["metadata"]["uid"]))
+
+
+def _minor(api: KubeApi) -> int:
+    """Which release the server is, asked before each write that depends on it, because servers are upgraded.
+
+    One that tells us not is taken for one of the newest: only 1.34 differs.
+    """
+    try:
+        version = api.get("/version")
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return NEWEST
+    return ServerProfile.of(str(version.get("gitVersion", ""))).minor

@@ -15,6 +15,7 @@ from dra_sdk.wire.slice import is_list
 JSON = dict[str, Any]
 
 UNKNOWN: Final = "unknown"
+_ELSEWHERE: Final = "must reference a counterSet defined in the ResourceSlice sharedCounters"
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _SPEC_GATES: Final = {"perDeviceNodeSelection": _PARTITIONS, "sharedCounters": _PARTITIONS}
 _DEVICE_GATES: Final = {
@@ -61,11 +62,19 @@ def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:
 
 
 def explained(error: InvalidError, spec: JSON) -> InvalidError:
-    """The server's 422, and what its words hide: a list attribute that it does not know becomes one of no value."""
+    """The server's 422, and what its words hide.
+
+    A list attribute that it does not know becomes one of no value; 1.34 wants more in one slice than may be there.
+    """
     values = (each for device in spec.get("devices", ()) for each in device.get("attributes", {}).values())
-    if not any(map(is_list, values)):
+    if _ELSEWHERE in str(error):
+        hint = (
+            "1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
+        )
+    elif any(map(is_list, values)):
+        hint = f"a server without the feature gate {_DEVICE_GATES['attributes']} refuses list attributes in these words"
+    else:
         return error
-    hint = f"a server without the feature gate {_DEVICE_GATES['attributes']} refuses list attributes in these words"
     return InvalidError(f"{error} ({hint})", status=error.status, reason=error.reason, retry_after=error.retry_after)
 
 

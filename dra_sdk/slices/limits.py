@@ -1,6 +1,7 @@
 """What an API server would refuse in planned slices, known before anything is sent.
 
-Releases differ, and which one will answer is not known here: only what none of them takes is a problem.
+Releases and their feature gates differ, and which server will answer is not known here: only what none of them takes
+is a problem.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dra_sdk.slices.names import generate_name
-from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
+from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 
 JSON = dict[str, Any]
 
@@ -23,8 +24,8 @@ def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
 
     objects = [_object(slices, index, driver, pool) for index in range(len(slices))]
     found: list[str] = []
-    for minor in range(NEWEST, OLDEST - 1, -1):
-        profile = ServerProfile.of(f"1.{minor}")
+    releases = [ServerProfile.of(f"1.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
+    for profile in [*releases, ServerProfile.of(f"1.{NEWEST}", dict.fromkeys(GATES, True))]:
         problems = [sentence(each, item) for item in objects for each in validate(item, profile=profile)]
         if not problems:
             return []

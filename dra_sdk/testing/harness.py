@@ -38,6 +38,7 @@ from dra_sdk.testing.match import Match, NotAllocatedError
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import RELEASES, fresh_slices, refusals
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
+from dra_sdk.wire.profile import ServerProfile
 
 __all__ = ["MAIN", "DriverHarness", "NotAllocatedError", "PreparedClaim"]
 
@@ -167,8 +168,10 @@ class DriverHarness:
 
     def assert_publishable(self, *versions: str) -> None:
         """Every one of these releases, by default all from 1.34, takes the slices with its default feature gates."""
-        slices = fresh_slices(self.discover(), self.info.name, self.node.name)
-        if refused := [each for version in versions or RELEASES for each in refusals(slices, version)]:
+        pools, refused = self.discover(), list[str]()
+        for version in versions or RELEASES:
+            refused += refusals(fresh_slices(pools, self.info.name, self.node.name, ServerProfile.of(version)), version)
+        if refused:
             raise AssertionError("\n".join(refused))
 
     # -- request and match

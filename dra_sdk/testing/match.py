@@ -49,7 +49,8 @@ class Match:
 
     def slices(self, pools: Sequence[ResourcePool]) -> list[JSON]:
         """The slices of these pools, as the API server stores them."""
-        return [stored(each, self._profile) for each in fresh_slices(pools, self._driver, self._node.name)]
+        sent = fresh_slices(pools, self._driver, self._node.name, self._profile)
+        return [stored(each, self._profile) for each in sent]
 
     def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
         """The claim with the devices that the scheduler gives it; NotAllocatedError if it gives none."""

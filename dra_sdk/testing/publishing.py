@@ -31,9 +31,10 @@ def stored(obj: Mapping[str, Any], profile: ServerProfile, compile_cel: CompileC
     return kept
 
 
-def fresh_slices(pools: Iterable[ResourcePool], driver: str, node: str) -> list[JSON]:
-    """The slices as a driver sends them the first time; InvalidObjectError where none of them could be published."""
-    return [_named(made, number) for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node))]
+def fresh_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: ServerProfile) -> list[JSON]:
+    """The slices as a driver sends them to such a server the first time; InvalidObjectError where it cannot."""
+    made = resource_slices(pools, driver=driver, node_name=node, minor=profile.minor)
+    return [_named(each, number) for number, each in enumerate(made)]
 
 
 def refusals(slices: Iterable[JSON], version: str) -> list[str]:

@@ -128,12 +128,11 @@ def _documents(text: str) -> Iterator[Document]:
         raise _BadTextError(f"{_place(text, strange.start())}: control character {strange[0]!a} is not allowed")
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            yield _json(text)
+            found = _json(text)
         except RecursionError as error:
             raise _BadTextError(f"nested too deeply: {MAX_DEPTH} levels are allowed") from error
-        except ValueError:
-            pass  # YAML too may begin like this, and its parser tells where it ends to be either
-        else:
+        if found is not None:
+            yield found
             return
         text = text.replace("\t", " ")  # in JSON a tab only ever stands between values; YAML wants none there
     file = _File(text)
@@ -141,8 +140,8 @@ def _documents(text: str) -> Iterator[Document]:
         yield Document(value, file, index)
 
 
-def _json(text: str) -> Document:
-    """The document if this is JSON that can be taken; ValueError if it is not, or for its YAML reader to say where."""
+def _json(text: str) -> Document | None:
+    """The document if this is JSON; None where it is not: YAML may begin like it, and its parser tells where not."""
     try:
         value = json.loads(
             text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_pairs
@@ -151,8 +150,10 @@ def _json(text: str) -> Document:
         token, reason = error.args
         found = (match.start() for match in _TOKEN.finditer(text) if match[0] == token)
         raise _BadTextError(f"{_place(text, next(found))}: {reason}") from error
+    except ValueError:
+        return None
     if _is_deep(value):
-        raise ValueError(text)
+        return None
     escapes = _SURROGATE.search(text) is not None
     parser = yaml.SafeLoader if escapes else PARSER  # libyaml does not know characters in two halves
     return Document(_whole(value) if escapes else value, _File(text.replace("\t", " "), parser))

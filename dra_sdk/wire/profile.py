@@ -27,7 +27,7 @@ GATES: Final[Mapping[str, tuple[int, int | None]]] = {
     "DRADeviceTaintRules": (35, 37),
     "DRADeviceTaints": (34, 36),
     "DRAExtendedResource": (34, 36),
-    "DRAFractionalCapacityRange": (37, 37),
+    "DRAFractionalCapacityRange": (37, None),  # beta, but on only for clusters that need not go back to 1.36
     "DRAListTypeAttributes": (36, None),
     "DRANodeAllocatableResources": (36, None),
     "DRAOptionalNodeOperations": (37, None),
@@ -136,6 +136,16 @@ class ServerProfile:
     def enabled(self, *gates: str) -> bool:
         """Whether all of these gates are on."""
         return self.gates.issuperset(gates)
+
+    @property
+    def applies_taint_rules(self) -> bool:
+        """Whether DeviceTaintRules have an effect; 1.34 has no gate of their own for them."""
+        return self.enabled("DRADeviceTaints", self.taint_rule_gate)
+
+    @property
+    def taint_rule_gate(self) -> str:
+        """The gate that turns DeviceTaintRules on."""
+        return "DRADeviceTaints" if self.minor == OLDEST else "DRADeviceTaintRules"
 
     def taint_rule_versions(self) -> tuple[str, ...]:
         """The API versions that serve DeviceTaintRule, the best first (before 1.37 an administrator turns them on)."""

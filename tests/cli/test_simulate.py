@@ -354,7 +354,14 @@ def test_examples_are_found(capsys):
     assert runner(capsys)("simulate", *MIXED, EXAMPLES / "prioritized-alternatives.yaml").status == 0
 
 
-@pytest.mark.parametrize(("version", "noted"), [(None, False), ("1.36", False), ("1.37", True)])
-def test_a_release_whose_match_is_another_is_noted(run, version, noted):
-    result = run(SLICE, *([] if version is None else ["--server-version", version]))
-    assert ("devices are matched as by kube-scheduler 1.36" in result.err) is noted
+@pytest.mark.parametrize(("version", "times", "named"), [(None, 2, True), ("1.36", 2, True), ("1.37", 1, False)])
+def test_the_match_is_that_of_the_release(run, version, times, named):
+    """What is for two requests is there twice up to 1.36, and names none since 1.37 if these are all."""
+    entry = "{requests: [gpu, more], opaque: {driver: gpu.example.com, parameters: {a: b}}}"
+    more = f"    - {{name: more, exactly: {{deviceClassName: gpu}}}}\n    config: [{entry}]\n---"
+    both = claim("a").replace("---", more)
+    flags = [] if version is None else ["--server-version", version]
+    result = run(SLICE + both, *flags, "-o", "json")
+    (made,) = (each for each in json.loads(result.out)["items"] if each["kind"] == "ResourceClaim")
+    config = made["status"]["allocation"]["devices"]["config"]
+    assert [each.get("requests") for each in config] == [["gpu", "more"] if named else None] * times

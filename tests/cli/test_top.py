@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -123,3 +124,49 @@ def test_the_node_itself_needs_no_cluster(run, tmp_path):
     ]
     (data / "claims/uid-1.json").write_bytes(b"torn")
     assert "uid-1.json" in run("top", *flags).err
+
+
+@pytest.mark.parametrize("columns", [64, 80, 100])
+def test_a_terminal_gets_no_line_that_it_must_break(run, tmp_path, monkeypatch, columns):
+    claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
+    whole = run("gpu", "top", "--all", NODES / "mig-dynamic.yaml", claims).out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    found = run("gpu", "top", "--all", NODES / "mig-dynamic.yaml", claims)
+    assert max(map(len, found.out.splitlines())) <= columns
+    assert len(found.out.splitlines()) == len(whole.splitlines())
+    assert found.out.split()[:9] == ["NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS"]
+    assert "…" in found.out
+    assert "…" not in whole
+
+
+def test_a_wide_terminal_gets_all(run, monkeypatch):
+    whole = run("gpu", "top", NODES / "gpu-mixed.yaml").out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("gpu", "top", NODES / "gpu-mixed.yaml").out == whole
+
+
+def test_nothing_to_show_says_what_there_is_instead(run, tmp_path):
+    found = run("gpu", "top", NODES / "cpu-numa.yaml")
+    assert (found.status, found.out) == (0, "")
+    assert "no devices of drivers named gpu.…; there are devices of dra.cpu" in found.err
+    found = run("top", "--node", "elsewhere", NODES / "gpu-mixed.yaml", NODES / "gpu-rails.yaml")
+    assert "no devices of node elsewhere; there are those of mixed-1, rail-1" in found.err
+    (tmp_path / "none.yaml").write_text("")
+    assert "nothing is published at all; does a driver run?" in run("gpu", "top", tmp_path / "none.yaml").err
+    found = run("top", "--driver", "gpu.amd.com", NODES / "gpu-mixed.yaml")
+    assert "no devices of driver gpu.amd.com; there are devices of gpu.nvidia.com" in found.err
+
+
+@pytest.mark.parametrize("command", [("top",), ("gpu", "top")])
+def test_only_flags_that_count_are_offered(run, command):
+    said = run(*command, "--help").out
+    flags = set(re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)) - {"--driver"}
+    assert flags == {
+        *("--here", "--node", "--all", "--interval", "--kubeconfig"),
+        *("--config", "--node-name", "--kubelet-dir", "--host-root", "--unhealthy-taint"),
+    }
+    refused = run(*command, "--drain-seconds", "1")
+    assert refused.status == 2
+    assert "unrecognized arguments: --drain-seconds" in refused.err

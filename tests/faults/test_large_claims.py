@@ -68,12 +68,12 @@ def test_a_byte_more_is_refused_before_it_gets_here(site: Inside) -> None:
     [
         (
             {"brightness": "x" * (OPAQUE - 100)},
-            r"config\[0\] of the claim: LampConfig: brightness: Input should be a valid int",
+            r"config\[0\] of the claim: LampConfig: brightness: must be a valid int",
         ),
         ({"brightness": 1e308}, "brightness: "),
         ({"brightness": 10**400}, "brightness: "),
         ({"x" * (OPAQUE - 100): 1}, "unknown field"),
-        ({"why": [[[[]]]] * 100}, "why: Input should be a valid string"),
+        ({"why": [[[[]]]] * 100}, "why: must be a valid string"),
         ({"why": {}, "brightness": None}, "brightness: .*; why: "),
         ({f"f{number}": number for number in range(500)}, "f499: unknown field|f0: unknown field"),
         (

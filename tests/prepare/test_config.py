@@ -104,8 +104,8 @@ def test_kinds_of_one_driver_are_kept_in_order() -> None:
         ({"kind": "Lamp"}, "does not know apiVersion None kind 'Lamp'"),
         ({}, "does not know apiVersion None kind None"),
         ({"apiVersion": [], "kind": {}}, "does not know apiVersion [] kind {}"),
-        ({"apiVersion": V1, "kind": "Lamp", "watts": 0}, "Lamp: watts: Input should be greater than or equal to 1"),
-        ({"apiVersion": V1, "kind": "Lamp", "wats": 1}, "Lamp: wats: unknown field"),
+        ({"apiVersion": V1, "kind": "Lamp", "watts": 0}, "Lamp: watts: must be greater than or equal to 1"),
+        ({"apiVersion": V1, "kind": "Lamp", "wats": 1}, "Lamp: wats: unknown field (known: watts)"),
     ],
 )
 def test_a_wrong_entry_is_named_with_its_place_kind_and_field(given: dict[str, Any], message: str) -> None:
@@ -115,6 +115,13 @@ def test_a_wrong_entry_is_named_with_its_place_kind_and_field(given: dict[str, A
             resolve(INFO, [result("r")], [entry("FromClass", 1), wrong])
         assert str(caught.value).startswith(f"config[1] of {name}: ")
         assert message in str(caught.value)
+
+
+def test_a_wrong_entry_is_named_with_its_requests() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(INFO, [result("a")], [entry("FromClaim", 0, "a", "b/big")])
+    said = "config[0] of the claim for requests a, b/big: Lamp: watts: must be greater than or equal to 1 (got 0)"
+    assert str(caught.value) == said
 
 
 def test_a_driver_without_configuration_says_so() -> None:

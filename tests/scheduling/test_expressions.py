@@ -11,8 +11,8 @@ LISTS = 'device.attributes["gpu.example.com"].models.includes("a100")'
 DEAR = f"{list(range(100))}.all(a, {list(range(100))}.all(b, {list(range(100))}.all(c, a + b == c)))"
 
 
-def judge(text: str, version: str = "1.36", *, stored: bool = False) -> Problem | None:
-    return compiler(ServerProfile.of(version))(Uncompiled("f", ProblemType.INVALID, text, stored))
+def judge(text: str, version: str = "1.36", *, stored: bool = False, derives: bool = False) -> Problem | None:
+    return compiler(ServerProfile.of(version))(Uncompiled("f", ProblemType.INVALID, text, stored, derives))
 
 
 def test_features_follow_the_gates() -> None:
@@ -51,6 +51,23 @@ def test_one_that_is_too_dear_is_forbidden() -> None:
 def test_what_is_stored_may_use_what_a_gate_once_allowed() -> None:
     assert judge(LISTS)
     assert judge(LISTS, stored=True) is None
+
+
+def test_what_derives_an_attribute_is_no_selector() -> None:
+    assert judge("device.driver", "1.37", derives=True) is None
+    problem = judge("1.5", "1.37", derives=True)
+    assert problem
+    assert "must evaluate to a string, int, bool or semver, not double" in problem.detail
+    assert judge(DEAR, "1.37", derives=True).type is ProblemType.FORBIDDEN  # type: ignore[union-attr]
+
+
+def test_derived_attributes_are_looked_at() -> None:
+    derived = [{"name": "example.com/x", "expression": "nothing"}]
+    wanted = claim(request(derivedAttributes=derived))
+    wanted["spec"]["devices"]["constraints"] = [{"matchAttribute": "example.com/x"}]
+    profile = ServerProfile.of("1.37", {"DRADerivedAttributes": True})
+    (found,) = validate(wanted, profile=profile, compile_cel=compiler(profile))
+    assert found.field == "spec.devices.requests[0].exactly.derivedAttributes[0].expression"
 
 
 def places(obj: dict[str, object], **options: object) -> list[str]:

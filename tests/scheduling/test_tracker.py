@@ -31,6 +31,15 @@ def test_a_slice_that_no_rule_is_about_is_the_same_object() -> None:
     assert apply_rules([gpus], [])[0] is gpus
 
 
+def test_a_rule_without_a_selector_is_about_nothing_since_1_37() -> None:
+    gpus = a_slice(device("a"))
+    for everything in ({"taint": TAINT}, {"taint": TAINT, "deviceSelector": None}):
+        sweeping = {"metadata": {"name": "r"}, "spec": everything}
+        assert taints(apply_rules([gpus], [sweeping])[0]) == [[TAINT]]
+        assert apply_rules([gpus], [sweeping], need_selector=True)[0] is gpus
+    assert taints(apply_rules([gpus], [rule()], need_selector=True)[0]) == [[TAINT]]
+
+
 def test_taints_of_the_driver_stay_first() -> None:
     own = {"key": "own", "effect": "NoExecute"}
     other = {"key": "other", "value": "x", "effect": "None", "timeAdded": "2026-01-01T00:00:00Z"}

@@ -83,3 +83,11 @@ def test_list_attributes_that_are_refused_are_explained():
     assert str(told).startswith("exactly one value must be specified (")
     assert "DRAListTypeAttributes" in str(told)
     assert (told.status, told.reason) == (422, "Invalid")
+
+
+def test_counter_sets_elsewhere_are_explained():
+    words = "must reference a counterSet defined in the ResourceSlice sharedCounters"
+    told = explained(InvalidError(f"spec.devices[0]: {words}", status=422, reason="Invalid"), {"devices": [FULL]})
+    assert str(told).endswith(
+        "(1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices)"
+    )

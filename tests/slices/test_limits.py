@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.device import Device, DeviceTaint, NodeAllocatable
+from dra_sdk.model.device import Capacity, Device, DeviceTaint, NodeAllocatable, RequestPolicy
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.slices.limits import refusals
 from dra_sdk.slices.plan import PoolPlan, plan
@@ -40,6 +40,13 @@ def test_each_part_is_checked_and_named(driver: str, pool: str, spec: dict[str, 
 def test_what_one_release_takes_is_in_order():
     """The field exists in 1.36 only."""
     pool = ResourcePool("p", [Device("d", node_allocatable={"cpu": NodeAllocatable()})])
+    assert isinstance(plan([pool], driver=DRIVER, node_name="n")["p"], PoolPlan)
+
+
+def test_what_one_server_takes_by_a_gate_is_in_order():
+    """By default all releases round the two amounts to one."""
+    capacity = {"light": Capacity(100, RequestPolicy(default=1, valid_values=["500m", 1]))}
+    pool = ResourcePool("p", [Device("d", capacity=capacity, allow_multiple_allocations=True)])
     assert isinstance(plan([pool], driver=DRIVER, node_name="n")["p"], PoolPlan)
 
 

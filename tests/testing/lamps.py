@@ -123,10 +123,10 @@ class Dimmable(LampDriver):
 
 
 class Uneven(LampDriver):
-    """Its range of light is in steps only after rounding, as servers before 1.37 did it."""
+    """Two of its amounts of light are one after rounding, which only a server with a gate of 1.37 leaves out."""
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        policy = RequestPolicy(default=1, min="500m", step=1)
+        policy = RequestPolicy(default=1, valid_values=["500m", 1])
         yield Device("lamp-0", capacity={"light": Capacity(100, policy)}, allow_multiple_allocations=True)
 
 

@@ -30,7 +30,7 @@ def test_the_newest_release_is_the_default():
         ("DRAPrioritizedList", [34, 35, 36, 37]),
         ("DRADeviceTaints", [36, 37]),
         ("DRADeviceTaintRules", [37]),
-        ("DRAFractionalCapacityRange", [37]),
+        ("DRAFractionalCapacityRange", []),
         ("DRAListTypeAttributes", []),
     ],
 )
@@ -60,3 +60,20 @@ def test_limits_that_moved():
 def test_where_taint_rules_are_served():
     best = [ServerProfile.of(f"1.{minor}").taint_rule_versions()[0] for minor in (34, 35, 36, 37)]
     assert best == ["v1alpha3", "v1alpha3", "v1beta2", "v1"]
+
+
+@pytest.mark.parametrize(
+    ("minor", "gates", "gate", "applied"),
+    [
+        (34, {}, "DRADeviceTaints", False),
+        (34, {"DRADeviceTaints": True}, "DRADeviceTaints", True),
+        (35, {"DRADeviceTaints": True}, "DRADeviceTaintRules", False),
+        (35, {"DRADeviceTaints": True, "DRADeviceTaintRules": True}, "DRADeviceTaintRules", True),
+        (36, {}, "DRADeviceTaintRules", False),
+        (37, {}, "DRADeviceTaintRules", True),
+        (37, {"DRADeviceTaints": False}, "DRADeviceTaintRules", False),
+    ],
+)
+def test_what_turns_taint_rules_on(minor, gates, gate, applied):
+    profile = ServerProfile.of(f"1.{minor}", gates)
+    assert (profile.taint_rule_gate, profile.applies_taint_rules) == (gate, applied)

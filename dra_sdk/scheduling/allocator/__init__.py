@@ -8,16 +8,19 @@ allocator.allocate(node, [claim], allocated)  # [status.allocation], or None whe
 ```
 
 The rooms: `slices`, `pools` and `inventory` gather what a node can use; `requests` reads a claim, `needs` says what its
-requests need on a node, `selectors` which devices they select; `eligible` finds candidates, `choices` holds what has
-been chosen so far, with `constraints`, `counters` and `capacity`; `search` tries, its open choices are `frames`;
-`result` and `config` write the allocation.
-Semantics are those of k8s.io/dynamic-resource-allocation 0.36.3, package structured, its known slips included.
+requests need on a node, `selectors` which devices they select, `derived` what attributes they make up; `eligible` finds
+candidates, `choices` holds what has been chosen so far, with `constraints`, `counters`, `groups` and `capacity`;
+`search` tries, its open choices are `frames`; `result` and `config` write the allocation. `features` are the gates that
+are on, and `behaviour` is what sets releases apart.
+Semantics are those of k8s.io/dynamic-resource-allocation 0.36.3, package structured, its known slips included, and of
+0.37.1 where the features are those of 1.37.
 """
 
 from __future__ import annotations
 
 from dra_sdk.scheduling.allocator.allocated import Allocated, DeviceId
-from dra_sdk.scheduling.allocator.allocator import MAX_STEPS, Allocator, new_share_id
+from dra_sdk.scheduling.allocator.allocator import MAX_STEPS, SKIPS_OPERATIONS, Allocator, new_share_id
+from dra_sdk.scheduling.allocator.behaviour import Behaviour
 from dra_sdk.scheduling.allocator.errors import AllocationError, InvalidPoolsError, SearchLimitError, SelectorError
 from dra_sdk.scheduling.allocator.features import Features
 from dra_sdk.scheduling.allocator.inventory import Inventory, NodeView, PoolProblem
@@ -26,9 +29,11 @@ from dra_sdk.scheduling.allocator.requests import MAX_RESULTS
 __all__ = [
     "MAX_RESULTS",
     "MAX_STEPS",
+    "SKIPS_OPERATIONS",
     "Allocated",
     "AllocationError",
     "Allocator",
+    "Behaviour",
     "DeviceId",
     "Features",
     "InvalidPoolsError",

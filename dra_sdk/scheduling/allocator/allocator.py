@@ -24,6 +24,8 @@ JSON = dict[str, Any]
 
 MAX_STEPS: Final = 1_000_000
 """After how many steps a search is given up; the scheduler goes by time and gives a node 10 s."""
+SKIPS_OPERATIONS: Final = "DRAOptionalNodeOperations"
+"""What a node declares that can leave out operations which a slice skips."""
 _REMEMBERED: Final = 64
 
 
@@ -33,7 +35,7 @@ def new_share_id() -> str:
 
 
 class Allocator:
-    """Finds devices as kube-scheduler 1.36 does, and the same ones.
+    """Finds devices as kube-scheduler does, of the release that the features are those of, and the same ones.
 
     `classes` are the DeviceClasses by name; they and the inventory's slices must not change afterwards. Without
     `features` those of the inventory apply. What selectors said about a device is remembered, so use one allocator for
@@ -81,7 +83,7 @@ class Allocator:
         """
         claims_needs = [self._needs(claim) for claim in claims]
         view = self.inventory.view(node)
-        search = self._searched(claims_needs, view, allocated)
+        search = self._searched(claims_needs, view, allocated, skips=nodes.declares(node, SKIPS_OPERATIONS))
         if search is None:
             if view.invalid:
                 reasons = ", ".join(f"{pool} ({reason})" for pool, reason in view.invalid.items())
@@ -94,16 +96,20 @@ class Allocator:
             for index, (plan, chosen) in enumerate(zip(search.plans, search.choices.chosen, strict=True))
         ]
 
-    def _searched(self, claims_needs: Sequence[Needs], view: NodeView, allocated: Allocated) -> Search | None:
+    def _searched(
+        self, claims_needs: Sequence[Needs], view: NodeView, allocated: Allocated, *, skips: bool
+    ) -> Search | None:
         """The search that found everything, None if none did."""
         self.steps = 0
-        first = claims_needs[0].first() if claims_needs and not any(each.open for each in claims_needs) else None
+        simple = claims_needs and not any(each.open or each.plan.derives for each in claims_needs)
+        first = claims_needs[0].first() if simple else None
         taken = allocated.exclusive(sharing=self.features.consumable_capacity)
         if first is not None and hopeless(first, view.candidates, taken):
             return None
         plans = [each.plan for each in claims_needs]
         constrained = any(plan.constraints for plan in plans)
-        choices = Choices(plans, allocated, self.features, plain=constrained and view.plain)
+        plain = constrained and view.plain
+        choices = Choices(plans, allocated, self.features, plain=plain, skips=skips)
         needs: dict[Request, Need] = {}
         for each in claims_needs:
             needs.update(each.on(view, choices))

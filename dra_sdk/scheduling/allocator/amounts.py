@@ -12,6 +12,10 @@ from typing import Any, Final, NamedTuple
 from dra_sdk.model.quantity import Quantity
 
 UNIT: Final = 10**9
+MILLI: Final = UNIT // 1000
+"""A whole, and a thousandth of it."""
+LARGEST: Final = 2**63 - 1
+"""The scheduler calculates in whole numbers, or in thousandths, up to this one."""
 
 
 class Amount(NamedTuple):
@@ -24,6 +28,17 @@ class Amount(NamedTuple):
     def whole(self) -> int:
         """As a whole number, rounded away from zero."""
         return -(-self.nano // UNIT) if self.nano > 0 else self.nano // UNIT
+
+    @property
+    def thousandths(self) -> int | None:
+        """As a whole number of thousandths; None if it is none, or one that is too large."""
+        found, rest = divmod(self.nano, MILLI)
+        return None if rest or abs(found) > LARGEST else found
+
+    @property
+    def binary(self) -> bool:
+        """Whether it is written with a binary suffix such as Gi."""
+        return self.text.endswith("i")
 
 
 @lru_cache(maxsize=4096)
@@ -43,6 +58,10 @@ def amount(value: Any) -> Amount:
     return _parsed(value)
 
 
-def whole_binary(value: int) -> Amount:
-    """A whole number, written with binary suffixes."""
-    return Amount(value * UNIT, str(Quantity.of(Fraction(value), binary=True)))
+def written(nano: int, *, binary: bool) -> Amount:
+    """A number of billionths, whole numbers of which are written with binary suffixes or with decimal ones.
+
+    So the scheduler writes them; the API server reads what has no suffix then as decimal, and stores 3000 as 3k.
+    """
+    text = str(Quantity.of(Fraction(nano, UNIT), binary=binary))
+    return Amount(nano, str(Quantity(text)))

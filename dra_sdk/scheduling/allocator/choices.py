@@ -1,6 +1,6 @@
 """The devices chosen so far for the claims of one allocation, each choice with what it takes to undo it.
 
-Source: KEP-4381, KEP-5075, KEP-4815; k8s.io/dynamic-resource-allocation, structured (1.36).
+Source: KEP-4381, KEP-5075, KEP-4815; k8s.io/dynamic-resource-allocation, structured (1.36, 1.37).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dra_sdk.scheduling.allocator.counters import Counters
 from dra_sdk.scheduling.allocator.devices import PoolDevice
 from dra_sdk.scheduling.allocator.errors import AllocationError
 from dra_sdk.scheduling.allocator.features import Features
+from dra_sdk.scheduling.allocator.groups import Groups, Placed
 from dra_sdk.scheduling.allocator.pools import Candidate
 from dra_sdk.scheduling.allocator.requests import ClaimPlan, Request
 from dra_sdk.scheduling.tolerations import untolerated
@@ -28,6 +29,8 @@ class Refusal(Enum):
     COUNTERS_OFF = "it consumes counters, and the DRAPartitionableDevices feature is disabled"
     CAPACITY = "its capacity does not suffice"
     TAINTED = "it has a taint that is not tolerated"
+    NODE = "the node cannot do without the operations that its slice skips"
+    GROUPS = "its compatibility groups do not go with those of other devices on its counter sets"
     COUNTERS = "the counters of its pool do not suffice"
     CONSTRAINT = "it breaks a constraint of the claim"
 
@@ -35,11 +38,13 @@ class Refusal(Enum):
 class Choice:
     """A device chosen for a request. `shared` if other claims may use it too; `consumed` is what it takes of it."""
 
-    __slots__ = ("before", "candidate", "claim", "consumed", "counters", "request", "shared")
+    __slots__ = ("before", "candidate", "claim", "consumed", "counters", "groups", "request", "shared")
 
     def __init__(self, claim: int, request: Request, candidate: Candidate, *, shared: bool) -> None:
         self.claim, self.request, self.candidate, self.shared = claim, request, candidate, shared
         self.counters = False
+        #: What was on its counter sets before, None if it was not put there.
+        self.groups: Placed | None = None
         self.consumed: Sequence[Consumption] = ()
         #: What was consumed of the device before, None if it was not shared before.
         self.before: Capacity | None = None
@@ -48,17 +53,27 @@ class Choice:
 class Choices:
     """All choices of one allocation. `chosen` holds them by claim, in the order of the results.
 
-    `plain` says that no device to choose from has a list for an attribute.
+    `plain` says that no device to choose from has a list for an attribute, `skips` that the node can leave out the
+    operations that slices skip (`spec.skipNodeOperations`).
     """
 
     def __init__(
-        self, plans: Sequence[ClaimPlan], allocated: Allocated, features: Features, *, plain: bool = False
+        self,
+        plans: Sequence[ClaimPlan],
+        allocated: Allocated,
+        features: Features,
+        *,
+        plain: bool = False,
+        skips: bool = False,
     ) -> None:
         self._allocated, self._features, self._plain = allocated, features, plain
+        self._skips = skips and features.optional_node_operations
+        self._derives = [plan.derives for plan in plans]
         #: The devices that no claim can have but for admin access.
         self.exclusive = allocated.exclusive(sharing=features.consumable_capacity)
         self.chosen: list[list[Choice]] = [[] for _ in plans]
-        self.counters = Counters(allocated)
+        self.counters = Counters(allocated, features.behaviour)
+        self.groups = Groups(allocated) if features.compatibility_groups else None
         self.constraints: list[list[Constraint]] = [
             [constraints.of(each, features) for each in plan.constraints] for plan in plans
         ]
@@ -66,7 +81,12 @@ class Choices:
         self._consumed: dict[DeviceId, Capacity] = {}
 
     def keeps_traces(self, claim: int) -> bool:
-        """Whether a choice can matter after it was undone or refused, see `constraints`: then none may be left out."""
+        """Whether a choice can matter after it was undone or refused: then none may be left out.
+
+        So it is where constraints keep something of it, or an expression that derives an attribute may be an error.
+        """
+        if self._derives[claim]:
+            return True
         listed = self.constraints[claim]
         if any(each.forgets for each in listed[:-1]):
             return True
@@ -93,6 +113,12 @@ class Choices:
         own = self._consumed.get(device.id, {})
         return all(used.get(name, 0) + own.get(name, 0) + value.nano <= available for name, value, available in needed)
 
+    def counts(self, request: Request, device: PoolDevice) -> bool:
+        """Whether a request for all devices is for this one too, as far as capacity goes."""
+        if not (self._features.behaviour.all_counts_the_full and self._features.consumable_capacity):
+            return self.has_capacity(request, device)
+        return request.demand.fits(device.content)
+
     def choose(self, claim: int, request: Request, candidate: Candidate, *, must: bool) -> Choice | Refusal:
         """Takes a device that the selectors select, or says why not; then nothing has changed.
 
@@ -103,8 +129,8 @@ class Choices:
             return refusal
         device = candidate.device
         choice = Choice(claim, request, candidate, shared=device.multiple and self._features.consumable_capacity)
-        if not self._reserve(choice):
-            return Refusal.COUNTERS
+        if refusal := self._reserve(choice):
+            return refusal
         if not self._constrain(choice):
             self._release(choice)
             if must:
@@ -127,26 +153,37 @@ class Choices:
     def barred(self, request: Request, device: PoolDevice) -> Refusal | None:
         """Why a device cannot be had for a request, whatever is in use."""
         features = self._features
+        if device.skips_operations and features.variant == "experimental" and not self._skips:
+            return Refusal.NODE
         if device.counters and not features.partitionable_devices:
             return Refusal.COUNTERS_OFF
         if device.taints and features.device_taints and untolerated(device.taints, request.tolerations):
             return Refusal.TAINTED
         return None
 
-    def _reserve(self, choice: Choice) -> bool:
+    def _reserve(self, choice: Choice) -> Refusal | None:
         """Counters are consumed once for all shares of a device."""
-        device = choice.candidate.device
+        device, pool = choice.candidate.device, choice.candidate.pool
         if not device.counters or (choice.shared and self._is_shared(device.id)):
-            return True
-        choice.counters = self.counters.reserve(choice.candidate.pool, device)
-        return choice.counters
+            return None
+        if self.groups and not self.groups.admits(pool, device):
+            return Refusal.GROUPS
+        choice.counters = self.counters.reserve(pool, device)
+        if not choice.counters:
+            return Refusal.COUNTERS
+        choice.groups = self.groups.place(pool, device) if self.groups else None
+        return None
 
     def _release(self, choice: Choice) -> None:
         if choice.counters:
             self.counters.release(choice.candidate.pool, choice.candidate.device)
+        if self.groups and choice.groups is not None:
+            self.groups.restore(choice.candidate.pool, choice.groups)
 
     def _is_shared(self, device: DeviceId) -> bool:
-        return device in self._allocated.capacity or device in self._consumed
+        if device in self._allocated.capacity or device in self._consumed:
+            return True
+        return self._features.behaviour.every_share_keeps_counters and device in self._allocated.shares
 
     def _constrain(self, choice: Choice) -> bool:
         for count, constraint in enumerate(self.constraints[choice.claim]):

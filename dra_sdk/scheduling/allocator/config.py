@@ -5,22 +5,25 @@ Source: resource.k8s.io/v1 DeviceAllocationConfiguration, DeviceClassConfigurati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from dra_sdk.scheduling.allocator.behaviour import UP_TO_1_36, Behaviour
 from dra_sdk.scheduling.allocator.requests import Request
 
 JSON = dict[str, Any]
 
 
-def allocated(claim: JSON, requests: Sequence[Request]) -> list[JSON]:
+def allocated(claim: JSON, requests: Sequence[Request], behaviour: Behaviour = UP_TO_1_36) -> list[JSON]:
     """The configuration of an allocation: that of the classes, each once for all its requests, then the claim's.
 
-    `requests` are those of the claim in order, of alternatives the chosen one. An entry of the claim that names
-    several requests is there once for each of them, as the scheduler of 1.36 has it.
+    `requests` are those of the claim in order, of alternatives the chosen one. Up to 1.36 an entry of the claim that
+    names several requests is there once for each of them. Since 1.37 it is there once, and what is for all requests
+    names none.
     """
-    return [*_of_classes(requests), *_of_claim(claim, requests)]
+    found = [*_of_classes(requests), *_of_claim(claim, requests, once=behaviour.config_once)]
+    return [_shortened(each, requests) for each in found] if behaviour.config_once else found
 
 
 def _of_classes(requests: Sequence[Request]) -> Iterator[JSON]:
@@ -33,15 +36,27 @@ def _of_classes(requests: Sequence[Request]) -> Iterator[JSON]:
             yield {"source": "FromClass", "requests": list(references), **deepcopy(entry)}
 
 
-def _of_claim(claim: JSON, requests: Sequence[Request]) -> Iterator[JSON]:
+def _of_claim(claim: JSON, requests: Sequence[Request], *, once: bool) -> Iterator[JSON]:
     for entry in (claim["spec"].get("devices") or {}).get("config") or []:
         names = entry.get("requests")
         if not names:
             yield {"source": "FromClaim", **deepcopy(entry)}
             continue
-        for request in requests:
-            if request.base in names or request.reference in names:
-                yield {"source": "FromClaim", **deepcopy(entry)}
+        matching = [each for each in requests if _is_for(names, each)]
+        for _ in matching[:1] if once else matching:
+            yield {"source": "FromClaim", **deepcopy(entry)}
+
+
+def _is_for(names: Collection[str], request: Request) -> bool:
+    return request.base in names or request.reference in names
+
+
+def _shortened(entry: JSON, requests: Sequence[Request]) -> JSON:
+    """Without the names of requests if it is for all of them."""
+    names = entry.get("requests") or ()
+    if not names or not all(_is_for(names, each) for each in requests):
+        return entry
+    return {key: value for key, value in entry.items() if key != "requests"}
 
 
 def base_request(reference: str) -> str:

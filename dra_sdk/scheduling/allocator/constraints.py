@@ -2,17 +2,18 @@
 
 With the feature DRAListTypeAttributes an attribute is a set of values, a single value being a set of one: agreeing
 means that all devices have a value in common, differing that no two devices have. Without it lists count as unknown.
+A request may say by an expression what an attribute of its devices is to be (`derivedAttributes`, since 1.37).
 
-Three facts of the scheduler of 1.36, kept because this package predicts what it does: taking a device back does not
-widen again what the devices had in common; of the devices of one request only the last is remembered as what others
-must differ from, and none once one is taken back, be it that a later constraint refused it; the first device of a
-`distinctAttribute` is not looked at.
-Source: resource.k8s.io/v1 DeviceConstraint; k8s.io/dynamic-resource-allocation, structured (1.36).
+Three facts of the scheduler up to 1.36, kept because this package predicts what it does: taking a device back does not
+widen again what the devices had in common (`NarrowingMatch`); of the devices of one request only the last is remembered
+as what others must differ from, and none once one is taken back, be it that a later constraint refused it; the first
+device of a `distinctAttribute` is not looked at (`ForgetfulDistinct`).
+Source: resource.k8s.io/v1 DeviceConstraint; k8s.io/dynamic-resource-allocation, structured (1.36, 1.37).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from dra_sdk.scheduling.allocator.devices import PoolDevice
@@ -38,6 +39,15 @@ def value_of(attribute: Mapping[str, Any], *, lists: bool) -> Value | None:
         if (value := attribute.get(kind)) is not None:
             return kind, frozenset((value,))
     return None
+
+
+def attribute_of(request: Request, device: PoolDevice, name: str) -> Mapping[str, Any] | None:
+    """An attribute as a request derives it, or else as the driver published it.
+
+    AllocationError for a derived one that has no value.
+    """
+    derived = request.derived.get(name)
+    return device.attribute(name) if derived is None else derived.of(device)
 
 
 def common(left: Value, right: Value) -> frozenset[Any]:
@@ -72,9 +82,10 @@ class Constraint(Protocol):
 def of(raw: Mapping[str, Any], features: Features) -> Constraint:
     """The constraint, with no devices yet."""
     names = frozenset(raw.get("requests") or ())
+    remembers, lists = features.behaviour.constraints_remember, features.list_attributes
     if attribute := raw.get("matchAttribute"):
-        return MatchAttribute(attribute, names, lists=features.list_attributes)
-    return DistinctAttribute(raw["distinctAttribute"], names, lists=features.list_attributes)
+        return (MatchAttribute if remembers else NarrowingMatch)(attribute, names, lists=lists)
+    return (DistinctAttribute if remembers else ForgetfulDistinct)(raw["distinctAttribute"], names, lists=lists)
 
 
 class _Base:
@@ -83,69 +94,134 @@ class _Base:
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         self.attribute, self.requests, self._lists = attribute, requests, lists
 
-    def applies(self, request: Request) -> bool:
-        """Whether it is about the devices of a request: named itself, or by the request it is an alternative of."""
-        return not self.requests or request.base in self.requests or request.reference in self.requests
-
-
-class MatchAttribute(_Base):
-    """All devices have the same value of an attribute.
-
-    `shared` is what the devices so far have in common, None while that is unknown.
-    """
-
-    __slots__ = ("devices", "shared")
-
-    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
-        super().__init__(attribute, requests, lists=lists)
-        self.devices = 0
-        self.shared: Value | None = None
-
     @property
     def keeps_traces(self) -> bool:
-        """With lists, because what devices have in common is not widened again."""
-        return self._lists
+        """Never."""
+        return False
 
     @property
     def forgets(self) -> bool:
         """Never."""
         return False
 
+    def applies(self, request: Request) -> bool:
+        """Whether it is about the devices of a request: named itself, or by the request it is an alternative of."""
+        return not self.requests or request.base in self.requests or request.reference in self.requests
+
+    def _of(self, request: Request, device: PoolDevice) -> Mapping[str, Any] | None:
+        return attribute_of(request, device, self.attribute)
+
+
+class MatchAttribute(_Base):
+    """All devices have the same value of an attribute.
+
+    `shared` has for each device what it and those before have in common, None while that is unknown.
+    """
+
+    __slots__ = ("shared",)
+
+    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
+        super().__init__(attribute, requests, lists=lists)
+        self.shared: list[Value | None] = []
+
     def excludes(self, request: Request, device: PoolDevice) -> bool:
         """Whether it lacks the attribute or has another value: more devices do not change that."""
-        return self.applies(request) and self._with(device) is _REFUSED
+        return self.applies(request) and self._with(request, device) is _REFUSED
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         """Takes a device in, unless it lacks the attribute or has another value."""
         if not self.applies(request):
             return True
-        shared = self._with(device)
+        shared = self._with(request, device)
         if shared is _REFUSED:
             return False
-        self.shared = shared
-        self.devices += 1
+        self.shared.append(shared)
         return True
 
-    def _with(self, device: PoolDevice) -> Value | None:
+    def _with(self, request: Request, device: PoolDevice) -> Value | None:
         """What would be shared with a further device, `_REFUSED` if it cannot be one."""
-        attribute = device.attribute(self.attribute)
+        attribute = self._of(request, device)
         if attribute is None:
             return _REFUSED
         value = value_of(attribute, lists=self._lists)
-        if not self.devices:
+        if not self.shared:
             # Without lists an unknown value is only noticed when there is another to compare it with.
             return _REFUSED if value is None and self._lists else value
-        shared = common(self.shared, value) if self.shared and value else None
+        before = self.shared[-1]
+        shared = common(before, value) if before and value else None
         return (value[0], shared) if shared and value else _REFUSED
+
+    def remove(self, request: Request) -> None:
+        """Takes back a device."""
+        if self.applies(request):
+            self.shared.pop()
+
+
+class NarrowingMatch(MatchAttribute):
+    """The same as up to 1.36."""
+
+    __slots__ = ()
+
+    @property
+    def keeps_traces(self) -> bool:
+        """With lists, because what devices have in common is not widened again."""
+        return self._lists
 
     def remove(self, request: Request) -> None:
         """Takes back a device; what the rest has in common stays as narrow as it was."""
         if self.applies(request):
-            self.devices -= 1
+            last = self.shared.pop()
+            if self.shared:
+                self.shared[-1] = last
 
 
 class DistinctAttribute(_Base):
-    """No two devices have the same value of an attribute; `seen` holds the values by request."""
+    """No two devices have the same value of an attribute; `seen` has the values of the devices so far."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
+        super().__init__(attribute, requests, lists=lists)
+        self.seen: list[Value | None] = []
+
+    def excludes(self, request: Request, device: PoolDevice) -> bool:
+        """Whether it lacks the attribute or shares a value with another: more devices do not change that."""
+        return self.applies(request) and self._new(request, device) is _REFUSED
+
+    def add(self, request: Request, device: PoolDevice) -> bool:
+        """Takes a device in, unless it lacks the attribute or shares a value with another."""
+        if not self.applies(request):
+            return True
+        value = self._new(request, device)
+        if value is _REFUSED:
+            return False
+        self.seen.append(value)
+        return True
+
+    def _new(self, request: Request, device: PoolDevice) -> Value | None:
+        """The value of a device, `_REFUSED` if it cannot be a further one."""
+        attribute = self._of(request, device)
+        if attribute is None:
+            return _REFUSED
+        value = value_of(attribute, lists=self._lists)
+        return value if differs(value, self.seen, lists=self._lists) else _REFUSED
+
+    def remove(self, request: Request) -> None:
+        """Takes back a device."""
+        if self.applies(request):
+            self.seen.pop()
+
+
+def differs(value: Value | None, others: Collection[Value | None], *, lists: bool) -> bool:
+    """Whether a value, None for an unknown one, has nothing in common with any of the others."""
+    if value is None:
+        # Without lists an unknown value is only noticed when there is something to compare it with.
+        return not lists and not others
+    return not any(other and common(value, other) for other in others)
+
+
+class ForgetfulDistinct(_Base):
+    """The same as up to 1.36; `seen` has one value by request."""
 
     __slots__ = ("devices", "seen")
 
@@ -155,38 +231,27 @@ class DistinctAttribute(_Base):
         self.seen: dict[str, Value | None] = {}
 
     @property
-    def keeps_traces(self) -> bool:
-        """Never: a request that is given up takes back all its devices, and with them what is remembered of it."""
-        return False
-
-    @property
     def forgets(self) -> bool:
-        """All of the same request."""
+        """All of the same request. A request that is given up takes back all its devices, so no traces are kept."""
         return True
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
         """Whether it lacks the attribute; a value that is there twice now may be forgotten by then."""
-        return self.applies(request) and device.attribute(self.attribute) is None
+        return self.applies(request) and self._of(request, device) is None
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         """Takes a device in, unless it lacks the attribute or shares a value with another."""
         if not self.applies(request):
             return True
-        attribute = device.attribute(self.attribute)
+        attribute = self._of(request, device)
         if attribute is None:
             return False
         value = value_of(attribute, lists=self._lists)
-        if self.devices and not self._differs(value):
+        if self.devices and not differs(value, self.seen.values(), lists=self._lists):
             return False
         self.seen[request.base] = value
         self.devices += 1
         return True
-
-    def _differs(self, value: Value | None) -> bool:
-        if value is None:
-            # Without lists an unknown value is only noticed when there is something to compare it with.
-            return not self._lists and not self.seen
-        return not any(other and common(value, other) for other in self.seen.values())
 
     def remove(self, request: Request) -> None:
         """Takes back a device."""

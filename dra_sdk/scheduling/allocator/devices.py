@@ -66,13 +66,16 @@ class Contents:
 class PoolDevice:
     """One entry of `spec.devices`; `json` is the entry, `slice` the ResourceSlice it stands in."""
 
-    __slots__ = ("binding_conditions", "content", "counters", "id", "json", "multiple", "slice", "taints")
+    __slots__ = (
+        *("binding_conditions", "content", "counters", "id", "json", "multiple", "skips_operations", "slice", "taints"),
+    )
 
     def __init__(self, raw: JSON, pool_slice: JSON, identity: DeviceId, content: Content) -> None:
         self.id, self.json, self.slice, self.content = identity, raw, pool_slice, content
         self.multiple = bool(raw.get("allowMultipleAllocations"))
         self.taints: Sequence[Mapping[str, Any]] = raw.get("taints") or ()
         self.binding_conditions: Sequence[str] = raw.get("bindingConditions") or ()
+        self.skips_operations: Sequence[str] = pool_slice["spec"].get("skipNodeOperations") or ()
         self.counters: Sequence[tuple[CounterId, int]] = _counters(raw, identity) if "consumesCounters" in raw else ()
 
     def __repr__(self) -> str:

@@ -51,7 +51,7 @@ def _eligible(claim: int, need: Need, candidates: Sequence[Candidate], choices: 
 def hopeless(need: Need, candidates: Sequence[Candidate], taken: Collection[DeviceId]) -> bool:
     """Whether there are too few devices for what is needed first: cheap to say, and so mostly on full nodes.
 
-    `taken` are the devices nobody can have.
+    `taken` are the devices nobody can have. Not where looking closer would be an error.
     """
     missing = need.count
     if need.request.admin or missing < 1:
@@ -62,14 +62,15 @@ def hopeless(need: Need, candidates: Sequence[Candidate], taken: Collection[Devi
             continue
         if need.selectable(candidate):
             missing -= 1
-            if not missing:
+            if not missing or (need.judged and need.fails(candidate)):
                 return False
     return True
 
 
 def survey(need: Need, candidates: Sequence[Candidate], taken: Collection[DeviceId]) -> int | None:
-    """How many devices that are not taken a request selects; None if a selector has no answer for one of them."""
+    """How many devices that are not taken a request selects; None if that, or asking for capacity, may be an error."""
     try:
-        return sum(candidate.id not in taken and need.selectable(candidate) for candidate in candidates)
+        found = [each for each in candidates if each.id not in taken and need.selectable(each)]
     except SelectorError:
         return None
+    return None if any(map(need.fails, found)) else len(found)

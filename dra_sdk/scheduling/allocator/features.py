@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Literal, Self
 
 from dra_sdk import cel
+from dra_sdk.scheduling.allocator.behaviour import UP_TO_1_36, Behaviour
 from dra_sdk.wire.profile import ServerProfile
 
-#: The scheduler of 1.36 evaluates list attributes in selectors, yet does not hand the gate to its allocator.
-_LISTS_IN_CONSTRAINTS_SINCE: Final = 37
+Variant = Literal["stable", "incubating", "experimental"]
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Feature gates; all on by default.
+    """Feature gates, and the `behaviour` of the release; by default 1.36 with all gates that it has on.
 
     `binding_conditions` stands for DRADeviceBindingConditions together with DRAResourceClaimDeviceStatus.
     `list_attributes` (DRAListTypeAttributes) is about constraints, `list_attributes_in_selectors` about CEL.
@@ -32,23 +32,49 @@ class Features:
     list_attributes: bool = True
     list_attributes_in_selectors: bool = True
     extended_resources: bool = True
+    fractional_ranges: bool = False
+    derived_attributes: bool = False
+    compatibility_groups: bool = False
+    optional_node_operations: bool = False
+    behaviour: Behaviour = UP_TO_1_36
 
     @classmethod
     def of(cls, profile: ServerProfile) -> Self:
         """What the scheduler of a cluster with this profile has on."""
         lists = profile.enabled("DRAListTypeAttributes")
+        behaviour = Behaviour.of(profile.minor)
+        newer = behaviour.knows_newer_fields
         return cls(
             admin_access=profile.enabled("DRAAdminAccess"),
             prioritized_list=profile.enabled("DRAPrioritizedList"),
             partitionable_devices=profile.enabled("DRAPartitionableDevices"),
             consumable_capacity=profile.enabled("DRAConsumableCapacity"),
             device_taints=profile.enabled("DRADeviceTaints"),
-            taint_rules=profile.enabled("DRADeviceTaints", "DRADeviceTaintRules"),
+            taint_rules=profile.applies_taint_rules,
             binding_conditions=profile.enabled("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"),
-            list_attributes=lists and profile.minor >= _LISTS_IN_CONSTRAINTS_SINCE,
-            list_attributes_in_selectors=lists,
+            list_attributes=lists and behaviour.lists_in_constraints,
+            list_attributes_in_selectors=lists or behaviour.lists_in_selectors,
             extended_resources=profile.enabled("DRAExtendedResource"),
+            fractional_ranges=newer and profile.enabled("DRAFractionalCapacityRange", "DRAConsumableCapacity"),
+            derived_attributes=newer and profile.enabled("DRADerivedAttributes"),
+            compatibility_groups=newer and profile.enabled("DRADeviceCompatibilityGroups", "DRAPartitionableDevices"),
+            optional_node_operations=newer and profile.enabled("DRAOptionalNodeOperations"),
+            behaviour=behaviour,
         )
+
+    @property
+    def variant(self) -> Variant:
+        """Which of its three allocators the scheduler takes: the oldest that knows all features which are on."""
+        newest = (self.list_attributes, self.derived_attributes, self.compatibility_groups)
+        if any(newest) or self.optional_node_operations:
+            return "experimental"
+        newer = (self.binding_conditions, self.consumable_capacity, self.fractional_ranges)
+        return "incubating" if any(newer) else "stable"
+
+    @property
+    def counter_sets_everywhere(self) -> bool:
+        """Whether slices with counter sets concern every node; the stable allocator of 1.37 was not mended."""
+        return not self.behaviour.counter_sets_on_their_nodes or self.variant == "stable"
 
     @property
     def cel(self) -> cel.Features:

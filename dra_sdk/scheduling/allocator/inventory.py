@@ -63,11 +63,15 @@ class Inventory:
 
     def __init__(self, slices: Iterable[JSON], features: Features = _EVERYTHING, rules: Iterable[JSON] = ()) -> None:
         self.features = features
-        with_taints = tracker.apply_rules(slices, rules) if features.taint_rules else list(slices)
+        need_selector = features.behaviour.rules_need_selector
+        with_taints = list(slices)
+        if features.taint_rules:
+            with_taints = tracker.apply_rules(with_taints, rules, need_selector=need_selector)
         contents = Contents()
         self.slices: Sequence[SliceView] = [SliceView(raw, order, contents) for order, raw in enumerate(with_taints)]
         self._everything: dict[PoolId, list[SliceView]] = {}
         self._index = _Index(features)
+        self._order = _counters_are_shared if features.counter_sets_everywhere else _is_shared
         for each in self.slices:
             self._everything.setdefault(each.pool, []).append(each)
             self._index.add(each)
@@ -91,7 +95,7 @@ class Inventory:
             touched.setdefault(each.pool, []).append(each)
         found = [pool for pool in self._common_view.pools if pool.id not in touched]
         for identity, slices in touched.items():
-            relevant = sorted({*slices, *self._index.common.get(identity, ())}, key=_order)
+            relevant = sorted({*slices, *self._index.common.get(identity, ())}, key=self._order)
             pool = self._pool(relevant, node)
             if pool is not None:
                 found.append(pool)
@@ -99,15 +103,15 @@ class Inventory:
 
     def _pool(self, relevant: Sequence[SliceView], node: JSON | None) -> Pool | None:
         everything = self._everything[relevant[0].pool]
-        return pools.view(relevant, everything, node, partitionable=self.features.partitionable_devices)
+        return pools.view(relevant, everything, node, self.features)
 
     @cached_property
     def _common_view(self) -> NodeView:
         """What a node sees that no slice is especially for: pools of all nodes, and what is wrong with counter sets.
 
-        Counter sets concern every node, wherever their devices are; sound pools without devices change nothing.
+        Up to 1.36, these concern every node, wherever their devices are; sound pools without devices change nothing.
         """
-        found = (self._pool(sorted(slices, key=_order), None) for slices in self._index.common.values())
+        found = (self._pool(sorted(slices, key=self._order), None) for slices in self._index.common.values())
         return NodeView.of(pool for pool in found if pool and (pool.candidates or pool.incomplete or pool.invalid))
 
     @cached_property
@@ -122,15 +126,21 @@ class Inventory:
             if each.generation < newest:
                 reason = f"slice {each.name} is of generation {each.generation}, the newest is {newest}"
                 yield PoolProblem(*identity, "obsolete", reason)
-        pool = self._pool(everything, None)
+        usable = [each for each in everything if not pools.is_ignored(each, self.features)]
+        pool = self._pool(usable, None) if usable else None
         if pool is not None and pool.incomplete:
             yield PoolProblem(*identity, "incomplete", pool.incomplete)
         elif pool is not None and pool.invalid:
             yield PoolProblem(*identity, "invalid", pool.invalid)
 
 
-def _order(each: SliceView) -> tuple[bool, int]:
+def _is_shared(each: SliceView) -> tuple[bool, int]:
     """Slices of one node come before shared ones."""
+    return (not each.spec.get("nodeName"), each.order)
+
+
+def _counters_are_shared(each: SliceView) -> tuple[bool, int]:
+    """The same where counter sets count as shared."""
     return (not each.spec.get("nodeName") or each.has_counter_sets, each.order)
 
 
@@ -138,7 +148,8 @@ class _Index:
     """Which slices concern which nodes."""
 
     def __init__(self, features: Features) -> None:
-        self._partitionable = features.partitionable_devices
+        self._features = features
+        self._counter_sets_everywhere = features.counter_sets_everywhere
         self.common: dict[PoolId, list[SliceView]] = {}
         self._by_node: dict[str, list[SliceView]] = {}
         self._by_selector: dict[str, tuple[Mapping[str, Any], list[SliceView]]] = {}
@@ -151,9 +162,12 @@ class _Index:
 
     def add(self, each: SliceView) -> None:
         """Files a slice; one without any node selection concerns no node."""
-        if not self._partitionable and (each.has_counter_sets or "perDeviceNodeSelection" in each.spec):
+        features = self._features
+        if not features.partitionable_devices and (each.has_counter_sets or "perDeviceNodeSelection" in each.spec):
             return
-        if each.has_counter_sets:
+        if pools.is_ignored(each, features):
+            return
+        if each.has_counter_sets and self._counter_sets_everywhere:
             self.common.setdefault(each.pool, []).append(each)
         elif each.spec.get("nodeName") or each.spec.get("allNodes") or each.spec.get("nodeSelector") is not None:
             self._file(each, each.spec)

@@ -1,6 +1,6 @@
 """What each request of a claim needs on a node: a number of devices, or every device that it selects.
 
-Source: resource.k8s.io/v1 DeviceAllocationMode; k8s.io/dynamic-resource-allocation, structured (1.36).
+Source: resource.k8s.io/v1 DeviceAllocationMode; k8s.io/dynamic-resource-allocation, structured (1.36, 1.37).
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from dra_sdk.scheduling.allocator.selectors import Selection, Selectors
 class Need:
     """What a request needs on a node: `every` one of these devices where it asks for all, else `count` of them.
 
-    Without the feature `binding_conditions`, devices that have some are never selectable.
+    Without the feature `binding_conditions`, devices that have some are never selectable; `judged` says that asking a
+    device for capacity can be an error.
     """
 
     request: Request
     selection: Selection
     binding_conditions: bool
+    judged: bool
     count: int = 0
     every: Sequence[Candidate] | None = None
 
@@ -35,6 +37,10 @@ class Need:
         if candidate.device.binding_conditions and not self.binding_conditions:
             return False
         return self.selection.selects(candidate.content, self.request, candidate.id) and candidate.here
+
+    def fails(self, candidate: Candidate) -> bool:
+        """Whether asking a device for capacity is an error."""
+        return self.judged and self.request.demand.fails(candidate.content)
 
 
 class Needs:
@@ -50,8 +56,10 @@ class Needs:
             self._check(self._fixed)
 
     def _need(self, request: Request) -> Need:
-        binding = self._features.binding_conditions
-        return Need(request, self._selectors.of(request), binding, request.count or 0)
+        features = self._features
+        selection = self._selectors.of(request)
+        judged = features.consumable_capacity and features.behaviour.exact_amounts
+        return Need(request, selection, features.binding_conditions, judged, request.count or 0)
 
     def first(self) -> Need | None:
         """What the claim needs first, where nothing has to be chosen before that can be said."""
@@ -89,5 +97,5 @@ def _every(need: Need, view: NodeView, choices: Choices) -> Iterator[Candidate]:
             problem = f"asks for all devices, but resource pool {pool.name} is currently {state}"
             raise AllocationError(f"claim {request.claim}, request {request.name}: {problem}")
         for candidate in pool.candidates:
-            if need.selectable(candidate) and choices.has_capacity(request, candidate.device):
+            if need.selectable(candidate) and choices.counts(request, candidate.device):
                 yield candidate

@@ -25,6 +25,11 @@ def labels_of(node: JSON) -> Mapping[str, str]:
     return (node.get("metadata") or {}).get("labels") or {}
 
 
+def declares(node: JSON, feature: str) -> bool:
+    """Whether the node's kubelet says that it has a feature (`status.declaredFeatures`)."""
+    return feature in ((node.get("status") or {}).get("declaredFeatures") or ())
+
+
 def selected(place: Mapping[str, Any], node: JSON) -> bool:
     """Whether `place`, the spec of a slice or a device of it, is for this node.
 

@@ -3,7 +3,7 @@
 Only the newest generation of a pool counts. A pool whose slices are not all there is incomplete; one with two devices
 of a name, or with counters that do not add up, is invalid. Nothing is allocated from either. A pool of which a newer
 generation exists, though not for this node, is obsolete: as if it were not there.
-Source: k8s.io/dynamic-resource-allocation, structured (1.36), GatherPools; resource.k8s.io/v1 ResourcePool.
+Source: k8s.io/dynamic-resource-allocation, structured (1.36, 1.37), GatherPools; resource.k8s.io/v1 ResourcePool.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from dra_sdk.scheduling.allocator import nodes
 from dra_sdk.scheduling.allocator.allocated import DeviceId
 from dra_sdk.scheduling.allocator.devices import Content, CounterId, PoolDevice, nano
+from dra_sdk.scheduling.allocator.features import Features
 from dra_sdk.scheduling.allocator.slices import PoolId, SliceView
 
 JSON = dict[str, Any]
@@ -67,12 +68,17 @@ class InvalidPool(Exception):  # noqa: N818 (never leaves this module's callers;
     """Why a pool cannot be used."""
 
 
+def is_ignored(each: SliceView, features: Features) -> bool:
+    """Whether a slice counts as missing: one with compatibility groups does where that feature is off."""
+    return features.behaviour.knows_newer_fields and not features.compatibility_groups and each.has_groups
+
+
 def view(
-    relevant: Sequence[SliceView], everything: Sequence[SliceView], node: JSON | None, *, partitionable: bool
+    relevant: Sequence[SliceView], everything: Sequence[SliceView], node: JSON | None, features: Features
 ) -> Pool | None:
     """A pool of which `relevant` slices concern the node and `everything` are all; None where it is obsolete.
 
-    Without a node, devices count wherever they are. `partitionable` is the feature of that name.
+    Without a node, devices count wherever they are.
     """
     generation = max(each.generation for each in relevant)
     current = [each for each in relevant if each.generation == generation]
@@ -81,14 +87,25 @@ def view(
     if len(current) != wanted:
         if any(each.generation > generation for each in everything):
             return None
-        whole = [each for each in everything if each.generation == generation]
+        present = [each for each in everything if each.generation == generation]
+        whole = [each for each in present if not is_ignored(each, features)]
         if len(whole) != wanted:
-            return Pool(identity, incomplete=f"{len(whole)} of {wanted} slices of generation {generation} are there")
+            return Pool(identity, incomplete=_missing(whole, present, wanted))
     current.sort(key=lambda each: each.name)
     try:
-        return _built(identity, current, whole, node) if partitionable else _plain(identity, current, node)
+        if not features.partitionable_devices:
+            return _plain(identity, current, node)
+        return _built(identity, current, whole, node)
     except InvalidPool as problem:
         return Pool(identity, invalid=str(problem))
+
+
+def _missing(whole: Sequence[SliceView], present: Sequence[SliceView], wanted: int) -> str:
+    found = f"{len(whole)} of {wanted} slices of generation {present[0].generation} are there"
+    if len(whole) == len(present):
+        return found
+    off = "those with compatibilityGroups do not count while the feature DRADeviceCompatibilityGroups is off"
+    return f"{found}, {off}"
 
 
 def _plain(identity: PoolId, current: Sequence[SliceView], node: JSON | None) -> Pool:
@@ -99,10 +116,10 @@ def _plain(identity: PoolId, current: Sequence[SliceView], node: JSON | None) ->
 def _built(identity: PoolId, current: Sequence[SliceView], whole: Sequence[SliceView], node: JSON | None) -> Pool:
     with_devices = [each for each in current if not each.has_counter_sets]
     check_names(with_devices)
-    counters = counters_of(each for each in current if each.has_counter_sets)
-    check_consumption(current, counters)
+    counters = counters_of(each for each in whole if each.has_counter_sets)
+    check_consumption(with_devices, counters)
     seen = {each.name for each in current}
-    others = [each for each in whole if each.name not in seen]
+    others = [each for each in whole if each.name not in seen and not each.has_counter_sets]
     check_consumption(others, counters)
     elsewhere = [device for each in others for device in each.devices]
     return _filled(Pool(identity, counters=counters, elsewhere=elsewhere), with_devices, node)

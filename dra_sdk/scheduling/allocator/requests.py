@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dra_sdk.scheduling.allocator.amounts import amount
-from dra_sdk.scheduling.allocator.capacity import Demand
+from dra_sdk.scheduling.allocator.capacity import Arithmetic, Demand
+from dra_sdk.scheduling.allocator.derived import DerivedAttribute
 from dra_sdk.scheduling.allocator.errors import AllocationError
 from dra_sdk.scheduling.allocator.features import Features
 
@@ -28,7 +29,8 @@ class Request:
     """One request or subrequest: what a device must be, and how many of them.
 
     `count` is None for all devices that match. `selectors` are the expressions of the class, `of_class` of them, then
-    those of the request. `demand` is the capacity asked of each device. Compares by identity.
+    those of the request. `demand` is the capacity asked of each device, `derived` has the attributes that the request
+    derives by their names. Compares by identity.
     """
 
     claim: str
@@ -42,6 +44,7 @@ class Request:
     admin: bool
     tolerations: Sequence[Mapping[str, Any]]
     demand: Demand
+    derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:
@@ -83,6 +86,11 @@ class ClaimPlan:
     def requests(self) -> Iterator[Request]:
         """All requests and subrequests."""
         return (request for group in self.groups for request in group.alternatives)
+
+    @property
+    def derives(self) -> bool:
+        """Whether any of them derives an attribute."""
+        return any(each.derived for each in self.requests)
 
 
 def label(claim: JSON) -> str:
@@ -129,6 +137,9 @@ class _Reader:
         if raw.get("capacity") is not None and not self.features.consumable_capacity:
             problem = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
             raise self._refused(name, problem, "request" if parent is None else "subrequest")
+        derived = raw.get("derivedAttributes") or ()
+        if derived and self.features.behaviour.knows_newer_fields and not self.features.derived_attributes:
+            raise self._refused(name, "has derived attributes, but the DRADerivedAttributes feature is disabled")
         own = self._expressions(raw.get("selectors"), f"claim {self.claim}, request {name}")
         if parent is None and raw.get("adminAccess") is not None and not self.features.admin_access:
             raise self._refused(name, "admin access is requested, but the feature is disabled")
@@ -148,6 +159,7 @@ class _Reader:
             admin=parent is None and bool(raw.get("adminAccess")),
             tolerations=raw.get("tolerations") or (),
             demand=self._demand(name, raw.get("capacity") or {}),
+            derived=dict(self._derived(name, derived)) if self.features.derived_attributes else {},
         )
 
     def _class(self, request: str, name: str) -> JSON:
@@ -169,9 +181,15 @@ class _Reader:
 
     def _demand(self, request: str, capacity: JSON) -> Demand:
         try:
-            return Demand({name: amount(value) for name, value in (capacity.get("requests") or {}).items()})
+            amounts = {name: amount(value) for name, value in (capacity.get("requests") or {}).items()}
+            return Demand(amounts, Arithmetic.of(self.features), f"claim {self.claim}, request {request}")
         except ValueError as error:
             raise self._refused(request, f"capacity: {error}") from None
+
+    def _derived(self, request: str, derived: Sequence[JSON]) -> Iterator[tuple[str, DerivedAttribute]]:
+        for each in derived:
+            where = f"claim {self.claim}, request {request}: derived attribute {each['name']}"
+            yield each["name"], DerivedAttribute(each["expression"], self.features.cel, where)
 
     @staticmethod
     def _expressions(selectors: Sequence[JSON] | None, where: str) -> list[str]:

@@ -29,7 +29,7 @@ def allocation(
 ) -> JSON:
     """The AllocationResult of a claim that got these devices on a node; `requests` are those chosen, in order."""
     devices: JSON = {"results": [_result(choice, features, share_id) for choice in choices]}
-    if entries := config.allocated(plan.claim, requests):
+    if entries := config.allocated(plan.claim, requests, features.behaviour):
         devices["config"] = entries
     made: JSON = {"devices": devices}
     if selector := node_selector(plan, choices, node):
@@ -49,6 +49,8 @@ def _result(choice: Choice, features: Features, share_id: Callable[[], str]) -> 
         for field in ("bindingConditions", "bindingFailureConditions"):
             if conditions := device.json.get(field):
                 made[field] = list(conditions)
+    if device.skips_operations and features.variant == "experimental":
+        made["skipNodeOperations"] = list(device.skips_operations)
     if choice.shared:
         made["shareID"] = share_id()
     if choice.consumed:

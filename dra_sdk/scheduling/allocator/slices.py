@@ -36,6 +36,12 @@ class SliceView:
         return self.spec.get("devices") or []
 
     @cached_property
+    def has_groups(self) -> bool:
+        """Whether any device declares compatibility groups."""
+        consumed = (each for device in self.raw_devices for each in device.get("consumesCounters") or ())
+        return any(each.get("compatibilityGroups") for each in consumed)
+
+    @cached_property
     def devices(self) -> tuple[PoolDevice, ...]:
         """Its devices, in order."""
         driver, pool = self.pool

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dra_sdk.scheduling.allocator import Allocated, Allocator, InvalidPoolsError
-from dra_sdk.scheduling.allocator.nodes import matches
+from dra_sdk.scheduling.allocator import SKIPS_OPERATIONS, Allocated, Allocator, InvalidPoolsError
+from dra_sdk.scheduling.allocator.nodes import declares, matches
 from dra_sdk.scheduling.cluster.amounts import Room
 from dra_sdk.scheduling.cluster.core import Node
 from dra_sdk.scheduling.cluster.extended import extended_claim
 from dra_sdk.scheduling.cluster.names import JSON
 from dra_sdk.scheduling.cluster.places import obstacle
-from dra_sdk.scheduling.cluster.wishes import Wish, allocation_of
+from dra_sdk.scheduling.cluster.wishes import Wish, allocation_of, skips_operations
 
 EXTENDED = "extended resources"
 
@@ -74,7 +74,8 @@ class Attempts:
             return Misfit(found)
         if lacking := self._room.lacking(node.metadata.name, wish.requests, self._as_devices(wish, obj)):
             return Misfit(f"not enough {', '.join(lacking)}")
-        if elsewhere := list(_elsewhere(wish, obj)):
+        newer = self._allocator.features.behaviour.knows_newer_fields
+        if elsewhere := list(_elsewhere(wish, obj, skips=not newer or declares(obj, SKIPS_OPERATIONS))):
             return Misfit(f"{_claims(elsewhere)} allocated elsewhere", elsewhere)
         return None
 
@@ -106,11 +107,11 @@ class Attempts:
         return {**wish.to_allocate, EXTENDED: extended}, mappings
 
 
-def _elsewhere(wish: Wish, node: JSON) -> Iterator[str]:
-    """The claims whose devices this node cannot reach."""
+def _elsewhere(wish: Wish, node: JSON, *, skips: bool) -> Iterator[str]:
+    """The claims whose devices this node cannot reach, or cannot use because they skip operations."""
     for name, claim in wish.allocated.items():
         selector = (allocation_of(claim) or {}).get("nodeSelector")
-        if selector is not None and not matches(selector, node):
+        if (selector is not None and not matches(selector, node)) or (skips_operations(claim) and not skips):
             yield name
 
 

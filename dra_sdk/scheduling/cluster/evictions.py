@@ -83,7 +83,7 @@ class _Taints:
 
 def _taints(snapshot: Snapshot) -> _Taints:
     found = _Taints()
-    if snapshot.profile.enabled("DRADeviceTaintRules"):
+    if snapshot.profile.applies_taint_rules:
         found.rules = [each for each in snapshot.rules if each["spec"]["taint"].get("effect") == _NO_EXECUTE]
     for spec in _current(snapshot.slices):
         for device in spec.get("devices") or ():

@@ -28,6 +28,7 @@ def notes_on(snapshot: Snapshot, placements: Iterable[Placement]) -> Iterator[st
             yield f"{_pods(names)}: {what}"
     yield from _unpublished(snapshot)
     yield from _rules(snapshot)
+    yield from _node_resources(snapshot)
     yield from _preemption(snapshot, [(name, spec) for name, spec, each in placed if each.node is None])
 
 
@@ -58,10 +59,21 @@ def _unpublished(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _rules(snapshot: Snapshot) -> Iterator[str]:
-    if not snapshot.profile.enabled("DRADeviceTaintRules"):
+    profile = snapshot.profile
+    if not profile.enabled(profile.taint_rule_gate):
         for rule in snapshot.rules:
-            gate = f"feature gate DRADeviceTaintRules is off in Kubernetes {snapshot.profile.version}"
+            gate = f"feature gate {profile.taint_rule_gate} is off in Kubernetes {profile.version}"
             yield f"DeviceTaintRule {rule['metadata']['name']} has no effect: {gate}"
+
+
+def _node_resources(snapshot: Snapshot) -> Iterator[str]:
+    """Devices that count as CPU, memory and the like of their node (KEP-5517)."""
+    fields = ("nodeAllocatableResources", "nodeAllocatableResourceMappings")
+    devices = (device for each in snapshot.slices for device in each["spec"].get("devices") or ())
+    if snapshot.profile.enabled("DRANodeAllocatableResources") and any(
+        device.get(field) for device in devices for field in fields
+    ):
+        yield f"devices with node-allocatable resources: what they use of CPU and memory of a node is {_FEWER}"
 
 
 def _preemption(snapshot: Snapshot, unplaced: Iterable[tuple[str, PodSpec]]) -> Iterator[str]:

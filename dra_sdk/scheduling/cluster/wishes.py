@@ -51,7 +51,7 @@ class Wish:
         return json.dumps(
             [
                 [(name, each.get("spec")) for name, each in self.to_allocate.items()],
-                [(name, (allocation_of(each) or {}).get("nodeSelector")) for name, each in self.allocated.items()],
+                [(name, *_reach(each)) for name, each in self.allocated.items()],
                 [(name, str(amount)) for name, amount in self.requests.items()],
                 [(each.restart_policy, each.resources.to_json()) for each in containers],
                 [spec.node_selector, spec.affinity.to_json(), [each.to_json() for each in spec.tolerations]],
@@ -95,6 +95,17 @@ def allocation_of(claim: JSON) -> JSON | None:
     """`status.allocation`."""
     found: JSON | None = (claim.get("status") or {}).get("allocation")
     return found
+
+
+def skips_operations(claim: JSON) -> bool:
+    """Whether any of its devices skips operations, which a node has to be able to leave out."""
+    results = ((allocation_of(claim) or {}).get("devices") or {}).get("results") or ()
+    return any(each.get("skipNodeOperations") for each in results)
+
+
+def _reach(claim: JSON) -> tuple[JSON | None, bool]:
+    """What decides on which nodes an allocated claim can be used."""
+    return (allocation_of(claim) or {}).get("nodeSelector"), skips_operations(claim)
 
 
 def consumers(claim: JSON) -> list[JSON]:

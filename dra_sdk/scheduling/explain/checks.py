@@ -7,16 +7,18 @@ from fractions import Fraction
 from typing import Any, Final
 
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.scheduling.allocator import DeviceId
+from dra_sdk.scheduling.allocator import SKIPS_OPERATIONS, AllocationError, DeviceId
 from dra_sdk.scheduling.allocator.amounts import UNIT
-from dra_sdk.scheduling.allocator.constraints import value_of
+from dra_sdk.scheduling.allocator.constraints import attribute_of, value_of
 from dra_sdk.scheduling.allocator.counters import Counters
 from dra_sdk.scheduling.allocator.devices import CounterId
+from dra_sdk.scheduling.allocator.groups import Groups
+from dra_sdk.scheduling.allocator.nodes import declares
 from dra_sdk.scheduling.allocator.pools import Candidate, Pool
 from dra_sdk.scheduling.allocator.requests import Request
 from dra_sdk.scheduling.cluster.names import JSON, key_of, shown
 from dra_sdk.scheduling.explain.funnel import Reason, Test
-from dra_sdk.scheduling.explain.setting import Setting
+from dra_sdk.scheduling.explain.setting import Setting, in_short
 from dra_sdk.scheduling.tolerations import untolerated
 
 _TAKERS: Final = 3
@@ -60,14 +62,17 @@ def users(setting: Setting, candidate: Candidate) -> str:
     return ", ".join(shown(key_of(each)) for each in setting.users.get(candidate.id, ())) or "nobody known"
 
 
-def capacity(setting: Setting, request: Request) -> Test:
-    """What is left of each capacity is enough."""
+def capacity(setting: Setting, request: Request, *, ever: bool = False) -> Test:
+    """What is left of each capacity is enough, or with `ever` what there is while nobody else has any."""
 
     def test(candidate: Candidate) -> Sequence[Reason]:
-        needed = request.demand.of(candidate.content)
+        try:
+            needed = request.demand.of(candidate.content)
+        except AllocationError as error:
+            return (Reason(f"of which that much cannot be asked: {in_short(error)}"),)
         if needed is None:
             return (_unavailable(request, candidate),)
-        used = setting.allocated.capacity.get(candidate.id, {})
+        used = {} if ever else setting.allocated.capacity.get(candidate.id, {})
         short = [each for each in needed if used.get(each.name, 0) + each.amount.nano > each.available]
         return [
             Reason(
@@ -106,7 +111,7 @@ def amount_text(nano: int, like: str) -> str:
 
 def counters(setting: Setting) -> Test:
     """What is left of the counters of its pool is enough for it alone."""
-    left = Counters(setting.allocated)
+    left = Counters(setting.allocated, setting.features.behaviour)
 
     def test(candidate: Candidate) -> Sequence[Reason]:
         device, pool = candidate.device, candidate.pool
@@ -156,12 +161,44 @@ def _consumers(setting: Setting, pool: Pool, counter: CounterId) -> Iterator[str
             yield f"{device.id.device} is {names}'s" if names else f"{device.id.device} is in use"
 
 
-def attribute(constraint: JSON, *, lists: bool) -> Test:
-    """It has the attribute that a constraint is about."""
+def groups(setting: Setting) -> Test:
+    """Its compatibility groups go with those of the devices that are allocated from its counter sets."""
+    placed = Groups(setting.allocated)
+
+    def test(candidate: Candidate) -> Sequence[Reason]:
+        device = candidate.device
+        if not device.counters or (device.multiple and candidate.id in setting.users):
+            return ()
+        if placed.admits(candidate.pool, device):
+            return ()
+        return (Reason("whose compatibility groups do not go with those of devices in use on the same counter set"),)
+
+    return test
+
+
+def operations(setting: Setting, node: JSON) -> Test:
+    """The node can leave out the operations that its slice skips."""
+    able = setting.features.optional_node_operations and declares(node, SKIPS_OPERATIONS)
+    why = f"which the node does not declare to be able to ({SKIPS_OPERATIONS} in status.declaredFeatures)"
+    if not setting.features.optional_node_operations:
+        why = f"while the feature {SKIPS_OPERATIONS} is off"
+
+    def test(candidate: Candidate) -> Sequence[Reason]:
+        skipped = candidate.device.skips_operations
+        return (Reason(f"that skip {', '.join(skipped)}, {why}"),) if skipped and not able else ()
+
+    return test
+
+
+def attribute(constraint: JSON, request: Request, *, lists: bool) -> Test:
+    """It has the attribute that a constraint is about, as its driver or the request says."""
     name = constraint.get("matchAttribute") or constraint["distinctAttribute"]
 
     def test(candidate: Candidate) -> Sequence[Reason]:
-        found = candidate.device.attribute(name)
+        try:
+            found = attribute_of(request, candidate.device, name)
+        except AllocationError as error:
+            return (Reason(f"for which attribute {name} cannot be derived", in_short(error)),)
         if found is None:
             return (Reason(f"without attribute {name}"),)
         return (

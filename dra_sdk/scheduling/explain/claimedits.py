@@ -27,6 +27,7 @@ def edit(size: Size, text: str, claim: JSON, change: tuple[Path, Any], nodes: Se
         field=text_of(path),
         before=value_at(claim, path),
         after=None if value is REMOVED else value,
+        path=path,
     )
 
 
@@ -81,8 +82,9 @@ def _amounts(claim: JSON, looked: Looked, path: Path, nodes: Sequence[JSON]) -> 
     for name, asked in looked.request.demand.amounts.items():
         where = (*path, "capacity", "requests", name)
         found = set()
-        for candidate in looked.matching:
-            needed = looked.request.demand.of(candidate.content) or ()
+        demand = looked.request.demand
+        for candidate in (each for each in looked.matching if not demand.fails(each.content)):
+            needed = demand.of(candidate.content) or ()
             taken = used.get(candidate.id, {}).get(name, 0)
             found |= {each.available - taken for each in needed if each.name == name}
         for nano in sorted((each for each in found if 0 < each < asked.nano), reverse=True)[:2]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from dra_sdk.cel.readings import shown
-from dra_sdk.scheduling.allocator.constraints import value_of
+from dra_sdk.scheduling.allocator.constraints import attribute_of, value_of
 from dra_sdk.scheduling.allocator.counters import Counters
 from dra_sdk.scheduling.cluster.names import JSON
 from dra_sdk.scheduling.explain.checks import amount_text
@@ -78,7 +78,7 @@ def _values(setting: Setting, looked: Looked, name: str) -> str:
     lists = setting.features.list_attributes
     counts: Counter[str] = Counter()
     for candidate in looked.left:
-        attribute = candidate.device.attribute(name)
+        attribute = attribute_of(looked.request, candidate.device, name)
         found = value_of(attribute, lists=lists) if attribute is not None else None
         counts.update(_text(each) for each in sorted(found[1], key=str)) if found else counts.update(["none"])
     named = [f"{value} ({count} devices)" if count > 1 else value for value, count in counts.most_common(_VALUES)]
@@ -99,7 +99,7 @@ def _without_counters(each: JSON) -> JSON:
 
 
 def _counters(setting: Setting, looked: Sequence[Looked]) -> Conflict:
-    left = Counters(setting.allocated)
+    left = Counters(setting.allocated, setting.features.behaviour)
     pools = {each.pool.id: each.pool for found in looked for each in found.left if each.device.counters}
     details = [f"{each.report.request}: {_consumption(each)}" for each in looked if _consumption(each)]
     for pool in pools.values():

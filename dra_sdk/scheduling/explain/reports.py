@@ -14,7 +14,7 @@ from dra_sdk.scheduling.explain.requests import Looked, Looker, short
 from dra_sdk.scheduling.explain.setting import Setting, in_short, with_allocation
 
 _GROUPS: Final = 5
-_NAMING: Final = frozenset({"use", "capacity", "counters"})
+_NAMING: Final = frozenset({"use", "capacity", "room", "counters"})
 """Tests whose details name devices or claims, which are different everywhere."""
 
 

@@ -81,9 +81,10 @@ class Looker:
         matching = funnel.left
         if request.count is None:
             # A request for all passes over devices that have not the capacity, before it counts them.
-            funnel.apply("capacity", "", checks.capacity(setting, request), silent=True)
+            ever = setting.features.behaviour.all_counts_the_full
+            funnel.apply("capacity", "", checks.capacity(setting, request, ever=ever), silent=True)
             matching = funnel.left
-        self._restrict(funnel, plan, request, name)
+        self._restrict(funnel, plan, request, node)
         enough = _enough(request, matching, funnel.left)
         names = tuple(name_of(each, name) for each in funnel.left[:_NAMED])
         stages = tuple(funnel.stages)
@@ -109,17 +110,23 @@ class Looker:
             funnel.apply("binding", "", lambda each: off if each.device.binding_conditions else (), silent=True)
         return of_class
 
-    def _restrict(self, funnel: Funnel, plan: ClaimPlan, request: Request, node: str) -> None:
+    def _restrict(self, funnel: Funnel, plan: ClaimPlan, request: Request, node: JSON) -> None:
         setting = self.setting
         if not request.admin:
-            funnel.apply("use", "", checks.free(setting, node), silent=True)
+            funnel.apply("use", "", checks.free(setting, funnel.node), silent=True)
         if request.count is not None:
             funnel.apply("capacity", "", checks.capacity(setting, request), silent=True)
+        elif setting.features.behaviour.all_counts_the_full:
+            funnel.apply("room", "", checks.capacity(setting, request), silent=True)
         if setting.features.device_taints:
             funnel.apply("taint", "", checks.untainted(request), silent=True)
+        if setting.features.variant == "experimental":
+            funnel.apply("operations", "", checks.operations(setting, node), silent=True)
+        if setting.features.compatibility_groups:
+            funnel.apply("groups", "", checks.groups(setting), silent=True)
         funnel.apply("counters", "", checks.counters(setting), silent=True)
         for index, each in constraints_on(plan, request):
-            test = checks.attribute(each, lists=setting.features.list_attributes)
+            test = checks.attribute(each, request, lists=setting.features.list_attributes)
             funnel.apply("attribute", f"constraint {index}", test, silent=True)
 
 

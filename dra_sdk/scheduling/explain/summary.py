@@ -16,7 +16,10 @@ _PLURAL: Final = {
     "binding": "without binding conditions",
     "use": "free",
     "capacity": "have enough capacity left",
+    "room": "have enough capacity left",
     "taint": "without untolerated taints",
+    "operations": "of slices whose operations the node can skip",
+    "groups": "with compatibility groups that fit",
     "counters": "have enough counters left",
     "attribute": "have the attribute of {label}",
 }
@@ -27,7 +30,10 @@ _SINGULAR: Final = {
     "binding": "is without binding conditions",
     "use": "is free",
     "capacity": "has enough capacity left",
+    "room": "has enough capacity left",
     "taint": "is without untolerated taints",
+    "operations": "is of a slice whose operations the node can skip",
+    "groups": "has compatibility groups that fit",
     "counters": "has enough counters left",
     "attribute": "has the attribute of {label}",
 }

@@ -9,6 +9,7 @@ from itertools import combinations, starmap
 from typing import Any, Final
 
 from dra_sdk.scheduling.cluster.names import JSON
+from dra_sdk.scheduling.explain.edits import Path
 from dra_sdk.scheduling.explain.model import Change
 from dra_sdk.scheduling.explain.setting import Attempt, Setting
 
@@ -46,7 +47,8 @@ class Proposal:
 
     Of proposals of one `family`, which are as good as each other, the first that helps is told of and the others are
     named beside it. `extent` orders changes of one size. `parts` are the clauses it is about: once a change to some
-    clauses helps, larger changes to these and others need not be tried.
+    clauses helps, larger changes to these and others need not be tried. `path` is the place in the claim that it
+    changes; of two changes the later place is changed first, so that what is removed leaves the other where it is.
     """
 
     size: Size
@@ -61,6 +63,7 @@ class Proposal:
     before: Any = None
     after: Any = None
     parts: frozenset[tuple[str, int]] = frozenset()
+    path: Path = ()
 
     @property
     def pairs(self) -> bool:
@@ -135,9 +138,10 @@ class Trials:
 
 
 def _both(first: Proposal, second: Proposal) -> Proposal:
+    later, earlier = sorted((first, second), key=lambda each: each.path, reverse=True)
     return Proposal(
         Size.PAIR,
         f"{first.text}; and {second.text}",
-        lambda setting: second.apply(first.apply(setting)),
+        lambda setting: earlier.apply(later.apply(setting)),
         [*first.nodes, *(each for each in second.nodes if each not in first.nodes)],
     )

@@ -153,5 +153,5 @@ def _devices(driver: str, state: dict[str, Any]) -> Iterator[PreparedDevice]:
             device["DeviceName"],
             tuple(device["RequestNames"] or ()),
             tuple(device["CDIDeviceIDs"] or ()),
-            device["ShareID"],
+            device.get("ShareID"),  # which 1.34 does not keep
         )

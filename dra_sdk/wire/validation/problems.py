@@ -46,10 +46,12 @@ class Problem:
 class Uncompiled(Problem):
     """A CEL expression (`detail`) that nobody has compiled yet; whoever can decides whether it is a problem.
 
-    `stored` expressions were accepted before, perhaps by a server with other feature gates.
+    `stored` expressions were accepted before, perhaps by a server with other feature gates; `derives` is for one that
+    says what an attribute is, where others select devices.
     """
 
     stored: bool = False
+    derives: bool = False
 
 
 def required(field: str, detail: str = "must be set") -> Problem:

@@ -91,16 +91,18 @@ def selectors(
         if item.cel is None:
             yield required(f"{where}.cel")
         elif not stored or profile.minor <= _LAST_TO_RECHECK:
-            yield from _selector(item.cel.expression, f"{where}.cel.expression", profile, stored=stored)
+            yield from _cel(item.cel.expression, f"{where}.cel.expression", profile, stored=stored)
 
     yield from check_list(items, field, check, profile, at_most=profile.limits.selectors)
 
 
-def _selector(expression: str, field: str, profile: ServerProfile, *, stored: bool) -> Problems:
+def _cel(
+    expression: str, field: str, profile: ServerProfile, *, stored: bool = False, derives: bool = False
+) -> Problems:
     problems = list(_expression(expression, field, profile))
     yield from problems
     if not problems:
-        yield Uncompiled(field, ProblemType.INVALID, expression, stored)
+        yield Uncompiled(field, ProblemType.INVALID, expression, stored, derives)
 
 
 def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: Context) -> Problems:
@@ -140,7 +142,7 @@ def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_nam
         if not item.expression:
             yield required(f"{where}.expression")
         else:
-            yield from _expression(item.expression, f"{where}.expression", profile)
+            yield from _cel(item.expression, f"{where}.expression", profile, derives=True)
 
     limit = profile.limits.derived_attributes
     yield from check_set(items, field, check, profile, key=lambda item: item.name, at_most=limit)

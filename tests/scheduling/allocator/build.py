@@ -6,9 +6,17 @@ from typing import Any
 
 from dra_sdk.scheduling.allocator import Allocated, Allocator, Features, Inventory
 from dra_sdk.scheduling.allocator.pools import Candidate
+from dra_sdk.wire.profile import GATES, ServerProfile
 
 JSON = dict[str, Any]
 DRIVER = "gpu.example.com"
+NEWER = Features.of(ServerProfile.of("1.37", dict.fromkeys(GATES, True)))
+"""1.37 with everything on."""
+
+
+def of_1_37(**gates: bool) -> Features:
+    """1.37 with all beta gates, and these."""
+    return Features.of(ServerProfile.of("1.37", {"DRAFractionalCapacityRange": True, **gates}))
 
 
 def node(name: str = "n1", **labels: str) -> JSON:
@@ -111,6 +119,6 @@ def held(*devices: str, pool: str = "n1", **more: Any) -> JSON:
     return {"metadata": {"name": "holder"}, "status": {"allocation": {"devices": {"results": results}}}}
 
 
-def candidates(*slices: JSON) -> list[Candidate]:
+def candidates(*slices: JSON, features: Features | None = None) -> list[Candidate]:
     """What n1 can choose from."""
-    return list(Inventory(slices).view(node()).candidates)
+    return list(Inventory(slices, features or Features()).view(node()).candidates)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.scheduling.allocator.amounts import UNIT, amount, whole_binary
+from dra_sdk.scheduling.allocator.amounts import LARGEST, UNIT, amount, written
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,23 @@ def test_anything_else_is_refused(value: object) -> None:
         amount(value)
 
 
-def test_rounded_amounts_have_binary_suffixes() -> None:
-    assert whole_binary(4096).text == "4Ki"
+@pytest.mark.parametrize(("binary", "text"), [(True, "4Ki"), (False, "4096")])
+def test_calculated_amounts_are_written_in_either_way(binary: bool, text: str) -> None:
+    assert written(4096 * UNIT, binary=binary) == (4096 * UNIT, text)
+
+
+def test_a_binary_amount_without_a_suffix_is_stored_as_a_decimal_one() -> None:
+    assert written(3000 * UNIT, binary=True).text == "3k"
+
+
+@pytest.mark.parametrize(
+    ("text", "thousandths"),
+    [("1500m", 1500), ("2", 2000), ("1500u", None), (f"{LARGEST}m", LARGEST), (str(LARGEST // 1000 + 1), None)],
+)
+def test_some_amounts_are_whole_numbers_of_thousandths(text: str, thousandths: int | None) -> None:
+    assert amount(text).thousandths == thousandths
+
+
+@pytest.mark.parametrize(("text", "binary"), [("4Gi", True), ("4G", False), ("512", False)])
+def test_whether_an_amount_is_written_with_a_binary_suffix(text: str, binary: bool) -> None:
+    assert amount(text).binary is binary

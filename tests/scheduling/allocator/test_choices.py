@@ -9,6 +9,7 @@ from dra_sdk.scheduling.allocator.choices import Choice, Choices, Refusal
 from dra_sdk.scheduling.allocator.requests import ClaimPlan, parse
 from tests.scheduling.allocator.build import (
     DRIVER,
+    NEWER,
     a_slice,
     candidates,
     claim,
@@ -17,6 +18,7 @@ from tests.scheduling.allocator.build import (
     device,
     device_class,
     held,
+    of_1_37,
     request,
     shared,
 )
@@ -165,3 +167,52 @@ def test_shares_of_a_partition_consume_its_counters_once() -> None:
     assert desk.choose(b, 2) is Refusal.COUNTERS
     desk.choices.undo(first)
     assert isinstance(desk.choose(b, 2), Choice)
+
+
+@pytest.mark.parametrize(("features", "refused"), [(Features(), True), (of_1_37(), False)])
+def test_since_1_37_a_share_without_capacity_keeps_the_counters(features: Features, refused: bool) -> None:
+    both = a_slice(shared("a") | consumes(memory="3"), count=2)
+    (gpu,) = candidates(counter_sets(set={"memory": "4"}), both, features=features)
+    desk = Desk(request("r"), held=Allocated.of([held("a", shareID="x")]), features=features)
+    assert (desk.choose(gpu) is Refusal.COUNTERS) is refused
+
+
+def test_devices_whose_groups_do_not_go_together() -> None:
+    devices = [device(name) | consumes(memory="1") for name in ("a", "b")]
+    for each, groups in zip(devices, ("x", "y"), strict=True):
+        each["consumesCounters"][0]["compatibilityGroups"] = [groups]
+    slices = counter_sets(set={"memory": "9"}), a_slice(*devices, count=2)
+    a, b = candidates(*slices, features=NEWER)
+    desk = Desk(request("r"), request("r"), features=NEWER)
+    choice = desk.choose(a)
+    assert isinstance(choice, Choice)
+    assert desk.choose(b, 1) is Refusal.GROUPS
+    desk.choices.undo(choice)
+    assert isinstance(desk.choose(b, 1), Choice)
+
+
+def test_a_device_that_skips_operations_needs_a_node_that_can() -> None:
+    (gpu,) = candidates(a_slice(device("a"), skipNodeOperations=["*"]))
+    assert Desk(features=NEWER).choose(gpu) is Refusal.NODE
+    assert isinstance(Desk(features=of_1_37()).choose(gpu), Choice)
+    plans = Desk(features=NEWER).plans
+    able = Choices(plans, Allocated(), NEWER, skips=True)
+    assert isinstance(able.choose(0, next(iter(plans[0].requests)), gpu, must=False), Choice)
+
+
+def test_where_attributes_are_derived_every_choice_is_tried() -> None:
+    derived = [{"name": "a.example.com/x", "expression": "device.driver"}]
+    desk = Desk(request("r", derivedAttributes=derived), request("r"), features=NEWER)
+    assert [desk.choices.keeps_traces(each) for each in (0, 1)] == [True, False]
+
+
+def test_since_1_37_a_request_for_all_is_for_full_devices_too() -> None:
+    used = Allocated.of([held("a", shareID="x", consumedCapacity={"memory": "3"})])
+    for features, counted in ((Features(), False), (of_1_37(), True)):
+        (gpu,) = candidates(a_slice(shared("a", capacity={"memory": "4"})), features=features)
+        desk = Desk(
+            request("r", capacity=memory("2")), request("r", capacity=memory("5")), held=used, features=features
+        )
+        wanted, too_much = (next(iter(plan.requests)) for plan in desk.plans)
+        assert desk.choices.counts(wanted, gpu.device) is counted
+        assert not desk.choices.counts(too_much, gpu.device)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.scheduling.allocator import config
+from dra_sdk.scheduling.allocator import Features, config
 from tests.scheduling.allocator.build import (
+    NEWER,
     a_slice,
     allocated,
     allocator,
@@ -20,14 +21,16 @@ def opaque(text: str) -> dict[str, Any]:
     return {"opaque": {"driver": "gpu.example.com", "parameters": {"is": text}}}
 
 
-def of(*requests: dict[str, Any], entries: list[dict[str, Any]] | None = None) -> list[tuple[Any, ...]]:
+def of(
+    *requests: dict[str, Any], entries: list[dict[str, Any]] | None = None, features: Features | None = None
+) -> list[tuple[Any, ...]]:
     """Source, requests and text of each entry."""
     classes = [
         device_class("gpu", config=[opaque("gpu")]),
         device_class("big", config=[opaque("big 1"), opaque("big 2")]),
     ]
     devices = a_slice(*(device(f"d{index}") for index in range(4)))
-    found = allocated(allocator(devices, classes=classes), claim(*requests, config=entries or []))
+    found = allocated(allocator(devices, classes=classes, features=features), claim(*requests, config=entries or []))
     assert found
     return [
         (each["source"], each.get("requests"), each["opaque"]["parameters"]["is"])
@@ -59,6 +62,28 @@ def test_an_entry_for_several_requests_is_there_for_each() -> None:
     entry = {"requests": ["a", "b"], **opaque("both")}
     found = of(request("a"), request("b"), request("c"), entries=[entry])
     assert found[1:] == [("FromClaim", ["a", "b"], "both")] * 2
+
+
+def test_since_1_37_an_entry_is_there_once() -> None:
+    entries = [{"requests": ["a", "b"], **opaque("two")}, {"requests": ["a"], **opaque("one")}]
+    found = of(request("a"), request("b"), request("c", deviceClassName="big"), entries=entries, features=NEWER)
+    assert found == [
+        ("FromClass", ["a", "b"], "gpu"),
+        ("FromClass", ["c"], "big 1"),
+        ("FromClass", ["c"], "big 2"),
+        ("FromClaim", ["a", "b"], "two"),
+        ("FromClaim", ["a"], "one"),
+    ]
+
+
+def test_since_1_37_an_entry_for_all_requests_names_none() -> None:
+    both = first_available("r", big=wish("false", deviceClassName="big"), small=wish())
+    entries = [{"requests": ["q", "r/small"], **opaque("all")}, {"requests": ["q", "r/big"], **opaque("some")}]
+    assert of(request("q"), both, entries=entries, features=NEWER) == [
+        ("FromClass", None, "gpu"),
+        ("FromClaim", None, "all"),
+        ("FromClaim", ["q", "r/big"], "some"),
+    ]
 
 
 def test_what_applies_to_a_result() -> None:

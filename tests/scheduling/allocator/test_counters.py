@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dra_sdk.scheduling.allocator import Allocated, Inventory
 from dra_sdk.scheduling.allocator.amounts import UNIT
+from dra_sdk.scheduling.allocator.behaviour import SINCE_1_37
 from dra_sdk.scheduling.allocator.counters import Counters, available
 from dra_sdk.scheduling.allocator.pools import Candidate, Pool
 from tests.scheduling.allocator.build import a_slice, consumes, counter_sets, device, held, node
@@ -46,3 +47,22 @@ def test_nothing_can_be_had_of_counters_that_are_overdrawn() -> None:
     counters = Counters(Allocated.of([held("a")]))
     assert counters.available(found).overdrawn
     assert not reserve(counters, found.candidates[1])
+
+
+def twin(memory: str) -> Pool:
+    """The same pool of another driver."""
+    slices = [counter_sets(set={"memory": memory}), a_slice(device("a") | consumes(memory="2"), count=2)]
+    for each in slices:
+        each["spec"]["driver"] = "other.example.com"
+    return Inventory(slices).view(node()).pools[0]
+
+
+def test_up_to_1_36_pools_of_one_name_are_mixed_up() -> None:
+    first, second = pool("4"), twin("1")
+    mixed, apart = Counters(Allocated()), Counters(Allocated(), SINCE_1_37)
+    for counters in (mixed, apart):
+        assert reserve(counters, first.candidates[0])
+    assert [reserve(each, second.candidates[0]) for each in (mixed, apart)] == [True, False]
+    assert apart.consumed(second) == {}
+    apart.release(first, first.candidates[0].device)
+    assert apart.consumed(first) == {MEMORY: 0, SLOTS: 0}

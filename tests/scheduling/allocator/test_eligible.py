@@ -8,14 +8,25 @@ from dra_sdk.scheduling.allocator.eligible import Eligible, hopeless, survey
 from dra_sdk.scheduling.allocator.needs import Need, Needs
 from dra_sdk.scheduling.allocator.requests import parse
 from dra_sdk.scheduling.allocator.selectors import Selectors
-from tests.scheduling.allocator.build import a_slice, candidates, claim, device, device_class, held, request
+from tests.scheduling.allocator.build import (
+    a_slice,
+    candidates,
+    claim,
+    device,
+    device_class,
+    held,
+    of_1_37,
+    request,
+    shared,
+)
 
 GPUS = candidates(a_slice(device("a", n=1), device("b", n=2), device("c"), device("d", n=3)))
 N = 'device.attributes["gpu.example.com"].n > 1'
 
 
-def need(raw: dict[str, Any]) -> tuple[Need, Needs]:
-    needs = Needs(parse(claim(raw), {"gpu": device_class()}, Features()), Selectors(Features().cel), Features())
+def need(raw: dict[str, Any], features: Features | None = None) -> tuple[Need, Needs]:
+    features = features or Features()
+    needs = Needs(parse(claim(raw), {"gpu": device_class()}, features), Selectors(features.cel), features)
     first = needs.first()
     assert first
     return first, needs
@@ -71,3 +82,16 @@ def test_tainted_devices_are_not_eligible() -> None:
     assert found.reach(1)
     assert found[0].id.device == "b"
     assert not found.reach(2)
+
+
+def test_where_asking_for_capacity_is_an_error_nothing_is_left_out() -> None:
+    policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+    shares = [shared(name, capacity={"cores": {"value": "4", "requestPolicy": policy}}) for name in ("a", "b")]
+    found = candidates(a_slice(*shares))
+    for asked, error in (("1500m", False), ("1000500u", True)):
+        raw = request("r", count=3, capacity={"requests": {"cores": asked}})
+        first, _ = need(raw, of_1_37())
+        assert hopeless(first, found, ()) is not error
+        assert survey(first, found, ()) == (None if error else 2)
+        off, _ = need(request("r", count=3), of_1_37(DRAConsumableCapacity=False))
+        assert hopeless(off, found, ())

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from dra_sdk.scheduling.allocator import AllocationError, Features, Inventory, NodeView
-from tests.scheduling.allocator.build import a_slice, counter_sets, device, node
+from dra_sdk.scheduling.allocator.amounts import UNIT
+from tests.scheduling.allocator.build import NEWER, a_slice, consumes, counter_sets, device, node, of_1_37
 
 ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 
@@ -73,6 +74,42 @@ def test_counter_sets_of_other_nodes_matter_only_where_they_are_broken() -> None
     assert [bool(pool.incomplete) for pool in incomplete] == [False, True]
 
 
+def test_since_1_37_counter_sets_concern_the_nodes_they_name() -> None:
+    sets = counter_sets(set={"memory": "1"}, count=3)
+    sets["spec"] |= {"nodeName": "n2"}
+    slices = [sets, a_slice(device("local") | consumes(memory="1"), count=2)]
+    incomplete = [pool.incomplete for pool in Inventory(slices, NEWER).view(node("n2")).pools]
+    assert incomplete == ["2 of 3 slices of generation 1 are there"]
+    assert Inventory(slices, NEWER).view(node("n3")).pools == []
+    assert len(Inventory(slices).view(node("n3")).pools) == 1
+
+
+def test_counter_sets_of_another_node_are_found_all_the_same() -> None:
+    sets = counter_sets(set={"memory": "1"})
+    sets["spec"] |= {"nodeName": "n2"}
+    slices = [sets, a_slice(device("local") | consumes(memory="1"), name="s2", count=2)]
+    for features in (Features(), NEWER):
+        (pool,) = Inventory(slices, features).view(node()).pools
+        assert not pool.invalid
+        assert pool.counters == {("set", "memory"): UNIT}
+
+
+def test_slices_with_compatibility_groups_need_the_feature() -> None:
+    grouped = {"consumesCounters": [{"counterSet": "set", "counters": {}, "compatibilityGroups": ["x"]}]}
+    slices = [
+        counter_sets(set={"memory": "1"}, count=3),
+        a_slice(device("a") | grouped, name="s2", count=3),
+        a_slice(device("b"), name="s3", count=3),
+    ]
+    on, off = Inventory(slices, NEWER), Inventory(slices, of_1_37())
+    assert devices(on.view(node())) == ["a", "b"]
+    assert devices(off.view(node())) == []
+    ((kind, reason),) = [(each.kind, each.reason) for each in off.problems]
+    off_because = "those with compatibilityGroups do not count while the feature DRADeviceCompatibilityGroups is off"
+    assert (kind, reason) == ("incomplete", f"2 of 3 slices of generation 1 are there, {off_because}")
+    assert devices(Inventory(slices).view(node())) == ["a", "b"]
+
+
 def test_without_partitionable_devices_such_slices_are_not_looked_at() -> None:
     off = Features(partitionable_devices=False)
     per_device = a_slice(device("mine") | {"nodeName": "n1"}, pool="p", perDeviceNodeSelection=True)
@@ -83,8 +120,9 @@ def test_rules_add_taints() -> None:
     rule = {"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}
     tainted = Inventory([a_slice(device("a"))], Features(), [rule]).view(node())
     assert tainted.candidates[0].device.taints == [{"key": "k", "effect": "NoSchedule"}]
-    off = Inventory([a_slice(device("a"))], Features(taint_rules=False), [rule]).view(node())
-    assert not off.candidates[0].device.taints
+    for features in (Features(taint_rules=False), NEWER):
+        off = Inventory([a_slice(device("a"))], features, [rule]).view(node())
+        assert not off.candidates[0].device.taints
 
 
 def test_problems_of_pools() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.scheduling.allocator import AllocationError
-from dra_sdk.scheduling.allocator.nodes import matches, selected
+from dra_sdk.scheduling.allocator.nodes import declares, matches, selected
 from tests.scheduling.allocator.build import node
 
 NODE = node("n1", zone="a", rank="3")
@@ -80,3 +80,9 @@ def test_the_first_way_to_select_decides() -> None:
     assert selected({"allNodes": True}, NODE)
     assert selected({"nodeSelector": selector(need("zone", "In", "a"))}, NODE)
     assert not selected({}, NODE)
+
+
+def test_what_a_node_declares() -> None:
+    able = NODE | {"status": {"declaredFeatures": ["A", "B"]}}
+    assert [declares(able, each) for each in "ABC"] == [True, True, False]
+    assert not declares(NODE, "A")

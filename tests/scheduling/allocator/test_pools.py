@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.scheduling.allocator import pools
+from dra_sdk.scheduling.allocator import Features, pools
 from dra_sdk.scheduling.allocator.amounts import UNIT
 from dra_sdk.scheduling.allocator.devices import Contents
 from dra_sdk.scheduling.allocator.pools import Pool
@@ -12,7 +12,7 @@ from tests.scheduling.allocator.build import a_slice, consumes, counter_sets, de
 
 def view(*slices: dict[str, Any], others: tuple[dict[str, Any], ...] = (), partitionable: bool = True) -> Pool | None:
     everything = [SliceView(raw, order, Contents()) for order, raw in enumerate((*slices, *others))]
-    return pools.view(everything[: len(slices)], everything, node(), partitionable=partitionable)
+    return pools.view(everything[: len(slices)], everything, node(), Features(partitionable_devices=partitionable))
 
 
 def devices(pool: Pool | None) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from dra_sdk.scheduling.allocator import AllocationError, Features
 from dra_sdk.scheduling.allocator.requests import ClaimPlan, label, parse
-from tests.scheduling.allocator.build import claim, device_class, first_available, request, wish
+from tests.scheduling.allocator.build import NEWER, claim, device_class, first_available, of_1_37, request, wish
 
 CLASSES = {"gpu": device_class("gpu", "true")}
 
@@ -79,3 +79,17 @@ def test_a_request_for_a_feature_that_is_off(raw: dict[str, Any], off: str, prob
 def test_a_constraint_of_the_future_is_refused() -> None:
     with pytest.raises(AllocationError, match="claim ns/c, constraint #1: empty constraint"):
         read(request("r"), constraints=[{"matchAttribute": "a/b"}, {"closeTo": "x"}])
+
+
+def test_attributes_that_a_request_derives() -> None:
+    raw = request("r", derivedAttributes=[{"name": "a.example.com/x", "expression": "device.driver"}])
+    found = read(raw, features=NEWER)
+    assert found.derives
+    (derived,) = next(iter(found.requests)).derived.items()
+    assert derived[0] == "a.example.com/x"
+    assert derived[1].where == "claim ns/c, request r: derived attribute a.example.com/x"
+    with pytest.raises(
+        AllocationError, match="request r: has derived attributes, but the DRADerivedAttributes feature"
+    ):
+        read(raw, features=of_1_37())
+    assert not read(raw).derives

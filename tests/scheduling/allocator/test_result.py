@@ -5,7 +5,18 @@ from typing import Any
 import pytest
 
 from dra_sdk.scheduling.allocator import AllocationError, Features
-from tests.scheduling.allocator.build import a_slice, allocated, allocator, claim, device, request, shared
+from tests.scheduling.allocator.build import (
+    NEWER,
+    a_slice,
+    allocated,
+    allocator,
+    claim,
+    device,
+    node,
+    of_1_37,
+    request,
+    shared,
+)
 
 ONLY_N1 = {
     "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}],
@@ -37,6 +48,18 @@ def test_admin_access_and_tolerations_are_recorded() -> None:
     (found,) = one(a_slice(device("a")), adminAccess=True, tolerations=[{"operator": "Exists"}])["devices"]["results"]
     assert found["adminAccess"] is True
     assert found["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_operations_that_are_skipped_are_recorded() -> None:
+    gpu = a_slice(device("a"), skipNodeOperations=["*"])
+    able = node() | {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
+    found = allocated(allocator(gpu, features=NEWER), claim(request("r")), at=able)
+    assert found
+    assert found[0]["devices"]["results"][0]["skipNodeOperations"] == ["*"]
+    assert allocated(allocator(gpu, features=NEWER), claim(request("r"))) is None
+    assert "skipNodeOperations" not in one(gpu, features=of_1_37())["devices"]["results"][0]
+    off = of_1_37(DRAListTypeAttributes=True)
+    assert allocated(allocator(gpu, features=off), claim(request("r")), at=able) is None
 
 
 def test_a_share_has_an_id_and_says_what_it_consumes() -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.scheduling.allocator import AllocationError, Features, SearchLimitError, SelectorError
+from dra_sdk.scheduling.allocator import Allocated, AllocationError, Features, SearchLimitError, SelectorError
 from tests.scheduling.allocator.build import (
     DRIVER,
+    NEWER,
     a_slice,
     allocated,
     allocator,
@@ -15,8 +16,11 @@ from tests.scheduling.allocator.build import (
     counter_sets,
     device,
     first_available,
+    held,
     names,
+    of_1_37,
     request,
+    shared,
     wish,
 )
 
@@ -157,3 +161,45 @@ def test_lists_in_constraints_are_searched_as_the_scheduler_does() -> None:
     assert names(allocated(allocator(a_slice(*devices)), two)) == [["d0", "d1"]]
     off = Features(list_attributes=False)
     assert allocated(allocator(a_slice(*devices), features=off), two) is None
+
+
+def made_up(expression: str, **more: Any) -> dict[str, Any]:
+    derived = [{"name": f"{DRIVER}/made-up", "expression": expression}]
+    return request("r", derivedAttributes=derived, **more)
+
+
+MADE_UP = {"matchAttribute": f"{DRIVER}/made-up"}
+
+
+def test_devices_agree_in_what_a_request_makes_of_them() -> None:
+    wanted = claim(made_up(f"{A}.n / 2", count=2), constraints=[MADE_UP])
+    assert names(allocated(allocator(gpus(0, 0, 0), features=NEWER), wanted)) == [["gpu-0", "gpu-1"]]
+    shifted = claim(made_up(f"({A}.n + 1) / 2", count=2), constraints=[MADE_UP])
+    assert names(allocated(allocator(gpus(0, 0, 0), features=NEWER), shifted)) == [["gpu-1", "gpu-2"]]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_of_a_derivation_is_found_however_few_devices_there_are(count: int) -> None:
+    """As in the scheduler: the first device is tried before it is known that there are too few."""
+    wanted = claim(made_up("1 / 0", count=count), constraints=[MADE_UP])
+    with pytest.raises(AllocationError, match="division by zero"):
+        allocated(allocator(gpus(0, 0), features=NEWER), wanted)
+
+
+def test_all_devices_but_one_is_full() -> None:
+    slices = a_slice(*(shared(name, capacity={"memory": "4"}) for name in ("a", "b")))
+    used = Allocated.of([held("a", shareID="x", consumedCapacity={"memory": "4"})])
+    wanted = claim(request("r", allocationMode="All", capacity={"requests": {"memory": "1"}}))
+    assert names(allocated(allocator(slices), wanted, held=used)) == [["b"]]
+    assert allocated(allocator(slices, features=of_1_37()), wanted, held=used) is None
+
+
+def test_since_1_37_a_refused_device_changes_nothing() -> None:
+    devices = [device(f"gpu-{index}", model=model, numa=numa) for index, (model, numa) in enumerate(MODELS)]
+    constraints = [{"distinctAttribute": f"{DRIVER}/model"}, NUMA]
+    wanted = claim(request("r", count=3), constraints=constraints)
+    assert names(allocated(allocator(a_slice(*devices)), wanted)) == [["gpu-0", "gpu-2", "gpu-3"]]
+    assert allocated(allocator(a_slice(*devices), features=of_1_37()), wanted) is None
+
+
+MODELS = [("a", 0), ("b", 1), ("a", 0), ("b", 0)]

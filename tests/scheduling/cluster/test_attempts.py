@@ -2,23 +2,24 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.scheduling.allocator import Allocated, AllocationError, Allocator, Inventory
+from dra_sdk.scheduling.allocator import Allocated, AllocationError, Allocator, Features, Inventory
 from dra_sdk.scheduling.cluster.amounts import Room
 from dra_sdk.scheduling.cluster.attempts import Attempts, Fit, Misfit
 from dra_sdk.scheduling.cluster.core import Node
 from dra_sdk.scheduling.cluster.names import key_of
 from dra_sdk.scheduling.cluster.wishes import wish_of
+from tests.scheduling.allocator.build import of_1_37
 from tests.scheduling.cluster.objects import allocated, claim, device_class, gpus, node, parsed, pod, request, wanting
 
+OLDER = Features()
 CLASSES = {"gpu": device_class(extendedResourceName="example.com/gpu")}
 
 
-def attempt(made, *claims, where=None, slices=None):
+def attempt(made, *claims, where=None, slices=None, features=OLDER):
     where = where or node("node-a")
     found = Node.model_validate(where)
-    attempts = Attempts(
-        Allocator(Inventory(slices or [gpus("node-a", "gpu-0")]), CLASSES), Allocated.of(claims), Room([found])
-    )
+    inventory = Inventory(slices or [gpus("node-a", "gpu-0")], features)
+    attempts = Attempts(Allocator(inventory, CLASSES), Allocated.of(claims), Room([found]))
     wish = wish_of(parsed(made), {key_of(each): each for each in claims}, CLASSES, {"example.com/gpu": "gpu"})
     return attempts.fit(wish, found, where)
 
@@ -70,3 +71,15 @@ def test_a_selector_without_an_answer_is_an_error():
     broken = claim("c", request(expression='device.attributes["gpu.example.com"].missing == 1'))
     with pytest.raises(AllocationError, match="no such key: missing"):
         attempt(pod("p", claims=["c"]), broken)
+
+
+def test_a_claim_whose_devices_skip_operations_needs_a_node_that_can():
+    """Since 1.37, and whether the gate is still on or not."""
+    held = allocated(claim("c"), "gpu-0", on="node-a")
+    for result in held["status"]["allocation"]["devices"]["results"]:
+        result["skipNodeOperations"] = ["*"]
+    able = node("node-a") | {"status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
+    made = pod("p", claims=["c"])
+    assert attempt(made, held, features=of_1_37()) == Misfit("claim c allocated elsewhere", ["c"])
+    assert attempt(made, held, features=of_1_37(), where=able) == Fit("node-a")
+    assert attempt(made, held) == Fit("node-a")

@@ -65,6 +65,7 @@ def test_rules_drive_out_too_where_the_cluster_has_them():
     assert found(rule)
     assert not found(other)
     assert not found(rule, profile="1.36")
+    assert found(rule, profile="1.34", DRADeviceTaints=True)
     assert not found(tainted(TAINT), DRADeviceTaints=False)
 
 

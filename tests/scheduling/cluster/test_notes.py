@@ -89,3 +89,18 @@ def test_rules_that_have_no_effect():
     reason = "feature gate DRADeviceTaintRules is off in Kubernetes 1.36"
     assert old == [f"DeviceTaintRule r has no effect: {reason}"]
     assert notes(RULE) == []
+    assert notes(RULE, profile=ServerProfile.of("1.34", {"DRADeviceTaints": True})) == []
+    assert "gate DRADeviceTaints is off" in notes(RULE, profile=ServerProfile.of("1.34"))[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "field"), [("1.36", "nodeAllocatableResourceMappings"), ("1.37", "nodeAllocatableResources")]
+)
+def test_devices_that_use_resources_of_their_node(version, field):
+    made = gpus("a", "gpu-0")
+    made["spec"]["devices"][0][field] = {"cpu": {}}
+    for on in (True, False):
+        profile = ServerProfile.of(version, {"DRANodeAllocatableResources": on})
+        used = f"what they use of CPU and memory of a node is not simulated, {FEWER}"
+        told = f"devices with node-allocatable resources: {used}"
+        assert notes(made, profile=profile) == ([told] if on else [])

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dra_sdk.scheduling.allocator import Features
 from dra_sdk.scheduling.explain.requests import Looked, Looker, constraints_on, short
 from dra_sdk.scheduling.explain.setting import Setting
+from dra_sdk.scheduling.explain.summary import of_request
+from tests.scheduling.allocator.build import NEWER
 from tests.scheduling.explain.test_setting import setting
 from tests.scheduling.worlds import GPU, claim, exactly, given, gpus, plain_node, pool_slice, world
 
@@ -52,6 +55,17 @@ def test_constraints_name_requests_and_alternatives():
 def test_all_devices():
     (found,) = looked(setting("everything"))
     assert (found.report.needed, len(found.matching), found.report.left, found.report.enough) == (None, 4, 3, False)
+
+
+def test_all_devices_are_not_to_be_had_while_one_is_full_since_1_37():
+    asked = claim("c", exactly("cpu", "cpu", allocationMode="All", capacity={"requests": {"dra.cpu/cpu": "16"}}))
+    made = setting("shared").changed(claims=(asked,))
+    (before,) = looked(made.changed(features=Features()))
+    assert kept(before)[-1] == ("capacity", "", 0)
+    (found,) = looked(made.changed(features=NEWER))
+    assert kept(found)[-1] == ("room", "", 0)
+    assert len(found.matching) == 2
+    assert of_request(found.report).startswith("request cpu: of 2 devices none has enough capacity left")
 
 
 def test_an_alternative_is_enough():

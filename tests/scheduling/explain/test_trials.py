@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dra_sdk.scheduling.explain import claimedits
 from dra_sdk.scheduling.explain.setting import Setting
 from dra_sdk.scheduling.explain.trials import Proposal, Size, Trials
 from tests.scheduling.explain.test_setting import setting
+from tests.scheduling.worlds import GPU, claim, exactly
 
 
 def free(setting: Setting) -> Setting:
@@ -76,3 +78,27 @@ def test_errors_elsewhere_have_to_go_too():
     leave = Proposal(Size.CLAUSE, "look at n2 only", nothing, made.nodes[1:])
     assert texts(Trials(made), leave) == ["look at n2 only"]
     assert texts(Trials(made, made.nodes[:1]), leave) == []
+
+
+def test_of_two_places_the_later_one_is_changed_first():
+    """What is removed from a list must not move what the other change is about."""
+    constraints = [{"matchAttribute": f"{name}.example.com/x"} for name in "abc"]
+    asked = claim("c", exactly("gpu", GPU), constraints=constraints)
+    made = setting("taken").changed(claims=(asked,), holders=())
+    removals = list(claimedits.of_constraints(asked, made.nodes))
+    for first, second, left in ((0, 2, "b"), (1, 2, "a"), (2, 0, "b")):
+        (both,) = pairs(removals[first], removals[second])
+        assert both.apply(made).plan.constraints == [{"matchAttribute": f"{left}.example.com/x"}]
+
+
+def pairs(*proposals: Proposal) -> list[Proposal]:
+    """What `Trials` tries when nothing helps alone."""
+    tried: list[Proposal] = []
+
+    class Recording(Trials):
+        def _node_for(self, proposal: Proposal) -> str | None:
+            tried.append(proposal)
+            return None
+
+    Recording(setting("taken")).helpful(proposals)
+    return [each for each in tried if each.size is Size.PAIR]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,15 @@ def test_the_file_has_the_kubelets_form(tmp_path: Path) -> None:
             },
         }
     ]
+
+
+def test_a_file_of_1_34_has_no_shares(tmp_path: Path) -> None:
+    path = tmp_path / "dra_manager_state"
+    ClaimCache(path).reference("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
+    data = json.loads(path.read_text())["Data"].replace('"ShareID": "share", ', "")
+    path.write_text(json.dumps({"Data": data, "Checksum": zlib.crc32(data.encode())}))
+    (read,) = load(path)
+    assert read.drivers == {"d": (replace(DEVICE, share_id=None),)}
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"Data": "{}", "Checksum": 1}', '{"Data": 1, "Checksum": 1}'])

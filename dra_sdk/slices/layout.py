@@ -1,0 +1,103 @@
+"""Where counter sets lie: in slices of their own, or, for Kubernetes 1.34, in the slice of the devices that use them.
+
+1.34 refuses a device whose counter set is in another slice, and its scheduler counts slice by slice; from 1.35 on a
+slice has either. `plan` makes the newer form. Pure. Source: resource.k8s.io/v1 ResourceSliceSpec of 1.34 and 1.35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dra_sdk.wire.profile import COUNTERS_PER_SLICE_1_34, DEVICE_COUNTERS_PER_SLICE_1_34, OLDEST, ServerProfile
+
+JSON = dict[str, Any]
+
+_DEVICES: Final = ServerProfile.of(f"1.{OLDEST}").limits.devices_per_slice
+
+
+def has_counters(slices: Sequence[JSON]) -> bool:
+    """Whether it matters which release these slices are for."""
+    return any("sharedCounters" in each for each in slices)
+
+
+def arranged(slices: Sequence[JSON], minor: int) -> list[JSON]:
+    """Planned slices as a server of 1.`minor` takes them: all but one of 1.34 takes them as they are.
+
+    The order of devices stays, but that those with counter sets in common move up to the first of them. Where these
+    are too many for one slice all stays as it was planned: 1.34 takes it as long as the feature is off, as it is by
+    default, and drops the counters.
+    """
+    if minor > OLDEST or not has_counters(slices):
+        return list(slices)
+    nodes = {key: value for key, value in slices[0].items() if key not in {"devices", "sharedCounters"}}
+    packed: list[_Part] = []
+    for group in _groups(slices):
+        if not group.fits():
+            return list(slices)
+        if packed and packed[-1].joined(group).fits():
+            packed[-1] = packed[-1].joined(group)
+        else:
+            packed.append(group)
+    return [{**nodes, **part.json()} for part in packed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Counter sets and devices that go into one slice."""
+
+    sets: list[JSON] = field(default_factory=list)
+    devices: list[JSON] = field(default_factory=list)
+
+    def joined(self, other: _Part) -> _Part:
+        return _Part(self.sets + other.sets, self.devices + other.devices)
+
+    def fits(self) -> bool:
+        used = sum(len(each["counters"]) for device in self.devices for each in device.get("consumesCounters", ()))
+        return (
+            sum(len(each["counters"]) for each in self.sets) <= COUNTERS_PER_SLICE_1_34
+            and len(self.devices) <= _DEVICES
+            and used <= DEVICE_COUNTERS_PER_SLICE_1_34
+        )
+
+    def json(self) -> JSON:
+        parts = {"sharedCounters": self.sets, "devices": self.devices}
+        return {key: value for key, value in parts.items() if value}
+
+
+def _groups(slices: Sequence[JSON]) -> Iterator[_Part]:
+    """What cannot be torn apart: devices with counter sets in common, each other device, each set without a device."""
+    sets = {each["name"]: each for part in slices for each in part.get("sharedCounters", ())}
+    devices = [device for part in slices for device in part.get("devices", ())]
+    leaders = _leaders(devices)
+    members: dict[str, list[str]] = {}
+    for name in sets:
+        members.setdefault(_leader(leaders, name), []).append(name)
+    groups: dict[str, _Part] = {}
+    for device in devices:
+        used = _used(device)
+        key = _leader(leaders, used[0]) if used else f"device {device['name']}"  # no set has a name with a space
+        group = groups.setdefault(key, _Part([sets[name] for name in members.get(key, ())]))
+        group.devices.append(device)
+    yield from groups.values()
+    yield from (_Part([sets[name]]) for name in members if name not in groups)
+
+
+def _leaders(devices: Sequence[JSON]) -> dict[str, str]:
+    """For counter sets that a device uses together with another: one of the others, and so on to the group's first."""
+    found: dict[str, str] = {}
+    for device in devices:
+        roots = [_leader(found, name) for name in _used(device)]
+        found.update({name: roots[0] for name in roots if name != roots[0]})
+    return found
+
+
+def _leader(leaders: dict[str, str], name: str) -> str:
+    while name in leaders:
+        name = leaders[name]
+    return name
+
+
+def _used(device: JSON) -> list[str]:
+    return [each["counterSet"] for each in device.get("consumesCounters", ())]
