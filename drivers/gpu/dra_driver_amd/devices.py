@@ -9,7 +9,6 @@ from dra_sdk import AttributeValue, Device, Quantity, Version
 from dra_sdk.hardware import Host, optional, pci_attributes, read_text
 
 _LONGEST: Final = 64  # characters of a string attribute
-_PARTS: Final = 3
 _UNWANTED: Final = str.maketrans({" ": "_", "(": None, ")": None})
 
 
@@ -18,16 +17,10 @@ def driver_attributes(host: Host) -> dict[str, AttributeValue]:
     module = host.sys / "module/amdgpu"
     found: dict[str, AttributeValue] = {}
     if text := optional(read_text, module / "version"):
-        found["driverVersion"] = version(text)
+        found["driverVersion"] = Version.lenient(text)
     if text := optional(read_text, module / "srcversion"):
         found["driverSrcVersion"] = text[:_LONGEST]
     return found
-
-
-def version(text: str) -> Version:
-    """A module's version as a semantic one: `6.10.5` stays, of `6.12.12.60401` the build number is dropped."""
-    numbers = [str(int(part)) for part in text.split(".") if part.isdecimal()][:_PARTS]
-    return Version(".".join([*numbers, *["0"] * (_PARTS - len(numbers))]))
 
 
 def device(gpu: AmdGpu, driver: dict[str, AttributeValue]) -> Device:

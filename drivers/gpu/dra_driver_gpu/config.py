@@ -32,6 +32,7 @@ def _limit(value: Any) -> Any:
 
 Limit = Annotated[str, BeforeValidator(_limit, json_schema_input_type=str | int)]
 Percentage = Annotated[int, Field(ge=0, le=100, strict=True)]
+Switch = Annotated[bool, Field(strict=True)]
 
 
 def _absent(default: Any, kind: Any) -> BeforeValidator:
@@ -61,7 +62,7 @@ class MpsConfig(_Part):
     default_per_device_pinned_memory_limit: Annotated[dict[str, Limit], _absent({}, dict[str, Limit])] = Field(
         default_factory=dict, description="The same for single devices: by request, by UUID, or by index among all."
     )
-    multi_user: Annotated[bool, _absent(False, bool)] = Field(
+    multi_user: Annotated[Switch, _absent(False, bool)] = Field(
         default=False, description="Let processes of several users be clients (Volta and later)."
     )
 
@@ -119,7 +120,7 @@ class Iommu(_Part):
     """By which interface a virtual machine gets the GPU."""
 
     backend_policy: Annotated[BackendPolicy, _absent("LegacyOnly", BackendPolicy)] = "LegacyOnly"
-    enable_api_device: Annotated[bool, _absent(False, bool)] = Field(default=False, alias="enableAPIDevice")
+    enable_api_device: Annotated[Switch, _absent(False, bool)] = Field(default=False, alias="enableAPIDevice")
 
 
 class VfioDeviceConfig(OpaqueConfig, api_version=API_VERSION):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
@@ -14,11 +16,12 @@ from dra_driver_gpu.describe.cards import ExistingMig
 from dra_driver_gpu.describe.names import NAME
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
 from dra_driver_gpu.effects import Effects, SystemEffects
+from dra_driver_gpu.glance import glance
 from dra_driver_gpu.health import HealthMonitor, HealthRules
 from dra_driver_gpu.library import Libraries, NoDriverError
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.prepare import claim as claims
-from dra_driver_gpu.prepare.mps import MpsDaemons
+from dra_driver_gpu.prepare.mps_watch import MpsWatch
 from dra_driver_gpu.prepare.records import Records
 from dra_driver_gpu.selection import GpuName
 from dra_driver_gpu.settings import GpuSettings
@@ -28,6 +31,8 @@ from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, 
 log = logging.getLogger(__name__)
 CDI_KIND: Final = "k8s.gpu.nvidia.com/claim"
 WATCH_SECONDS: Final = 5.0
+CALL_SECONDS: Final = 40.0  # all waits of one call together: the kubelet hears no reason after 45
+SWEEP_SECONDS: Final = 10.0
 
 
 class GpuDriver:
@@ -49,8 +54,9 @@ class GpuDriver:
         self._libraries = Libraries(self._settings.driver_root, nvml)
         self._effects = effects or SystemEffects()
         self._clock = clock or Clock()
-        self._swept: set[Path] = set()
+        self._to_sweep: dict[Path, float | None] = {}  # how long it may take, None once it is done
         self._monitors: dict[Path, HealthMonitor] = {}
+        self._daemons: defaultdict[Path, MpsWatch] = defaultdict(MpsWatch)
         self._sweeping = Lock()
 
     def dra_driver_info(self) -> DriverInfo:
@@ -60,15 +66,15 @@ class GpuDriver:
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """One pool with all GPUs of the node."""
         site = self._site(node)
-        others = read_passthrough(site.host) if self._settings.passthrough else ()
+        others = self._others(site)
         cards = self._cards(site, others)
-        yield pool(node.name, cards, [each for each in others if self._gives(each)], self._offer(site))
+        yield pool(node.name, cards, [each for each in others if self._gives(site, each)], self._offer(site))
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Look every few seconds: which GPUs there are, with which kernel driver, and whether MPS daemons run."""
+        """Look every few seconds: which GPUs there are, with which kernel driver, and whether MPS daemons live."""
         site, last = self._site(node), None
         while not stop.wait(WATCH_SECONDS if last is not None else 0):
-            MpsDaemons(site).revive()
+            self._daemons[node.root].look(site)
             now = self._glance(site)
             if last is not None and now != last:
                 log.info("GPUs have come, gone or changed their driver")
@@ -79,24 +85,38 @@ class GpuDriver:
         """Watch events and error counters of all GPUs."""
         if node.root not in self._monitors:
             site, rules = self._site(node), HealthRules(also_benign=self._settings.benign_xids)
-            self._monitors[node.root] = HealthMonitor(site.library, self._offer(site), rules, gives=self._gives)
+            self._monitors[node.root] = HealthMonitor(
+                site.library,
+                self._offer(site),
+                rules,
+                gives=partial(self._gives, site),
+                troubles=lambda: self._daemons[node.root].troubles,
+            )
         return self._monitors[node.root].watch(node, stop)
 
     def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
         """Set up the claim's devices; at the first claim also undo what no claim owns."""
-        site = self._site(claim.node)
-        with self._sweeping:
-            if site.root not in self._swept:
-                claims.sweep(site, claim)
-                self._swept.add(site.root)
+        site = self._site(claim.node).within(CALL_SECONDS)
+        self._sweep(site, claim)
         yield from claims.prepare(site, claim)
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Undo it, by the claim's journal."""
-        claims.unprepare(self._site(node), claim)
+        claims.unprepare(self._site(node).within(CALL_SECONDS), claim)
+
+    def _sweep(self, site: Site, claim: Claim[Any]) -> None:
+        """Once; but what could not be undone is tried again at the next claim, which does not wait for it."""
+        with self._sweeping:
+            seconds = self._to_sweep.get(site.root, SWEEP_SECONDS)
+            if seconds is not None:
+                done = claims.sweep(site.within(seconds), claim)
+                self._to_sweep[site.root] = None if done else 0.0
 
     def _site(self, node: Node) -> Site:
         return Site(node.root, self._settings, self._libraries.of(node.root), self._effects, self._clock)
+
+    def _others(self, site: Site) -> tuple[PassthroughGpu, ...]:
+        return read_passthrough(site.host) if self._settings.passthrough else ()
 
     def _cards(self, site: Site, others: tuple[PassthroughGpu, ...]) -> tuple[Card, ...]:
         try:
@@ -114,27 +134,27 @@ class GpuDriver:
         settings, records = self._settings, Records(site)
 
         def ours(card: Card, mig: ExistingMig) -> bool:
-            return f"{mig.size.profile.id}-{mig.placement.start}" in records.read(card.uuid).instances
+            return records.read(card.uuid).made(mig.size.profile.id, mig.placement.start)
 
         return Offer(settings.dynamic_mig, settings.passthrough, settings.sharing, self._wants, ours)
 
     def _wants(self, card: Card) -> bool:
         return self._settings.selection.wants(GpuName(card.minor, card.uuid, card.pci_address, card.product))
 
-    def _gives(self, gpu: PassthroughGpu) -> bool:
-        """Of a GPU that is with VFIO only the address is known; of others the card decides."""
-        return not gpu.bound or self._settings.selection.wants(GpuName(pci_address=gpu.pci.address))
+    def _gives(self, site: Site, gpu: PassthroughGpu) -> bool:
+        """What we know of a GPU that we gave to VFIO; of one that an operator gave only its address.
+
+        Of others the card decides.
+        """
+        address = gpu.pci.address
+        known = Records(site).read(address).vfio.get("name", {}) if gpu.bound else {}
+        return not gpu.bound or self._settings.selection.wants(GpuName(pci_address=address, **known))
 
     def _glance(self, site: Site) -> frozenset[tuple[object, ...]]:
-        """What is published follows from this: PCI functions and their drivers, GPUs, MIG devices of others."""
-        seen: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in read_passthrough(site.host)}
-        ours = self._offer(site).ours
+        """What is published follows from this: GPUs, what others did to them, and the drivers of PCI functions."""
+        seen: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._others(site)}
         try:
             with site.library.use() as nvml:
-                cards = read_cards(nvml, site.host).cards
+                return frozenset(seen.union(glance(nvml, Records(site))))
         except DraError as error:  # whoever discovers will tell
             return frozenset({*seen, (type(error),)})
-        for card in cards:
-            others = tuple(each.uuid for each in card.existing if not ours(card, each))
-            seen.add((card.uuid, card.minor, others, card.mig and not self._settings.dynamic_mig))
-        return frozenset(seen)

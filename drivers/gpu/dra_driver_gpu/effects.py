@@ -9,22 +9,26 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dra_sdk import RetriableError
 
 _PROC: Final = Path("/proc")
 _SHOWN: Final = 500
+_ENDED: Final = frozenset("ZX")
+_START: Final = 18  # of the fields of `stat` after the state, see proc_pid_stat(5)
+_GRACE: Final = 1.0  # seconds from SIGKILL to the end of a process that the kernel does not hold
 _lock = Lock()
-_children: list[_Child] = []  # of the process: a daemon outlives whoever started it
+_children: list[_Child] = []  # of the process: a daemon outlives whoever started it, a tool whoever waited for it
 
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[Any]
     environment: frozenset[str]
 
 
@@ -57,13 +61,16 @@ class Effects(Protocol):
         """Write to a file of sysfs or procfs in one call. WriteError names the file."""
 
     def run(self, command: Command) -> str:
-        """Run a tool to its end and give its output. CommandError tells what it said."""
+        """Run a tool to its end, or to its time limit, and give its output. CommandError tells what it said."""
 
-    def start(self, command: Command, log: Path) -> None:
-        """Start a daemon, whose output goes to `log`; it outlives us. CommandError where it cannot be started."""
+    def start(self, command: Command, log: Path) -> int:
+        """Start a daemon, which outlives us, and give its pid; its output goes to `log`. Raises CommandError."""
 
     def running(self, marker: str) -> list[int]:
-        """Processes whose environment has `marker` (`NAME=value`), whoever started them."""
+        """Processes whose environment has `marker` (`NAME=value`), whoever started them, the oldest first."""
+
+    def started(self, pid: int) -> int | None:
+        """When this process was started, in ticks since boot: with its pid never another's. None if it has ended."""
 
     def kill(self, pids: Sequence[int], *, force: bool = False) -> None:
         """End processes, by SIGTERM or SIGKILL; those that are gone are no error."""
@@ -85,27 +92,33 @@ class SystemEffects:
 
     def run(self, command: Command) -> str:
         """See `Effects.run`."""
-        environment = {**os.environ, **command.env}
+        _reap()
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command.argv,
-                input=command.stdin,
-                env=environment,
-                timeout=command.timeout,
-                capture_output=True,
+                env={**os.environ, **command.env},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
-                check=False,
+                errors="replace",
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            raise CommandError(f"{command}: no answer within {command.timeout:.0f} s") from None
         except OSError as error:
             raise CommandError(f"{command}: cannot be run: {error.strerror}") from error
-        if done.returncode:
-            said = " ".join(f"{done.stderr} {done.stdout}".split())[:_SHOWN]
-            raise CommandError(f"{command}: status {done.returncode}: {said or 'said nothing'}")
-        return done.stdout
+        try:
+            output, errors = process.communicate(command.stdin, timeout=command.timeout)
+        except subprocess.TimeoutExpired:
+            raise CommandError(f"{command}: no answer within {command.timeout:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                _abandon(process)
+        if process.returncode:
+            said = " ".join(f"{errors} {output}".split())[:_SHOWN]
+            raise CommandError(f"{command}: status {process.returncode}: {said or 'said nothing'}")
+        return output
 
-    def start(self, command: Command, log: Path) -> None:
+    def start(self, command: Command, log: Path) -> int:
         """See `Effects.start`."""
         _reap()
         try:
@@ -122,6 +135,7 @@ class SystemEffects:
             raise CommandError(f"{command}: cannot be started: {error.strerror}") from error
         with _lock:
             _children.append(_Child(child, frozenset(f"{name}={value}" for name, value in command.env.items())))
+        return child.pid
 
     def running(self, marker: str) -> list[int]:
         """See `Effects.running`."""
@@ -129,7 +143,17 @@ class SystemEffects:
         wanted = marker.encode()
         with _lock:  # the kernel shows the environment of a process a moment after it was started
             own = {child.process.pid for child in _children if marker in child.environment}
-        return sorted(own | {pid for pid in _pids() if wanted in _environment(pid)})
+        found = own | {pid for pid in _pids() if wanted in _environment(pid)}
+        began = {pid: self.started(pid) for pid in found}
+        return [pid for _, pid in sorted((start, pid) for pid, start in began.items() if start is not None)]
+
+    def started(self, pid: int) -> int | None:
+        """See `Effects.started`."""
+        try:
+            state, *rest = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+        except OSError:
+            return None
+        return None if state in _ENDED else int(rest[_START])
 
     def kill(self, pids: Sequence[int], *, force: bool = False) -> None:
         """See `Effects.kill`."""
@@ -139,6 +163,21 @@ class SystemEffects:
             except ProcessLookupError:
                 continue
         _reap()
+
+
+def _abandon(process: subprocess.Popen[str]) -> None:
+    """Kill a tool with all that it started. One that hangs in the kernel ends later, and nobody waits for it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(OSError):  # what it was to read is lost with it
+                pipe.close()
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        with _lock:
+            _children.append(_Child(process, frozenset()))
 
 
 def _reap() -> None:

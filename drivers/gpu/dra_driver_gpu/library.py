@@ -17,6 +17,7 @@ from dra_driver_gpu.nvml import Nvml, NvmlError
 from dra_driver_gpu.nvml.errors import DriverNotLoadedError, LibraryNotFoundError
 from dra_driver_gpu.nvml.memory import FIXTURE_FILE, read_fixture
 from dra_driver_gpu.nvml.real import RealNvml
+from dra_driver_gpu.rooted import follow
 from dra_sdk import HardwareError, RetriableError
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Libraries:
 
     def _found(self, root: Path) -> Nvml:
         fixture = root / FIXTURE_FILE
-        return read_fixture(fixture) if fixture.exists() else RealNvml(root / self._driver_root.lstrip("/"))
+        return read_fixture(fixture) if fixture.exists() else RealNvml(follow(root, self._driver_root))
 
 
 def _initialize(nvml: Nvml) -> None:

@@ -43,6 +43,8 @@ class Selection:
         for word in words:
             if word.upper().startswith("MIG-"):
                 raise ValueError(f"{word} is a MIG device; lists are of whole GPUs")
+            if word.upper().startswith("GPU-") and word[4:].isdecimal():
+                raise ValueError(f"{word} is the name of a device; say its minor number, {word[4:]}")
             if ":" in word:
                 parse_pci_address(word)
         return words

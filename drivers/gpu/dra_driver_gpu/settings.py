@@ -107,7 +107,7 @@ def _shm(text: str) -> str:
 SETTINGS: Final = (
     Setting("driver_root", _path, "/", "where the NVIDIA driver is installed on the host, `/run/nvidia/driver` say"),
     Setting("dev_root", _path, "the driver root if it has `/dev/nvidiactl`, else `/`", "where its device nodes are"),
-    Setting("state_dir", _path, STATE, "where the driver keeps what it changed, and the directories of MPS"),
+    Setting("state_dir", _path, STATE, "where the driver notes what it changed; directories of MPS"),
     Setting("cdi_hook", _path, "found under the driver root", "`nvidia-cdi-hook` on the host"),
     Setting("dynamic_mig", _switch, "false", "publish every possible MIG device, and make it when it is allocated"),
     Setting("passthrough", _switch, "false", "publish a VFIO device for each GPU besides"),

@@ -6,33 +6,45 @@ is where the same file lies for us, below the node's root.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.effects import Command, Effects
 from dra_driver_gpu.library import Library
 from dra_driver_gpu.nvml.real.binding import LIBRARY_DIRS, SONAME, inside
+from dra_driver_gpu.rooted import follow
 from dra_driver_gpu.settings import GpuSettings
 from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, optional, read_text
 
+_AT_LEAST: Final = 1.0  # seconds for a tool although the time is over: it may be one that undoes something
 BINARY_DIRS: Final = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin")
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, so that a test need not wait."""
+    """Time, so that a test need not wait. Nobody waits beyond `end`: whoever called us has gone by then."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     interval: float = 0.1
+    end: float = math.inf
+
+    def within(self, seconds: float) -> Clock:
+        """The same clock for a call that may take so long, all its waits together."""
+        return replace(self, end=min(self.end, self.now() + seconds))
+
+    def left(self, seconds: float) -> float:
+        """So many seconds, or fewer where the call has to end before."""
+        return max(0.0, min(seconds, self.end - self.now()))
 
     def until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Asks `done` until it is so, or so many seconds have passed; whether it came to be so."""
-        end = self.now() + seconds
+        end = self.now() + self.left(seconds)
         while not done():
             if self.now() >= end:
                 return False
@@ -50,6 +62,10 @@ class Site:
     effects: Effects
     clock: Clock = field(default_factory=Clock)
 
+    def within(self, seconds: float) -> Site:
+        """The same node for a call that may wait so long, all its waits together."""
+        return replace(self, clock=self.clock.within(seconds))
+
     @property
     def host(self) -> Host:
         """For the readers of `/sys`, `/proc` and `/dev`."""
@@ -62,7 +78,7 @@ class Site:
 
     def here(self, path: str) -> Path:
         """Where a path of the host lies for us."""
-        return self.root / path.lstrip("/")
+        return Path(path) if self.root == Path("/") else follow(self.root, path)
 
     @property
     def driver_root(self) -> Path:
@@ -81,11 +97,6 @@ class Site:
             named = driver if (self.driver_root / "dev/nvidiactl").exists() else "/"
         return named.rstrip("/")
 
-    @property
-    def state(self) -> Path:
-        """Where the driver keeps what it changed, as seen from here."""
-        return self.here(self.settings.state_dir)
-
     def binary(self, name: str) -> Path | None:
         """A program of the NVIDIA driver, as seen from here."""
         return next((found for each in BINARY_DIRS if (found := inside(self.driver_root, Path(each, name)))), None)
@@ -97,18 +108,23 @@ class Site:
             raise HardwareError(
                 f"{name} is not under driver root {self.driver_root} (looked in {', '.join(BINARY_DIRS)})"
             )
-        if self.whole_host:
-            return Command(["chroot", str(self.root), self.of_driver(program), *args], stdin, env or {})
+        if self.own_root:
+            inner = f"/{program.relative_to(self.driver_root)}"
+            return Command(["chroot", str(self.driver_root), inner, *args], stdin, env or {})
         return Command([str(program), *args], stdin, {**self._preload(), **(env or {})})
 
-    @property
-    def whole_host(self) -> bool:
-        """Whether the driver belongs to a host whose root is mounted here, so that its programs must run in it."""
-        return self.root != Path("/") and self.settings.driver_root == "/" and self.here("bin/sh").exists()
+    def run(self, command: Command) -> str:
+        """Run a tool to its end and give its output, in what is left of the time. CommandError tells what it said."""
+        timeout = max(self.clock.left(command.timeout), _AT_LEAST)
+        return self.effects.run(replace(command, timeout=timeout))
 
-    def seen_by_tools(self, path: str) -> str:
-        """A path of the host as a program that `tool` runs sees it."""
-        return path if self.whole_host else str(self.here(path))
+    @property
+    def own_root(self) -> bool:
+        """Whether the driver lies in a root file system that is not ours, so that its programs must run in that one.
+
+        So it is with a host whose root is mounted here, and with a driver container; not with a bare directory.
+        """
+        return self.driver_root != Path("/") and inside(self.driver_root, Path("bin/sh")) is not None
 
     def _preload(self) -> dict[str, str]:
         """NVML of a driver root other than `/`: its directory may hold a C library too, so only this one is named."""

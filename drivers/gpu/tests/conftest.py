@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dra_driver_gpu import effects
 from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
 from dra_driver_gpu.testing import GpuRig
+
+
+@pytest.fixture(autouse=True, scope="session")
+def daemons_end_with_the_tests() -> Iterator[None]:
+    """Daemons outlive a driver on purpose, but no test: one that does fails here."""
+    yield
+    for child in effects._children:
+        child.process.wait(5.0)
 
 
 @pytest.fixture

@@ -74,22 +74,34 @@ def sharing(**fields: Any) -> dict[str, Any]:
     [
         (GpuConfig, {"sharingg": {}}, "sharingg: unknown field"),
         (GpuConfig, sharing(), "sharing.strategy: is required"),
-        (GpuConfig, sharing(strategy="Magic"), "sharing.strategy: Input should be 'TimeSlicing' or 'MPS'"),
+        (GpuConfig, sharing(strategy="Magic"), "sharing.strategy: must be 'TimeSlicing' or 'MPS'"),
         (GpuConfig, sharing(strategy="TimeSlicing", mpsConfig={}), "mpsConfig does not go with strategy TimeSlicing"),
         (GpuConfig, sharing(strategy="MPS", timeSlicingConfig={}), "timeSlicingConfig does not go with strategy MPS"),
         (GpuConfig, sharing(strategy="MPS", timeSlicingConfig={}, mpsConfig={}), "timeSlicingConfig does not go"),
-        (GpuConfig, sharing(strategy="TimeSlicing", timeSlicingConfig={"interval": "Brief"}), "Input should be"),
+        (
+            GpuConfig,
+            sharing(strategy="TimeSlicing", timeSlicingConfig={"interval": "Brief"}),
+            "must be 'Default', 'Short'",
+        ),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultActiveThreadPercentage": 101}), "less than or equal"),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "1"}), "at least 1Mi"),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "x"}), "not a quantity"),
         (MigDeviceConfig, sharing(strategy="TimeSlicing", timeSlicingConfig={}), "unknown field"),
-        (VfioDeviceConfig, {"iommu": {"backendPolicy": "Other"}}, "Input should be 'LegacyOnly' or 'PreferIommuFD'"),
+        (VfioDeviceConfig, {"iommu": {"backendPolicy": "Other"}}, "must be 'LegacyOnly' or 'PreferIommuFD'"),
         (VfioDeviceConfig, {"iommu": {"enableApiDevice": True}}, "unknown field"),
+        (VfioDeviceConfig, {"iommu": {"enableAPIDevice": "true"}}, "iommu.enableAPIDevice: .*boolean .*got 'true'"),
+        (GpuConfig, sharing(strategy="MPS", mpsConfig={"multiUser": 1}), "sharing.mpsConfig.multiUser: .*boolean"),
     ],
 )
 def test_what_is_refused(kind, parameters, why):
     with pytest.raises(ConfigError, match=why):
         kind.decode(parameters)
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+def test_switches_are_true_false_or_absent(value):
+    read = VfioDeviceConfig.decode({"iommu": {"enableAPIDevice": value}})
+    assert read.iommu.enable_api_device is bool(value)
 
 
 def test_what_an_older_release_wrote_is_read():

@@ -46,7 +46,9 @@ def test_lists_are_separated_by_commas():
     assert Selection.parse(" 0, *A100* ,,65:00.0") == ("0", "*A100*", "65:00.0")
 
 
-@pytest.mark.parametrize(("text", "why"), [("MIG-1", "MIG device"), ("65:00", "not a PCI address")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("MIG-1", "MIG device"), ("65:00", "not a PCI address"), ("gpu-0", "say its minor number, 0")]
+)
 def test_a_word_that_can_mean_no_gpu(text, why):
     with pytest.raises(ValueError, match=why):
         Selection.parse(text)

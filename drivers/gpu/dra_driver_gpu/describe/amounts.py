@@ -40,10 +40,14 @@ def consumed(size: Size, placement: Placement) -> dict[str, Quantity]:
 
 
 def whole(card: Card) -> dict[str, Quantity]:
-    """All counters of a GPU: for each the most that any profile has, and one for each memory slice."""
+    """All counters of a GPU: for each the most that any profile has, and one for each memory slice.
+
+    A profile that fits several times has its amount as many times: some GPUs count an engine in each part that the
+    whole counts once.
+    """
     most: dict[str, Quantity] = {}
     for size in card.sizes:
-        for name, amount in _counters(size.profile).items():
+        for name, amount in _counters(size.profile, size.profile.instances).items():
             most[name] = max(amount, most.get(name, Quantity(0)))
     length = max((placement.start + placement.size for placement in _placements(card.sizes)), default=0)
     return {**most, **{f"memory-slice-{number}": Quantity(1) for number in range(length)}}
@@ -59,9 +63,9 @@ def bytes_(number: int) -> Quantity:
     return Quantity.of(number, binary=True)
 
 
-def _counters(profile: GpuInstanceProfile) -> dict[str, Quantity]:
-    engines = {field.replace("_", "-"): Quantity(getattr(profile, field)) for field in _ENGINES.values()}
-    return {**engines, MEMORY: mebibytes(profile.memory_mib)}
+def _counters(profile: GpuInstanceProfile, times: int = 1) -> dict[str, Quantity]:
+    engines = {field.replace("_", "-"): Quantity(times * getattr(profile, field)) for field in _ENGINES.values()}
+    return {**engines, MEMORY: mebibytes(times * profile.memory_mib)}
 
 
 def _numbers(placement: Placement) -> range:

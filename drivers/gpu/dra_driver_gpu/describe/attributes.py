@@ -9,18 +9,11 @@ from dra_sdk import AttributeValue, Version
 from dra_sdk.hardware import pci_attributes
 
 _LONGEST: Final = 64  # characters of a string attribute
-_PARTS: Final = 3
-
-
-def version(text: str) -> Version:
-    """A driver's version as a semantic one: three parts without leading zeros, `580.95.05` → `580.95.5`."""
-    numbers = [str(int(part)) for part in text.split(".") if part.isdecimal()][:_PARTS]
-    return Version(".".join([*numbers, *["0"] * (_PARTS - len(numbers))]))
 
 
 def cuda_version(number: int) -> Version:
     """What NVML tells as 1000 * major + 10 * minor: 13000 → `13.0.0`."""
-    return version(f"{number // 1000}.{number % 1000 // 10}")
+    return Version.lenient(f"{number // 1000}.{number % 1000 // 10}")
 
 
 def inherited(card: Card) -> dict[str, AttributeValue]:
@@ -29,10 +22,11 @@ def inherited(card: Card) -> dict[str, AttributeValue]:
         "productName": card.product[:_LONGEST],
         "brand": card.brand.label,
         "architecture": card.architecture.label,
-        "cudaComputeCapability": version(f"{card.compute_capability[0]}.{card.compute_capability[1]}"),
-        "driverVersion": version(card.driver_version),
-        "cudaDriverVersion": cuda_version(card.cuda_version),
+        "cudaComputeCapability": Version.lenient(f"{card.compute_capability[0]}.{card.compute_capability[1]}"),
+        "driverVersion": Version.lenient(card.driver_version),
     }
+    if card.cuda_version is not None:
+        attributes["cudaDriverVersion"] = cuda_version(card.cuda_version)
     if card.addressing_mode is not None:
         attributes["addressingMode"] = card.addressing_mode.label
     if card.pci is not None:

@@ -5,12 +5,19 @@ A GPU that cannot be read (lost, or without permission) is left out with its rea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
-from dra_driver_gpu.nvml.api import Gpu, MigDevice, Nvml
-from dra_driver_gpu.nvml.errors import FunctionNotFoundError, NotSupportedError, NvmlError
+from dra_driver_gpu.nvml.api import Gpu, GpuInstance, MigDevice, Nvml
+from dra_driver_gpu.nvml.errors import (
+    FunctionNotFoundError,
+    InvalidArgumentError,
+    NotFoundError,
+    NotSupportedError,
+    NvmlError,
+)
 from dra_driver_gpu.nvml.profiles import gpu_instance_profiles, mig_devices, mig_enabled, profile_name
 from dra_driver_gpu.nvml.values import (
     AddressingMode,
@@ -24,6 +31,7 @@ from dra_sdk import DraError
 from dra_sdk.hardware import Host, PciDevice, read_pci_device
 
 _T = TypeVar("_T")
+_GONE: Final = (NotFoundError, InvalidArgumentError)  # what a handle answers whose instance was removed meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,8 @@ class Size:
 class ExistingMig:
     """A MIG device that somebody made: its whole GPU instance, or one of several that it is cut into (`shared`).
 
-    `compute_slices` and `multiprocessors` are its own; memory and engines are the GPU instance's, for all in it.
+    `compute_slices` and `multiprocessors` are its own; memory and engines are the GPU instance's, for all in it. A GPU
+    instance that is not cut at all takes its place, and is no device: it is `bare`, and has no UUID.
     """
 
     uuid: str
@@ -55,13 +64,18 @@ class ExistingMig:
         """Whether it has only a part of its GPU instance's multiprocessors."""
         return self.compute_slices != self.size.profile.slices
 
+    @property
+    def bare(self) -> bool:
+        """Whether it is a GPU instance without compute instance."""
+        return not self.uuid
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """A GPU. `memory_bytes` is None where host and GPU share memory, `mig` False also where there is no MIG.
 
-    `sizes` are the profiles it offers, MIG on or off; `existing` the MIG devices it has now. `pci` is None where sysfs
-    does not show it.
+    What the driver is too old to tell is None, or unknown. `sizes` are the profiles it offers, MIG on or off;
+    `existing` the MIG devices it has now. `pci` is None where sysfs does not show it.
     """
 
     minor: int
@@ -71,7 +85,7 @@ class Card:
     architecture: Architecture
     compute_capability: tuple[int, int]
     driver_version: str
-    cuda_version: int
+    cuda_version: int | None
     pci_address: str
     memory_bytes: int | None = None
     addressing_mode: AddressingMode | None = None
@@ -101,7 +115,7 @@ class Found:
 
 def read_cards(nvml: Nvml, host: Host) -> Found:
     """All GPUs that NVML knows. Raises NvmlError where the library itself does not answer."""
-    versions = nvml.driver_version(), nvml.cuda_version()
+    versions = nvml.driver_version(), _if_told(nvml.cuda_version)
     cards, problems = [], {}
     for index in range(nvml.device_count()):
         try:
@@ -111,9 +125,9 @@ def read_cards(nvml: Nvml, host: Host) -> Found:
     return Found(tuple(sorted(cards, key=lambda card: card.minor)), problems)
 
 
-def _read(gpu: Gpu, host: Host, driver_version: str, cuda_version: int) -> Card:
+def _read(gpu: Gpu, host: Host, driver_version: str, cuda_version: int | None) -> Card:
     address = gpu.pci().address
-    memory = _if_supported(gpu.memory)
+    memory = _if_told(gpu.memory)
     total = memory.total_bytes if memory else None
     sizes = _sizes(gpu, total) if total else ()
     mig = mig_enabled(gpu)
@@ -121,15 +135,15 @@ def _read(gpu: Gpu, host: Host, driver_version: str, cuda_version: int) -> Card:
         minor=gpu.minor_number(),
         uuid=gpu.uuid(),
         product=gpu.name(),
-        brand=gpu.brand(),
-        architecture=gpu.architecture(),
+        brand=_if_told(gpu.brand) or Brand.UNKNOWN,
+        architecture=_if_told(gpu.architecture) or Architecture.UNKNOWN,
         compute_capability=gpu.compute_capability(),
         driver_version=driver_version,
         cuda_version=cuda_version,
         pci_address=address,
         memory_bytes=total,
-        addressing_mode=_if_supported(gpu.addressing_mode),
-        guest=_if_supported(gpu.virtualization_mode) is VirtualizationMode.VGPU,
+        addressing_mode=_if_told(gpu.addressing_mode),
+        guest=_if_told(gpu.virtualization_mode) is VirtualizationMode.VGPU,
         mig=mig,
         sizes=sizes,
         existing=_existing(gpu, sizes) if mig else (),
@@ -138,22 +152,38 @@ def _read(gpu: Gpu, host: Host, driver_version: str, cuda_version: int) -> Card:
 
 
 def _sizes(gpu: Gpu, total: int) -> tuple[Size, ...]:
-    """The profiles by id, with the name that the driver gives or that follows from the memory."""
+    """The profiles; their names follow from the memory, because not every driver tells them."""
     found = []
     for profile in gpu_instance_profiles(gpu):
-        placements = tuple(sorted(gpu.possible_placements(profile.id)))
-        found.append(Size(profile, profile_name(profile, total), placements))
+        placements = _if_told(partial(gpu.possible_placements, profile.id)) or ()
+        found.append(Size(profile, profile_name(profile, total), tuple(sorted(placements))))
     return tuple(found)
 
 
 def _existing(gpu: Gpu, sizes: tuple[Size, ...]) -> tuple[ExistingMig, ...]:
-    by_id = {size.profile.id: size for size in sizes}
-    found = []
-    for device in mig_devices(gpu):
-        info = gpu.gpu_instance(device.gpu_instance_id()).info()
-        if (size := by_id.get(info.profile_id)) is not None:
-            found.append(_mig(device, size, info.placement))
+    """What takes place on the GPU now. Somebody may remove it meanwhile: what is gone is left out."""
+    devices = mig_devices(gpu)
+    found: list[ExistingMig] = []
+    for size in sizes:
+        for instance in _if_told(partial(gpu.gpu_instances, size.profile.id)) or ():
+            try:
+                found += _in_instance(instance, size, devices)
+            except _GONE:
+                continue
     return tuple(sorted(found, key=lambda mig: (mig.placement, mig.compute_instance)))
+
+
+def _in_instance(instance: GpuInstance, size: Size, devices: Sequence[MigDevice]) -> Iterator[ExistingMig]:
+    info, bare = instance.info(), True
+    for device in devices:
+        try:
+            if device.gpu_instance_id() == info.id:
+                bare = False
+                yield _mig(device, size, info.placement)
+        except _GONE:
+            continue
+    if bare:
+        yield ExistingMig("", size, info.placement, info.id, -1, 0, 0)
 
 
 def _mig(device: MigDevice, size: Size, placement: Placement) -> ExistingMig:
@@ -169,7 +199,8 @@ def _pci(host: Host, address: str) -> PciDevice | None:
         return None
 
 
-def _if_supported(ask: Callable[[], _T]) -> _T | None:
+def _if_told(ask: Callable[[], _T]) -> _T | None:
+    """The answer; None where GPU or driver do not have it."""
     try:
         return ask()
     except (NotSupportedError, FunctionNotFoundError):

@@ -8,11 +8,11 @@ from typing import Final
 
 from dra_driver_gpu.describe.amounts import bytes_
 from dra_driver_gpu.describe.names import vfio_name
-from dra_sdk import AttributeValue, Device
+from dra_sdk import AttributeValue, Device, HardwareError
 from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
 
 VENDOR: Final = 0x10DE
-DRIVER: Final = "vfio-pci"
+_DRIVER: Final = "vfio_pci"
 _DISPLAYS: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers
 _MEMORY_BAR: Final = 0x200  # IORESOURCE_MEM
 
@@ -28,16 +28,28 @@ class PassthroughGpu:
 
     @property
     def bound(self) -> bool:
-        """Whether it is with the VFIO driver now, so that NVML does not see it."""
-        return self.pci.driver == DRIVER
+        """Whether it is with a VFIO driver now, so that NVML does not see it."""
+        return is_vfio(self.pci.driver)
+
+
+def is_vfio(driver: str | None) -> bool:
+    """Whether this is `vfio-pci`, or a kernel driver like it for certain devices, such as `nvgrace_gpu_vfio_pci`."""
+    return driver is not None and driver.replace("-", "_").endswith(_DRIVER)
 
 
 def read_passthrough(host: Host) -> tuple[PassthroughGpu, ...]:
-    """All NVIDIA GPUs that lie in an IOMMU group; none where the IOMMU is off."""
-    found = [each for each in read_pci_devices(host) if each.vendor == VENDOR and each.class_code >> 8 in _DISPLAYS]
+    """All NVIDIA GPUs that lie in an IOMMU group; none where the IOMMU is off. Virtual functions are left out.
+
+    Raises HardwareError that names the file of sysfs which makes no sense.
+    """
+    found = [each for each in read_pci_devices(host) if _is_gpu(each)]
     iommufd = (host.dev / "iommu").exists()
     gpus = (PassthroughGpu(index, each, _bars(each), iommufd) for index, each in enumerate(found))
     return tuple(gpu for gpu in gpus if gpu.pci.iommu_group is not None)
+
+
+def _is_gpu(pci: PciDevice) -> bool:
+    return pci.vendor == VENDOR and pci.class_code >> 8 in _DISPLAYS and pci.physical_function is None
 
 
 def device(gpu: PassthroughGpu, product: str | None) -> Device:
@@ -59,7 +71,10 @@ def _bars(pci: PciDevice) -> int:
     """Lines of `resource` are start, end and flags of each window, in hexadecimal; an absent window is all zeros."""
     total = 0
     for line in (optional(read_text, pci.path / "resource") or "").splitlines():
-        start, end, flags = (int(number, 16) for number in line.split()[:3])
+        try:
+            start, end, flags = (int(number, 16) for number in line.split())
+        except ValueError:
+            raise HardwareError(f"{pci.path / 'resource'}: want three hexadecimal numbers, found {line!r}") from None
         if flags & _MEMORY_BAR and end > start:
             total += end - start + 1
     return total

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from dra_driver_gpu.describe import amounts, attributes, passthrough
 from dra_driver_gpu.describe.cards import Card, ExistingMig, Size
@@ -26,7 +27,8 @@ from dra_driver_gpu.describe.sharing import Sharing
 from dra_driver_gpu.nvml.values import Placement
 from dra_sdk import AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Quantity, ResourcePool
 
-_WHOLE = {"whole": 1}
+_WHOLE: Final = {"whole": 1}
+_MOST: Final = 32  # attributes and capacities of one device (resource.k8s.io/v1)
 
 
 def _everything(*_: object) -> bool:
@@ -110,20 +112,23 @@ def _in_the_way(mig: ExistingMig, size: Size, placement: Placement) -> bool:
 
 
 def _existing(card: Card) -> Iterator[Device]:
-    """MIG devices that were there before; several that are cut from one GPU instance have its number in common."""
-    for mig in card.existing:
+    """MIG devices that were there before; several that are cut from one GPU instance have its number in common.
+
+    Their memory slices are told where there is room: the whole of an RTX PRO 6000 has 12 of them.
+    """
+    for mig in (each for each in card.existing if not each.bare):
         profile, compute = mig.size.name, None
-        capacity: dict[str, Capacity | Quantity | int | str] = {
-            **amounts.of_profile(mig.size.profile),
-            **amounts.slices(mig.placement),
-        }
+        capacity: dict[str, Capacity | Quantity | int | str] = {**amounts.of_profile(mig.size.profile)}
         own: dict[str, AttributeValue] = {}
         if mig.shared:
             profile, compute = f"{mig.compute_slices}c.{profile}", mig.compute_instance
             capacity["multiprocessors"] = mig.multiprocessors
             own = {"gpuInstance": mig.gpu_instance}
         name = mig_name(card.minor, profile, mig.size.profile.id, mig.placement.start, compute)
-        yield Device(name, {**attributes.of_mig(card, profile, mig.uuid), **own}, capacity)
+        described = {**attributes.of_mig(card, profile, mig.uuid), **own}
+        if len(described) + len(capacity) + mig.placement.size < _MOST:  # one is left for shares
+            capacity |= amounts.slices(mig.placement)
+        yield Device(name, described, capacity)
 
 
 def _sibling(card: Card, others: Sequence[PassthroughGpu]) -> PassthroughGpu | None:

@@ -11,7 +11,7 @@ from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
 from dra_driver_gpu.health.history import Reach
 from dra_driver_gpu.health.sites import SitedDevice, sited
 from dra_driver_gpu.nvml.api import Gpu, Nvml
-from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError, NvmlError
+from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.profiles import mig_enabled
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware import Host, read_pci_device
@@ -58,6 +58,8 @@ class Census:
             nvml.device_by_uuid(uuid).minor_number()
         except GpuIsLostError as error:
             return Reach.LOST, str(error)
+        except ResetRequiredError as error:
+            return Reach.RESET, str(error)
         except NotFoundError as error:
             return (Reach.AWAY if self._given_away(uuid, host) else Reach.LOST), str(error)
         except NvmlError as error:

@@ -3,14 +3,15 @@
 | fault | begins | ends |
 |---|---|---|
 | lost | NVML answers GPU_IS_LOST | it answers again |
+| in need of a reset | NVML answers RESET_REQUIRED | it answers again |
 | recovery action | the driver names one | the driver names none |
 | remapped rows | pending, or failed | neither, or the GPU recovered |
 | XID that is not benign, double-bit ECC error | the event, or the counter of uncorrected errors | the GPU recovered |
 
-Faults stand beside each other, so a later, lighter one hides none. A GPU has recovered when it was lost and is back,
-when the driver's recovery action went back to none, when its counters started again from less (it was reset), when it
-comes back from being passed through, or once the driver has said for `settle` seconds after the last event that
-nothing is to be done. Drivers before R570 name no recovery action, so there only the other signs count.
+Faults stand beside each other, so a later, lighter one hides none. A GPU has recovered when it was lost or wanted a
+reset and is back, when the driver's recovery action went back to none, when its counters started again from less (it
+was reset), when it comes back from being passed through, or once the driver has said for `settle` seconds after the
+last event that nothing is to be done. Drivers before R570 name no recovery action, so there only the other signs count.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from dra_driver_gpu.health.readings import Reading
 from dra_driver_gpu.health.sites import Site
 from dra_driver_gpu.nvml.values import RecoveryAction, RemappedRows
 
-_DOUBLE_BIT = "double-bit ECC error"
+DOUBLE_BIT: Final = "double-bit ECC error"
 
 
 class Reach(Enum):
-    """Whether the GPU answers: it does, is lost, is passed through to somebody else, or NVML fails to say."""
+    """Whether the GPU answers: it does, is lost, wants a reset, is passed through, or NVML fails to say."""
 
     SEEN = "seen"
     LOST = "lost"
+    RESET = "in need of a reset"
     AWAY = "away"
     UNREADABLE = "unreadable"
 
@@ -61,19 +64,25 @@ class GpuHistory:
 
     # what happens
 
-    def error(self, site: Site, what: str, now: float) -> None:
-        """Something happened that makes what is at `site` unhealthy until the GPU recovered."""
+    def error(self, site: Site, what: str, now: float) -> bool:
+        """Something happened that makes what is at `site` unhealthy until the GPU recovered; whether that is news."""
         known = self._events.setdefault((site, what), _Event(now, 0))
         known.at, known.times = now, known.times + 1
+        return known.times == 1
 
-    def double_bit(self, site: Site, now: float) -> None:
-        """The event of an uncorrectable memory error; it explains that the counter rises."""
+    def double_bit(self, site: Site, now: float) -> bool:
+        """The event of an uncorrectable memory error, which explains that the counter rises; whether it is news."""
         self._ecc_event = True
-        self.error(site, _DOUBLE_BIT, now)
+        return self.error(site, DOUBLE_BIT, now)
+
+    def excused(self, what: str) -> bool:
+        """Something happened that leaves the GPU healthy; whether it is the first time."""
+        self.benign[what] += 1
+        return self.benign[what] == 1
 
     def read(self, site: Site, reading: Reading, now: float) -> None:
         """The GPU at `site` answered."""
-        if self.reach in {Reach.LOST, Reach.AWAY}:
+        if self.reach in {Reach.LOST, Reach.RESET, Reach.AWAY}:
             self.recovered()
         self.reach, self.trouble, self._doubted = Reach.SEEN, "", False
         if reading.action is not None:
@@ -110,12 +119,12 @@ class GpuHistory:
         if known is None:  # errors from before we looked count unless the driver says that all is well
             rose = count > 0 and self._action is not RecoveryAction.NONE
             if rose:
-                self.error(site, _DOUBLE_BIT, now)
+                self.error(site, DOUBLE_BIT, now)
         elif count < known:
             self.recovered()
         elif self._unexplained or count > known:
             if self._unexplained and not self._ecc_event:
-                self.error(site, _DOUBLE_BIT, now)
+                self.error(site, DOUBLE_BIT, now)
             self._unexplained = count > known and not self._ecc_event
         self._uncorrected, self._ecc_event = count, False
 
@@ -125,6 +134,8 @@ class GpuHistory:
         """What makes the device at `site` unhealthy, the worst first; nothing where it is healthy."""
         if self.reach is Reach.LOST:
             yield "the GPU is lost"
+        if self.reach is Reach.RESET:
+            yield "the GPU needs a reset"
         if self._action not in {None, RecoveryAction.NONE}:
             yield f"the driver asks for {self._action.name if self._action else ''}"
         if self._rows is not None and self._rows.failed:

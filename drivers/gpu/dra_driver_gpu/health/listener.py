@@ -20,11 +20,12 @@ class Listener:
         self._set: EventSet | None = None
         self._heard: set[str] = set()
         self._mute: set[str] = set()
+        self._registered = False
 
     @property
     def active(self) -> bool:
-        """Whether `wait` waits; it does not while there is no event set."""
-        return self._set is not None
+        """Whether `wait` waits. A set of nothing is not waited for: NVML does not say that it would take its time."""
+        return self._set is not None and self._registered
 
     def follow(self, nvml: Nvml, gpus: Mapping[str, Gpu]) -> None:
         """Hear of these GPUs, by UUID, and of no others: a lost one would keep the set from waiting."""
@@ -38,8 +39,11 @@ class Listener:
         self._mute &= gpus.keys()
 
     def wait(self, milliseconds: int) -> Event | None:
-        """The next event, or None. Raises NvmlError, GpuIsLostError among them; then the set has been given up."""
-        if self._set is None:
+        """The next event, or None, which comes at once where there is nothing to wait for.
+
+        Raises NvmlError, GpuIsLostError among them; then the set has been given up.
+        """
+        if self._set is None or not self._registered:
             return None
         try:
             return self._set.wait(milliseconds)
@@ -49,7 +53,7 @@ class Listener:
 
     def close(self) -> None:
         """Hear of nothing any more."""
-        given_up, self._set = self._set, None
+        given_up, self._set, self._registered = self._set, None, False
         self._heard.clear()
         if given_up is not None:
             try:
@@ -61,6 +65,7 @@ class Listener:
         try:
             if wanted := gpu.supported_events() & WANTED:
                 events.register(gpu, wanted)
+                self._registered = True
             self._heard.add(uuid)
         except NvmlError as error:
             if uuid not in self._mute:

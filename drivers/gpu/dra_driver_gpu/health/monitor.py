@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from threading import Event as Flag
 from typing import Final
 
 from dra_driver_gpu.describe import Offer
 from dra_driver_gpu.describe.passthrough import PassthroughGpu
 from dra_driver_gpu.health.census import Census
-from dra_driver_gpu.health.history import GpuHistory, Reach
+from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, Reach
 from dra_driver_gpu.health.listener import Listener
 from dra_driver_gpu.health.readings import read
 from dra_driver_gpu.health.rules import HealthRules
-from dra_driver_gpu.health.sites import Site, SitedDevice, existing_site
+from dra_driver_gpu.health.sites import Site, SitedDevice, existing_site, site_of
 from dra_driver_gpu.health.xid import told
 from dra_driver_gpu.library import Library, NoDriverError
 from dra_driver_gpu.nvml.api import Event, Gpu, Nvml
-from dra_driver_gpu.nvml.errors import GpuIsLostError, NvmlError
+from dra_driver_gpu.nvml.errors import GpuIsLostError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.values import WHOLE_GPU, EventType
 from dra_sdk import DeviceHealth, DraError, HealthStatus, Node
 from dra_sdk.hardware import Host
@@ -32,7 +32,8 @@ _TIMEOUT: Final = 30
 class HealthMonitor:
     """What is known of the GPUs is kept from one call of `watch` to the next; only one may run at a time.
 
-    `offer` is what the node publishes, of GPUs that only VFIO knows those that `gives` accepts.
+    `offer` is what the node publishes, of GPUs that only VFIO knows those that `gives` accepts. `troubles` tells what
+    else is wrong with devices, by UUID, as long as it is so.
     """
 
     def __init__(
@@ -42,12 +43,13 @@ class HealthMonitor:
         rules: HealthRules | None = None,
         *,
         gives: Callable[[PassthroughGpu], bool] = lambda _gpu: True,
+        troubles: Callable[[], Mapping[str, str]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._library, self._rules, self._clock = library, rules or HealthRules(), clock
         self._census = Census(offer, gives, self._rules.survey, clock)
         self._histories: dict[str, GpuHistory] = {}
-        self._listener = Listener()
+        self._listener, self._troubles = Listener(), troubles
         self._lost_again = False
         self._complaint = ""
 
@@ -108,8 +110,8 @@ class HealthMonitor:
     def _read(self, uuid: str, gpu: Gpu) -> bool:
         try:
             reading = read(gpu)
-        except GpuIsLostError as error:
-            self._missing(uuid, Reach.LOST, str(error))
+        except (GpuIsLostError, ResetRequiredError) as error:
+            self._missing(uuid, Reach.LOST if isinstance(error, GpuIsLostError) else Reach.RESET, str(error))
             return False
         history = self._history(uuid)
         if history.reach is not Reach.SEEN:
@@ -151,26 +153,27 @@ class HealthMonitor:
         self._lost_again = not self._lost_again
 
     def _happened(self, event: Event) -> bool:
-        """Note an event; whether it makes anything unhealthy."""
+        """Note an event; whether it makes anything unhealthy that was not. What comes again is only counted: a storm of
+        events is neither a storm of looks nor of lines in the log."""
         try:
             uuid = event.gpu.uuid()
         except NvmlError as error:
             log.warning("an event of a GPU that does not say which one it is: %s", error)
             return True  # the next look will find what is wrong with it
-        site, history, now = self._site(uuid, event), self._history(uuid), self._clock()
+        history, now, what = self._history(uuid), self._clock(), DOUBLE_BIT
         if EventType.DOUBLE_BIT_ECC_ERROR in event.type:
-            history.double_bit(site, now)
-            log.warning("GPU %s: double-bit ECC error", uuid)
-            return True
-        if EventType.XID_CRITICAL_ERROR not in event.type:
+            worse = news = history.double_bit(self._site(uuid, event), now)
+        elif EventType.XID_CRITICAL_ERROR not in event.type:
             return False  # corrected errors are counted by the next reading
-        benign = self._rules.benign(event.data)
-        log.log(logging.INFO if benign else logging.WARNING, "GPU %s: %s", uuid, told(event.data))
-        if benign:
-            history.benign[told(event.data)] += 1
+        elif self._rules.benign(event.data):
+            what = told(event.data)
+            worse, news = False, history.excused(what)
         else:
-            history.error(site, told(event.data), now)
-        return not benign
+            what = told(event.data)
+            worse = news = history.error(self._site(uuid, event), what, now)
+        level = logging.DEBUG if not news else logging.WARNING if worse else logging.INFO
+        log.log(level, "GPU %s: %s", uuid, what)
+        return worse
 
     def _site(self, uuid: str, event: Event) -> Site:
         """The MIG device of an event, which may have been made since the GPUs were last read; else the whole GPU."""
@@ -195,11 +198,17 @@ class HealthMonitor:
             return _told(device, HealthStatus.HEALTHY, "")
         if history.reach is Reach.AWAY and not device.passthrough:
             return None
-        if problems := list(history.problems(device.site)):
+        if problems := [*history.problems(device.site), *self._others(device)]:
             return _told(device, HealthStatus.UNHEALTHY, "; ".join(problems))
         if history.reach is Reach.UNREADABLE:
             return _told(device, HealthStatus.UNKNOWN, history.trouble)
         return _told(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
+
+    def _others(self, device: SitedDevice) -> Iterator[str]:
+        """Of the device itself, not of what else lies on the same part of the GPU."""
+        for uuid, trouble in self._troubles().items():
+            if not device.passthrough and device.site == site_of(self._census.cards.values(), uuid):
+                yield trouble
 
 
 def _told(device: SitedDevice, status: HealthStatus, message: str) -> DeviceHealth:

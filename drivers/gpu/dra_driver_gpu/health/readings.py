@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dra_driver_gpu.nvml.api import Gpu
-from dra_driver_gpu.nvml.errors import FunctionNotFoundError, GpuIsLostError, NotSupportedError, NvmlError
+from dra_driver_gpu.nvml.errors import (
+    FunctionNotFoundError,
+    GpuIsLostError,
+    NotSupportedError,
+    NvmlError,
+    ResetRequiredError,
+)
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
 
 log = logging.getLogger(__name__)
@@ -29,7 +35,7 @@ class Reading:
 
 
 def read(gpu: Gpu) -> Reading:
-    """Look at a GPU. Raises GpuIsLostError; any other failure leaves out only what was asked for."""
+    """Look at a GPU. Raises GpuIsLostError, ResetRequiredError; any other failure leaves out what was asked for."""
     return Reading(
         action=_told(gpu.recovery_action),
         rows=_told(gpu.remapped_rows),
@@ -41,7 +47,7 @@ def read(gpu: Gpu) -> Reading:
 def _told(ask: Callable[[], _T]) -> _T | None:
     try:
         return ask()
-    except GpuIsLostError:
+    except (GpuIsLostError, ResetRequiredError):
         raise
     except (NotSupportedError, FunctionNotFoundError):
         return None

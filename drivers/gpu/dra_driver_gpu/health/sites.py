@@ -53,6 +53,17 @@ def existing_site(card: Card, gpu_instance: int) -> Site | None:
     return next((Site(card.uuid, each.placement) for each in card.existing if each.gpu_instance == gpu_instance), None)
 
 
+def site_of(cards: Iterable[Card], uuid: str) -> Site | None:
+    """Where the GPU or MIG device with this UUID lies."""
+    for card in cards:
+        if card.uuid == uuid:
+            return Site(uuid)
+        for each in card.existing:
+            if each.uuid == uuid:
+                return Site(card.uuid, each.placement)
+    return None
+
+
 def _sited(device: Device, by_address: Mapping[str, Card]) -> SitedDevice:
     address = str(device.attributes.get(PCI_BUS_ID, ""))
     card = by_address.get(address) or _by_name(device, by_address.values())

@@ -22,7 +22,6 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
-    FabricInfo,
     GpuInstanceProfile,
     GpuInstanceProfileKind,
     MemoryInfo,
@@ -105,12 +104,6 @@ class Gpu(Protocol):
     def virtualization_mode(self) -> VirtualizationMode:
         """`nvmlDeviceGetVirtualizationMode`. Raises NotSupportedError."""
 
-    def fabric(self) -> FabricInfo:
-        """`nvmlDeviceGetGpuFabricInfoV`. Raises NotSupportedError, FunctionNotFoundError."""
-
-    def module_id(self) -> int:
-        """`nvmlDeviceGetModuleId`: the slot on the baseboard. Raises NotSupportedError."""
-
     def compute_mode(self) -> ComputeMode:
         """`nvmlDeviceGetComputeMode`. Raises NotSupportedError."""
 
@@ -163,9 +156,6 @@ class Gpu(Protocol):
 
     def possible_placements(self, profile_id: int) -> list[Placement]:
         """`nvmlDeviceGetGpuInstancePossiblePlacements_v2`: of a profile's `id`, whether taken or not, MIG on or off."""
-
-    def gpu_instance_capacity(self, profile_id: int) -> int:
-        """`nvmlDeviceGetGpuInstanceRemainingCapacity`: how many more fit now. Raises NotSupportedError (MIG off)."""
 
     def create_gpu_instance(self, profile_id: int, placement: Placement | None = None) -> GpuInstance:
         """`nvmlDeviceCreateGpuInstanceWithPlacement`, or `nvmlDeviceCreateGpuInstance` where the driver may place it.

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from dra_driver_gpu.nvml.api import ComputeInstance, Gpu, GpuInstance, MigDevice, Nvml
-from dra_driver_gpu.nvml.errors import InvalidArgumentError, NotFoundError, NotSupportedError
+from dra_driver_gpu.nvml.errors import FunctionNotFoundError, InvalidArgumentError, NotFoundError, NotSupportedError
 from dra_driver_gpu.nvml.values import (
     ComputeInstanceProfile,
     ComputeInstanceProfileKind,
@@ -16,6 +16,9 @@ from dra_driver_gpu.nvml.values import (
 
 _GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
+_NOT_OFFERED: Final = (NotSupportedError, InvalidArgumentError, FunctionNotFoundError)
+"""What a profile that GPU or driver do not have answers with: before R450 there was no MIG, and no call about it."""
+
 _SUFFIXES: Final = {
     GpuInstanceProfileKind.SLICE_1_REV1: "+me",
     GpuInstanceProfileKind.SLICE_2_REV1: "+me",
@@ -53,10 +56,8 @@ def gpu_instance_profiles(gpu: Gpu) -> list[GpuInstanceProfile]:
     for kind in GpuInstanceProfileKind:
         try:
             found.append(gpu.gpu_instance_profile(kind))
-        except NotSupportedError:
+        except _NOT_OFFERED:
             continue
-        except InvalidArgumentError:
-            break  # the driver is older than this kind, and than all that follow
     return found
 
 
@@ -73,10 +74,8 @@ def compute_instance_profiles(instance: GpuInstance) -> list[ComputeInstanceProf
     for kind in ComputeInstanceProfileKind:
         try:
             found.append(instance.compute_instance_profile(kind))
-        except NotSupportedError:
+        except _NOT_OFFERED:
             continue
-        except InvalidArgumentError:
-            break
     return found
 
 
@@ -99,8 +98,8 @@ def mig_devices(gpu: Gpu) -> list[MigDevice]:
 
 
 def mig_enabled(gpu: Gpu) -> bool:
-    """Whether MIG is on; False where the GPU does not have it."""
+    """Whether MIG is on; False where GPU or driver do not have it."""
     try:
         return gpu.mig_mode().current
-    except NotSupportedError:
+    except (NotSupportedError, FunctionNotFoundError):
         return False

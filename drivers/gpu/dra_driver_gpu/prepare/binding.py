@@ -1,11 +1,13 @@
 """Which kernel driver a PCI function has, and giving it another, by the files of sysfs.
 
-Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`, `drivers_probe`).
+Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`, `drivers_probe`); for VFIO
+drivers of certain devices `PCI_DRIVER_OVERRIDE_DEVICE_VFIO` of the kernel's linux/pci.h, whose aliases modprobe knows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ from dra_sdk import HardwareError, RetriableError
 from dra_sdk.hardware import link_name, optional, read_text
 
 VFIO: Final = "vfio-pci"
+_ALIAS: Final = "alias vfio_pci:"
 _NONE: Final = "(null)"
 
 
@@ -32,6 +35,33 @@ def former(site: Site, address: str) -> Former:
     path = _function(site, address)
     override = optional(read_text, path / "driver_override") or ""
     return Former(address, _driver(path), "" if override == _NONE else override)
+
+
+def vfio_driver(site: Site, address: str) -> str:
+    """The VFIO driver for a function: the kernel's own for such devices if it has one, else `vfio-pci`.
+
+    HardwareError where that cannot be loaded.
+    """
+    module = _vfio_module(site, address)
+    if module in {None, "vfio_pci"}:
+        return VFIO
+    drivers = site.host.sys / f"module/{module}/drivers"
+    if not drivers.exists():
+        _modprobe(site, str(module))
+    names = sorted(path.name.removeprefix("pci:") for path in drivers.glob("pci:*"))
+    if not names:
+        raise HardwareError(f"kernel module {module} has no PCI driver, which is to give {address} to virtual machines")
+    return names[0]
+
+
+def _vfio_module(site: Site, address: str) -> str | None:
+    """Of the aliases that fit the one with the fewest wildcards, as libvirt chooses; None where there is none."""
+    identity = (optional(read_text, _function(site, address) / "modalias") or "").removeprefix("pci:")
+    release = optional(read_text, site.host.proc / "sys/kernel/osrelease") or ""
+    known = optional(read_text, site.here(f"/lib/modules/{release}/modules.alias")) or ""
+    aliases = [line.removeprefix(_ALIAS).split() for line in known.splitlines() if line.startswith(_ALIAS)]
+    fitting = [each for each in aliases if fnmatchcase(identity, each[0])]
+    return min(fitting, key=lambda each: each[0].count("*"))[1].replace("-", "_") if fitting else None
 
 
 def bind(site: Site, address: str, driver: str) -> None:
@@ -72,10 +102,14 @@ def _unbind(site: Site, path: Path) -> None:
 
 def _load(site: Site, driver: str) -> None:
     if not (_drivers(site) / driver).exists():
-        command = ["modprobe", driver] if site.root == Path("/") else ["chroot", str(site.root), "modprobe", driver]
-        site.effects.run(Command(command))
+        _modprobe(site, driver)
     if not (_drivers(site) / driver).exists():
         raise HardwareError(f"the kernel has no PCI driver {driver}")
+
+
+def _modprobe(site: Site, module: str) -> None:
+    command = ["modprobe", module]
+    site.run(Command(command if site.root == Path("/") else ["chroot", str(site.root), *command]))
 
 
 def _drivers(site: Site) -> Path:

@@ -16,8 +16,9 @@ from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
 from dra_driver_gpu.prepare import gpus, instances, uses, vfio
 from dra_driver_gpu.prepare.limits import MpsDevice, memory_limits
 from dra_driver_gpu.prepare.mig import MigInstance
-from dra_driver_gpu.prepare.mps import STEP as MPS
-from dra_driver_gpu.prepare.mps import Daemon, MpsDaemons, journal_entry
+from dra_driver_gpu.prepare.mps import MpsDaemons
+from dra_driver_gpu.prepare.mps_daemon import STEP as MPS
+from dra_driver_gpu.prepare.mps_daemon import Daemon, mark
 from dra_driver_gpu.prepare.plan import Kind, Wanted, mps_groups, plan
 from dra_driver_gpu.prepare.ready import Ready
 from dra_driver_gpu.prepare.records import Records
@@ -56,25 +57,38 @@ def unprepare(site: Site, claim: HeldClaim) -> None:
         _undo(site, claim.uid, dict(entry), rebooted=claim.rebooted)
 
 
-def sweep(site: Site, claim: Claim[Any]) -> None:
-    """Undo what claims left that hold nothing any more: their state files are lost. Failures are logged."""
-    records, daemons = Records(site), MpsDaemons(site)
-    left: list[tuple[str, JSON]] = [(_claim_of(each), {"step": MPS, "id": each}) for each in daemons.leftovers()]
-    for uuid in records.known():
-        try:
-            left += _left_on(records, uuid)
-        except DraError as error:
-            log.warning("what is left on GPU %s cannot be told: %s", uuid, error)
+def sweep(site: Site, claim: Claim[Any]) -> bool:
+    """Undo what claims left that hold nothing any more: their state files are lost.
+
+    Whether nothing is left; failures are logged.
+    """
+    left = list(_left(site))
     # Asked after looking: a claim that is just being prepared was held before it wrote anything.
     live = {claim.uid, *(each.uid for each in claim.held())}
-    for uid, entry in left:
-        if uid not in live:
-            try:
-                _undo(site, uid, entry, rebooted=False)
-            except Exception as error:  # noqa: BLE001 (an old claim's trouble is not the new one's)
-                log.warning("what claim %s left cannot be undone: %s: %s", uid, entry, error)
-            else:
-                log.warning("undone what claim %s had left: %s", uid, entry)
+    live |= {mark(uid) for uid in live}
+    cleared = [_clear(site, uid, entry) for uid, entry in left if uid not in live]
+    return all(cleared)
+
+
+def _clear(site: Site, uid: str, entry: JSON) -> bool:
+    try:
+        _undo(site, uid, entry, rebooted=False)
+    except Exception as error:  # noqa: BLE001 (an old claim's trouble is not the new one's)
+        log.warning("what claim %s left cannot be undone: %s: %s", uid, entry, error)
+        return False
+    log.warning("undone what claim %s had left: %s", uid, entry)
+    return True
+
+
+def _left(site: Site) -> Iterator[tuple[str, JSON]]:
+    """What is on the node because of claims: for each step the claim, and a journal entry that undoes it."""
+    yield from ((each.rpartition("-")[0], {"step": MPS, "id": each}) for each in MpsDaemons(site).leftovers())
+    records = Records(site)
+    for uuid in records.known():
+        try:
+            yield from _left_on(records, uuid)
+        except DraError as error:
+            log.warning("what is left on GPU %s cannot be told: %s", uuid, error)
 
 
 def _refuse(site: Site, wanted: Sequence[Wanted]) -> None:
@@ -89,7 +103,7 @@ def _to_vfio(site: Site, claim: Claim[Any], wanted: Sequence[Wanted]) -> Iterato
     together = frozenset(vfio.address(site, each) for each in mine if not each.admin)
     for each in mine:
         found = vfio.look(site, each) if each.admin else vfio.obtain(site, claim, each, together)
-        yield Ready(wanted=each, address=vfio.address(site, each), vfio=found)
+        yield Ready(wanted=each, address=found.address if found else vfio.address(site, each), vfio=found)
 
 
 def _set_up(site: Site, nvml: Nvml, claim: Claim[Any], wanted: Wanted) -> Ready:
@@ -107,30 +121,36 @@ def _set_up(site: Site, nvml: Nvml, claim: Claim[Any], wanted: Wanted) -> Ready:
 
 
 def _start_daemons(site: Site, claim: Claim[Any], ready: Sequence[Ready]) -> dict[int, str]:
-    """An MPS daemon for each group of devices; its id for each of these."""
+    """MPS daemons for each group of devices; the id of the one for each of them."""
     by_wanted = {id(each.wanted): each for each in ready}
     started: dict[int, str] = {}
     for group in mps_groups([each.wanted for each in ready]):
-        members = [by_wanted[id(each)] for each in group]
-        daemon = _daemon(claim, members)
-        claim.journal(journal_entry(daemon))
-        MpsDaemons(site).start(daemon)
-        started |= {id(each): daemon.id for each in group}
+        for daemon, members in _daemons(claim, [by_wanted[id(each)] for each in group]):
+            claim.journal(daemon.journal_entry)
+            MpsDaemons(site).start(daemon)
+            started |= {id(each.wanted): daemon.id for each in members}
     return started
 
 
-def _daemon(claim: Claim[Any], members: Sequence[Ready]) -> Daemon:
+def _daemons(claim: Claim[Any], members: Sequence[Ready]) -> Iterator[tuple[Daemon, Sequence[Ready]]]:
+    """One for all GPUs; but one for each MIG device, because CUDA, and so a daemon, uses the first that it sees."""
     config = members[0].wanted.mps
     if config is None:
         raise ValueError("a group of devices without MPS")
-    devices = [MpsDevice(each.cuda_uuid, each.wanted.device.request) for each in members]
-    return Daemon(
-        claim=claim.uid,
-        devices=sorted(each.uuid for each in devices),
-        percentage=config.default_active_thread_percentage,
-        limits=memory_limits(config, devices),
-        multi_user=config.multi_user,
-    )
+    limits = memory_limits(config, [MpsDevice(each.cuda_uuid, each.wanted.device.request) for each in members])
+    whole = [each for each in members if each.mig is None]
+    for part in filter(None, [whole, *([each] for each in members if each.mig)]):
+        uuids = sorted(each.cuda_uuid for each in part)
+        yield (
+            Daemon(
+                claim=claim.uid,
+                devices=uuids,
+                percentage=config.default_active_thread_percentage,
+                limits={uuid: limits[uuid] for uuid in uuids if uuid in limits},
+                multi_user=config.multi_user,
+            ),
+            part,
+        )
 
 
 def _undo(site: Site, uid: str, entry: JSON, *, rebooted: bool) -> None:
@@ -161,25 +181,28 @@ def _undo_by_nvml(site: Site, uid: str, entry: JSON) -> None:
 
 
 def _forget(site: Site, uid: str, gpu: str) -> None:
-    """Take a claim out of the record of a GPU that is gone; when it comes back it has forgotten too."""
+    """Take a claim out of the record of a GPU that is gone; when it comes back it has forgotten too.
+
+    MIG mode alone can outlive it, and stays ours.
+    """
     records = Records(site)
     with records.locked(gpu) as record:
         record.uses = {key: use for key, use in record.uses.items() if use["claim"] != uid}
         for made in record.instances.values():
             made["claims"] = [each for each in made["claims"] if each != uid]
         record.instances = {key: made for key, made in record.instances.items() if made["claims"]}
+        if not record.uses:
+            record.compute_mode, record.time_slice = None, ""
         records.save(gpu, record)
 
 
 def _left_on(records: Records, uuid: str) -> Iterator[tuple[str, JSON]]:
     record = records.read(uuid)
+    if record.vfio:
+        yield record.vfio["claim"], record.vfio["entry"]
     for use in record.uses.values():
         yield use["claim"], {"step": uses.STEP, "gpu": uuid, "device": use["device"]}
     for key, made in record.instances.items():
         profile, _, start = key.partition("-")
         for uid in made["claims"]:
             yield uid, {"step": instances.STEP, "gpu": uuid, "profile": int(profile), "start": int(start)}
-
-
-def _claim_of(daemon_id: str) -> str:
-    return daemon_id.rpartition("-")[0]

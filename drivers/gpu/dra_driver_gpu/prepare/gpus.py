@@ -41,7 +41,11 @@ def make_whole(site: Site, nvml: Nvml, gpu: Gpu) -> Gpu:
         records.save(uuid, record)
     if mig_enabled(gpu):
         count = len(gpu_instances(gpu))
-        raise RetriableError(f"GPU {uuid} cannot be used whole: MIG is on, with {count} GPU instances")
+        users = mig.users(site, gpu)
+        raise RetriableError(
+            f"GPU {uuid} cannot be used whole: MIG is on, with {count} GPU instances"
+            + (f", and it is in use{users}" if users else "")
+        )
     return nvml.device_by_uuid(uuid)
 
 

@@ -46,13 +46,19 @@ def obtain(site: Site, nvml: Nvml, claim: Claim[Any], wanted: Wanted) -> tuple[G
             raise RetriableError(
                 f"MIG device {wanted.device.name} does not exist any more, and none like it is made on demand"
             )
+        if made is None and mig.taken(gpu, name):
+            raise RetriableError(
+                f"MIG device {wanted.device.name} cannot be made: there is a GPU instance of somebody else, which is "
+                "empty or divided otherwise"
+            )
         claim.journal({"step": STEP, "gpu": uuid, "profile": name.profile_id, "start": name.start})
         claims = [] if made is None else [each for each in made["claims"] if each != claim.uid]
         record.instances[mig.key(name)] = {**(made or {}), "claims": [*claims, claim.uid]}
         records.save(uuid, record)
         if found is None:
             gpu = mig.turn_on(site, nvml, uuid, record)
-            mig.destroy(gpu, name.profile_id, name.start, site.clock, site.settings.busy_seconds)
+            if made is not None:  # begun by us, and broken off
+                mig.destroy(gpu, name.profile_id, name.start, site.clock, site.settings.busy_seconds)
             found = mig.create(gpu, name)
         _complete(record.instances[mig.key(name)], found)
         records.save(uuid, record)

@@ -11,7 +11,7 @@ from dra_sdk import ConfigError, Quantity
 
 @dataclass(frozen=True, slots=True)
 class MpsDevice:
-    """A device of a daemon: its UUID, and the name of its request."""
+    """A device of one entry of configuration: its UUID, and the name of its request."""
 
     uuid: str
     request: str
@@ -26,7 +26,7 @@ def memory_limits(config: MpsConfig, devices: Sequence[MpsDevice]) -> dict[str, 
     """The memory limit of each device that has one, by UUID, such as `953M` (in MiB).
 
     A limit for all is overridden by one for a request, that by one for an index or a UUID. Indices count the devices
-    of the daemon by UUID. ConfigError where a limit is for a device or request that the daemon does not have.
+    by UUID. ConfigError where a limit is for a device or request that is not among them.
     """
     by_uuid = sorted(device.uuid for device in devices)
     limits = dict.fromkeys(by_uuid, config.default_pinned_device_memory_limit)

@@ -22,7 +22,14 @@ from dra_driver_gpu.nvml.errors import (
     NvmlError,
 )
 from dra_driver_gpu.nvml.profiles import compute_instances, gpu_instance_profiles, gpu_instances, mig_enabled
-from dra_driver_gpu.nvml.values import Architecture, ComputeInstanceProfileKind, GpuInstanceProfile, Placement
+from dra_driver_gpu.nvml.values import (
+    WHOLE_GPU,
+    Architecture,
+    ComputeInstanceProfileKind,
+    GpuInstanceProfile,
+    Placement,
+)
+from dra_driver_gpu.prepare.holders import holders, own_pid
 from dra_driver_gpu.prepare.records import Record, Records
 from dra_driver_gpu.site import Clock, Site
 from dra_sdk import PermanentError, RetriableError
@@ -74,6 +81,11 @@ def existing(gpu: Gpu, name: MigName) -> MigInstance | None:
     return _told(instance, computes[0]) if whole else None
 
 
+def taken(gpu: Gpu, name: MigName) -> bool:
+    """Whether there is a GPU instance of this profile at this place, whatever is in it."""
+    return _instance(gpu, name.profile_id, name.start) is not None
+
+
 def create(gpu: Gpu, name: MigName) -> MigInstance:
     """Make a MIG device; MIG is on. What was made before an error is found by `destroy`."""
     profile = _profile(gpu, name)
@@ -93,9 +105,10 @@ def destroy(gpu: Gpu, profile_id: int, start: int, clock: Clock, seconds: float)
     instance = _instance(gpu, profile_id, start)
     if instance is None:
         return False
+    number = instance.info().id
     for compute in compute_instances(instance):
-        _once_free(compute.destroy, clock, seconds)
-    _once_free(instance.destroy, clock, seconds)
+        _once_free(compute.destroy, clock, seconds, gpu, number)
+    _once_free(instance.destroy, clock, seconds, gpu, number)
     if _instance(gpu, profile_id, start) is not None:
         raise RetriableError(f"the GPU instance at slice {start} was destroyed, and is still there")
     return True
@@ -113,7 +126,9 @@ def turn_on(site: Site, nvml: Nvml, uuid: str, record: Record) -> Gpu:
     try:
         gpu.set_mig_mode(on=True)
     except InUseError as error:
-        raise RetriableError(f"MIG cannot be turned on while somebody uses GPU {uuid}: {error}") from error
+        raise RetriableError(
+            f"MIG cannot be turned on while GPU {uuid} is in use{users(site, gpu)}: {error}"
+        ) from error
     return nvml.device_by_uuid(uuid)
 
 
@@ -123,7 +138,7 @@ def turn_off(site: Site, gpu: Gpu, record: Record) -> None:
         return
     if mig_enabled(gpu) and not gpu_instances(gpu):
         try:
-            _once_free(lambda: gpu.set_mig_mode(on=False), site.clock, site.settings.busy_seconds)
+            _once_free(lambda: gpu.set_mig_mode(on=False), site.clock, site.settings.busy_seconds, gpu)
         except RetriableError as error:
             log.warning("MIG stays on without MIG devices, until the GPU is wanted as a whole: %s", error)
             return
@@ -165,7 +180,26 @@ def _told(instance: GpuInstance, compute: ComputeInstance) -> MigInstance:
     return MigInstance(info.device.uuid(), instance.info().id, info.id)
 
 
-def _once_free(change: Callable[[], None], clock: Clock, seconds: float) -> None:
+def users(site: Site, gpu: Gpu) -> str:
+    """Who holds a GPU besides us, to be appended to a sentence: a monitor too, which runs nothing on it."""
+    opened = holders(site, f"/dev/nvidia{gpu.minor_number()}")
+    return _by(sorted({*_pids(gpu, WHOLE_GPU), *opened} - {own_pid(site)}))
+
+
+def _pids(gpu: Gpu, instance: int) -> list[int]:
+    """Which processes run on a GPU or a GPU instance, as far as NVML shows them."""
+    try:
+        return [each.pid for each in gpu.processes() if instance in {WHOLE_GPU, each.gpu_instance_id}]
+    except NvmlError as error:
+        log.debug("the processes on a GPU cannot be told: %s", error)
+        return []
+
+
+def _by(pids: list[int]) -> str:
+    return f" by process {', '.join(map(str, pids))}" if pids else ""
+
+
+def _once_free(change: Callable[[], None], clock: Clock, seconds: float, gpu: Gpu, instance: int = WHOLE_GPU) -> None:
     """Do it as soon as nobody uses what it changes; what is gone by then is no error."""
     last: list[NvmlError] = []
 
@@ -180,4 +214,4 @@ def _once_free(change: Callable[[], None], clock: Clock, seconds: float) -> None
         return True
 
     if not clock.until(done, seconds):
-        raise RetriableError(f"still in use after {seconds:.0f} s: {last[-1]}")
+        raise RetriableError(f"still in use{_by(_pids(gpu, instance))} after {seconds:.0f} s: {last[-1]}")

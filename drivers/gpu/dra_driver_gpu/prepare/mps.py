@@ -1,55 +1,45 @@
-"""MPS daemons: one for the devices of a claim that one configuration applies to, as a process that we look after.
+"""MPS daemons: for the devices of a claim that one configuration applies to, as processes that we look after.
 
 Everything about a daemon lies in a directory of its own, `<state>/mps/<id>/`, which exists from before it starts until
 after it has ended: `pipe`, `log` and `shm` are its own; `daemon.json` says what it is for, for as long as it should
 run. The process is found by a variable in its environment, so one that outlived a restart of ours is simply found
 again. The lock of a daemon is on its directory.
+
+Looking through the environments of all processes is for when no process is known: `daemon.json` also says which one it
+is, by its pid and the time of its start.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dra_driver_gpu.effects import Command, CommandError
+from dra_driver_gpu.nvml.real.binding import LIBRARY_DIRS
+from dra_driver_gpu.prepare.locks import locked
+from dra_driver_gpu.prepare.mps_daemon import Daemon
+from dra_driver_gpu.rooted import follow
 from dra_driver_gpu.site import Site
 from dra_sdk import DraError, HardwareError, RetriableError
 from dra_sdk.hardware import read_text
 
 log = logging.getLogger(__name__)
-STEP: Final = "mps"
 CONTROL: Final = "nvidia-cuda-mps-control"
 _FILE: Final = "daemon.json"
 _MARKER: Final = "DRA_GPU_MPS_DAEMON"
 _END_SECONDS: Final = 5.0
 _LOG_SHOWN: Final = 300
-_PRIVATE: Final = 'mount --bind "$0" "$1" && shift && exec "$@"'
-
-
-@dataclass(frozen=True, slots=True)
-class Daemon:
-    """What a daemon is for: `devices` are UUIDs, `limits` memory limits by UUID, `percentage` of multiprocessors."""
-
-    claim: str
-    devices: Sequence[str]
-    percentage: int | None = None
-    limits: Mapping[str, str] = field(default_factory=dict)
-    multi_user: bool = False
-
-    @property
-    def id(self) -> str:
-        """The claim's UID and a part that tells its daemons apart."""
-        digest = hashlib.sha256(",".join(sorted(self.devices)).encode()).hexdigest()
-        return f"{self.claim}-{digest[:5]}"
+_SECONDS: Final = 5.0  # for the daemon's answer to one order
+_SEEN: Final = "/mnt"
+"""Where the programs of a driver container see a daemon's directory: in a mount namespace of their own."""
+_PRIVATE: Final = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; done; shift; exec "$@"'
 
 
 class MpsDaemons:
@@ -73,21 +63,19 @@ class MpsDaemons:
         directory = self._directory(daemon.id)
         for name in ("pipe", "log", "shm"):
             (directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
-        with _locked(directory):
+        with locked(directory, self._site.clock):
             self._bring_up(daemon)
-            told = {**asdict(daemon), "boot": self._site.boot_id}
-            (directory / _FILE).write_text(json.dumps(told), encoding="utf-8")
 
     def stop(self, daemon_id: str) -> None:
         """End a daemon and remove what is its; nothing to do for one that is gone. RetriableError if it stays."""
         directory = self._directory(daemon_id)
         if not directory.exists():
             return
-        with _locked(directory):
+        with locked(directory, self._site.clock):
             (directory / _FILE).unlink(missing_ok=True)
             if self._running(daemon_id):
                 with suppress(CommandError, HardwareError):  # a daemon that does not listen is ended by signals
-                    self._site.effects.run(self._control(daemon_id, "quit"))
+                    self._site.run(self._control(daemon_id, "quit"))
                 self._end(daemon_id)
             self._unmount_shm(daemon_id)
             shutil.rmtree(directory)
@@ -96,39 +84,82 @@ class MpsDaemons:
         """The ids of all directories, also of those whose start was interrupted."""
         return (path.name for path in sorted(self._site.here(self._base).glob("*")))
 
-    def revive(self) -> int:
-        """Start again what should run and does not; how many. What fails is logged and tried at the next call."""
-        paths = sorted(self._site.here(self._base).glob(f"*/{_FILE}"))
-        return sum(self._revive(path.parent) for path in paths)
+    def kept(self) -> list[Daemon]:
+        """Those that should run, whether they do or not. A file that makes no sense is logged and left out."""
+        found = []
+        for path in sorted(self._site.here(self._base).glob(f"*/{_FILE}")):
+            try:
+                found += self._told(path)
+            except (OSError, ValueError, TypeError) as error:
+                log.warning("the MPS daemon %s is not looked after: %s", path.parent.name, error)
+        return found
 
-    def _revive(self, directory: Path) -> bool:
+    def revive(self, daemon: Daemon) -> bool:
+        """Start a daemon again if it has ended; whether that was so. What fails is logged, to be tried again."""
+        if self._runs(daemon):
+            return False
+        directory = self._directory(daemon.id)
         try:
-            with _locked(directory):
-                daemon = self._told(directory / _FILE)
-                if daemon is None or self._running(daemon.id):
+            with locked(directory, self._site.clock):
+                if not self._told(directory / _FILE):  # stopped meanwhile
                     return False
                 self._bring_up(daemon)
-        except (DraError, OSError, ValueError, TypeError) as error:
-            log.warning("the MPS daemon %s cannot be started again: %s", directory.name, error)
+        except (DraError, OSError) as error:
+            log.warning("the MPS daemon %s cannot be started again: %s", daemon.id, error)
             return False
         log.warning("the MPS daemon of claim %s had ended and was started again", daemon.claim)
         return True
 
-    def _told(self, path: Path) -> Daemon | None:
-        """What a file says; None if it is gone, or of an earlier boot: then its claim is set up afresh."""
+    def silent(self, daemon: Daemon) -> str:
+        """What is wrong with a daemon that gives no sign of life, in words; empty where it answers."""
+        try:
+            self._site.run(self._control(daemon.id, "get_server_list"))
+        except (CommandError, HardwareError) as error:
+            return str(error)
+        return ""
+
+    def _told(self, path: Path) -> list[Daemon]:
+        """What a file says; nothing if it is gone, or of an earlier boot: then its claim is set up afresh."""
         if not path.exists():
-            return None
+            return []
         told = json.loads(path.read_text(encoding="utf-8"))
-        return Daemon(**told) if told.pop("boot", None) == self._site.boot_id else None
+        return [Daemon(**told)] if told.pop("boot", None) == self._site.boot_id else []
 
     def _bring_up(self, daemon: Daemon) -> None:
-        if not self._running(daemon.id):
-            self._mount_shm(daemon.id)
-            self._site.effects.start(self._daemon(daemon), self._directory(daemon.id) / "log" / "output.log")
-        if not self._site.clock.until(lambda: self._answers(daemon.id), self._site.settings.mps_seconds):
+        if not self._runs(daemon):
+            daemon = self._found(daemon) or self._begun(daemon)
+        try:
+            self._instruct(daemon)
+        except DraError:  # with half of its limits, or none, it is none
+            self._site.effects.kill(daemon.process[:1], force=True)
+            raise
+        told = {**asdict(daemon), "boot": self._site.boot_id}
+        (self._directory(daemon.id) / _FILE).write_text(json.dumps(told), encoding="utf-8")
+
+    def _instruct(self, daemon: Daemon) -> None:
+        if not self._site.clock.until(lambda: self._answers(daemon), self._site.settings.mps_seconds):
             raise RetriableError(f"the MPS daemon does not answer: {self._said(daemon.id)}")
-        for order in _orders(daemon):
-            self._site.effects.run(self._control(daemon.id, order))
+        for order in daemon.orders:
+            self._site.run(self._control(daemon.id, order))
+
+    def _found(self, daemon: Daemon) -> Daemon | None:
+        """The same with the process that a start left which was interrupted; what is known to have ended left none.
+
+        Servers that outlive their daemon have the same environment.
+        """
+        pids = [] if daemon.process else self._running(daemon.id)
+        return self._with_process(daemon, pids[0]) if pids else None
+
+    def _begun(self, daemon: Daemon) -> Daemon:
+        self._mount_shm(daemon.id)
+        output = self._directory(daemon.id) / "log" / "output.log"
+        return self._with_process(daemon, self._site.effects.start(self._daemon(daemon), output))
+
+    def _with_process(self, daemon: Daemon, pid: int) -> Daemon:
+        return replace(daemon, process=(pid, self._site.effects.started(pid) or 0))
+
+    def _runs(self, daemon: Daemon) -> bool:
+        return bool(daemon.process) and self._site.effects.started(daemon.process[0]) == daemon.process[1]
 
     def _directory(self, daemon_id: str) -> Path:
         return self._site.here(f"{self._base}/{daemon_id}")
@@ -137,32 +168,51 @@ class MpsDaemons:
         return self._site.effects.running(f"{_MARKER}={daemon_id}")
 
     def _environment(self, daemon_id: str) -> dict[str, str]:
-        names = {"CUDA_MPS_PIPE_DIRECTORY": "pipe", "CUDA_MPS_LOG_DIRECTORY": "log"}
-        seen = self._site.seen_by_tools
-        return {name: seen(f"{self._base}/{daemon_id}/{place}") for name, place in names.items()}
+        """Where programs of the driver see the directories of a daemon."""
+        whole = f"{self._base}/{daemon_id}" if self._site.own_root else str(self._directory(daemon_id))
+        base = _SEEN if self._moved else whole
+        return {"CUDA_MPS_PIPE_DIRECTORY": f"{base}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{base}/log"}
+
+    @property
+    def _moved(self) -> bool:
+        """Whether the driver's programs run in the root of a driver container, which lacks the state directory."""
+        return self._site.own_root and self._site.settings.driver_root != "/"
 
     def _control(self, daemon_id: str, order: str) -> Command:
-        return self._site.tool(CONTROL, stdin=f"{order}\n", env=self._environment(daemon_id))
+        command = self._site.tool(CONTROL, stdin=f"{order}\n", env=self._environment(daemon_id))
+        return replace(_mounted_in(command, self._mounts(daemon_id)), timeout=_SECONDS)
+
+    def _mounts(self, daemon_id: str) -> list[tuple[str, str]]:
+        """What is to be seen elsewhere by the driver's programs: a directory, and where."""
+        place = str(self._site.driver_root / _SEEN.lstrip("/"))
+        return [(str(self._directory(daemon_id)), place)] if self._moved else []
 
     def _daemon(self, daemon: Daemon) -> Command:
         own = {"CUDA_VISIBLE_DEVICES": ",".join(sorted(daemon.devices)), _MARKER: daemon.id}
         options = ["-f", *(["-M"] if daemon.multi_user else [])]
-        command = self._site.tool(CONTROL, *options, env={**self._environment(daemon.id), **own})
-        if self._site.settings.mps_shm == "host":
-            return command
-        source = str(self._site.here(self.host_directory(daemon.id, "shm")))
-        target = str(self._site.here("/dev/shm")) if self._site.whole_host else "/dev/shm"  # noqa: S108
-        inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _PRIVATE, source, target]
-        return Command([*inside, *command.argv], env=command.env)
+        environment = {**self._libraries(), **self._environment(daemon.id), **own}
+        command = self._site.tool(CONTROL, *options, env=environment)
+        return _mounted_in(command, [*self._mounts(daemon.id), *self._shared_memory(daemon.id)])
 
-    def _answers(self, daemon_id: str) -> bool:
-        if not self._running(daemon_id):
-            raise RetriableError(f"the MPS daemon ended at once: {self._said(daemon_id)}")
-        try:
-            self._site.effects.run(self._control(daemon_id, "get_default_active_thread_percentage"))
-        except CommandError:
-            return False
-        return True
+    def _shared_memory(self, daemon_id: str) -> list[tuple[str, str]]:
+        if self._site.settings.mps_shm == "host" and not self._moved:
+            return []
+        target = str(self._site.driver_root / "dev/shm") if self._site.own_root else "/dev/shm"  # noqa: S108
+        return [(str(self._site.here(self.host_directory(daemon_id, "shm"))), target)]
+
+    def _libraries(self) -> dict[str, str]:
+        """A daemon starts servers, which load more than NVML: for a bare directory of the driver, where all that is."""
+        root, program = self._site.driver_root, self._site.binary(CONTROL)
+        if self._site.own_root or root == Path("/") or program is None:
+            return {}
+        places = (follow(root, each) for each in LIBRARY_DIRS)
+        found = [str(each) for each in places if each.is_dir() and not (each / "libc.so.6").exists()]
+        return {"LD_LIBRARY_PATH": ":".join(found), "PATH": f"{program.parent}:{os.environ.get('PATH', os.defpath)}"}
+
+    def _answers(self, daemon: Daemon) -> bool:
+        if not self._runs(daemon):
+            raise RetriableError(f"the MPS daemon ended at once: {self._said(daemon.id)}")
+        return not self.silent(daemon)
 
     def _end(self, daemon_id: str) -> None:
         for force in (False, True):
@@ -184,35 +234,23 @@ class MpsDaemons:
     def _mount_shm(self, daemon_id: str) -> None:
         """Half of the node's memory, as the kernel gives `/dev/shm` itself; it becomes real only as it is used."""
         place = str(self._directory(daemon_id) / "shm")
-        if self._site.settings.mps_shm == "private" and not _mounted(place):
+        if self._site.settings.mps_shm == "private" and not os.path.ismount(place):
             options = f"rw,nosuid,nodev,noexec,relatime,size={_memory_bytes(self._site) // 2}"
-            self._site.effects.run(Command(["mount", "-t", "tmpfs", "-o", options, "shm", place]))
+            self._site.run(Command(["mount", "-t", "tmpfs", "-o", options, "shm", place]))
 
     def _unmount_shm(self, daemon_id: str) -> None:
         place = str(self._directory(daemon_id) / "shm")
-        if _mounted(place):
-            self._site.effects.run(Command(["umount", place]))
+        if os.path.ismount(place):
+            self._site.run(Command(["umount", place]))
 
 
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _orders(daemon: Daemon) -> Iterator[str]:
-    if daemon.percentage is not None:
-        yield f"set_default_active_thread_percentage {daemon.percentage}"
-    for uuid, limit in sorted(daemon.limits.items()):
-        yield f"set_default_device_pinned_mem_limit {uuid} {limit}"
-
-
-def _mounted(place: str) -> bool:
-    return any(line.split()[4] == place for line in read_text(Path("/proc/self/mountinfo")).splitlines())
+def _mounted_in(command: Command, mounts: Sequence[tuple[str, str]]) -> Command:
+    """The command, which sees one directory at the place of another; nobody else does."""
+    if not mounts:
+        return command
+    pairs = [word for pair in mounts for word in pair]
+    inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _PRIVATE, "sh", *pairs, "--"]
+    return replace(command, argv=[*inside, *command.argv])
 
 
 def _memory_bytes(site: Site) -> int:
@@ -221,8 +259,3 @@ def _memory_bytes(site: Site) -> int:
         if name == "MemTotal":
             return int(rest.split()[0]) * 1024
     raise HardwareError(f"{site.host.proc / 'meminfo'}: tells no MemTotal")
-
-
-def journal_entry(daemon: Daemon) -> dict[str, Any]:
-    """What a claim's journal keeps before the daemon is started."""
-    return {"step": STEP, "id": daemon.id}

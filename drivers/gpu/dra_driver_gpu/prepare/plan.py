@@ -82,7 +82,7 @@ def plan(claim: Claim[Any]) -> list[Wanted]:
     for label, entry in entries:
         kind = _KINDS[entry["opaque"]["parameters"]["kind"]]
         for each in wanted:
-            if each.device.request in entry.get("requests", ()) and each.kind is not kind:
+            if each.device.request in (entry.get("requests") or ()) and each.kind is not kind:
                 right = _CONFIGS[each.kind].kind
                 raise ConfigError(
                     f"{label}: {_CONFIGS[kind].kind} cannot apply to device {each.device.name} of request "

@@ -9,14 +9,13 @@ Nothing of it survives a reboot on the GPU, so a record of another boot counts a
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dra_driver_gpu.prepare.locks import locked
 from dra_driver_gpu.site import Site
 from dra_sdk import DraError
 
@@ -36,6 +35,8 @@ class Record:
     with the UIDs of its `claims`, and once it is complete its `uuid`, `gi` and `ci`. `uses` are the configurations of
     claims, each with `claim`, `device` and `policy`. `compute_mode` is what it was before the first of them, None where
     it was not changed; `time_slice` is `set` while the time slice is not the default, `tried` before that is certain.
+    `vfio` is kept under the PCI address: the `claim` that has the GPU, the `entry` of its journal, and the `name` by
+    which NVML knew it.
     """
 
     mig_mode: bool = False
@@ -43,49 +44,49 @@ class Record:
     uses: dict[str, JSON] = field(default_factory=dict)
     compute_mode: int | None = None
     time_slice: str = ""
+    vfio: JSON = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to be remembered."""
         return self == Record()
 
-    def claims(self) -> set[str]:
-        """The claims that something was done for."""
-        made = {claim for each in self.instances.values() for claim in each["claims"]}
-        return made | {use["claim"] for use in self.uses.values()}
+    def made(self, profile_id: int, start: int) -> bool:
+        """Whether the MIG instance of this profile at this memory slice is ours."""
+        return f"{profile_id}-{start}" in self.instances
 
 
 class Records:
     """The records of a node."""
 
     def __init__(self, site: Site) -> None:
-        self._directory = site.state / "gpus"
-        self._boot = site.boot_id
+        self._directory = site.here(f"{site.settings.state_dir}/gpus")
+        self._boot, self._clock = site.boot_id, site.clock
 
     def known(self) -> list[str]:
-        """The UUIDs of the GPUs that have a record."""
+        """The UUIDs, or PCI addresses, of the GPUs that have a record."""
         return sorted(path.parent.name for path in self._directory.glob(f"*/{_FILE}"))
 
     @contextmanager
     def locked(self, uuid: str) -> Iterator[Record]:
         """The record of a GPU, which is nobody else's meanwhile. Changes are kept by `save`."""
         directory = self._directory / uuid
-        try:
-            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise RecordError(f"cannot use {directory}: {error.strerror}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            try:
+                directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+                held.enter_context(locked(directory, self._clock))
+            except OSError as error:
+                raise RecordError(f"cannot use {directory}: {error.strerror}") from error
             yield self.read(uuid)
-        finally:
-            os.close(handle)
 
     def read(self, uuid: str) -> Record:
         """The record of a GPU as it is now; for looking at only."""
         path = self._directory / uuid / _FILE
         try:
-            kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            if not text.strip("\0 \n"):  # a power failure can leave a file of its size without its content
+                return Record()
+            kept: Mapping[str, Any] = json.loads(text)
             if kept["boot"] != self._boot:
                 return Record()
             return Record(**{name: value for name, value in kept.items() if name in Record.__dataclass_fields__})

@@ -89,18 +89,20 @@ def _apply(site: Site, gpu: Gpu, record: Record, wanted: Wanted) -> None:
         command = _time_slice(site, uuid, number)
         record.time_slice = "tried" if number else ""
         Records(site).save(uuid, record)
-        site.effects.run(command)
+        site.run(command)
         record.time_slice = "set" if number else ""
         Records(site).save(uuid, record)
 
 
 def _restore(site: Site, nvml: Nvml, uuid: str, record: Record) -> None:
+    gpu = nvml.device_by_uuid(uuid)
     if record.time_slice:
+        gpu.compute_mode()  # tells whether the GPU is lost; the tool would only say that it failed
         _reset_time_slice(site, uuid, certain=record.time_slice == "set")
         record.time_slice = ""
         Records(site).save(uuid, record)
     if record.compute_mode is not None:
-        nvml.device_by_uuid(uuid).set_compute_mode(ComputeMode(record.compute_mode))
+        gpu.set_compute_mode(ComputeMode(record.compute_mode))
         record.compute_mode = None
 
 
@@ -108,7 +110,7 @@ def _reset_time_slice(site: Site, uuid: str, *, certain: bool) -> None:
     """A GPU that refuses every time slice, set or reset, has the default: its claim must not be stuck for it."""
     command = _time_slice(site, uuid, 0)
     try:
-        site.effects.run(command)
+        site.run(command)
     except CommandError as error:
         if certain:
             raise

@@ -1,8 +1,8 @@
 """The effects of the driver on a node made of files: what the kernel would do is done, and each can be made to fail.
 
 Writing to `bind`, `unbind` and `driver_override` of PCI moves the links that show a function's driver, and makes the
-node of an IOMMU group. Tools and daemons really run, but for those that would change this machine: `mount`, `umount`,
-`modprobe` and `unshare`.
+node of an IOMMU group. Tools and daemons really run, but for those that would change this machine: `mount`, `umount`
+and `modprobe`. What is to run in a mount namespace of its own (`unshare`) runs without one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from dra_driver_gpu.describe.passthrough import is_vfio
 from dra_driver_gpu.effects import Command, CommandError, SystemEffects, WriteError
+from dra_sdk.hardware import link_name
 
 _NODE: Final = "DRA_GPU_TEST_NODE"
 
@@ -24,7 +26,7 @@ class NodeEffects(SystemEffects):
     def __init__(self, root: Path) -> None:
         self.root = root
         self.calls: list[str] = []
-        self.modules = {"vfio-pci"}  # that the kernel can load
+        self.modules = {"vfio-pci": "vfio-pci"}  # that the kernel can load, and which PCI driver each has
         self.fail_at = 0
         self.after = False
 
@@ -48,18 +50,19 @@ class NodeEffects(SystemEffects):
         """See `Effects.run`."""
         error = CommandError(f"{command}: injected")
         fails = self._enter(f"run {_short(command)}", error)
-        output = self._changed(command) if _of_machine(command) else super().run(command)
+        output = self._changed(command) if _of_machine(command) else super().run(_plain(command))
         if fails:
             raise error
         return output
 
-    def start(self, command: Command, log: Path) -> None:
+    def start(self, command: Command, log: Path) -> int:
         """See `Effects.start`."""
         error = CommandError(f"{command}: injected")
         fails = self._enter(f"start {_short(command)}", error)
-        super().start(replace(command, env={**command.env, _NODE: str(self.root)}), log)
+        pid = super().start(replace(_plain(command), env={**command.env, _NODE: str(self.root)}), log)
         if fails:
             raise error
+        return pid
 
     def _enter(self, call: str, error: Exception) -> bool:
         """Notes a call; whether it is to fail once it took effect. Raises `error` where it fails before."""
@@ -72,10 +75,14 @@ class NodeEffects(SystemEffects):
     def _changed(self, command: Command) -> str:
         """What a tool would do to this machine, done to the node as far as it can be seen."""
         if command.argv[-2:-1] == ["modprobe"] and command.argv[-1] in self.modules:
-            drivers = self.root / "sys/bus/pci/drivers" / command.argv[-1]
-            drivers.mkdir(parents=True, exist_ok=True)
-            for name in ("bind", "unbind"):
-                (drivers / name).touch()
+            name = self.modules[command.argv[-1]]
+            driver = self.root / "sys/bus/pci/drivers" / name
+            driver.mkdir(parents=True, exist_ok=True)
+            for each in ("bind", "unbind"):
+                (driver / each).touch()
+            listed = self.root / "sys/module" / command.argv[-1].replace("-", "_") / "drivers" / f"pci:{name}"
+            listed.parent.mkdir(parents=True, exist_ok=True)
+            listed.symlink_to(driver)
         return ""
 
     def _written(self, path: Path, text: str) -> None:
@@ -88,13 +95,15 @@ class NodeEffects(SystemEffects):
             super().write(path, text)
 
     def _bind(self, path: Path, address: str) -> None:
-        device = self.root / "sys/bus/pci/devices" / address
+        device, driver = self.root / "sys/bus/pci/devices" / address, path.parent.name
         override = (device / "driver_override").read_text(encoding="utf-8").strip()
-        if (device / "driver").is_symlink() or override not in {"(null)", path.parent.name}:
+        if override != driver and (override != "(null)" or is_vfio(driver)):  # which knows no device by itself
             raise WriteError(f"cannot write {address!r} to {path}: No such device")
+        if (device / "driver").is_symlink():
+            raise WriteError(f"cannot write {address!r} to {path}: Device or resource busy")
         target = os.path.relpath(path.parent, device.resolve())
         (device / "driver").symlink_to(target)
-        if path.parent.name == "vfio-pci":
+        if is_vfio(driver):
             self._group(device).touch()
 
     def _unbind(self, path: Path, address: str) -> None:
@@ -102,10 +111,19 @@ class NodeEffects(SystemEffects):
         if not (device / "driver").is_symlink() or (device / "driver").readlink().name != path.parent.name:
             raise WriteError(f"cannot write {address!r} to {path}: No such device")
         (device / "driver").unlink()
-        self._group(device).unlink(missing_ok=True)
+        group = self._group(device)
+        others = (each for each in device.parent.iterdir() if is_vfio(link_name(each / "driver")))
+        if not any(self._group(each) == group for each in others):
+            group.unlink(missing_ok=True)
 
     def _group(self, device: Path) -> Path:
         return self.root / "dev/vfio" / (device / "iommu_group").readlink().name
+
+
+def _plain(command: Command) -> Command:
+    """Without the mount namespace around it."""
+    argv = list(command.argv)
+    return replace(command, argv=argv[argv.index("--") + 1 :]) if argv[0] == "unshare" else command
 
 
 def _of_machine(command: Command) -> bool:

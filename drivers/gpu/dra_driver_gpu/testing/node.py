@@ -31,8 +31,8 @@ _BINARIES: Final = (
     "nvidia-persistenced",
     "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
-    "nvidia-cdi-hook",
 )
+_HOOK: Final = "#!/bin/sh\n# create-symlinks enable-cuda-compat update-ldcache disable-device-node-modification\n"
 _FIRMWARE: Final = ("gsp_ga10x.bin", "gsp_tu10x.bin")
 _LIBRARY_DIR: Final = "usr/lib/x86_64-linux-gnu"
 _DISPLAY_CLASS: Final = 0x030200
@@ -181,6 +181,7 @@ class GpuNode:
         for name in _BINARIES:
             binary = self._write(self.driver_root / "usr/bin" / name, "#!/bin/sh\n")
             binary.chmod(0o755)
+        self._write(self.driver_root / "usr/bin/nvidia-cdi-hook", _HOOK).chmod(0o755)
         for name in _FIRMWARE:
             self._write(self.driver_root / "lib/firmware/nvidia" / self.driver_version / name)
 

@@ -25,13 +25,23 @@ from dra_driver_gpu.nvml.memory import FakeGpu, ProcessKind
 from dra_driver_gpu.nvml.memory.models import compute_instance_profiles
 from dra_driver_gpu.nvml.memory.state import GpuState
 from dra_driver_gpu.nvml.real.binding import SONAME
-from dra_driver_gpu.nvml.values import WHOLE_GPU, EccCounter, EccKind, EventType, RecoveryAction, RemappedRows
+from dra_driver_gpu.nvml.values import (
+    WHOLE_GPU,
+    ComputeMode,
+    EccCounter,
+    EccKind,
+    EventType,
+    RecoveryAction,
+    RemappedRows,
+)
 from dra_sdk.errors import SettingsError
 
 STATE_VARIABLE: Final = "NVML_STUB_STATE"
 SOURCES: Final = Path(__file__).with_name("stub")
 _FLAGS: Final = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden")
 _UNKNOWN: Final = -1
+_MODE_COMPUTE: Final = 4
+_MODE_PERSISTENCE: Final = 5
 _MODE_LOST: Final = 6
 _MODE_RECOVERY: Final = 7
 
@@ -146,6 +156,14 @@ class StubState:
         """See `GpuControl.set_recovery_action`."""
         self._set_mode(uuid, _MODE_RECOVERY, int(action))
 
+    def set_compute_mode(self, uuid: str, mode: ComputeMode) -> None:
+        """Sets the compute mode, as an operator does."""
+        self._set_mode(uuid, _MODE_COMPUTE, int(mode))
+
+    def set_persistence(self, uuid: str, *, on: bool) -> None:
+        """Sets the persistence mode, as an operator does."""
+        self._set_mode(uuid, _MODE_PERSISTENCE, int(on))
+
     def _index(self, uuid: str) -> int:
         return [gpu.uuid for gpu in self.gpus].index(uuid)
 
@@ -200,16 +218,12 @@ def _gpu_lines(index: int, gpu: FakeGpu) -> Iterator[str]:
         int(gpu.ecc),
         int(gpu.guest),
         int(model.toggles_live),
-        _UNKNOWN if gpu.module_id is None else gpu.module_id,
     ]
     pci = f"{domain} {bus} {device} {gpu.pci_device_id:x}"
     words = " ".join(map(str, [int(model.architecture), int(model.brand), *numbers]))
     events = f"{int(GpuState.of(gpu).supported_events):x}"
     yield f"gpu {index} {gpu.uuid} {gpu.minor} {pci} {words} {events} {model.name}"
     yield f"mode {index} {int(gpu.mig)} {int(gpu.mig)} 0 0 0 0"
-    if gpu.fabric is not None:
-        fabric = gpu.fabric
-        yield f"fabric {index} {fabric.cluster_uuid} {fabric.clique_id} {fabric.state} {fabric.status}"
     yield from _profile_lines(index, gpu)
 
 

@@ -2,7 +2,7 @@
 
 `nvidia-smi` keeps the time slice of each GPU in a file below `/run/time-slices`, absent for the default.
 `nvidia-cuda-mps-control` is a daemon with `-f`, and else gives one order to the daemon of its pipe directory, which
-keeps the orders it was given in its log directory.
+keeps the orders it was given in its log directory. A daemon that is stopped (SIGSTOP) lets the order wait.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ control="$CUDA_MPS_PIPE_DIRECTORY/control"
 if [ "$1" = -f ]; then
     trap 'rm -f "$control"; exit 0' TERM
     echo "started for $CUDA_VISIBLE_DEVICES with $*"
-    : > "$control"
+    echo $$ > "$control"
     while [ -e "$control" ]; do sleep 0.02; done
     exit 0
 fi
-[ -e "$control" ] || { echo "cannot find MPS control daemon process" >&2; exit 1; }
+[ -e "$control" ] && read -r pid < "$control" && kill -0 "$pid" || {
+    echo "cannot find MPS control daemon process" >&2
+    exit 1
+}
+while { read -r _ _ state _ < "/proc/$pid/stat"; } 2> /dev/null && [ "$state" = T ]; do sleep 0.02; done
 while read -r order; do
     echo "$order" >> "$CUDA_MPS_LOG_DIRECTORY/orders"
     case "$order" in

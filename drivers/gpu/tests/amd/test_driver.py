@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from dra_driver_amd import AmdGpuDriver, GpuConfig
-from dra_driver_amd.devices import version
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
 from dra_sdk import HardwareError, Quantity, Version
@@ -192,11 +191,6 @@ def test_it_notices_partitions_that_come(make: Any, dra_node: Any) -> None:
     finally:
         stop.set()
         watcher.join(10)
-
-
-@pytest.mark.parametrize(("text", "wanted"), [("6.12.12.60401", "6.12.12"), ("6.10.05", "6.10.5"), ("7", "7.0.0")])
-def test_versions(text: str, wanted: str) -> None:
-    assert version(text) == wanted
 
 
 def test_the_classes_are_valid(capsys: pytest.CaptureFixture[str]) -> None:

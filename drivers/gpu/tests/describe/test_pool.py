@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from dataclasses import replace
 
 import pytest
-from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
-from dra_driver_gpu.nvml.memory.models import model
+from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.values import VirtualizationMode
 from dra_driver_gpu.selection import Selection
 
 from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
 from dra_sdk.testing import NotAllocatedError, claim, request
 
-MODES = list(itertools.product([False, True], [False, True], ["disabled", "memory", "unlimited", "4"]))
 COMMON = {
     "productName",
     "brand",
@@ -29,30 +26,6 @@ COMMON = {
     NUMA_NODE,
 }
 ENGINES = {"multiprocessors", "copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines", "memory"}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_every_release_takes_every_model_in_every_mode(name, tmp_path_factory, make_rig_at):
-    for dynamic, passthrough, sharing in MODES:
-        for mig in {False, bool(model(name).mig)}:
-            rig = make_rig_at(
-                tmp_path_factory.mktemp("n"),
-                [fake_gpu(name, 0, mig=mig), fake_gpu(name, 1)],
-                dynamic_mig=dynamic,
-                passthrough=passthrough,
-                sharing=sharing,
-            )
-            rig.driver.assert_publishable("1.36" if sharing != "disabled" else "1.34")
-            kinds = {device.attributes["type"] for device in rig.driver.devices.values()}
-            assert ("vfio" in kinds) == passthrough
-            assert ("mig" in kinds) == (dynamic and bool(model(name).mig) and (mig or name[0] in "HB"))
-            assert "gpu-1" in rig.driver.devices
-
-
-def test_sixteen_gpus_of_every_kind_are_publishable(make_gpus):
-    rig = make_gpus(*["H100-80GB"] * 16, dynamic_mig=True, passthrough=True)
-    rig.driver.assert_publishable()
-    assert len(rig.driver.devices) == 16 * (1 + 25 + 1)
 
 
 def test_the_attributes_of_a_gpu(make_gpus):

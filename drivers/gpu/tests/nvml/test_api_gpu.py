@@ -15,7 +15,6 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
-    FabricInfo,
     MemoryInfo,
     MigMode,
     PciInfo,
@@ -64,7 +63,6 @@ def test_gpu_tells_what_it_is(make_rig):
     assert gpu.pci() == PciInfo("00000000:13:00.0", 0, 0x13, 0, 0x233010DE, 0)
     assert gpu.addressing_mode() is AddressingMode.HMM
     assert gpu.virtualization_mode() is VirtualizationMode.NONE
-    assert gpu.module_id() == 4
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
     assert gpu.persistence_mode() is False
 
@@ -114,19 +112,13 @@ def test_gpu_that_shares_memory_with_the_host_tells_none(make_rig):
 
 def test_what_a_gpu_lacks_is_not_supported(make_rig):
     gpu = make_rig(FakeGpu(model=MODELS["T4"], minor=0, uuid="GPU-x", pci_address="0000:01:00.0", ecc=False)).gpu()
-    for ask in (gpu.addressing_mode, gpu.fabric, gpu.module_id, gpu.mig_mode, gpu.remapped_rows):
+    for ask in (gpu.addressing_mode, gpu.mig_mode, gpu.remapped_rows):
         with pytest.raises(errors.NotSupportedError):
             ask()
     with pytest.raises(errors.NotSupportedError):
         gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)
     assert EventType.DOUBLE_BIT_ECC_ERROR not in gpu.supported_events()
     assert EventType.XID_CRITICAL_ERROR in gpu.supported_events()
-
-
-def test_fabric_tells_cluster_and_clique(make_rig):
-    fabric = FabricInfo("2b0d4c2e-0f5a-4f6e-9d3a-1f2e3d4c5b6a", 32766, 3, 0)
-    fake = FakeGpu(model=MODELS["H200-141GB"], minor=0, uuid="GPU-x", pci_address="0000:01:00.0", fabric=fabric)
-    assert make_rig(fake).gpu().fabric() == fabric
 
 
 def test_modes_are_set_and_read_back(make_rig):

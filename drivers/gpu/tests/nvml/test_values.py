@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, PciInfo, Placement, known
+from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, PciInfo, Placement
 
 
 def test_labels_are_those_that_are_published():
@@ -16,11 +16,6 @@ def test_labels_are_those_that_are_published():
 @pytest.mark.parametrize("brand", Brand)
 def test_every_brand_has_a_label(brand):
     assert brand.label
-
-
-def test_unlisted_numbers_are_what_is_said():
-    assert known(Brand, 5, Brand.UNKNOWN) is Brand.GEFORCE
-    assert known(Brand, 55, Brand.UNKNOWN) is Brand.UNKNOWN
 
 
 def test_pci_address_is_spelled_as_in_sysfs():

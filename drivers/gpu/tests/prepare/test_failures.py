@@ -44,6 +44,7 @@ class Scenario:
     make: Callable[[], FakeClaim]
     settings: dict[str, Any] = field(default_factory=dict)
     gpus: tuple[FakeGpu, ...] = (fake_gpu("H100-80GB", 0),)
+    also: tuple[str, ...] = ()  # files of the node, with a 0 in each
 
 
 DYNAMIC = {"dynamic_mig": True}
@@ -54,8 +55,8 @@ SCENARIOS = (
     Scenario("dynamic MIG", lambda: claim(mig()), DYNAMIC),
     Scenario("two dynamic MIG devices", lambda: claim(mig(count=2)), DYNAMIC),
     Scenario("time-slicing", lambda: claim("gpu", config=TIME_SLICING)),
-    Scenario("MPS", lambda: claim("gpu", config=MPS)),
-    Scenario("VFIO", lambda: claim(vfio()), PASSTHROUGH),
+    Scenario("MPS", lambda: claim("gpu", config=MPS), {"mps_shm": "private"}),
+    Scenario("VFIO", lambda: claim(vfio()), PASSTHROUGH, also=("/proc/driver/nvidia/gpus/0000:10:00.0/unbindLock",)),
     Scenario(
         "mixed",
         lambda: claim("gpu", mig(), vfio()).configured(TIME_SLICING, "gpu").configured(MIG_MPS, "mig"),
@@ -74,6 +75,8 @@ class Bench:
 
     def __init__(self, directory: Path, scenario: Scenario) -> None:
         self.rig = GpuRig(directory, scenario.gpus, **scenario.settings)
+        for path in scenario.also:
+            self.rig.node.file(path, "0")
         raw = self.rig.driver.allocate(scenario.make())
         self.claim = PreparedClaim(raw, (), None, {"main": None}, self.rig.node)
         for gpu in self.rig.memory.gpus:  # not what a fresh GPU is like, so that defaults do not pass for restored

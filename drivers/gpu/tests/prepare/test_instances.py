@@ -143,8 +143,27 @@ def test_a_gpu_instance_without_compute_instance_is_in_the_way(make_gpus):
     asked = rig.driver.allocate(claim(mig()))
     cut(rig, 9, 0, 4, compute=False)
     with pytest.raises(RetriableError, match=r"no room for 1g.10gb at slice 0: MIG devices take slices 0-3"):
-        rig.driver.prepare(asked)
+        rig.driver.prepare(rig.prepared(asked))
     assert instances(rig) == [("3g.40gb", 0)]
+    rig.driver.assert_clean()
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_a_gpu_instance_of_somebody_else_at_the_very_place_is_not_removed(make_gpus, parts):
+    """It is empty because its compute instance is just being made, or divided into several."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    asked = rig.driver.allocate(claim(mig("2g.20gb")))
+    cut(rig, 14, 0, 2, compute=False)
+    with rig.memory_open() as nvml:
+        (instance,) = nvml.device_by_index(0).gpu_instances(14)
+        small = min(compute_instance_profiles(instance), key=lambda one: one.slices)
+        for _ in range(parts):
+            instance.create_compute_instance(small.id)
+    with pytest.raises(RetriableError, match="there is a GPU instance of somebody else, which is empty or divided"):
+        rig.driver.prepare(rig.prepared(asked))
+    (left,) = rig.memory.state(rig.memory.gpus[0].uuid).instances.values()
+    assert (left.row.name, len(left.compute_instances)) == ("2g.20gb", parts)
+    assert mig_on(rig)
     rig.driver.assert_clean()
 
 
@@ -183,7 +202,7 @@ def test_a_process_that_stays_keeps_the_claim(make_gpus):
     prepared = rig.driver.prepare(claim(mig()))
     (instance,) = rig.memory.state(rig.memory.gpus[0].uuid).instances
     rig.memory.add_process(rig.memory.gpus[0].uuid, 4711, gpu_instance_id=instance, compute_instance_id=0)
-    with pytest.raises(RetriableError, match="still in use after 0 s: nvmlComputeInstanceDestroy"):
+    with pytest.raises(RetriableError, match="still in use by process 4711 after 0 s: nvmlComputeInstanceDestroy"):
         rig.driver.unprepare(prepared)
     rig.memory.end_process(4711)
     rig.driver.unprepare(prepared)
@@ -199,6 +218,24 @@ def test_mig_that_cannot_be_turned_off_is_turned_off_for_the_next_whole_gpu(make
     rig.memory.end_process(4711)
     rig.driver.prepare(claim("gpu"))
     assert not mig_on(rig)
+
+
+@pytest.mark.parametrize("kind", ["mig", "gpu"])
+def test_a_monitor_keeps_mig_from_being_switched_and_is_named(make_gpus, kind):
+    """It runs nothing on the GPU, so NVML does not show it."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    if kind == "gpu":
+        prepared = rig.driver.prepare(claim(mig()))
+        rig.memory.fail("nvmlDeviceSetMigMode", ReturnCode.IN_USE, times=1000)
+        rig.driver.unprepare(prepared)
+    rig.memory.faults.clear()
+    asked = rig.driver.allocate(claim(mig() if kind == "mig" else "gpu"))
+    link = rig.node.path("/proc/4711/fd/3")
+    link.parent.mkdir(parents=True)
+    link.symlink_to("/dev/nvidia0")
+    rig.memory.fail("nvmlDeviceSetMigMode", ReturnCode.IN_USE, times=1000)
+    with pytest.raises(RetriableError, match="in use by process 4711"):
+        rig.driver.prepare(asked)
 
 
 def test_a_lost_gpu_does_not_keep_the_claim(make_gpus, caplog):
@@ -224,6 +261,24 @@ def test_what_a_claim_without_state_left_is_removed_at_the_first_claim(make_gpus
     assert instances(rig, 1) == [("1g.10gb", 0)]
     assert f"undone what claim {lost.ref.uid} had left" in caplog.text
     assert kept.ref.uid not in caplog.text
+
+
+def test_what_cannot_be_undone_at_the_first_claim_is_undone_at_a_later_one(make_gpus, monkeypatch):
+    rig = make_gpus("H100-80GB", "L4", dynamic_mig=True)
+    lost = rig.driver.prepare(claim(mig()))
+    uuid = rig.memory.gpus[0].uuid
+    (instance,) = rig.memory.state(uuid).instances
+    rig.memory.add_process(uuid, 4711, gpu_instance_id=instance, compute_instance_id=0)
+    next(rig.driver.data.glob("claims/*.json")).unlink()
+    rig.driver.restart()
+    rig.driver.match.claims.pop(lost.ref.uid)
+    other = request("gpu", where='device.attributes["gpu.nvidia.com"].productName == "NVIDIA L4"')
+    first = rig.driver.prepare(claim(other))
+    assert len(instances(rig)) == 1
+    rig.memory.end_process(4711)
+    rig.driver.unprepare(first)
+    rig.driver.prepare(claim(other))
+    assert (instances(rig), mig_on(rig)) == ([], False)
 
 
 def test_after_a_reboot_nothing_is_destroyed(make_gpus):

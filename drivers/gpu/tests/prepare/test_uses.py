@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.values import ComputeMode
+from dra_driver_gpu.testing.tools import write_tools
 
 from dra_sdk import DraError, PermanentError, RetriableError
 from dra_sdk.testing import claim, request
@@ -146,3 +147,30 @@ def test_a_gpu_that_takes_no_time_slice_does_not_keep_the_claim(make_gpus, confi
     with pytest.raises(DraError, match="--set-timeslice 3: status 3: Not Supported"):
         rig.driver.prepare(claim("gpu", config=sliced(config, "Long")))
     rig.driver.assert_clean()
+
+
+def test_a_lost_gpu_does_not_keep_the_claim(make_gpus, config):
+    """Nor does what it was like before it was lost become what it is like after it is back."""
+    rig = make_gpus("H100-80GB")
+    uuid = rig.memory.gpus[0].uuid
+    rig.memory.state(uuid).compute_mode = ComputeMode.EXCLUSIVE_PROCESS
+    prepared = rig.driver.prepare(claim("gpu", config=sliced(config, "Long")))
+    rig.node.file("/usr/bin/nvidia-smi", "#!/bin/sh\necho Unable to determine the device handle >&2\nexit 15\n").chmod(
+        0o755
+    )
+    rig.memory.lose(uuid)
+    rig.driver.unprepare(prepared)
+    rig.driver.assert_clean()
+    rig.memory.recover(uuid)
+    rig.memory.state(uuid).compute_mode = ComputeMode.DEFAULT
+    write_tools(rig.node.root, rig.node.root)
+    rig.driver.unprepare(rig.driver.prepare(claim("gpu", config=sliced(config, "Short"))))
+    assert mode(rig) is ComputeMode.DEFAULT
+
+
+def test_a_tool_that_hangs_is_ended(make_gpus, config, monkeypatch):
+    rig = make_gpus("H100-80GB")
+    rig.node.file("/usr/bin/nvidia-smi", "#!/bin/sh\nsleep 60\n").chmod(0o755)
+    monkeypatch.setattr("dra_driver_gpu.driver.CALL_SECONDS", 0.1)
+    with pytest.raises(DraError, match="--set-timeslice 3: no answer within 1 s"):
+        rig.driver.prepare(claim("gpu", config=sliced(config, "Long")))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.prepare.vfio import holders
+from dra_driver_gpu.prepare.holders import holders
+from dra_driver_gpu.selection import Selection
 
 from dra_sdk import DraError, PermanentError, RetriableError
 from dra_sdk.testing import NotAllocatedError, claim, request
@@ -156,6 +160,22 @@ def test_a_stranger_in_its_iommu_group(make_vms):
     assert driver(rig) == "nvidia"
 
 
+@pytest.mark.parametrize(("name", "class_code"), [("pcieport", "0x060400"), ("pci-stub", "0x020000")])
+def test_who_does_no_dma_may_be_in_its_iommu_group(make_vms, name, class_code):
+    rig = make_vms("L4")
+    function(rig, "0000:12:00.0", class_code, 20, name)
+    rig.driver.prepare(claim(vm()))
+    assert driver(rig) == "vfio-pci"
+
+
+def test_a_bridge_whose_driver_may_do_dma(make_vms):
+    """As the kernel decides (tests/lab): VFIO gives nothing of such a group to anybody."""
+    rig = make_vms("L4")
+    function(rig, "0000:12:00.0", "0x060400", 20, "shpchp")
+    with pytest.raises(PermanentError, match=r"0000:12:00.0 with driver shpchp is in the same IOMMU group 20"):
+        rig.driver.prepare(claim(vm()))
+
+
 def test_a_gpu_with_virtual_functions(make_vms):
     rig = make_vms("L4")
     rig.node.file(f"/sys/bus/pci/devices/{GPU}/sriov_totalvfs", "4\n")
@@ -250,3 +270,196 @@ def test_admin_access_binds_nothing(make_vms):
     assert set(prepared.container().devices) == set()
     rig.driver.unprepare(prepared)
     assert rig.effects.calls == []
+
+
+# -- whoever has it
+
+
+def hold(rig, node, pid=4711):
+    link = rig.node.path(f"/proc/{pid}/fd/3")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(node)
+    return link
+
+
+@pytest.mark.parametrize(
+    "node", ["/dev/dri/card1", "/dev/dri/renderD128", "/host/dev/nvidia0", "/dev/nvidia0 (deleted)"]
+)
+def test_whoever_holds_it_by_another_node(make_vms, node):
+    rig = make_vms("L4")
+    asked = rig.driver.allocate(claim(vm()))
+    hold(rig, node)
+    with pytest.raises(RetriableError, match="by processes 4711"):
+        rig.driver.prepare(asked)
+
+
+def test_whoever_holds_another_one_is_not_waited_for(make_vms):
+    rig = make_vms("L4")
+    for fd, node in enumerate(("/dev/nvidia01", "/dev/nvidiactl", "/dev/dri/card2", "/dev/nvidia1")):
+        hold(rig, node, 4711 + fd)
+    rig.driver.prepare(claim(vm()))
+
+
+def test_a_library_that_does_not_know_the_gpu_is_no_reason_not_to_wait(make_vms):
+    rig = make_vms("L4")
+    asked = rig.driver.allocate(claim(vm()))
+    hold(rig, "/dev/nvidia0")
+    rig.memory.unbind(rig.memory.gpus[0].uuid)
+    with pytest.raises(RetriableError, match="by processes 4711"):
+        rig.driver.prepare(rig.prepared(asked))
+    assert driver(rig) == "nvidia"
+
+
+def test_other_claims_do_not_wait_for_whoever_holds_it(make_gpus):
+    rig = make_gpus("L4", "L4", passthrough=True, vfio_seconds=5.0)
+    asked = rig.driver.allocate(claim(vm()))
+    other = rig.driver.allocate(claim("gpu"))
+    link = hold(rig, "/dev/nvidia0")
+    waiting = threading.Thread(target=rig.driver.prepare, args=(asked,))
+    waiting.start()
+    rig.site.clock.sleep(0.3)
+    prepared = rig.driver.prepare(other)
+    assert (waiting.is_alive(), driver(rig)) == (True, "nvidia")
+    link.unlink()
+    waiting.join()
+    assert driver(rig) == "vfio-pci"
+    assert prepared.names == ["gpu-1"]
+
+
+@pytest.mark.parametrize("node", ["/dev/vfio/20", "/dev/vfio/devices/vfio3"])
+def test_a_virtual_machine_that_still_runs_is_waited_for_and_named(make_vms, node):
+    """The kernel would not return from unbinding before it has ended."""
+    rig = make_vms("L4")
+    rig.node.file(f"/sys/bus/pci/devices/{GPU}/vfio-dev/vfio3/uevent")
+    prepared = rig.driver.prepare(claim(vm()))
+    link = hold(rig, node)
+    with pytest.raises(RetriableError, match=f"GPU {GPU} was still in use after 0 s, by processes 4711"):
+        rig.driver.unprepare(prepared)
+    assert driver(rig) == "vfio-pci"
+    link.unlink()
+    rig.driver.unprepare(prepared)
+    assert driver(rig) == "nvidia"
+
+
+def test_a_group_that_the_kernel_calls_busy_is_waited_for(make_vms, monkeypatch):
+    """So it is where a process closed the group and kept the device, which its open files do not tell."""
+    rig = make_vms("L4")
+    prepared = rig.driver.prepare(claim(vm()))
+    real = os.open
+
+    def busy(path, *arguments, **more):
+        if str(path).endswith("/dev/vfio/20"):
+            raise OSError(errno.EBUSY, "busy")
+        return real(path, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", busy)
+        with pytest.raises(RetriableError, match=f"GPU {GPU} was still in use after 0 s, by a process that closed"):
+            rig.driver.unprepare(prepared)
+    assert driver(rig) == "vfio-pci"
+    rig.driver.unprepare(prepared)
+    assert driver(rig) == "nvidia"
+
+
+# -- the way back
+
+
+def test_nvml_is_closed_while_a_driver_changes_so_that_it_learns_of_the_gpu(make_vms, monkeypatch):
+    rig = make_vms("L4")
+    opened, write = [], rig.effects.write
+
+    def watched(path, text):
+        opened.append(rig.memory._driver.initialized)
+        write(path, text)
+
+    monkeypatch.setattr(rig.effects, "write", watched)
+    library = rig.driver.plugin._libraries.of(rig.node.root)
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            with library.use():
+                library.wanted_closed.wait(5)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    rig.driver.unprepare(rig.driver.prepare(claim(vm())))
+    stop.set()
+    library.wanted_closed.set()
+    watcher.join()
+    assert opened
+    assert set(opened) == {0}
+
+
+def test_a_gpu_that_fell_off_the_bus_meanwhile_does_not_keep_the_claim(make_vms, caplog):
+    rig = make_vms("L4")
+    rig.memory.state(rig.memory.gpus[0].uuid).persistence = True
+    prepared = rig.driver.prepare(claim(vm()))
+    rig.memory.lose(rig.memory.gpus[0].uuid)
+    rig.driver.unprepare(prepared)
+    rig.driver.assert_clean()
+    assert "is gone, so its persistence mode is not set" in caplog.text
+
+
+def test_a_lock_that_was_taken_in_vain_is_given_back(make_vms):
+    rig = make_vms("L4")
+    lock = rig.node.file(f"/proc/driver/nvidia/gpus/{GPU}/unbindLock", "0\n")
+    asked = rig.driver.allocate(claim(vm()))
+    rig.effects.fail_call(2)  # the unbinding
+    with pytest.raises(DraError, match="injected"):
+        rig.driver.prepare(asked)
+    assert (driver(rig), lock.read_text()) == ("nvidia", "0")
+
+
+def test_two_gpus_of_one_group_with_their_audio_functions(make_vms):
+    rig = make_vms("L4", "L4")
+    group = rig.node.path("/sys/bus/pci/devices/0000:11:00.0/iommu_group")
+    group.unlink()
+    group.symlink_to("/sys/kernel/iommu_groups/20")
+    for address in ("0000:10:00.1", "0000:11:00.1"):
+        function(rig, address, "0x040300", 20, "snd_hda_intel")
+    prepared = rig.driver.prepare(claim(vm(count=2)))
+    assert driver(rig, "0000:11:00.1") == "vfio-pci"
+    rig.driver.unprepare(prepared)
+    assert {driver(rig, f"0000:1{bus}:00.1") for bus in (0, 1)} == {"snd_hda_intel"}
+
+
+def test_a_persistence_daemon_in_the_drivers_container_is_told_by_the_tool(make_vms, monkeypatch):
+    """NVML of ours does not find its socket, and it would hold the GPU for ever."""
+    rig = make_vms("L4", driver_root="/run/nvidia/driver")
+    for path in ("bin/sh", "run/nvidia-persistenced/socket"):
+        rig.node.file(f"/run/nvidia/driver/{path}")
+    rig.memory.state(rig.memory.gpus[0].uuid).persistence = True
+    told = []
+    monkeypatch.setattr(rig.effects, "run", lambda command: told.append(list(command.argv)) or "")
+    rig.driver.unprepare(rig.driver.prepare(claim(vm())))
+    root = f"{rig.node.root}/run/nvidia/driver"
+    assert told == [["chroot", root, "/usr/bin/nvidia-smi", "-i", GPU, "-pm", on] for on in ("0", "1")]
+
+
+# -- what is remembered of it
+
+
+def test_a_gpu_that_no_claim_owns_any_more_comes_back_at_the_next_claim(make_vms):
+    rig = make_vms("L4", "L4")
+    lost = rig.driver.prepare(claim(vm()))
+    next(rig.driver.data.glob("claims/*.json")).unlink()
+    rig.driver.restart()
+    rig.driver.match.claims.pop(lost.ref.uid)
+    kept = rig.driver.prepare(claim(vm()))
+    rig.driver.prepare(claim("gpu"))
+    rig.driver.unprepare(kept)
+    assert {driver(rig, f"0000:1{bus}:00.0") for bus in (0, 1)} == {"nvidia"}
+    assert not list(rig.node.path("/s/gpus").rglob("record.json"))
+
+
+@pytest.mark.parametrize("word", ["0", "*L4*", "uuid"])
+def test_an_allowed_gpu_stays_published_while_it_is_with_vfio(make_gpus, word):
+    rig = make_gpus("L4", passthrough=True)
+    allowed = rig.memory.gpus[0].uuid if word == "uuid" else word
+    rig.settings = replace(rig.settings, selection=Selection(allow=[allowed]))
+    rig.driver.restart()
+    prepared = rig.driver.prepare(claim(vm()))
+    rig.memory.unbind(rig.memory.gpus[0].uuid)
+    rig.driver.discover()
+    assert list(rig.driver.devices) == prepared.names

@@ -6,6 +6,7 @@ import pytest
 from dra_driver_gpu.nvml import errors
 from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.real import RealNvml
+from dra_driver_gpu.nvml.values import ComputeMode
 from dra_driver_gpu.testing import StubState, build_stub, nvml_stub
 
 from dra_sdk.errors import SettingsError
@@ -17,14 +18,18 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
-def nvml(library, tmp_path, monkeypatch):
-    state = StubState(tmp_path / "nvml", [fake_gpu("A100-40GB")])
+def state(tmp_path):
+    return StubState(tmp_path / "nvml", [fake_gpu("A100-40GB")])
+
+
+@pytest.fixture
+def nvml(library, state, tmp_path, monkeypatch):
     for name, value in state.environment.items():
         monkeypatch.setenv(name, value)
     nvml = RealNvml(library=library)
     nvml.init()
     yield nvml
-    state = StubState(tmp_path / "nvml", [])  # whatever the test made of the file
+    StubState(tmp_path / "nvml", [])  # whatever the test made of the file
     nvml.shutdown()
 
 
@@ -52,6 +57,13 @@ def test_what_the_library_writes_it_reads_again(nvml, tmp_path):
     instance.destroy()
     assert (tmp_path / "nvml").read_text() == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["nvml", "nvml.lock"]
+
+
+def test_an_operator_sets_modes(nvml, state):
+    gpu = nvml.device_by_index(0)
+    state.set_compute_mode(gpu.uuid(), ComputeMode.PROHIBITED)
+    state.set_persistence(gpu.uuid(), on=True)
+    assert (gpu.compute_mode(), gpu.persistence_mode()) == (ComputeMode.PROHIBITED, True)
 
 
 def test_a_line_that_makes_no_sense_is_told_on_stderr(nvml, tmp_path, capfd):

@@ -19,7 +19,6 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
-    FabricInfo,
     GpuInstanceProfile,
     GpuInstanceProfileKind,
     MemoryInfo,
@@ -110,20 +109,6 @@ class MemoryGpu:
     def virtualization_mode(self) -> VirtualizationMode:
         """See `Gpu.virtualization_mode`."""
         return self.state.gpu.virtualization
-
-    @nvml_call("nvmlDeviceGetGpuFabricInfoV")
-    def fabric(self) -> FabricInfo:
-        """See `Gpu.fabric`."""
-        if self.state.gpu.fabric is None:
-            raise Refusal(ReturnCode.NOT_SUPPORTED)
-        return self.state.gpu.fabric
-
-    @nvml_call("nvmlDeviceGetModuleId")
-    def module_id(self) -> int:
-        """See `Gpu.module_id`."""
-        if self.state.gpu.module_id is None:
-            raise Refusal(ReturnCode.NOT_SUPPORTED)
-        return self.state.gpu.module_id
 
     @nvml_call("nvmlDeviceGetComputeMode")
     def compute_mode(self) -> ComputeMode:
@@ -227,12 +212,6 @@ class MemoryGpu:
     def possible_placements(self, profile_id: int) -> list[Placement]:
         """See `Gpu.possible_placements`."""
         return list(self.state.row(profile_id, ReturnCode.NOT_SUPPORTED).placements)
-
-    @nvml_call("nvmlDeviceGetGpuInstanceRemainingCapacity")
-    def gpu_instance_capacity(self, profile_id: int) -> int:
-        """See `Gpu.gpu_instance_capacity`."""
-        self.state.require_mig()
-        return self.state.capacity(self.state.row(profile_id, ReturnCode.NOT_SUPPORTED))
 
     def create_gpu_instance(self, profile_id: int, placement: Placement | None = None) -> MemoryGpuInstance:
         """See `Gpu.create_gpu_instance`."""

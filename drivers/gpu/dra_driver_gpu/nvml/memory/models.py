@@ -14,7 +14,6 @@ from dra_driver_gpu.nvml.values import (
     Brand,
     ComputeInstanceProfile,
     ComputeInstanceProfileKind,
-    FabricInfo,
     GpuInstanceProfile,
     VirtualizationMode,
 )
@@ -108,6 +107,15 @@ MODELS: Final = {
         product_id=0x2901,
         mig=tables.B200_180GB,
     ),
+    "RTX-PRO-6000": GpuModel(
+        name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        architecture=Architecture.BLACKWELL,
+        compute_capability=(12, 0),
+        memory_mib=97887,
+        product_id=0x2BB5,
+        mig=tables.RTX_PRO_6000_96GB,
+        brand=Brand.NVIDIA_RTX,
+    ),
     "L4": GpuModel(
         name="NVIDIA L4",
         architecture=Architecture.ADA,
@@ -158,8 +166,6 @@ class FakeGpu:
     guest: bool = False
     ecc: bool = True
     virtualization: VirtualizationMode = VirtualizationMode.NONE
-    fabric: FabricInfo | None = None
-    module_id: int | None = None
 
     @property
     def pci_device_id(self) -> int:
@@ -180,7 +186,6 @@ def fake_gpu(model_name: str, minor: int = 0, *, mig: bool = False, guest: bool 
         mig=mig,
         guest=guest,
         ecc=ecc,
-        module_id=minor + 1,
     )
 
 

@@ -147,15 +147,6 @@ class GpuState:
                 return one
         raise Refusal(otherwise)
 
-    def capacity(self, row: MigRow) -> int:
-        """How many more GPU instances of this profile fit now."""
-        taken = list(self.instances.values())
-        before = len(taken)
-        for placement in row.placements:
-            if self._fits(row, placement, taken):
-                taken.append(GpuInstanceState(-1, row, placement, ()))
-        return len(taken) - before
-
     def create(self, profile_id: int, placement: Placement | None) -> GpuInstanceState:
         """A new GPU instance, at `placement` or at the last that is free, as the driver does it."""
         self.require_mig()
@@ -164,7 +155,7 @@ class GpuState:
             raise Refusal(ReturnCode.INVALID_ARGUMENT)
         wanted = row.placements[::-1] if placement is None else (placement,)
         for one in wanted:
-            if self._fits(row, one, self.instances.values()):
+            if self._fits(row, one):
                 return self._add(row, one)
         raise Refusal(ReturnCode.INSUFFICIENT_RESOURCES)
 
@@ -185,8 +176,8 @@ class GpuState:
         parts = self.gpu.model.memory_slices // placement.size
         return parts - 1 + placement.start // placement.size
 
-    def _fits(self, row: MigRow, placement: Placement, taken: Iterable[GpuInstanceState]) -> bool:
-        taken = list(taken)
+    def _fits(self, row: MigRow, placement: Placement) -> bool:
+        taken = self.instances.values()
         if any(placement.overlaps(other.placement) for other in taken):
             return False
         if sum(other.row is row for other in taken) >= row.instances:

@@ -1,8 +1,13 @@
 """The MIG profiles of the GPUs that the in-memory NVML offers, as rows of numbers.
 
-Sources: `nvidia-smi mig -lgip` and `-lgipp` of A100, A30, H100 and H200, and the MIG user guide for engines and
-placements. For B200 `-lgip` gives the one- and two-slice profiles; of its larger ones the multiprocessors (18 for each
-slice) and the memory follow from the smaller ones and from the whole GPU.
+Sources: `nvidia-smi mig -lgip` and `-lgipp` of A100, A30, H100, H200 and RTX PRO 6000 (server edition), and the MIG
+user guide for engines and placements. Where the guide and `-lgip` differ, `-lgip` is taken: the guide has no decoder in
+A30's 1g.6gb.
+
+B200 is partly derived. The guide gives names, numbers of instances, copy engines (but for 2g.45gb, for which it has 3)
+and fractions of memory; ids and placements are those of H100, whose slices are alike. `-lgip` was seen of its one- and
+two-slice profiles only. Multiprocessors of the larger ones (18 for each slice), their memory, and their decoders and
+JPEG engines (one for each slice; the guide has one for every profile) follow from the smaller ones and the whole GPU.
 """
 
 from __future__ import annotations
@@ -42,6 +47,8 @@ _PAIRS = (0, 2, 4, 6)
 _FIRST_PAIRS = (0, 2, 4)
 _HALVES = (0, 4)
 _WHOLE = (0,)
+_QUARTERS_OF_12 = (0, 3, 6, 9)
+_HALVES_OF_12 = (0, 6)
 
 A100_40GB = (
     MigRow(Kind.SLICE_1, 19, "1g.5gb", 1, 7, 14, 4864, (1, 0, 0, 0, 0), _ONES, 1),
@@ -94,4 +101,17 @@ B200_180GB = (
     MigRow(Kind.SLICE_3, 9, "3g.90gb", 3, 2, 54, 91136, (6, 3, 0, 3, 0), _HALVES, 4),
     MigRow(Kind.SLICE_4, 5, "4g.90gb", 4, 1, 72, 91136, (8, 4, 0, 4, 0), _WHOLE, 4),
     MigRow(Kind.SLICE_7, 0, "7g.180gb", 7, 1, 148, 182784, (16, 7, 0, 7, 1), _WHOLE, 8),
+)
+RTX_PRO_6000_96GB = (
+    MigRow(Kind.SLICE_1, 14, "1g.24gb", 1, 4, 46, 24192, (1, 1, 1, 1, 0), _QUARTERS_OF_12, 3),
+    MigRow(Kind.SLICE_1_REV1, 21, "1g.24gb+me", 1, 1, 46, 24192, (1, 1, 1, 1, 1), _QUARTERS_OF_12, 3),
+    MigRow(Kind.SLICE_1_GFX, 47, "1g.24gb+gfx", 1, 4, 46, 24192, (1, 1, 1, 1, 0), _QUARTERS_OF_12, 3),
+    MigRow(Kind.SLICE_1_ALL_ME, 65, "1g.24gb+me.all", 1, 1, 46, 24192, (1, 4, 4, 4, 1), _QUARTERS_OF_12, 3),
+    MigRow(Kind.SLICE_1_NO_ME, 67, "1g.24gb-me", 1, 4, 46, 24192, (1, 0, 0, 0, 0), _QUARTERS_OF_12, 3),
+    MigRow(Kind.SLICE_2, 5, "2g.48gb", 2, 2, 94, 48512, (2, 2, 2, 2, 0), _HALVES_OF_12, 6),
+    MigRow(Kind.SLICE_2_GFX, 35, "2g.48gb+gfx", 2, 2, 94, 48512, (2, 2, 2, 2, 0), _HALVES_OF_12, 6),
+    MigRow(Kind.SLICE_2_ALL_ME, 64, "2g.48gb+me.all", 2, 1, 94, 48512, (2, 4, 4, 4, 1), _HALVES_OF_12, 6),
+    MigRow(Kind.SLICE_2_NO_ME, 66, "2g.48gb-me", 2, 2, 94, 48512, (2, 0, 0, 0, 0), _HALVES_OF_12, 6),
+    MigRow(Kind.SLICE_4, 0, "4g.96gb", 4, 1, 188, 97408, (4, 4, 4, 4, 1), _WHOLE, 12),
+    MigRow(Kind.SLICE_4_GFX, 32, "4g.96gb+gfx", 4, 1, 188, 97408, (4, 4, 4, 4, 1), _WHOLE, 12),
 )

@@ -10,12 +10,13 @@ import ctypes
 import importlib.util
 import sys
 import threading
-from collections import deque
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 from dra_driver_gpu.nvml.errors import LibraryNotFoundError
+from dra_driver_gpu.rooted import follow
+from dra_sdk import HardwareError
 
 SONAME: Final = "libnvidia-ml.so.1"
 LIBRARY_DIRS: Final = (
@@ -30,7 +31,6 @@ LIBRARY_DIRS: Final = (
 )
 """Where distributions, the driver container and managed nodes keep the driver's libraries, below the driver root."""
 
-_MAX_LINKS: Final = 40
 _MODULE: Final = "pynvml"
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.Lock()
@@ -56,20 +56,11 @@ def inside(root: Path, path: Path) -> Path | None:
 
     An absolute link in a driver container, followed from outside, would end in the host's own libraries.
     """
-    parts, at, links = deque(path.parts), root, 0
-    while parts:
-        part = parts.popleft()
-        if part in {"/", ".."}:
-            at = root if part == "/" or at == root else at.parent
-            continue
-        at /= part
-        if at.is_symlink():
-            links += 1
-            if links > _MAX_LINKS:
-                return None
-            parts.extendleft(reversed(at.readlink().parts))
-            at = at.parent
-    return at if at.is_file() else None
+    try:
+        found = follow(root, path)
+    except HardwareError:  # links in a circle
+        return None
+    return found if found.is_file() else None
 
 
 def load(library: str) -> ModuleType:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, TypeAlias
+from enum import IntEnum
+from typing import Any, TypeAlias, TypeVar
 
 from dra_driver_gpu.nvml.errors import error_of
 
 Binding: TypeAlias = Any
 """The module nvidia-ml-py; it has no types."""
+_Enum = TypeVar("_Enum", bound=IntEnum)
 
 
 def ask(binding: Binding, name: str, *args: Any, call: str = "", **options: Any) -> Any:
@@ -32,3 +34,11 @@ def address(handle: Any) -> int:
 def profile_name(name: bytes) -> str:
     """A profile's name; drivers write `MIG ` before it."""
     return text(name).removeprefix("MIG ")
+
+
+def known(kind: type[_Enum], number: int, otherwise: _Enum) -> _Enum:
+    """The member of `kind` with this number, or `otherwise` where a newer driver tells a number not listed here."""
+    try:
+        return kind(number)
+    except ValueError:
+        return otherwise

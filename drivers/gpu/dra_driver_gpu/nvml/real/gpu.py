@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.nvml.api import GpuInstance
 from dra_driver_gpu.nvml.errors import FunctionNotFoundError, error_of
 from dra_driver_gpu.nvml.processes import all_processes
-from dra_driver_gpu.nvml.real.calls import Binding, address, ask, profile_name, text
+from dra_driver_gpu.nvml.real.calls import Binding, address, ask, known, profile_name, text
 from dra_driver_gpu.nvml.real.mig import MAX_INSTANCES, RealGpuInstance, RealMigDevice, read_memory
 from dra_driver_gpu.nvml.values import (
     AddressingMode,
@@ -20,7 +19,6 @@ from dra_driver_gpu.nvml.values import (
     EccCounter,
     EccKind,
     EventType,
-    FabricInfo,
     GpuInstanceProfile,
     GpuInstanceProfileKind,
     MemoryInfo,
@@ -31,7 +29,6 @@ from dra_driver_gpu.nvml.values import (
     RecoveryAction,
     RemappedRows,
     VirtualizationMode,
-    known,
 )
 
 _PROFILE_INFO: Final = "nvmlDeviceGetGpuInstanceProfileInfo"
@@ -102,22 +99,6 @@ class RealGpu:
     def virtualization_mode(self) -> VirtualizationMode:
         """See `Gpu.virtualization_mode`."""
         return known(VirtualizationMode, self._ask("nvmlDeviceGetVirtualizationMode"), VirtualizationMode.NONE)
-
-    def fabric(self) -> FabricInfo:
-        """See `Gpu.fabric`."""
-        info = self.binding.c_nvmlGpuFabricInfo_v2_t()
-        self._ask("nvmlDeviceGetGpuFabricInfoV", ctypes.byref(info))
-        return FabricInfo(
-            cluster_uuid=str(uuid.UUID(bytes=bytes(info.clusterUuid))),
-            clique_id=int(info.cliqueId),
-            state=int(info.state),
-            status=int(info.status),
-        )
-
-    def module_id(self) -> int:
-        """See `Gpu.module_id`."""
-        # Its default argument is shared by all calls, of all threads.
-        return int(self._ask("nvmlDeviceGetModuleId", ctypes.c_uint()))
 
     def compute_mode(self) -> ComputeMode:
         """See `Gpu.compute_mode`."""
@@ -217,10 +198,6 @@ class RealGpu:
         found = (self.binding.c_nvmlGpuInstancePlacement_t * count.value)()
         self._ask(_PLACEMENTS, profile_id, found, ctypes.byref(count), call=call)
         return [Placement(one.start, one.size) for one in found[: count.value]]
-
-    def gpu_instance_capacity(self, profile_id: int) -> int:
-        """See `Gpu.gpu_instance_capacity`."""
-        return int(self._ask("nvmlDeviceGetGpuInstanceRemainingCapacity", profile_id))
 
     def create_gpu_instance(self, profile_id: int, placement: Placement | None = None) -> RealGpuInstance:
         """See `Gpu.create_gpu_instance`."""

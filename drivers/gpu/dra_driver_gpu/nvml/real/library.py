@@ -16,13 +16,15 @@ from dra_driver_gpu.nvml.values import EventType
 class RealNvml:
     """The `Nvml` protocol over the library found under `driver_root`, or over `library` where that is given.
 
-    Nothing is loaded before `init`, so that a node whose driver comes later can be waited for.
+    Nothing is loaded before `init`, so that a node whose driver comes later can be waited for. The library is looked
+    for again whenever nobody used it: a driver that is renewed brings a new one, and the old one fits it no more.
     """
 
     def __init__(self, driver_root: Path = Path("/"), *, library: Path | None = None) -> None:
         self._driver_root = driver_root
         self._library = library
         self._loaded: Binding = None
+        self._users = 0
 
     @property
     def _binding(self) -> Binding:
@@ -32,11 +34,15 @@ class RealNvml:
 
     def init(self) -> None:
         """See `Nvml.init`."""
+        if not self._users:
+            self._loaded = None
         ask(self._binding, "nvmlInitWithFlags", self._binding.NVML_INIT_FLAG_NO_GPUS)
+        self._users += 1
 
     def shutdown(self) -> None:
         """See `Nvml.shutdown`."""
         ask(self._binding, "nvmlShutdown")
+        self._users -= 1
 
     def driver_version(self) -> str:
         """See `Nvml.driver_version`."""

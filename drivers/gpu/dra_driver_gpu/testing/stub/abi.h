@@ -62,15 +62,6 @@ typedef struct {
 } nvmlDeviceAddressingMode_t;
 
 typedef struct {
-    unsigned version;
-    unsigned char clusterUuid[16];
-    nvmlReturn_t status;
-    unsigned cliqueId;
-    unsigned state;
-    unsigned healthMask;
-} nvmlGpuFabricInfo_v2_t;
-
-typedef struct {
     unsigned fieldId, scopeId;
     long long timestamp, latencyUsec;
     unsigned valueType;

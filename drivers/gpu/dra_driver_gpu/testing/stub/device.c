@@ -21,7 +21,6 @@ NUMBER(nvmlDeviceGetIndex, unsigned, 1, d.index)
 NUMBER(nvmlDeviceGetBrand, int, 1, d.gpu->brand)
 NUMBER(nvmlDeviceGetArchitecture, unsigned, 1, d.gpu->arch)
 NUMBER(nvmlDeviceGetVirtualizationMode, unsigned, 1, d.gpu->virtualization)
-NUMBER(nvmlDeviceGetModuleId, unsigned, d.gpu->module >= 0, d.gpu->module)
 NUMBER(nvmlDeviceGetComputeMode, int, !d.gpu->mig, d.gpu->compute_mode)
 NUMBER(nvmlDeviceGetPersistenceMode, int, 1, d.gpu->persistence)
 NUMBER(nvmlDeviceGetSupportedEventTypes, unsigned long long, 1, d.gpu->events)
@@ -126,33 +125,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t handle, nvmlDeviceA
     if (!code && mode->version != VERSION_OF(nvmlDeviceAddressingMode_t, 1)) code = ARGUMENT_VERSION_MISMATCH;
     if (!code && !(code = find_gpu(handle, &d)) && d.gpu->addressing < 0) code = NOT_SUPPORTED;
     if (!code) mode->value = (unsigned)d.gpu->addressing;
-    return call_end(&call, code);
-}
-
-static void read_uuid(const char *text, unsigned char *bytes) {
-    memset(bytes, 0, 16);
-    for (unsigned i = 0, digits = 0; text[i] && digits < 32; i++) {
-        unsigned digit;
-        char one[2] = {text[i], 0};
-        if (sscanf(one, "%x", &digit) != 1) continue;
-        bytes[digits / 2] = (unsigned char)(bytes[digits / 2] << 4 | digit);
-        digits++;
-    }
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle, nvmlGpuFabricInfo_v2_t *info) {
-    struct call call;
-    struct device d;
-    int code = call_begin(&call, __func__);
-    if (!code && info->version != VERSION_OF(nvmlGpuFabricInfo_v2_t, 2)) code = ARGUMENT_VERSION_MISMATCH;
-    if (!code && !(code = find_gpu(handle, &d)) && !d.gpu->has_fabric) code = NOT_SUPPORTED;
-    if (!code) {
-        read_uuid(d.gpu->fabric_uuid, info->clusterUuid);
-        info->status = (int)d.gpu->fabric_status;
-        info->cliqueId = d.gpu->clique;
-        info->state = d.gpu->fabric_state;
-        info->healthMask = 0;
-    }
     return call_end(&call, code);
 }
 

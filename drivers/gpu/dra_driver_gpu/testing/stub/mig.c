@@ -180,7 +180,7 @@ static void demand(const struct profile *p, unsigned sums[8]) {
     for (unsigned i = 0; i < 5; i++) sums[3 + i] += p->engines[i];
 }
 
-static int fits(struct gpu *gpu, const struct gpu_instance *taken, const struct profile *p, nvmlPlacement_t at) {
+static int fits(struct gpu *gpu, const struct profile *p, nvmlPlacement_t at) {
     unsigned sums[8] = {0}, whole[8] = {0}, same = 0;
     const struct profile *largest = &gpu->profiles[0];
     for (unsigned i = 1; i < gpu->profile_count; i++)
@@ -188,10 +188,11 @@ static int fits(struct gpu *gpu, const struct gpu_instance *taken, const struct 
     demand(largest, whole);
     demand(p, sums);
     for (unsigned i = 0; i < MAX_GI; i++) {
-        if (!taken[i].alive) continue;
-        if (overlap(taken[i].placement, at)) return 0;
-        demand(profile_by_id(gpu, taken[i].profile_id), sums);
-        same += taken[i].profile_id == p->id;
+        const struct gpu_instance *taken = &gpu->gi[i];
+        if (!taken->alive) continue;
+        if (overlap(taken->placement, at)) return 0;
+        demand(profile_by_id(gpu, taken->profile_id), sums);
+        same += taken->profile_id == p->id;
     }
     for (unsigned i = 0; i < 8; i++)
         if (sums[i] > whole[i]) return 0;
@@ -206,27 +207,6 @@ static unsigned instance_id(const struct gpu *gpu, nvmlPlacement_t at) {
     return whole / at.size - 1 + at.start / at.size;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t handle, unsigned id, unsigned *count) {
-    struct call call;
-    struct device d;
-    int code = call_begin(&call, __func__);
-    if (!code && !(code = find_gpu(handle, &d))) code = require_mig(d.gpu);
-    struct profile *p = code ? NULL : profile_by_id(d.gpu, id);
-    if (!code && !p) code = NOT_SUPPORTED;
-    if (!code) {
-        struct gpu_instance taken[MAX_GI];
-        memcpy(taken, d.gpu->gi, sizeof taken);
-        *count = 0;
-        for (unsigned i = 0; i < p->start_count; i++) {
-            nvmlPlacement_t at = {p->starts[i], p->size};
-            if (!fits(d.gpu, taken, p, at)) continue;
-            taken[instance_id(d.gpu, at)] = (struct gpu_instance){.alive = 1, .profile_id = id, .placement = at};
-            (*count)++;
-        }
-    }
-    return call_end(&call, code);
-}
-
 static int create(struct device *d, unsigned id, const nvmlPlacement_t *wanted, nvmlGpuInstance_t *made) {
     struct profile *p = profile_by_id(d->gpu, id);
     if (!d->gpu->mig) return NOT_SUPPORTED;
@@ -236,7 +216,7 @@ static int create(struct device *d, unsigned id, const nvmlPlacement_t *wanted, 
         nvmlPlacement_t at = {p->starts[i], p->size};
         if (wanted && (wanted->start != at.start || wanted->size != at.size)) continue;
         known = 1;
-        if (!fits(d->gpu, d->gpu->gi, p, at)) continue;
+        if (!fits(d->gpu, p, at)) continue;
         unsigned number = instance_id(d->gpu, at);
         d->gpu->gi[number] = (struct gpu_instance){.alive = 1, .profile_id = id, .placement = at};
         *made = gi_handle(d->index, number);

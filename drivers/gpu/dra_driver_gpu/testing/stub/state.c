@@ -21,12 +21,12 @@ static int read_gpu(const char *line) {
     if (sscanf(line, "%u", &index) != 1) return 0;
     struct gpu *gpu = gpu_at(index);
     if (!gpu) return 0;
-    int fields = sscanf(line, "%*u %63s %u %x %x %x %x %u %u %u %u %lld %d %u %d %d %d %d %llx %n", gpu->uuid,
+    int fields = sscanf(line, "%*u %63s %u %x %x %x %x %u %u %u %u %lld %d %u %d %d %d %llx %n", gpu->uuid,
                         &gpu->minor, &gpu->domain, &gpu->bus, &gpu->device, &gpu->pci_id, &gpu->arch, &gpu->brand,
                         &gpu->cc_major, &gpu->cc_minor, &gpu->memory_mib, &gpu->addressing, &gpu->virtualization,
-                        &gpu->ecc, &gpu->guest, &gpu->live, &gpu->module, &gpu->events, &used);
+                        &gpu->ecc, &gpu->guest, &gpu->live, &gpu->events, &used);
     snprintf(gpu->name, sizeof gpu->name, "%.*s", NAME_BUFFER - 1, line + used);
-    return fields == 18;
+    return fields == 17;
 }
 
 static int read_profile(const char *line) {
@@ -92,9 +92,6 @@ static int read_gpu_part(const char *word, const char *line) {
                       &g->recovery) == 6;
     if (!strcmp(word, "rows"))
         return sscanf(line, "%*u %u %u %u %u", &g->rows[0], &g->rows[1], &g->rows[2], &g->rows[3]) == 4;
-    if (!strcmp(word, "fabric"))
-        return g->has_fabric = sscanf(line, "%*u %63s %u %u %u", g->fabric_uuid, &g->clique, &g->fabric_state,
-                                      &g->fabric_status) == 4;
     if (sscanf(line, "%*u %u %u", &kind, &counter) != 2 || kind > 1 || counter > 1) return 0;
     return sscanf(line, "%*u %*u %*u %llu", &g->ecc_counts[kind][counter]) == 1;
 }
@@ -150,16 +147,14 @@ int state_read(void) {
 }
 
 static void write_gpu(FILE *file, unsigned i, const struct gpu *g) {
-    fprintf(file, "gpu %u %s %u %x %x %x %x %u %u %u %u %lld %d %u %d %d %d %d %llx %s\n", i, g->uuid, g->minor,
+    fprintf(file, "gpu %u %s %u %x %x %x %x %u %u %u %u %lld %d %u %d %d %d %llx %s\n", i, g->uuid, g->minor,
             g->domain, g->bus, g->device, g->pci_id, g->arch, g->brand, g->cc_major, g->cc_minor, g->memory_mib,
-            g->addressing, g->virtualization, g->ecc, g->guest, g->live, g->module, g->events, g->name);
+            g->addressing, g->virtualization, g->ecc, g->guest, g->live, g->events, g->name);
     fprintf(file, "mode %u %u %u %u %u %u %u\n", i, g->mig, g->pending, g->compute_mode, g->persistence, g->lost,
             g->recovery);
     fprintf(file, "rows %u %u %u %u %u\n", i, g->rows[0], g->rows[1], g->rows[2], g->rows[3]);
     for (unsigned n = 0; n < 4; n++)
         fprintf(file, "ecc %u %u %u %llu\n", i, n / 2, n % 2, g->ecc_counts[n / 2][n % 2]);
-    if (g->has_fabric)
-        fprintf(file, "fabric %u %s %u %u %u\n", i, g->fabric_uuid, g->clique, g->fabric_state, g->fabric_status);
 }
 
 static void write_profiles(FILE *file, unsigned i, const struct gpu *g) {

@@ -4,11 +4,10 @@
  *
  *   driver VERSION | cuda NUMBER | privileged 0|1
  *   gpu I UUID MINOR DOMAIN BUS DEVICE PCI_ID ARCH BRAND CC_MAJOR CC_MINOR MEMORY_MIB ADDRESSING VIRTUALIZATION
- *       ECC GUEST LIVE MODULE EVENTS NAME...            (one line; -1 where NVML answers "not supported")
+ *       ECC GUEST LIVE EVENTS NAME...            (one line; -1 where NVML answers "not supported")
  *   mode I MIG PENDING COMPUTE PERSISTENCE LOST RECOVERY
  *   rows I CORRECTABLE UNCORRECTABLE PENDING FAILED
  *   ecc I KIND COUNTER COUNT
- *   fabric I UUID CLIQUE STATE STATUS
  *   profile I KIND ID SLICES INSTANCES MULTIPROCESSORS MIB COPY DECODER ENCODER JPEG OFA SIZE START,START NAME
  *   cut I PROFILE_ID KIND ID SLICES INSTANCES MULTIPROCESSORS NAME      (compute instance profiles of a profile)
  *   gi I ID PROFILE_ID START SIZE
@@ -61,13 +60,13 @@ struct gpu_instance {
 };
 
 struct gpu {
-    char uuid[64], name[NAME_BUFFER], fabric_uuid[64];
+    char uuid[64], name[NAME_BUFFER];
     unsigned minor, domain, bus, device, pci_id, arch, brand, cc_major, cc_minor, virtualization;
     unsigned long long events, ecc_counts[2][2];
     long long memory_mib;
-    int addressing, ecc, guest, live, module, has_fabric;
+    int addressing, ecc, guest, live;
     unsigned mig, pending, compute_mode, persistence, lost, recovery;
-    unsigned rows[4], clique, fabric_state, fabric_status;
+    unsigned rows[4];
     struct profile profiles[MAX_PROFILES];
     unsigned profile_count;
     struct gpu_instance gi[MAX_GI];

@@ -9,11 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dra_driver_gpu.describe import read_cards
+from dra_driver_gpu.health.readings import read
 from dra_driver_gpu.nvml import errors, profiles
 from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, fake_gpu
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.nvml.values import Architecture, Brand, Placement
+from dra_driver_gpu.nvml.values import Architecture, Brand, Placement, RecoveryAction
 from dra_driver_gpu.testing import StubState, build_stub
+
+from dra_sdk.hardware import Host
 
 _OLD = (
     "nvmlDeviceGetMemoryInfo_v2",
@@ -71,6 +75,51 @@ def test_an_old_library_answers_with_what_it_has(state, tmp_path):
     instance = gpu.create_gpu_instance(first.id, Placement(0, 1))
     [share] = profiles.compute_instance_profiles(instance)
     assert (share.id, share.name, share.shared_copy_engines) == (0, "", 1)
+    nvml.shutdown()
+
+
+_BEFORE_MIG = (
+    *_OLD,
+    "nvmlDeviceGetGpuInstanceProfileInfo",
+    "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetMaxMigDeviceCount",
+    "nvmlDeviceGetArchitecture",
+    "nvmlSystemGetCudaDriverVersion_v2",
+    "nvmlDeviceGetRemappedRows",
+)
+
+
+def test_a_gpu_of_a_driver_from_before_mig_is_read(state, tmp_path):
+    nvml = RealNvml(library=build_stub(tmp_path, without=_BEFORE_MIG))
+    nvml.init()
+    found = read_cards(nvml, Host(tmp_path))
+    assert not found.problems
+    [card] = found.cards
+    assert (card.memory_bytes, card.mig, card.sizes, card.cuda_version) == (40960 << 20, False, (), None)
+    assert read(nvml.device_by_index(0)).action is RecoveryAction.NONE
+    nvml.shutdown()
+
+
+def test_a_new_driver_is_used_without_a_restart(state, stub_library, tmp_path):
+    """A driver container that is renewed brings another library; the one that is loaded answers version mismatch."""
+    directory = tmp_path / "driver/usr/lib64"
+    directory.mkdir(parents=True)
+    link = directory / "libnvidia-ml.so.1"
+    for version in ("570.1", "580.2"):
+        (directory / f"libnvidia-ml.so.{version}").write_bytes(stub_library.read_bytes())
+    link.symlink_to("libnvidia-ml.so.570.1")
+    nvml = RealNvml(tmp_path / "driver")
+    nvml.init()
+    old = nvml.device_by_index(0)
+    nvml.init()
+    link.unlink()
+    link.symlink_to("libnvidia-ml.so.580.2")
+    nvml.shutdown()
+    assert nvml.device_by_index(0) == old  # somebody else still uses it
+    nvml.shutdown()
+    nvml.init()
+    assert nvml.device_by_index(0) != old
     nvml.shutdown()
 
 

@@ -1,0 +1,35 @@
+"""Every model in every mode is published as every release wants it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
+from dra_driver_gpu.nvml.memory.models import model
+
+MODES = list(itertools.product([False, True], [False, True], ["disabled", "memory", "unlimited", "4"]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_release_takes_every_model_in_every_mode(name, tmp_path_factory, make_rig_at):
+    for dynamic, passthrough, sharing in MODES:
+        for mig in {False, bool(model(name).mig)}:
+            rig = make_rig_at(
+                tmp_path_factory.mktemp("n"),
+                [fake_gpu(name, 0, mig=mig), fake_gpu(name, 1)],
+                dynamic_mig=dynamic,
+                passthrough=passthrough,
+                sharing=sharing,
+            )
+            rig.driver.assert_publishable("1.36" if sharing != "disabled" else "1.34")
+            kinds = {device.attributes["type"] for device in rig.driver.devices.values()}
+            assert ("vfio" in kinds) == passthrough
+            assert ("mig" in kinds) == (dynamic and bool(model(name).mig) and (mig or model(name).toggles_live))
+            assert "gpu-1" in rig.driver.devices
+
+
+def test_sixteen_gpus_of_every_kind_are_publishable(make_gpus):
+    rig = make_gpus(*["H100-80GB"] * 16, dynamic_mig=True, passthrough=True)
+    rig.driver.assert_publishable()
+    assert len(rig.driver.devices) == 16 * (1 + 25 + 1)

@@ -1,0 +1,111 @@
+"""The driver's files: links, other layouts, what is not for this container."""
+
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.testing import claim
+
+VERSION = "580.95.05"
+LIB = "/usr/lib/x86_64-linux-gnu"
+
+
+def mounts(rig):
+    return {path: mount["source"] for path, mount in rig.driver.prepare(claim("gpu")).container().mounts.items()}
+
+
+@pytest.fixture
+def outside(tmp_path_factory):
+    """A directory outside the node, as ours is for a node that is mounted here."""
+    place = tmp_path_factory.mktemp("ours")
+    (place / f"libours.so.{VERSION}").touch()
+    (place / "gsp_ours.bin").touch()
+    return place
+
+
+def test_links_to_directories_do_not_lead_out_of_the_driver_root(make_gpus, outside):
+    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    for path in ("usr/lib64", "usr/lib/aarch64-linux-gnu", f"{LIB[1:]}/vdpau"):
+        rig.node.link(f"/run/nvidia/driver/{path}", str(outside))
+    firmware = rig.gpus.driver_root / "lib/firmware/nvidia" / VERSION
+    firmware.rename(firmware.parent / "moved")
+    rig.node.link(f"/run/nvidia/driver/lib/firmware/nvidia/{VERSION}", str(outside))
+    assert not [path for path, source in mounts(rig).items() if "ours" in path + source]
+
+
+def test_absolute_links_are_followed_in_the_driver_root(make_gpus):
+    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    rig.node.link("/run/nvidia/driver/lib64", "/opt/lib")
+    rig.node.file(f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}")
+    found = mounts(rig)
+    assert found[f"/opt/lib/libextra.so.{VERSION}"] == f"/run/nvidia/driver/opt/lib/libextra.so.{VERSION}"
+
+
+def test_a_program_is_found_under_its_name_whatever_it_links_to(make_gpus):
+    """Debian's alternatives."""
+    rig = make_gpus("L4")
+    rig.node.path("/usr/bin/nvidia-smi").rename(rig.node.path("/usr/bin/real-smi"))
+    rig.node.link("/usr/bin/nvidia-smi", "/etc/alternatives/nvidia-smi")
+    rig.node.link("/etc/alternatives/nvidia-smi", "/usr/bin/real-smi")
+    found = mounts(rig)
+    assert found["/usr/bin/nvidia-smi"] == "/usr/bin/real-smi"
+    assert "/usr/bin/real-smi" not in found
+
+
+def test_debians_libraries_have_the_names_that_programs_link_to(make_gpus):
+    rig = make_gpus("L4")
+    rig.node.remove("/usr/bin/nvidia-cdi-hook")
+    real = f"{LIB}/nvidia/current/libnvidia-opticalflow.so.{VERSION}"
+    rig.node.file(real)
+    rig.node.link(f"{LIB}/libnvidia-opticalflow.so.1", "/etc/alternatives/opticalflow")
+    rig.node.link("/etc/alternatives/opticalflow", real)
+    found = mounts(rig)
+    assert found[real] == real
+    assert found[f"{LIB}/libnvidia-opticalflow.so.1"] == real
+
+
+def test_a_link_by_way_of_another_and_one_to_something_else(make_gpus):
+    rig = make_gpus("L4")
+    rig.node.remove("/usr/bin/nvidia-cdi-hook")
+    rig.node.link(f"{LIB}/libcuda.so", "libcuda.so.1")
+    rig.node.link(f"{LIB}/libGLX_indirect.so.0", f"libcuda.so.{VERSION}")
+    rig.node.file(f"{LIB}/libz.so.1.3")
+    rig.node.link(f"{LIB}/libz.so.1", "libz.so.1.3")
+    found = mounts(rig)
+    assert {found[f"{LIB}/{name}"] for name in ("libcuda.so", "libGLX_indirect.so.0")} == {
+        f"{LIB}/libcuda.so.{VERSION}"
+    }
+    assert f"{LIB}/libz.so.1" not in found
+
+
+def test_libraries_for_32_bits_are_left_out(make_gpus):
+    """In another distribution /usr/lib holds those for 64 bits."""
+    rig = make_gpus("L4")
+    rig.node.path("/usr/lib").mkdir(exist_ok=True)
+    rig.node.path(f"/usr/lib/libcuda.so.{VERSION}").write_bytes(b"\x7fELF\x01\x01\x01")
+    rig.node.path(f"/usr/lib/libother.so.{VERSION}").write_bytes(b"\x7fELF\x02\x01\x01")
+    found = mounts(rig)
+    assert f"/usr/lib/libcuda.so.{VERSION}" not in found
+    assert f"/usr/lib/libother.so.{VERSION}" in found
+
+
+def test_what_graphics_look_for(make_gpus):
+    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    wanted = (
+        "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+        "/etc/vulkan/icd.d/nvidia_icd.json",
+        f"{LIB}/libnvidia-egl-gbm.so.1.1.2",
+    )
+    for path in wanted:
+        rig.node.file(f"/run/nvidia/driver{path}")
+    found = mounts(rig)
+    assert {path: found[path] for path in wanted} == {path: f"/run/nvidia/driver{path}" for path in wanted}
+
+
+def test_sockets_of_daemons_in_the_drivers_container_or_else_on_the_host(make_gpus):
+    rig = make_gpus("L4", driver_root="/run/nvidia/driver")
+    inner, outer = "/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"
+    for path in (f"/run/nvidia/driver{inner}", inner, outer):
+        rig.node.file(path)
+    found = mounts(rig)
+    assert (found[inner], found[outer]) == (f"/run/nvidia/driver{inner}", outer)

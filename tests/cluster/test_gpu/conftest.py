@@ -1,0 +1,71 @@
+"""The GPU driver on the cluster's node, with two GPUs: one that can be cut and one that cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dra_driver_gpu.testing import GpuNode, StubState, build_stub
+
+from tests.cluster.driver_process import ROOT
+from tests.cluster.drivers import Drivers
+from tests.cluster.harness import mounts
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.test_gpu.gpus import NAME, Gpus
+from tests.cluster.test_gpu.tree import GPUS, make_tree
+
+CLASSES = str(ROOT / "deploy/gpu/nvidia.yaml")
+SETTINGS = {"DRA_GPU_DYNAMIC_MIG": "true", "DRA_GPU_PASSTHROUGH": "true"}
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_stub(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture(scope="session")
+def classes(cluster: Cluster) -> Iterator[None]:
+    cluster.kubectl("apply", "-f", CLASSES)
+    yield
+    cluster.kubectl("delete", "-f", CLASSES)
+
+
+@pytest.fixture
+def node(tmp_path: Path, stub: Path) -> Iterator[GpuNode]:
+    made = make_tree(tmp_path / "node", stub)
+    yield made
+    left = mounts.below(made.root, mounts.parse(mounts.MOUNTINFO.read_text()))
+    mounts.unmount_all(made.root)
+    assert not left
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    """What a test sets for the driver besides: variables → values."""
+    return {}
+
+
+@pytest.fixture
+def target() -> str:
+    """The driver as `dra-sdk run` is given it."""
+    return "gpu"
+
+
+@pytest.fixture
+def gpus(
+    node: GpuNode,
+    drivers: Drivers,
+    settings: dict[str, str],
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    classes: None,
+) -> Gpus:
+    """The driver with these settings. `drivers` comes after `node`, so that pods and claims go before the tree does."""
+    state = StubState(tmp_path / "nvml", GPUS)
+    root = str(node.root)
+    paths = {"DRA_SDK_HOST_ROOT": root, "DRA_GPU_DRIVER_ROOT": root, "DRA_GPU_STATE_DIR": f"{root}/state"}
+    for name, value in {**state.environment, **paths, **SETTINGS, **settings}.items():
+        monkeypatch.setenv(name, value)
+    return Gpus(drivers.start(target, NAME), state, node)

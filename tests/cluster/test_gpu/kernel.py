@@ -1,0 +1,72 @@
+"""The driver on a kernel that is imitated as far as PCI functions get other drivers: `dra-sdk run` with this target.
+
+Sysfs is a tree of files. When a function gets `vfio-pci` the node of its IOMMU group appears, as a real character
+device, in the tree and on this machine, where the container runtime looks for it; and NVML, which is opened anew then,
+does not know the GPU any more. Both are undone when `nvidia` gets it back.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from dra_driver_gpu.driver import GpuDriver
+from dra_driver_gpu.prepare.binding import VFIO
+from dra_driver_gpu.testing import NodeEffects
+from dra_driver_gpu.testing.nvml_stub import STATE_VARIABLE
+
+from tests.cluster.test_gpu.tree import L4, make_node
+
+GROUPS: Final = Path("/dev/vfio")
+MAJOR: Final = 511
+_INDEX: Final = "1"  # of the only GPU that is passed through here, the last one: NVML's indices have no gaps
+
+
+class PassthroughDriver(GpuDriver):
+    """The GPU driver; all else is as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
+
+
+class _Kernel(NodeEffects):
+    def _bind(self, path: Path, address: str) -> None:
+        super()._bind(path, address)
+        assert address == L4.pci_address
+        if path.parent.name != VFIO:
+            _give_to_nvml()
+            return
+        group = self._group(self.root / "sys/bus/pci/devices" / address)
+        group.unlink()
+        for place in (group, GROUPS / group.name):
+            make_node(place, MAJOR, int(group.name))
+        _take_from_nvml()
+
+    def _unbind(self, path: Path, address: str) -> None:
+        super()._unbind(path, address)
+        group = self._group(self.root / "sys/bus/pci/devices" / address)
+        if not group.exists():
+            (GROUPS / group.name).unlink(missing_ok=True)
+
+
+def _take_from_nvml() -> None:
+    state, away = _files()
+    lines = state.read_text().splitlines(keepends=True)
+    mine = [
+        line for line in lines if line.split()[0] not in {"driver", "cuda", "privileged"} and line.split()[1] == _INDEX
+    ]
+    away.write_text("".join(mine))
+    state.write_text("".join(line for line in lines if line not in mine))
+
+
+def _give_to_nvml() -> None:
+    state, away = _files()
+    state.write_text(state.read_text() + away.read_text())
+    away.unlink()
+
+
+def _files() -> tuple[Path, Path]:
+    """What NVML knows, and what it will know again."""
+    state = Path(os.environ[STATE_VARIABLE])
+    return state, state.with_suffix(".away")

@@ -1,0 +1,77 @@
+"""An XID reaches the pod that has the GPU, the slices and the people who look; the neighbour stays healthy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from dra_driver_gpu.nvml.values import EventType, RecoveryAction
+
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import claim, pod_with, request, where
+from tests.cluster.pods import allocated, device_health
+from tests.cluster.test_gpu.gpus import NAME, Gpus
+from tests.cluster.test_gpu.tree import H100, L4
+
+XID = EventType.XID_CRITICAL_ERROR
+HEALTHY = ("Healthy", "")
+HALT = "XID 62 (internal microcontroller halt)"
+NAMED = "a kubelet before 1.36 tells nothing of a claim that its pod calls by another name"
+
+
+def device_of(cluster: Cluster, name: str, device_class: str, condition: str) -> str:
+    """The device of a new pod, which runs."""
+    made = claim(name, [request("gpu", device_class, **where(f'device.attributes["{NAME}"].{condition}'))])
+    cluster.apply(made, pod_with(name, made))
+    cluster.wait_pod(name)
+    return str(allocated(cluster, name)[0]["device"])
+
+
+def top(cluster: Cluster) -> dict[str, list[str]]:
+    """Devices as `dra-sdk gpu top` shows them: the words of each line."""
+    command = [sys.executable, "-m", "dra_sdk.cli.main", "gpu", "top", "--kubeconfig", str(cluster.kubeconfig)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return {words[1]: words for line in lines if len(words := line.split()) > 1}
+
+
+@pytest.mark.kubernetes(since=36, because=NAMED)
+def test_an_xid_concerns_its_gpu_and_its_mig_device(cluster: Cluster, gpus: Gpus) -> None:
+    small = 'profile == "1g.10gb"'
+    pods = {name: device_of(cluster, name, "mig.nvidia.com", small) for name in ("cut", "next")}
+    pods["whole"] = device_of(cluster, "whole", NAME, f'uuid == "{L4.uuid}"')
+    wait_health(cluster, cut=HEALTHY, next=HEALTHY, whole=HEALTHY)
+
+    (instance,) = [line for line in gpus.lines("gi") if pods["cut"].endswith(f"-{line[3]}-{line[4]}")]
+    gpus.state.happen(H100.uuid, XID, 62, gpu_instance_id=int(instance[2]), compute_instance_id=0)
+    gpus.state.happen(L4.uuid, XID, 62)
+    wait_health(cluster, cut=ill(HALT), whole=ill(HALT), next=HEALTHY)
+    gpus.driver.wait(lambda: taint(gpus, pods["cut"]) == taint(gpus, pods["whole"]) == ["NoSchedule"])
+    assert taint(gpus, pods["next"]) == []
+    shown = top(cluster)
+    assert {name for name, device in pods.items() if "unhealthy" in shown[device]} == {"cut", "whole"}
+
+    gpus.state.set_recovery_action(L4.uuid, RecoveryAction.GPU_RESET)
+    wait_health(cluster, whole=ill(f"the driver asks for GPU_RESET; {HALT}"))
+    gpus.state.set_recovery_action(L4.uuid, RecoveryAction.NONE)
+    wait_health(cluster, whole=HEALTHY)
+    gpus.driver.wait(lambda: taint(gpus, pods["whole"]) == [])
+    wait_health(cluster, cut=ill(HALT), next=HEALTHY)
+    assert "unhealthy" not in top(cluster)[pods["whole"]]
+
+
+def ill(words: str) -> tuple[str, str]:
+    return "Unhealthy", words
+
+
+def wait_health(cluster: Cluster, **expected: tuple[str, str]) -> None:
+    """Until the status of each pod says this of its device."""
+    for name, told in expected.items():
+        cluster.wait_until(
+            lambda name=name, told=told: device_health(cluster, name) == [told], f"health of {name}: {told}"
+        )
+
+
+def taint(gpus: Gpus, device: str) -> list[str]:
+    """The effects of the taint of unhealthy devices, if it has it."""
+    return [each["effect"] for each in gpus.device(device).get("taints", []) if each["key"] == f"{NAME}/unhealthy"]

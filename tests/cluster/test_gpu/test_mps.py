@@ -1,0 +1,118 @@
+"""MPS: a daemon for the GPUs of a claim, what its clients see of it, and the daemon while the driver is away."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dra_driver_gpu.nvml.values import ComputeMode
+from dra_driver_gpu.testing import GpuNode
+
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import claim, container, pod, request, where
+from tests.cluster.test_gpu.gpus import NAME, Gpus, shared
+from tests.cluster.test_gpu.seen import LOOK, VOID, look
+from tests.cluster.test_gpu.tree import CONTROL, H100, L4, add_shell
+
+LIMITS = {"defaultActiveThreadPercentage": 50, "defaultPerDevicePinnedMemoryLimit": {"big": "8Gi", "small": "2Gi"}}
+ORDERS = [
+    "set_default_active_thread_percentage 50",
+    f"set_default_device_pinned_mem_limit {H100.uuid} 8192M",
+    f"set_default_device_pinned_mem_limit {L4.uuid} 2048M",
+]
+CLIENT = {**VOID, "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}
+
+
+@pytest.fixture(params=["directory", "root"])
+def node(node: GpuNode, request: pytest.FixtureRequest) -> Iterator[GpuNode]:
+    """The driver in a bare directory, or in a root of its own, as a driver container's. No daemon outlives the test."""
+    if request.param == "root":
+        add_shell(node.root)
+    yield node
+    left = daemons(node)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def daemons(node: GpuNode) -> list[int]:
+    """The daemons of the driver in this tree; programs that they run are of their session."""
+    marks = {b"DRA_GPU_MPS_DAEMON", b"DRA_GPU_DRIVER_ROOT=%b" % bytes(node.root)}
+    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _is_daemon(pid, marks)]
+
+
+def _is_daemon(pid: int, marks: set[bytes]) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        leads = os.getsid(pid) == pid
+    except OSError:  # it has ended
+        return False
+    return leads and marks <= {*words, *(word.partition(b"=")[0] for word in words)}
+
+
+def orders(directory: Path) -> list[str]:
+    """What the daemon was told to set."""
+    told = (directory / "log/orders").read_text().splitlines()
+    return [order for order in told if order.startswith("set_")]
+
+
+def test_two_containers_are_clients_of_one_daemon(cluster: Cluster, gpus: Gpus) -> None:
+    gpus.state.set_compute_mode(L4.uuid, ComputeMode.PROHIBITED)
+    before = gpus.device_state()
+    start_clients(cluster)
+    (daemon,), (directory,) = daemons(gpus.node), (gpus.node.root / "state/mps").iterdir()
+    assert orders(directory) == ORDERS
+    assert modes(gpus) == [ComputeMode.EXCLUSIVE_PROCESS] * 2
+    assert_clients(cluster, daemon)
+
+    gpus.restart()
+    assert daemons(gpus.node) == [daemon]
+    gpus.driver.kill()
+    os.kill(daemon, signal.SIGKILL)
+    gpus.driver.start()
+    gpus.driver.wait(lambda: orders(directory) == ORDERS * 2)
+    (successor,) = daemons(gpus.node)
+    assert successor != daemon
+    assert_clients(cluster, successor)
+
+    gpus.driver.wait(gpus.driver.ready)
+    cluster.kubectl("delete", "pod,resourceclaim", "--all")
+    gpus.driver.wait_free()
+    assert daemons(gpus.node) == []
+    assert not directory.exists()
+    assert gpus.device_state() == before
+
+
+def start_clients(cluster: Cluster) -> None:
+    """A pod whose containers use a claim for both GPUs, one of them only the smaller; each leaves a note."""
+    wanted = [
+        request(name, NAME, **where(f'device.attributes["{NAME}"].uuid == "{gpu.uuid}"'))
+        for name, gpu in (("big", H100), ("small", L4))
+    ]
+    made = claim("both", wanted, [shared("MPS", mpsConfig=LIMITS)])
+    uses = {"first": {"name": "gpus"}, "second": {"name": "gpus", "request": "small"}}
+    containers = [container(name, use, command=f"touch /dev/shm/{name}\n{LOOK}") for name, use in uses.items()]
+    cluster.apply(made, pod("clients", [{"name": "gpus", "resourceClaimName": "both"}], *containers))
+    cluster.wait_pod("clients")
+
+
+def assert_clients(cluster: Cluster, daemon: int) -> None:
+    """Both find the daemon and share memory with it, and have no other GPUs than their own."""
+    for name, minors in (("first", (0, 1)), ("second", (1,))):
+        seen = look(cluster, "clients", name)
+        assert seen.environment == CLIENT
+        assert seen.nodes == {**CONTROL, **{f"/dev/nvidia{minor}": (195, minor) for minor in minors}}
+        assert set(seen.mounts) == {"/dev/shm", "/tmp/nvidia-mps"}
+        assert seen.mounts["/dev/shm"] == "tmpfs"
+    for name in ("first", "second"):
+        found = cluster.kubectl("exec", "clients", "-c", name, "--", "find", *seen.mounts, "-type", "f").split()
+        assert set(found) == {"/dev/shm/first", "/dev/shm/second", "/tmp/nvidia-mps/control"}
+    assert {path.name for path in Path(f"/proc/{daemon}/root/dev/shm").iterdir()} == {"first", "second"}
+
+
+def modes(gpus: Gpus) -> list[int]:
+    """The compute mode of each GPU."""
+    return [int(words[4]) for words in gpus.lines("mode")]
