@@ -15,20 +15,44 @@ import pytest
 
 from tests.cluster.driver_process import ROOT, DriverUnderTest
 from tests.cluster.drivers import Drivers
-from tests.cluster.harness.cache import DEFAULT_VERSION
+from tests.cluster.features import MARK, VERSION, header, left_out, turned_on
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import device_class
 
 NAME = os.environ.get("DRA_SDK_TEST_CLUSTER", "test")
-VERSION = os.environ.get("KUBE_VERSION", DEFAULT_VERSION)
 BLUE = 'device.attributes["lamps.example.com"].colour == "blue"'
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    described = "the releases that a test is about: since=36, until=36, because=why it means nothing on others"
+    config.addinivalue_line("markers", f"{MARK}({described})")
+    config.stash[LEFT_OUT] = {}
+
+
+def pytest_report_header() -> list[str]:
+    return header()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A kubelet retries after ten seconds or a minute, so these tests may take longer than others."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(300))
+    dropped = list(left_out(items))
+    for item, reason in dropped:
+        config.stash[LEFT_OUT].setdefault(reason, []).append(item.nodeid)
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item, _ in dropped])
+        items[:] = [item for item in items if item not in {gone for gone, _ in dropped}]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """What is left out on this release, and why."""
+    found = config.stash[LEFT_OUT].items()
+    return [f"left out on Kubernetes {VERSION}: {', '.join(names)}: {reason}" for reason, names in found]
 
 
 @contextmanager
@@ -36,7 +60,10 @@ def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Itera
     """A cluster with the classes and the driver's account that the tests use."""
     assert os.geteuid() == 0, "the cluster tests need root"
     found = Cluster.find(name)
-    cluster = found or Cluster.up(VERSION, name=name, gates=gates)
+    wanted = {**turned_on(), **(gates or {})}
+    cluster = found or Cluster.up(VERSION, name=name, gates=wanted)
+    assert cluster.version == VERSION.removeprefix("v"), f"{name} runs Kubernetes {cluster.version}, not {VERSION}"
+    assert wanted.items() <= cluster.gates.items(), f"{name} runs with gates {cluster.gates}, these tests need {wanted}"
     try:
         cluster.kubectl("apply", "-f", str(ROOT / "deploy/rbac.yaml"))
         cluster.apply(device_class("dra.cpu", "dra.cpu"), device_class("lamp", "lamps.example.com"))

@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from dra_sdk.simulator.kubelet.claims import load
+from tests.cluster.features import HEALTH_IS_TOLD_OF, KUBELET_KNOWS_SHARES
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.manifests import SHOW, pod_with, request, template
+from tests.cluster.manifests import SHOW, claim, container, pod, pod_with, request, template
 
 JSON = dict[str, Any]
 
@@ -24,6 +26,26 @@ def run_pod(cluster: Cluster, name: str, device_class: str = "lamp", *, command:
     cluster.wait_pod(name)
 
 
+def start_told_pod(cluster: Cluster, name: str, device_class: str = "lamp") -> None:
+    """The same, with a claim of the kind whose devices' health the kubelet of this release tells."""
+    if "template" in HEALTH_IS_TOLD_OF:
+        start_pod(cluster, name, device_class)
+    else:
+        apply_named(cluster, name, device_class)
+
+
+def run_told_pod(cluster: Cluster, name: str, device_class: str = "lamp") -> None:
+    start_told_pod(cluster, name, device_class)
+    cluster.wait_pod(name)
+
+
+def apply_named(cluster: Cluster, name: str, device_class: str, use: str = "") -> None:
+    """Create a pod and a claim of the same name, which the pod calls `use`, by default by that name, too."""
+    use = use or name
+    uses = [{"name": use, "resourceClaimName": name}]
+    cluster.apply(claim(name, [request("desk", device_class)]), pod(name, uses, container("main", {"name": use})))
+
+
 def read_pod(cluster: Cluster, name: str) -> JSON:
     return dict(cluster.api.get(f"/api/v1/namespaces/default/pods/{name}"))
 
@@ -35,11 +57,11 @@ def started_at(cluster: Cluster, name: str) -> str:
     return str(state["state"]["running"]["startedAt"])
 
 
-def logs(cluster: Cluster, pod_name: str, container: str = "main") -> str:
+def logs(cluster: Cluster, pod_name: str, container: str = "main", namespace: str = "default") -> str:
     """What a container printed, once that ends with `done`."""
 
     def read() -> str | None:
-        text = cluster.kubectl("logs", pod_name, "-c", container, check=False)
+        text = cluster.kubectl("logs", pod_name, "-c", container, f"--namespace={namespace}", check=False)
         return text if text.endswith("done\n") else None
 
     return cluster.wait_until(read, f"output of {pod_name}/{container}")
@@ -72,6 +94,33 @@ def allocated(cluster: Cluster, claim: str, namespace: str = "default") -> list[
         return status.get("allocation", {}).get("devices", {}).get("results")
 
     return list(cluster.wait_until(found, f"allocation of {claim}"))
+
+
+def wait_unschedulable(cluster: Cluster, name: str) -> None:
+    """Until the scheduler has looked at a pod and found no devices for it."""
+
+    def refused() -> bool:
+        conditions = read_pod(cluster, name)["status"].get("conditions", [])
+        return any(each.get("reason") == "Unschedulable" for each in conditions)
+
+    cluster.wait_until(refused, f"{name} is unschedulable")
+
+
+def shares(cluster: Cluster, claim: str) -> list[tuple[str, str]]:
+    """Request and share of each device, as the kubelet keeps them of the driver's answer."""
+    (found,) = [info for info in load(cluster.kubelet_dir / "dra_manager_state") if info.ref.name == claim]
+    return sorted((*device.requests, str(device.share_id)) for device in found.devices)
+
+
+def given_shares(cluster: Cluster, claim: str) -> list[tuple[str, str]]:
+    """The same, as the scheduler gave them."""
+    return sorted((each["request"], each["shareID"]) for each in allocated(cluster, claim))
+
+
+def known_shares(cluster: Cluster, claim: str) -> list[tuple[str, str]]:
+    """The same, as far as the kubelet can know them: that of 1.34 cannot be told a share."""
+    given = given_shares(cluster, claim)
+    return given if KUBELET_KNOWS_SHARES else [(request, "None") for request, _ in given]
 
 
 def device_health(cluster: Cluster, pod_name: str) -> list[tuple[str, str]]:

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from dra_sdk.simulator.kubelet.claims import load
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import KNOBS, Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import JSON, claim, first_available, lamp, pod_with, request, where
-from tests.cluster.pods import allocated, failures, printed, started_at
+from tests.cluster.pods import (
+    allocated,
+    failures,
+    given_shares,
+    known_shares,
+    printed,
+    shares,
+    started_at,
+    wait_unschedulable,
+)
 
 WARD = "ward"
 IN_WARD = f"--namespace={WARD}"
@@ -22,27 +30,6 @@ def run(cluster: Cluster, name: str, *requests: JSON, configs: list[JSON] | None
     """Create a claim and a pod with it, both of this name."""
     made = claim(name, list(requests), configs)
     cluster.apply(made, pod_with(name, made))
-
-
-def wait_unschedulable(cluster: Cluster, name: str) -> None:
-    """Until the scheduler has looked at a pod and found no devices for it."""
-
-    def refused() -> bool:
-        conditions = cluster.api.get(f"/api/v1/namespaces/default/pods/{name}")["status"].get("conditions", [])
-        return any(each.get("reason") == "Unschedulable" for each in conditions)
-
-    cluster.wait_until(refused, f"{name} is unschedulable")
-
-
-def shares(cluster: Cluster, name: str) -> list[tuple[str, str]]:
-    """Request and share of each device, as the kubelet keeps them of the driver's answer."""
-    (found,) = [info for info in load(cluster.kubelet_dir / "dra_manager_state") if info.ref.name == name]
-    return sorted((*device.requests, str(device.share_id)) for device in found.devices)
-
-
-def given_shares(cluster: Cluster, name: str) -> list[tuple[str, str]]:
-    """The same, as the scheduler gave them."""
-    return sorted((each["request"], each["shareID"]) for each in allocated(cluster, name))
 
 
 def test_partitions_share_their_counters(cluster: Cluster, drivers: Drivers) -> None:
@@ -71,9 +58,9 @@ def test_a_device_is_shared_until_its_capacity_is_spent(cluster: Cluster, driver
     for name in ("a", "b"):
         run(cluster, name, request("desk", "knobs", **four))
         cluster.wait_pod(name)
-        assert shares(cluster, name) == given_shares(cluster, name)
+        assert shares(cluster, name) == known_shares(cluster, name)
         assert allocated(cluster, name)[0]["consumedCapacity"] == {"light": "4"}
-    assert shares(cluster, "a") != shares(cluster, "b")
+    assert given_shares(cluster, "a") != given_shares(cluster, "b")
     assert len(driver.specs()) == 2
     run(cluster, "c", request("desk", "knobs", **four))
     wait_unschedulable(cluster, "c")
@@ -87,8 +74,8 @@ def test_one_claim_with_two_shares_of_one_device(cluster: Cluster, drivers: Driv
     configs = [lamp(10, "desk", driver=KNOBS), lamp(20, "wall", driver=KNOBS)]
     run(cluster, "twice", request("desk", "knobs"), request("wall", "knobs"), configs=configs)
     cluster.wait_pod("twice")
-    assert shares(cluster, "twice") == given_shares(cluster, "twice")
-    assert len({share for _, share in shares(cluster, "twice")}) == 2
+    assert shares(cluster, "twice") == known_shares(cluster, "twice")
+    assert len({share for _, share in given_shares(cluster, "twice")}) == 2
     shown = printed(cluster, "twice")
     assert shown == {"LAMP_DESK": "spot", "LAMP_WALL": "spot", "BRIGHTNESS_DESK": "10", "BRIGHTNESS_WALL": "20"}
     cluster.kubectl("delete", "pod", "twice")

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
+from tests.cluster.features import HAS_HEALTH_MESSAGES, HEALTH_IS_TOLD_OF
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, pod_with, request
-from tests.cluster.pods import allocated, claim_of, device_health, nudge, printed, run_pod, start_pod, started_at
+from tests.cluster.pods import (
+    allocated,
+    apply_named,
+    claim_of,
+    device_health,
+    nudge,
+    printed,
+    run_pod,
+    run_told_pod,
+    start_told_pod,
+    started_at,
+)
 
+KINDS = ["named", "other", "template"]
+WORDS = "the bulb is broken"
 HEALTHY = ("Healthy", "")
-BROKEN = ("Unhealthy", "the bulb is broken")
+BROKEN = ("Unhealthy", WORDS if HAS_HEALTH_MESSAGES else "")
 
 
 def wait_health(cluster: Cluster, pod: str, *expected: tuple[str, str]) -> None:
@@ -21,11 +35,11 @@ def lamp_of(cluster: Cluster, pod: str) -> str:
 
 
 def test_health_reaches_the_status_of_the_pod_that_has_the_device(cluster: Cluster, knobs: DriverUnderTest) -> None:
-    run_pod(cluster, "first", "knobs")
-    run_pod(cluster, "second", "knobs")
+    run_told_pod(cluster, "first", "knobs")
+    run_told_pod(cluster, "second", "knobs")
     wait_health(cluster, "first", HEALTHY)
     wait_health(cluster, "second", HEALTHY)
-    knobs.knobs.set(unhealthy={lamp_of(cluster, "first"): BROKEN[1]})
+    knobs.knobs.set(unhealthy={lamp_of(cluster, "first"): WORDS})
     wait_health(cluster, "first", BROKEN)
     assert device_health(cluster, "second") == [HEALTHY]
     knobs.knobs.reset()
@@ -33,7 +47,7 @@ def test_health_reaches_the_status_of_the_pod_that_has_the_device(cluster: Clust
 
 
 def test_health_is_unknown_while_the_driver_is_away_and_known_again(cluster: Cluster, knobs: DriverUnderTest) -> None:
-    run_pod(cluster, "lit", "knobs")
+    run_told_pod(cluster, "lit", "knobs")
     wait_health(cluster, "lit", HEALTHY)
     knobs.kill()
 
@@ -44,8 +58,8 @@ def test_health_is_unknown_while_the_driver_is_away_and_known_again(cluster: Clu
     cluster.wait_until(unknown, "health Unknown")
     knobs.start()
     wait_health(cluster, "lit", HEALTHY)
-    run_pod(cluster, "lit-too", "knobs")
-    knobs.knobs.set(unhealthy={lamp_of(cluster, "lit-too"): BROKEN[1]})
+    run_told_pod(cluster, "lit-too", "knobs")
+    knobs.knobs.set(unhealthy={lamp_of(cluster, "lit-too"): WORDS})
     wait_health(cluster, "lit-too", BROKEN)
 
 
@@ -53,14 +67,14 @@ def test_prepares_and_health_reports_go_on_together(cluster: Cluster, knobs: Dri
     names = ["a", "b", "c"]
     knobs.knobs.set(hold=["prepare"])
     for name in names:
-        start_pod(cluster, name, "knobs")
+        start_told_pod(cluster, name, "knobs")
     knobs.wait(lambda: len(knobs.knobs.calls("prepare", "begin")) == len(names))
-    knobs.knobs.set(hold=[], unhealthy={lamp_of(cluster, "a"): BROKEN[1]})
+    knobs.knobs.set(hold=[], unhealthy={lamp_of(cluster, "a"): WORDS})
     for name in names:
         cluster.wait_pod(name)
     wait_health(cluster, "a", BROKEN)
     wait_health(cluster, "b", HEALTHY)
-    knobs.knobs.set(unhealthy={lamp_of(cluster, "b"): BROKEN[1], lamp_of(cluster, "c"): BROKEN[1]})
+    knobs.knobs.set(unhealthy={lamp_of(cluster, "b"): WORDS, lamp_of(cluster, "c"): WORDS})
     wait_health(cluster, "a", HEALTHY)
     wait_health(cluster, "b", BROKEN)
     wait_health(cluster, "c", BROKEN)
@@ -68,19 +82,33 @@ def test_prepares_and_health_reports_go_on_together(cluster: Cluster, knobs: Dri
 
 def test_health_of_a_share_of_a_device(cluster: Cluster, drivers: Drivers) -> None:
     driver = drivers.knobs(devices="shared")
-    run_pod(cluster, "lit", "knobs")
+    run_told_pod(cluster, "lit", "knobs")
     assert allocated(cluster, claim_of(cluster, "lit"))[0]["shareID"]
     wait_health(cluster, "lit", HEALTHY)
-    driver.knobs.set(unhealthy={"spot": BROKEN[1]})
+    driver.knobs.set(unhealthy={"spot": WORDS})
     wait_health(cluster, "lit", BROKEN)
     driver.knobs.set(unhealthy={})
     wait_health(cluster, "lit", HEALTHY)
 
 
+def test_which_claims_the_kubelet_tells_the_health_of(cluster: Cluster, knobs: DriverUnderTest) -> None:
+    run_pod(cluster, "template", "knobs")
+    apply_named(cluster, "named", "knobs")
+    apply_named(cluster, "other", "knobs", use="lamp")
+    for name in ("named", "other"):
+        cluster.wait_pod(name)
+    for name in sorted(HEALTH_IS_TOLD_OF):
+        wait_health(cluster, name, HEALTHY)
+    knobs.knobs.set(unhealthy={lamp_of(cluster, name): WORDS for name in KINDS})
+    for name in sorted(HEALTH_IS_TOLD_OF):
+        wait_health(cluster, name, BROKEN)
+    assert [name for name in KINDS if device_health(cluster, name)] == sorted(HEALTH_IS_TOLD_OF)
+
+
 def test_an_unhealthy_device_gets_no_new_pod_and_keeps_its_old_one(cluster: Cluster, knobs: DriverUnderTest) -> None:
     run_pod(cluster, "old", "knobs")
     lamp, since = lamp_of(cluster, "old"), started_at(cluster, "old")
-    knobs.knobs.set(unhealthy={lamp: BROKEN[1]})
+    knobs.knobs.set(unhealthy={lamp: WORDS})
     knobs.wait(lambda: knobs.published(lamp).get("taints"))
     (taint,) = knobs.published(lamp)["taints"]
     assert (taint["key"], taint["effect"]) == ("knobs.example.com/unhealthy", "NoSchedule")
@@ -98,7 +126,7 @@ def test_a_no_execute_taint_evicts_the_pod_and_its_successor_gets_another(cluste
     run_pod(cluster, "lit", "other")
     run_pod(cluster, "bystander", "other")
     lamp, since = lamp_of(cluster, "lit"), started_at(cluster, "bystander")
-    driver.knobs.set(unhealthy={lamp: BROKEN[1]})
+    driver.knobs.set(unhealthy={lamp: WORDS})
     cluster.wait_gone("pod", "lit")
     driver.wait(lambda: len(driver.held()) == 1)
     run_pod(cluster, "lit", "other")

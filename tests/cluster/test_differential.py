@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.conftest import VERSION
-from tests.cluster.differential.__main__ import GATES, KEPT, profile_of
+from tests.cluster.differential.__main__ import KEPT, gates_of, is_newer, profile_of
 from tests.cluster.differential.case import load, save
 from tests.cluster.differential.generate import draw_case
 from tests.cluster.differential.real import RealCluster, real_cluster
 from tests.cluster.differential.runner import Runner, Summary, nodes
+from tests.cluster.features import MARK, VERSION
 from tests.cluster.harness.progress import Progress
 
 CASES = int(os.environ.get("DRA_SDK_DIFFERENTIAL_CASES", "1000"))
@@ -26,7 +26,10 @@ SEED = os.environ.get("DRA_SDK_DIFFERENTIAL_SEED", str(time.time_ns()))
 NOTICED = {"DRADeviceTaints": "taints", "DRAConsumableCapacity": "shares", "DRAPartitionableDevices": "counters"}
 ENOUGH = 15
 
-pytestmark = pytest.mark.timeout(900)
+GATES = gates_of(VERSION)
+
+MATCHED = "the match of this package is that of kube-scheduler 1.36 and 1.37, older ones differ from it in rare cases"
+pytestmark = [pytest.mark.timeout(900), getattr(pytest.mark, MARK)(since=36, because=MATCHED)]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,9 @@ def test_kept_cases_agree(real: RealCluster) -> None:
 def test_drawn_cases_agree(real: RealCluster) -> None:
     """Cases that disagree become files in `kept`."""
     print(f"DRA_SDK_DIFFERENTIAL_SEED={SEED}")
-    summary = Runner(real, profile_of(VERSION, GATES)).run([draw_case(SEED, number) for number in range(CASES)])
+    newer = is_newer(VERSION)
+    drawn = [draw_case(SEED, number, newer=newer) for number in range(CASES)]
+    summary = Runner(real, profile_of(VERSION, GATES)).run(drawn)
     print(summary.text())
     files = [save(result.case, KEPT).name for result in summary.failed]
     assert not files, f"seed {SEED}, now kept: {files}\n{told(summary)}"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import NAME, VERSION, running_cluster
+from tests.cluster.conftest import NAME, running_cluster
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
-from tests.cluster.harness.cache import Version
+from tests.cluster.features import known
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, pod_with, request
 from tests.cluster.pods import allocated, device_health, run_pod
@@ -24,16 +24,15 @@ FIELDS = {
     "bindingConditions": "DRADeviceBindingConditions",
 }
 # and what depends on these, or is built on them
-OFF = {*FIELDS.values(), "DRADeviceTaintRules", "ResourceHealthStatus", "ResourceHealthStatusMessage"}
-OFF_SINCE_1_37 = {"DRAFractionalCapacityRange"}
+OFF = {*FIELDS.values(), "DRADeviceTaintRules", "DRAFractionalCapacityRange"}
+OFF |= {"ResourceHealthStatus", "ResourceHealthStatusMessage"}
 SETTLED = 3.0  # seconds that show whether the driver tries again and again
 
 
 @pytest.fixture(scope="module")
 def old_cluster() -> Iterator[Cluster]:
     """A second cluster, which lacks the features."""
-    off = OFF | OFF_SINCE_1_37 if Version.parse(VERSION).minor >= 37 else OFF
-    with running_cluster(f"{NAME}-gates", dict.fromkeys(sorted(off), False)) as running:
+    with running_cluster(f"{NAME}-gates", dict.fromkeys(sorted(known(OFF)), False)) as running:
         yield running
 
 

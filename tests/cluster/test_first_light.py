@@ -88,7 +88,7 @@ def test_a_wrong_configuration_is_told_in_the_events(cluster: Cluster, lamps: Dr
     cluster.apply(pod("dazzled", uses, container("main", {"name": "lamps"})))
 
     def told() -> bool:
-        return "brightness: Input should be less than or equal to 100 (got 101)" in cluster.kubectl(
+        return "brightness: must be less than or equal to 100 (got 101)" in cluster.kubectl(
             "events", "--for=pod/dazzled"
         )
 

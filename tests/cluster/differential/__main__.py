@@ -13,7 +13,7 @@ from pathlib import Path
 from dra_sdk.wire.profile import ServerProfile
 from tests.cluster.differential.case import Case, load, save
 from tests.cluster.differential.generate import draw_case
-from tests.cluster.differential.generate.draw import FEATURES
+from tests.cluster.differential.generate.draw import FEATURES, NEWER
 from tests.cluster.differential.real import real_cluster
 from tests.cluster.differential.runner import Result, Runner, nodes
 from tests.cluster.harness.cache import DEFAULT_VERSION
@@ -23,6 +23,13 @@ from tests.cluster.harness.progress import Progress
 KEPT = Path(__file__).parent / "kept"
 GATES = {"DRAListTypeAttributes": True, "DRADeviceTaintRules": True}
 """Beside all beta gates, which are on."""
+OF_1_37 = (
+    "DRADerivedAttributes",
+    "DRADeviceCompatibilityGroups",
+    "DRAFractionalCapacityRange",
+    "DRAOptionalNodeOperations",
+)
+_NEWER = 37
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,9 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="write cases that disagree into this folder")
     parser.add_argument("files", type=Path, nargs="*", help="run these cases instead (default: the kept ones first)")
     chosen = parser.parse_args(arguments)
-    if unknown := set(chosen.about) - FEATURES.keys():
-        parser.error(f"--about: no feature {', '.join(sorted(unknown))}; there are {', '.join(FEATURES)}")
-    gates = {**GATES, **dict.fromkeys(chosen.off, False)}
+    known = {**FEATURES, **NEWER}
+    if unknown := set(chosen.about) - known.keys():
+        parser.error(f"--about: no feature {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    gates = {**gates_of(chosen.version), **dict.fromkeys(chosen.off, False)}
     profile = profile_of(chosen.version, gates)
     print(f"seed {chosen.seed}, Kubernetes {chosen.version}", flush=True)
     try:
@@ -55,6 +63,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if summary.failed else 0
 
 
+def gates_of(version: str) -> dict[str, bool]:
+    """The gates beside all beta gates: everything of DRA that a release has."""
+    return {**GATES, **dict.fromkeys(OF_1_37 if is_newer(version) else (), True)}
+
+
+def is_newer(version: str) -> bool:
+    """Whether a release has what 1.37 brought."""
+    return ServerProfile.of(version).minor >= _NEWER
+
+
 def profile_of(version: str, gates: dict[str, bool]) -> ServerProfile:
     """The profile of a server with all beta gates on and these changes."""
     return ServerProfile.of(version, gates)
@@ -63,9 +81,10 @@ def profile_of(version: str, gates: dict[str, bool]) -> ServerProfile:
 def _cases(chosen: argparse.Namespace) -> list[Case]:
     if chosen.files:
         return [load(path) for path in chosen.files]
+    newer = is_newer(chosen.version)
     if chosen.only is not None:
-        return [draw_case(chosen.seed, number) for number in chosen.only]
-    drawn = (draw_case(chosen.seed, number) for number in count())
+        return [draw_case(chosen.seed, number, newer=newer) for number in chosen.only]
+    drawn = (draw_case(chosen.seed, number, newer=newer) for number in count())
     about = (case for case in drawn if set(chosen.about) <= set(case.tags))
     return [*map(load, sorted(KEPT.glob("*.json"))), *islice(about, chosen.cases)]
 

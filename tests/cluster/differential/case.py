@@ -93,7 +93,7 @@ class Case:
 
 
 def node_objects(slot: str) -> list[JSON]:
-    """The nodes of one slot: two zones of two nodes each."""
+    """The nodes of one slot: two zones of two nodes each. All but the last can leave out operations."""
     return [
         {
             "apiVersion": "v1",
@@ -102,7 +102,10 @@ def node_objects(slot: str) -> list[JSON]:
                 "name": f"{slot}-n{index}",
                 "labels": {"slot": slot, "zone": "ab"[index % 2], "rank": str(index)},
             },
-            "status": {"allocatable": {"pods": "100000", "cpu": "1000", "memory": "1000Gi"}},
+            "status": {
+                "allocatable": {"pods": "100000", "cpu": "1000", "memory": "1000Gi"},
+                "declaredFeatures": ["DRAOptionalNodeOperations"] if index < len(NODES) - 1 else [],
+            },
         }
         for index in range(len(NODES))
     ]

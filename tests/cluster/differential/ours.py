@@ -7,8 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dra_sdk.scheduling.allocator import Allocated, AllocationError, Allocator, Features, InvalidPoolsError, Inventory
-from dra_sdk.scheduling.allocator.nodes import matches
+from dra_sdk.scheduling.allocator import (
+    SKIPS_OPERATIONS,
+    Allocated,
+    AllocationError,
+    Allocator,
+    Features,
+    InvalidPoolsError,
+    Inventory,
+)
+from dra_sdk.scheduling.allocator.nodes import declares, matches
 from dra_sdk.scheduling.cluster import Snapshot, schedule
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.resources import server_catalog
@@ -59,11 +67,14 @@ class Ours:
         """Create an object; what is stored, or why it is refused."""
         group, version, plural = _address(obj)
         served = self._store.catalog.find(group, version, plural)
+        if served is None and obj["kind"] == "DeviceTaintRule":  # of several versions that are served, ours has one
+            served = next((each for each in self._store.catalog if each.plural == plural), None)
         if served is None:  # whether a beta API is served is a setting of its own, so the real one may store it
             return copy.deepcopy(obj)
         namespace = obj["metadata"].get("namespace", "")
         try:
-            made = self._store.create(served, copy.deepcopy(obj), namespace, unknown=_refuse_unknown).copy()
+            wanted = copy.deepcopy(obj) | {"apiVersion": f"{served.group}/{served.version}" if served.group else "v1"}
+            made = self._store.create(served, wanted, namespace, unknown=_refuse_unknown).copy()
         except StatusError as error:
             return refusal(error.status)
         if obj["kind"] == "ResourceClaim":
@@ -112,8 +123,7 @@ class Ours:
 
         Its oldest allocator, which is used where newer features are off, goes through pools at random.
         """
-        features = self._features
-        return features.consumable_capacity or features.binding_conditions or features.list_attributes
+        return self._features.variant != "stable"
 
     def prospect(self, plan: PodPlan, pod: JSON, nodes: Iterable[str]) -> Prospect:
         """What the scheduler would do with a pod on these nodes."""
@@ -136,7 +146,7 @@ class Ours:
                 continue
             except AllocationError as error:
                 return Prospect(error=str(error))
-            if given is None or not all(_reaches(each, node) for each in known.values()):
+            if given is None or not all(self._reaches(each, node) for each in known.values()):
                 found.reasons[name] = "does not fit" if given is None else "an allocation is not available here"
                 continue
             found.fitting[name] = {**known, **dict(zip(open_claims, given, strict=True))}
@@ -169,6 +179,13 @@ class Ours:
 
     def _allocate(self, node: JSON, claims: list[JSON]) -> list[JSON] | None:
         return self._allocator.allocate(node, claims, Allocated.of(self._claims.values())) if claims else []
+
+    def _reaches(self, allocation: JSON, node: JSON) -> bool:
+        selector = allocation.get("nodeSelector")
+        skipped = any(each.get("skipNodeOperations") for each in allocation["devices"].get("results") or ())
+        if skipped and self._features.behaviour.knows_newer_fields and not declares(node, SKIPS_OPERATIONS):
+            return False
+        return selector is None or matches(selector, node)
 
     @cached_property
     def _allocator(self) -> Allocator:
@@ -207,11 +224,6 @@ def _extended(plan: PodPlan, after: Snapshot) -> JSON | None:
 
 def _allocation(claim: JSON) -> JSON | None:
     return (claim.get("status") or {}).get("allocation")
-
-
-def _reaches(allocation: JSON, node: JSON) -> bool:
-    selector = allocation.get("nodeSelector")
-    return selector is None or matches(selector, node)
 
 
 def _classes(claim: JSON) -> list[str]:

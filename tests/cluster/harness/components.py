@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .api import answers
+from .cache import Version
 from .runtime import SEARCH_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from .api import Api
@@ -18,8 +19,19 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .state import State
 
+TAINT_RULES = frozenset({"DRADeviceTaints", "DRADeviceTaintRules"})
+"""Gates behind DeviceTaintRule, which the scheduler and the controller manager wait for; 1.36 has it as beta."""
+FIRST_WITH_BETA_TAINT_RULES = 36
 VERBOSITY = "--v=2"
 """What each Kubernetes component logs: changes worth a line, not each request."""
+
+
+def served_apis(version: Version, gates: Mapping[str, bool]) -> str:
+    """Returns the API server's --runtime-config: alpha APIs only where the gates behind them can be on."""
+    if gates.get("AllAlpha"):
+        return "api/all=true"
+    needs_rules = version.minor < FIRST_WITH_BETA_TAINT_RULES and any(gates.get(name) for name in TAINT_RULES)
+    return "api/ga=true,api/beta=true" + (",resource.k8s.io/v1alpha3=true" if needs_rules else "")
 
 
 @dataclass(frozen=True)
@@ -37,8 +49,7 @@ class Components:
     def __init__(self, layout: Layout, state: State, kube: Path, runtime: Runtime, api: Api) -> None:
         self._layout, self._ports, self._kube, self._runtime, self._api = layout, state.ports, kube, runtime, api
         self._gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(state.gates.items()))
-        # alpha APIs are served only where the gates behind them can be on
-        self._apis = "api/all=true" if state.gates.get("AllAlpha") else "api/ga=true,api/beta=true"
+        self._apis = served_apis(Version.parse(state.version), state.gates)
 
     def environment(self) -> dict[str, str]:
         """What every component sees: no proxy, no home of the caller's, temporary files in the cluster's folder."""

@@ -7,7 +7,7 @@ from typing import Final
 from tests.cluster.differential.case import ADMIN, CASE, JSON, PLAIN
 from tests.cluster.differential.generate.devices import ROOT, TAINT_KEYS
 from tests.cluster.differential.generate.draw import Draw
-from tests.cluster.differential.generate.expressions import selector
+from tests.cluster.differential.generate.expressions import derivation, selector
 
 _ATTRIBUTES: Final = ("model", "numa", "version", "version", "tags")
 
@@ -35,6 +35,8 @@ def spec(draw: Draw, known: list[JSON]) -> JSON:
     names = [name for each in requests for name in _names(each)]
     if draw.has("constraints", 0.8):
         devices["constraints"] = [_constraint(draw, names, known) for _ in range(draw.one(1, 1, 2))]
+    if draw.has("derived"):
+        _derive(draw, devices, known)
     if draw.has("config", 0.7):
         devices["config"] = [_claim_config(draw, names, known) for _ in range(draw.number(1, 2))]
     return {"devices": devices}
@@ -114,8 +116,11 @@ def _devices(draw: Draw, known: list[JSON], *, exactly: bool) -> JSON:
 def _amounts(draw: Draw, driver: str) -> JSON:
     possible = {
         "memory": draw.one("1Gi", "1500Mi", "2Gi", "3Gi", "8Gi", "8Gi", "20Gi", "100Gi"),
-        "cores": draw.one("1", "1", "1500m", "2", "3"),
+        "cores": draw.one("1", "1", "1500m", "1250m", "2", "3"),
+        "tokens": draw.one("1k", "1500", "2Ki", "3000"),
     }
+    if draw.chance(0.08):
+        possible |= draw.one({"memory": "10Pi"}, {"cores": "1000500u"}, {"tokens": "9E"})
     if draw.chance(0.05):
         possible["absent"] = "1"
     domain = f"{driver}/" if draw.chance(0.1) else ""
@@ -134,6 +139,25 @@ def _constraint(draw: Draw, names: list[str], known: list[JSON]) -> JSON:
     if draw.chance(0.6):
         made["requests"] = draw.some(names)
     return made
+
+
+def _derive(draw: Draw, devices: JSON, known: list[JSON]) -> None:
+    """A constraint on an attribute that some requests derive."""
+    derived = [each for request in devices["requests"] for each in _ways(request) if draw.chance(0.85)]
+    name = f"{driver_of(draw.one(*known))}/{draw.one('made-up', 'model', 'numa')}"
+    for each in derived:
+        chosen = next(one for one in known if one["metadata"]["name"] == each["deviceClassName"])
+        each["derivedAttributes"] = [{"name": name, "expression": derivation(draw, driver_of(chosen))}]
+    made: JSON = {draw.one("matchAttribute", "matchAttribute", "distinctAttribute"): name}
+    if draw.chance(0.15):
+        made["requests"] = draw.some([each["name"] for each in devices["requests"]])
+    devices.setdefault("constraints", []).append(made)
+
+
+def _ways(request: JSON) -> list[JSON]:
+    """What may be asked for: the request itself, or its alternatives; of classes that exist."""
+    ways = [request["exactly"]] if "exactly" in request else request["firstAvailable"]
+    return [each for each in ways if each["deviceClassName"] != f"{CASE}-absent"]
 
 
 def _claim_config(draw: Draw, names: list[str], known: list[JSON]) -> JSON:

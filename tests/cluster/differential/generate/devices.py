@@ -97,7 +97,10 @@ def _capacity(draw: Draw, driver: str) -> JSON:
     possible = {
         "memory": {"value": draw.one("10Gi", "20Gi", "40Gi", "80Gi", "1500M")},
         "cores": {"value": draw.one("2", "4", "8", "1500m")},
+        "tokens": {"value": draw.one("10k", "100k", "8Ki")},
     }
+    if draw.has("shares", 0.1):
+        return {}
     domain = f"{driver}/" if draw.chance(0.1) else ""
     return {domain + key: value for key, value in possible.items() if draw.chance(0.97)}
 
@@ -109,10 +112,16 @@ def _with_policy(draw: Draw, capacity: JSON) -> JSON:
         None,
         {"default": value},
         {"default": "1", "validRange": {"min": "1"}},
-        {"default": "1", "validRange": {"min": "1", "max": value, "step": draw.one("1", "500m")}},
+        {"default": "1", "validRange": {"min": "1", "max": value, "step": draw.one("1", "500m", "250m")}},
+        {"default": "500m", "validRange": {"min": draw.one("250m", "500m"), "step": draw.one("250m", "1", "500u")}},
         {"default": "2", "validRange": {"min": "1", "step": "1"}},
     ]
-    if value.endswith("Gi"):
+    if value.endswith(("k", "Ki")):
+        policies = [
+            None,
+            *({"default": each, "validRange": {"min": each, "step": each}} for each in ("1k", "1024", "1Ki")),
+        ]
+    elif value.endswith("Gi"):
         policies = [
             None,
             {"default": "5Gi"},
@@ -127,4 +136,7 @@ def _with_policy(draw: Draw, capacity: JSON) -> JSON:
 
 def _consumed(draw: Draw, name: str) -> JSON:
     possible = {"memory": {"value": draw.one("10Gi", "20Gi", "40Gi")}, "slices": {"value": draw.one("1", "2", "3")}}
-    return {"counterSet": name, "counters": {key: possible[key] for key in draw.some(COUNTERS)}}
+    made: JSON = {"counterSet": name, "counters": {key: possible[key] for key in draw.some(COUNTERS)}}
+    if draw.has("groups", 0.8):
+        made["compatibilityGroups"] = draw.some(("half", "third", "whole"), 1, 2)
+    return made

@@ -38,18 +38,25 @@ FEATURES: Final = {
     "two-drivers": 0.35,
     "zones": 0.2,
 }
+#: The same for what 1.37 brought; older servers do not know the fields.
+NEWER: Final = {
+    "derived": 0.12,
+    "groups": 0.1,
+    "skipped-operations": 0.08,
+}
 
 
 class Draw:
-    """Random choices for one case."""
+    """Random choices for one case; `newer` for servers since 1.37."""
 
-    def __init__(self, seed: int | str, index: int) -> None:
+    def __init__(self, seed: int | str, index: int, *, newer: bool = False) -> None:
         self.random = random.Random(f"{seed}/{index}")
-        self.features = frozenset(name for name, often in FEATURES.items() if self.random.random() < often)
+        possible = {**FEATURES, **NEWER} if newer else FEATURES
+        self.features = frozenset(name for name, often in possible.items() if self.random.random() < often)
 
     def has(self, feature: str, often: float = 1.0) -> bool:
         """Whether the case is about a feature, and now (one in `1 / often`) is an occasion for it."""
-        assert feature in FEATURES, feature
+        assert feature in FEATURES or feature in NEWER, feature
         return feature in self.features and self.random.random() < often
 
     def chance(self, often: float) -> bool:

@@ -13,6 +13,29 @@ def selector(draw: Draw, driver: str) -> str:
     return _list_expression(draw, driver) if draw.has("lists", 0.3) else _sound(draw, driver)
 
 
+def derivation(draw: Draw, driver: str) -> str:
+    """An expression for an attribute: a value, a list of values, or something that is neither, at times."""
+    attributes = f'device.attributes["{driver}"]'
+    if draw.chance(0.12):
+        return draw.one(f"{attributes}.absent", "1.5", f"[{attributes}.model, {attributes}.numa]", "dyn([1, 'a'])")
+    if draw.chance(0.06):
+        return draw.one("{'a': 1}", "quantity('1')", "device.", "b'a'", "[[1]]", "1u", "null")
+    return draw.one(
+        f"{attributes}.numa",
+        f"{attributes}.model",
+        f"{attributes}.numa / 2",
+        f"{attributes}.model.startsWith('a')",
+        f'"x" + {attributes}.model.substring(0, 1)',
+        f"[{attributes}.numa, {attributes}.numa + 1]",
+        f"{attributes}.version",
+        "semver('1.0.0')",
+        f'device.capacity["{driver}"].memory.asInteger() / 20000000000',
+        f'{attributes}.?model.orValue("none")',
+        "[]",
+        "device.driver",
+    )
+
+
 def _sound(draw: Draw, driver: str) -> str:
     attributes, capacity = f'device.attributes["{driver}"]', f'device.capacity["{driver}"]'
     model, numa = draw.one(*MODELS), draw.number(0, 1)

@@ -93,12 +93,18 @@ def _slice(pool: _Pool, spec: JSON, number: int, generation: int, total: int, dr
     nodes: dict[str, Any] = dict(pool.nodes)
     if "sharedCounters" in spec and "perDeviceNodeSelection" in nodes:
         nodes = draw.one({"perDeviceNodeSelection": True}, {"nodeName": pool.node})
+    elif "sharedCounters" in spec and draw.chance(0.1):
+        nodes = {"nodeName": draw.one(*NODES)}
     content = {
         "driver": pool.driver,
         "pool": {"name": pool.name, "generation": generation, "resourceSliceCount": total},
         **nodes,
         **spec,
     }
+    if draw.has("skipped-operations", 0.6):
+        content["skipNodeOperations"] = draw.one(
+            ["*"], ["NodePrepareResources", "NodeUnprepareResources"], ["NodePrepareResources"]
+        )
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",

@@ -1,0 +1,14 @@
+"""What these tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.harness.layout import Layout
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    made = Layout.of("unit", tmp_path)
+    made.logs.mkdir(parents=True)
+    return made

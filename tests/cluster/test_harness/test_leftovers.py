@@ -1,0 +1,98 @@
+"""What a cluster leaves on the machine is taken away, and what is others' stays."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.cluster.harness import leftovers
+
+ID = "a1" * 32
+OTHER_ID = "b2" * 32
+
+
+def test_cgroups_of_our_containers_go_and_others_stay(tmp_path):
+    for hierarchy in ("cpu", "memory"):
+        (tmp_path / hierarchy / "k8s.io" / ID / "inner" / "most").mkdir(parents=True)
+    (tmp_path / "cpu" / "k8s.io" / OTHER_ID).mkdir()
+    roots = [tmp_path / "cpu", tmp_path / "memory"]
+    leftovers.remove_cgroups(leftovers.cgroups_of([ID], roots), roots)
+    assert [path.name for path in (tmp_path / "cpu" / "k8s.io").iterdir()] == [OTHER_ID]
+    assert list((tmp_path / "memory").iterdir()) == []
+
+
+def test_processes_of_a_cgroup_are_those_that_still_exist(tmp_path):
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n{2**22 + 1}\n")
+    found = leftovers.processes_in([tmp_path, tmp_path / "gone"])
+    assert [process.pid for process in found] == [os.getpid()]
+
+
+def test_shim_sockets_are_those_containerd_noted(tmp_path):
+    tasks, sockets = tmp_path / "tasks", tmp_path / "containerd" / "s"
+    sockets.mkdir(parents=True)
+    noted = {"bootstrap.json": '{"version":3,"address":"unix://%s"}', "address": "unix://%s\n"}
+    for number, (name, text) in enumerate(noted.items()):
+        (sockets / str(number)).touch()
+        (tasks / str(number)).mkdir(parents=True)
+        (tasks / str(number) / name).write_text(text % (sockets / str(number)))
+    (tasks / "no-notes").mkdir()
+    (sockets / "of-another").touch()
+    assert sorted(leftovers.container_ids(tasks)) == ["0", "1", "no-notes"]
+    leftovers.remove_shim_sockets(leftovers.shim_sockets(tasks), sockets)
+    assert [path.name for path in sockets.iterdir()] == ["of-another"]
+    (sockets / "of-another").unlink()
+    leftovers.remove_shim_sockets([], sockets)
+    assert not sockets.parent.exists()
+
+
+@pytest.mark.parametrize("text", ["", "vsock://1", "{broken", "{}"])
+def test_shim_address_of_another_kind_is_none(text):
+    assert leftovers.shim_address(text) is None
+
+
+def test_network_results_of_other_networks_stay(tmp_path):
+    results = tmp_path / "cni" / "results"
+    results.mkdir(parents=True)
+    ours = [f"dra-sdk-a-{ID}-eth0", f"cni-loopback-{ID}-lo", f"cni-loopback-{'c3' * 32}-lo"]
+    theirs = [f"dra-sdk-a-b-{OTHER_ID}-eth0", f"cni-loopback-{OTHER_ID}-lo", "podman-x-eth0"]
+    for name in ours + theirs:
+        (results / name).touch()
+    leftovers.remove_network_results("dra-sdk-a", ["c3" * 32], results)
+    assert sorted(path.name for path in results.iterdir()) == sorted(theirs)
+    for name in theirs:
+        (results / name).unlink()
+    leftovers.remove_network_results("dra-sdk-a", [], results)
+    assert not results.parent.exists()
+
+
+def test_log_links_of_other_clusters_stay(tmp_path):
+    links = tmp_path / "containers"
+    links.mkdir()
+    (links / "ours.log").symlink_to(tmp_path / "a" / "pods" / "p" / "0.log")
+    (links / "theirs.log").symlink_to(tmp_path / "a-b" / "pods" / "p" / "0.log")
+    leftovers.remove_log_links(tmp_path / "a" / "pods", links)
+    assert [path.name for path in links.iterdir()] == ["theirs.log"]
+
+
+def test_device_plugin_folder_goes_unless_a_plugin_is_in_it(tmp_path):
+    folder = tmp_path / "kubelet" / "device-plugins"
+    folder.mkdir(parents=True)
+    for name in ("kubelet.sock", "kubelet_internal_checkpoint", "gpu.sock"):
+        (folder / name).touch()
+    leftovers.remove_device_plugins(folder)
+    assert [path.name for path in folder.iterdir()] == ["gpu.sock"]
+    (folder / "gpu.sock").unlink()
+    leftovers.remove_device_plugins(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sysctls_are_put_back(tmp_path):
+    for name in leftovers.SYSCTLS:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    before = leftovers.read_sysctls(tmp_path)
+    (tmp_path / "kernel/panic").write_text("10\n")
+    leftovers.restore_sysctls(before, tmp_path)
+    assert leftovers.read_sysctls(tmp_path) == before
+    assert set(before) == set(leftovers.SYSCTLS)

@@ -1,0 +1,51 @@
+"""The configuration of containerd, kubelet and pod network."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from tests.cluster.harness import image, settings
+from tests.cluster.harness.runtime import Runtime
+from tests.cluster.test_harness.states import make_state
+
+
+def strings(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for item in value for text in strings(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_containerd_keeps_its_files_in_the_cluster_folder(layout):
+    config = tomllib.loads(settings.containerd_config(layout, Runtime.under(Path("/cache")), Path("/usr/sbin/runc")))
+    plugins = config["plugins"]
+    cri = plugins["io.containerd.cri.v1.runtime"]
+    assert cri["cdi_spec_dirs"] == [str(layout.cdi_dir)]
+    assert cri["enable_cdi"] is True
+    assert cri["containerd"]["runtimes"]["runc"]["options"]["BinaryName"] == "/usr/sbin/runc"
+    assert plugins["io.containerd.nri.v1.nri"]["socket_path"] == str(layout.nri_socket)
+    assert plugins["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == image.PAUSE
+    outside = [text for text in strings(config) if text.startswith("/") and not text.startswith(str(layout.root))]
+    assert outside == ["/cache/usr/lib/cni", "/usr/sbin/runc"]
+
+
+def test_kubelet_gets_gates_ports_and_nothing_outside_the_cluster_folder(layout):
+    config = yaml.safe_load(settings.kubelet_config(layout, make_state(gates={"AllBeta": True, "X": False})))
+    assert config["featureGates"] == {"AllBeta": True, "X": False}
+    assert config["port"] == make_state().ports["kubelet"]
+    assert config["address"] == layout.node_address
+    assert (config["failCgroupV1"], config["cgroupsPerQOS"], config["enforceNodeAllocatable"]) == (False, False, [])
+    assert [text for text in strings(config) if text.startswith("/") and not text.startswith(str(layout.root))] == []
+
+
+def test_pod_network_leases_its_subnet_in_the_cluster_folder(layout):
+    config = json.loads(settings.network_config(layout))
+    ipam = config["plugins"][0]["ipam"]
+    assert config["name"] == "dra-sdk-unit"
+    assert ipam["ranges"] == [[{"subnet": layout.pod_subnet}]]
+    assert ipam["dataDir"] == str(layout.cni_data)
