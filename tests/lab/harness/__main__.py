@@ -1,0 +1,74 @@
+"""`python -m tests.lab.harness prepare|test|remove`: the virtual machine by hand.
+
+prepare   makes its files, if they are not in the cache
+test      boots it and runs pytest there; what follows are pytest's arguments, `tests/lab/inside` by default
+remove    removes its files from the cache
+
+DRA_SDK_CACHE        where its files are kept, ~/.cache/dra-sdk if not set
+DRA_SDK_DEBIAN_MIRROR  the Debian archive, if apt on this machine does not know one
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.harness.cache import Cache
+from tests.cluster.harness.errors import HarnessError
+from tests.cluster.harness.progress import Progress
+from tests.lab.harness.layers import ensure_layers
+from tests.lab.harness.machine import TIME, run_tests
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+ROOT = Path(__file__).parents[3]
+INSIDE = "tests/lab/inside"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns 0, 1 after saying on standard error what went wrong, or pytest's own status."""
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m tests.lab.harness", description=__doc__, formatter_class=shape)
+    parser.add_argument("command", choices=("prepare", "test", "remove"))
+    parser.add_argument("--seconds", type=float, default=TIME, help="how long a run may take")
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.command != "test":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        cache = Cache.from_env()
+        if options.command == "remove":
+            shutil.rmtree(cache.root / "lab", ignore_errors=True)
+            return 0
+        return _with_layers(cache, options, rest)
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> int:
+    progress = Progress(verbose=options.command == "test")
+    layers = ensure_layers(cache, ROOT, progress)
+    if options.command == "prepare":
+        return 0
+    found = run_tests(layers, ROOT, rest or [INSIDE], progress, seconds=options.seconds)
+    if found.status is None:
+        raise HarnessError(f"{found.ended}; its console ends:\n{found.tail()}")
+    return found.status
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """Ends as after Ctrl-C, so that the machine is taken away."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

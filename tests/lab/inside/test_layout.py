@@ -1,0 +1,32 @@
+"""Sockets, NUMA nodes and threads, as the kernel shows them and as the command line tells them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "dra_sdk.cli.main", "discover", "cpu", "-o", "json"]
+
+
+def test_the_cpu_driver_finds_two_sockets_of_one_core_with_two_threads():
+    found = subprocess.run(COMMAND, env={**os.environ, "NODE_NAME": "lab"}, capture_output=True, text=True, check=True)
+    devices = [device for each in json.loads(found.stdout)["items"] for device in each["spec"]["devices"]]
+    assert [device["name"] for device in devices] == ["cpudevnuma000", "cpudevnuma001"]
+    for node, device in enumerate(devices):
+        attributes = device["attributes"]
+        assert attributes["socketID"] == {"int": node}
+        assert attributes["smtEnabled"] == {"bool": True}
+        assert attributes["numCPUs"] == {"int": 2}
+        assert attributes["resource.kubernetes.io/numaNode"] == {"int": node}
+        assert device["capacity"]["dra.cpu/cpu"]["value"] == "2"
+
+
+def test_so_says_the_kernel():
+    nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"))
+    assert [(path / "cpulist").read_text().strip() for path in nodes] == ["0-1", "2-3"]
+    cpus = Path("/sys/devices/system/cpu")
+    siblings = {(path / "topology/thread_siblings_list").read_text().strip() for path in cpus.glob("cpu[0-9]*")}
+    assert siblings == {"0-1", "2-3"}

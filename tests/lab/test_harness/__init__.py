@@ -1,0 +1,1 @@
+"""Tests of what makes and boots the machine, without booting it."""

@@ -1,0 +1,41 @@
+"""QEMU's command line says what the machine is to be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tests.lab.harness.hardware import Hardware, command
+
+
+def options(words, name):
+    return [value for option, value in pairwise(words) if option == name]
+
+
+def test_sockets_threads_and_nodes():
+    words = Hardware(sockets=2, threads=2, memory=512).arguments()
+    assert options(words, "-smp") == ["4,sockets=2,cores=1,threads=2"]
+    assert options(words, "-m") == ["1024"]
+    assert [node.rpartition("cpus=")[2] for node in options(words, "-numa")] == ["0-1", "2-3"]
+    roots = [device for device in options(words, "-device") if device.startswith("pxb-pcie")]
+    assert [root.rpartition(",")[2] for root in roots] == ["numa_node=0", "numa_node=1"]
+
+
+def test_there_is_an_iommu_before_any_function():
+    """QEMU gives functions that come before it to no IOMMU."""
+    devices = options(Hardware().arguments(), "-device")
+    assert devices[0] == "intel-iommu,intremap=on,device-iotlb=on"
+
+
+def test_every_function_has_an_address_of_its_own():
+    devices = options(Hardware().arguments(), "-device")
+    addresses = [word for device in devices for word in device.split(",") if word.startswith("mac=")]
+    assert len(addresses) == len(set(addresses)) == 6
+
+
+def test_the_root_is_read_only_and_nothing_is_connected():
+    words = command(Hardware(), kernel="/boot/k", initrd="/i", results="/r")
+    shares = options(words, "-fsdev")
+    assert [("readonly=on" in share, "path=/r" in share) for share in shares] == [(True, False), (False, True)]
+    assert options(words, "-kernel") == ["/boot/k"]
+    assert not options(words, "-netdev")
+    assert "-nodefaults" in words
