@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 KUBE_VERSION ?= 1.36.3
 export KUBE_VERSION
 
-# What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit.
+# What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit,
+# every GPU in every mode for every release.
 SLOW := tests/faults tests/fuzz tests/conformance tests/prepare/test_crash.py tests/testing/test_crashes.py \
-  drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py
+  drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
+  drivers/gpu/tests/prepare/test_mps_watch.py drivers/gpu/tests/describe/test_releases.py
 
-.PHONY: demo test lint unit faults test-cluster cluster-up cluster-down bench bench-matching proto clean
+.PHONY: demo test lint unit faults test-cluster test-differential test-lab cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -30,7 +32,15 @@ faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 
 test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root and Go for the first build
 	$(BIN)/python -m tests.cluster.harness build
-	$(BIN)/python -m pytest tests/cluster --timeout 300
+	$(BIN)/python -m pytest tests/cluster --ignore tests/cluster/test_differential.py --timeout 300
+
+test-differential: $(VENV)/.developed   ## drawn cases for a real API server and scheduler, and for the simulated ones
+	$(BIN)/python -m tests.cluster.harness build
+	$(BIN)/python -m pytest tests/cluster/test_differential.py
+
+test-lab: $(VENV)/.developed   ## GPU passthrough in a virtual machine with a real kernel, PCI and IOMMU; needs root, and apt once
+	$(BIN)/python -m tests.lab.harness prepare
+	$(BIN)/python -m pytest tests/lab
 
 cluster-up: $(VENV)/.developed   ## the same cluster, left running
 	$(BIN)/python -m tests.cluster.harness up

@@ -21,6 +21,7 @@ from tests.bench.claims import create_claims, create_node
 from tests.bench.contestants import Contestant, go_side, python_side
 from tests.bench.control_plane import ControlPlane, control_plane
 from tests.bench.godriver_build import ensure_godriver
+from tests.bench.idle import rest
 from tests.bench.machine import describe_machine, describe_versions, file_system
 from tests.bench.node import Node, nodes
 from tests.bench.publishing import Publication, publish
@@ -36,17 +37,19 @@ _DEVICES = 100
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured: starts per number of devices, bursts, rounds of calls and at most how many seconds."""
+    """How much is measured: starts per number of devices, bursts, blocks of rounds of calls, seconds at most."""
 
     starts: dict[int, int]
     bursts: int
+    blocks: int
     rounds: int
     seconds: float
+    idle: float
     held: tuple[int, ...] = (0, 90)
 
 
-FULL = Plan({1: 7, 100: 7, 5000: 7}, bursts=21, rounds=1000, seconds=90.0)
-QUICK = Plan({1: 2, 100: 2, 5000: 1}, bursts=3, rounds=100, seconds=10.0)
+FULL = Plan({1: 7, 100: 7, 5000: 7}, bursts=21, blocks=20, rounds=50, seconds=5.0, idle=30.0)
+QUICK = Plan({1: 2, 100: 2, 5000: 1}, bursts=3, blocks=4, rounds=25, seconds=3.0, idle=5.0)
 _BURST = 90
 
 
@@ -129,11 +132,14 @@ class _Bench:
                     step.detail = f"{turn} done"
                     pairs.append(self._publish_both(devices))
             report.add_publications(devices, pairs)
-        with self._under_load() as load:
-            for held in plan.held:
-                with self._progress.step(f"{plan.rounds} rounds of calls, {held} claims held"):
-                    times = measure_calls(load, held, rounds=plan.rounds, seconds=plan.seconds, draw=self._draw)
-                report.add_calls(times)
+        with self._both_running() as load:
+            with self._progress.step(f"{plan.idle:g} seconds of rest"):
+                report.add_idleness(rest([side.running for side in load], self._audit, plan.idle))
+            with self._progress.step(f"{plan.blocks * plan.rounds} rounds of calls, {plan.held} claims held by turns"):
+                times = measure_calls(
+                    load, plan.held, blocks=plan.blocks, rounds=plan.rounds, seconds=plan.seconds, draw=self._draw
+                )
+            report.add_calls(times)
             with self._progress.step(f"{plan.bursts} bursts of {_BURST} claims"):
                 report.add_bursts(_BURST, AT_ONCE, measure_bursts(load, _BURST, plan.bursts, self._draw))
 
@@ -145,7 +151,7 @@ class _Bench:
         return found[0], found[1]
 
     @contextmanager
-    def _under_load(self) -> Iterator[tuple[Side, Side]]:
+    def _both_running(self) -> Iterator[tuple[Side, Side]]:
         with ExitStack() as stack:
             ours, theirs = (self._side(contestant, node, stack) for contestant, node in self._sides)
             yield ours, theirs

@@ -19,7 +19,7 @@ from tests.bench.node import Node
 from tests.bench.stats import Pair
 
 OPERATIONS = ("prepare", "repeated prepare", "unprepare")
-_WARM_UP = 20
+_WARM_UP = 10
 AT_ONCE = 8
 """Claims prepared in parallel in a burst, as when a node's pods all start: the kubelet calls once per pod."""
 
@@ -37,6 +37,11 @@ class Side:
         for claim in self.claims[:count]:
             self.node.prepare(claim)
 
+    def release(self, count: int) -> None:
+        """Unprepare them."""
+        for claim in self.claims[:count]:
+            self.node.unprepare(claim)
+
     def operation(self, name: str) -> Callable[[ClaimRef], float]:
         """What carries out one of OPERATIONS."""
         return self.node.unprepare if name == "unprepare" else self.node.prepare
@@ -44,39 +49,56 @@ class Side:
 
 @dataclass
 class CallTimes:
-    """Seconds of each operation, in pairs; CPU seconds of both drivers per round, which is one of each operation."""
+    """Seconds of each operation, in pairs; CPU seconds of both drivers over `rounds`, each one of each operation."""
 
     held: int
     pairs: dict[str, list[Pair]] = field(default_factory=lambda: {name: [] for name in OPERATIONS})
     cpu: Pair = (0.0, 0.0)
     rss_mib: Pair = (0.0, 0.0)
+    rounds: int = 0
+
+    def cost(self, sides: tuple[Side, Side]) -> Pair:
+        """Remember the memory of both sides; the CPU seconds they have used so far."""
+        ours, theirs = (side.running for side in sides)
+        self.rss_mib = (ours.rss_mib(), theirs.rss_mib())
+        return ours.cpu_seconds(), theirs.cpu_seconds()
+
+    def add(self, found: dict[str, Pair]) -> None:
+        """One more round."""
+        for name, pair in found.items():
+            self.pairs[name].append(pair)
+        self.rounds += 1
 
 
 def measure_calls(
-    sides: tuple[Side, Side], held: int, *, rounds: int, seconds: float, draw: random.Random
-) -> CallTimes:
-    """Hold `held` claims on both sides, then do `rounds` rounds on the others, or as many as `seconds` allow."""
-    ours, theirs = sides
-    for side in sides:
-        side.hold(held)
-    times = CallTimes(held)
-    for turn in range(_WARM_UP):
-        _round(sides, held, turn, draw)
-    gc.collect()
-    before = (ours.running.cpu_seconds(), theirs.running.cpu_seconds())
-    deadline = time.monotonic() + seconds
-    done = 0
-    while done < rounds and (not done or time.monotonic() < deadline):
-        for name, pair in _round(sides, held, done, draw).items():
-            times.pairs[name].append(pair)
-        done += 1
-    after = (ours.running.cpu_seconds(), theirs.running.cpu_seconds())
-    times.cpu = ((after[0] - before[0]) / done, (after[1] - before[1]) / done)
-    times.rss_mib = (ours.running.rss_mib(), theirs.running.rss_mib())
-    for side in sides:
-        for claim in side.claims[:held]:
-            side.node.unprepare(claim)
+    sides: tuple[Side, Side], held: Sequence[int], *, blocks: int, rounds: int, seconds: float, draw: random.Random
+) -> list[CallTimes]:
+    """Rounds with each number of claims held on both sides, by turns in blocks: the machine and the API server change.
+
+    A block is `rounds` rounds on claims that are not held, or as many as `seconds` allow.
+    """
+    times = [CallTimes(count) for count in held]
+    for _ in range(blocks):
+        for each in times:
+            for side in sides:
+                side.hold(each.held)
+            _block(sides, each, rounds, seconds, draw)
+            for side in sides:
+                side.release(each.held)
     return times
+
+
+def _block(sides: tuple[Side, Side], times: CallTimes, rounds: int, seconds: float, draw: random.Random) -> None:
+    for turn in range(_WARM_UP):
+        _round(sides, times.held, turn, draw)
+    gc.collect()
+    before, deadline = times.cost(sides), time.monotonic() + seconds
+    for turn in range(rounds):
+        times.add(_round(sides, times.held, turn, draw))
+        if time.monotonic() > deadline:
+            break
+    after = times.cost(sides)
+    times.cpu = (times.cpu[0] + after[0] - before[0], times.cpu[1] + after[1] - before[1])
 
 
 def measure_bursts(sides: tuple[Side, Side], count: int, bursts: int, draw: random.Random) -> list[Pair]:

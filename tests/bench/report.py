@@ -9,8 +9,9 @@ from statistics import median
 from typing import Any
 
 from tests.bench.calls import CallTimes
+from tests.bench.idle import Idleness
 from tests.bench.publishing import Publication
-from tests.bench.stats import Comparison, Pair, compare
+from tests.bench.stats import Comparison, Pair, compare, divide
 
 MILLISECONDS = 1000.0
 _FEW = 20
@@ -63,16 +64,30 @@ class Report:
         typical = zip(self.labels, (_typical([p[side].requests for p in pairs]) for side in (0, 1)), strict=True)
         self.requests[what] = dict(typical)
 
+    def add_idleness(self, idleness: Idleness) -> None:
+        """Rows for doing nothing."""
+        self.add("CPU time of an idle second", "ms", [idleness.cpu], MILLISECONDS)
+        mine, others = idleness.requests
+        what = f"{idleness.seconds:g} idle seconds"
+        self.add(f"  requests, {what}", "", [(mine.total(), others.total())])
+        self.requests[what] = dict(zip(self.labels, (dict(mine), dict(others)), strict=True))
+
     def add_bursts(self, count: int, at_once: int, pairs: Sequence[Pair]) -> None:
         """A row for bursts of prepares."""
         self.add(f"{count} claims prepared, {at_once} at a time", "ms", pairs, MILLISECONDS)
 
-    def add_calls(self, times: CallTimes) -> None:
-        """Rows for the kubelet's calls."""
-        for name, pairs in times.pairs.items():
-            self.add(f"{name}, {times.held} claims held", "ms", pairs, MILLISECONDS)
-        self.add(f"  CPU time per claim, {times.held} held", "ms", [times.cpu], MILLISECONDS)
-        self.add(f"  resident memory, {times.held} held", "MiB", [times.rss_mib])
+    def add_calls(self, several: Sequence[CallTimes]) -> None:
+        """Rows for the kubelet's calls, and how the last number of claims held compares with the first."""
+        for times in several:
+            for name, pairs in times.pairs.items():
+                self.add(f"{name}, {times.held} claims held", "ms", pairs, MILLISECONDS)
+            cpu = (times.cpu[0] / times.rounds, times.cpu[1] / times.rounds)
+            self.add(f"  CPU time per claim, {times.held} held", "ms", [cpu], MILLISECONDS)
+            self.add(f"  resident memory, {times.held} held", "MiB", [times.rss_mib])
+        few, many = several[0], several[-1]
+        for name in few.pairs:
+            growth = [divide(a, b) for a, b in zip(_medians(many.pairs[name]), _medians(few.pairs[name]), strict=True)]
+            self.add(f"{name}, {many.held} held to {few.held} held", "", [(growth[0], growth[1])])
 
     def json(self) -> dict[str, Any]:
         """The report as plain JSON."""
@@ -89,8 +104,12 @@ class Report:
         for what, sides in self.requests.items():
             for label, requests in sides.items():
                 listed = ", ".join(f"{count} {action}" for action, count in sorted(requests.items()))
-                lines.append(f"requests of {label} for {what}: {listed}")
+                lines.append(f"requests of {label} for {what}: {listed or 'none'}")
         return "\n".join([*lines, *(["", self.trace] if self.trace else [])])
+
+
+def _medians(pairs: Sequence[Pair]) -> list[float]:
+    return [median(side) for side in zip(*pairs, strict=True)]
 
 
 def _typical(counts: list[Counter[str]]) -> dict[str, int]:
