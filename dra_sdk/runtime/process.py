@@ -153,6 +153,7 @@ class DriverProcess:
         sockets = Sockets(self.paths, self.settings.serve, services, self.registration)
         sockets.open()
         stack.callback(sockets.close)
+        stack.callback(self.wellness.feed.close)  # its streams would keep the server waiting
         stack.callback(self._drain)
         stack.callback(sockets.withdraw)
 

@@ -24,6 +24,7 @@ Services = Mapping[str, Mapping[str, Method]]
 SERVICE_THREADS = 16 + 4  # prepare calls, and two health streams of two versions
 REGISTRAR_THREADS = 2
 LOOK_SECONDS = 5.0
+ANSWER_SECONDS = 1.0  # for an answer that is ready to be sent: a call that has done its work is not to fail
 Plan = tuple[str, Path, Services, int]
 
 
@@ -54,10 +55,10 @@ class Sockets:
             self._servers.pop().stop()
 
     def close(self) -> None:
-        """Close what is still open."""
+        """Close what is still open, once what has been answered is sent; streams are to be ended before."""
         self._watch.ask()
         while self._servers:
-            self._servers.pop().stop()
+            self._servers.pop().stop(ANSWER_SECONDS)
 
     def _look(self, stop: Event) -> None:
         while not stop.wait(LOOK_SECONDS):
@@ -75,7 +76,7 @@ class Sockets:
             log.error("%s", error)
             return
         old, self._servers[place] = self._servers[place], fresh
-        old.stop()
+        old.stop(ANSWER_SECONDS)
 
 
 def _plan(paths: SocketPaths, serve: Serve, services: Services, registration: Services) -> list[Plan]:

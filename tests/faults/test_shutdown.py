@@ -6,10 +6,12 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 
 import grpc
 import pytest
 
+from dra_sdk.prepare.tickets import Ticket, Tickets
 from dra_sdk.runtime import process as runtime
 from dra_sdk.simulator import Delay, EmbeddedCluster, FaultRule
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
@@ -25,6 +27,20 @@ class HastyDriver(HangingDriver):
     def __init__(self) -> None:
         super().__init__()
         runtime.STOP_SECONDS = 0.3
+
+
+class BelatedDriver(HangingDriver):
+    """In a process that takes its time between the end of a call's work and its answer, as a busy node does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ended = Tickets.remove
+
+        def remove(tickets: Tickets, ticket: Ticket) -> None:
+            ended(tickets, ticket)
+            sleep(0.4)
+
+        setattr(Tickets, "remove", remove)  # noqa: B010 (mypy: a method)
 
 
 @pytest.fixture
@@ -57,7 +73,13 @@ def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
         assert driver.terminate() == 0
 
 
-def test_a_call_that_ends_within_the_drain_time_is_answered(driver: Outside) -> None:
+@pytest.mark.parametrize("kind", [HangingDriver, BelatedDriver])
+def test_a_call_that_ends_within_the_drain_time_is_answered(tmp_path: Path, kind: type[HangingDriver]) -> None:
+    with EmbeddedCluster() as cluster:
+        _end_within_the_drain_time(Outside(cluster, tmp_path, f"{kind.__module__}:{kind.__name__}"))
+
+
+def _end_within_the_drain_time(driver: Outside) -> None:
     ref = driver.claim("lamp-0")
     with driver.running(), ThreadPoolExecutor(1) as pool:
         call = calling(pool, driver, "prepare: on", ref)
