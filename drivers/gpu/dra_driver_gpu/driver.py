@@ -15,14 +15,16 @@ from dra_driver_gpu.describe import Card, Offer, pool, read_cards
 from dra_driver_gpu.describe.cards import ExistingMig
 from dra_driver_gpu.describe.names import NAME
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
+from dra_driver_gpu.describe.pool import stranded
 from dra_driver_gpu.effects import Effects, SystemEffects
 from dra_driver_gpu.glance import glance
 from dra_driver_gpu.health import HealthMonitor, HealthRules
 from dra_driver_gpu.library import Libraries, NoDriverError
 from dra_driver_gpu.nvml import Nvml
-from dra_driver_gpu.prepare import claim as claims
+from dra_driver_gpu.prepare.claim import prepare
 from dra_driver_gpu.prepare.mps_watch import MpsWatch
 from dra_driver_gpu.prepare.records import Records
+from dra_driver_gpu.prepare.undo import sweep, unprepare
 from dra_driver_gpu.selection import GpuName
 from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.site import Clock, Site
@@ -68,7 +70,10 @@ class GpuDriver:
         site = self._site(node)
         others = self._others(site)
         cards = self._cards(site, others)
-        yield pool(node.name, cards, [each for each in others if self._gives(site, each)], self._offer(site))
+        found = pool(node.name, cards, [each for each in others if self._gives(site, each)], self._offer(site))
+        for card in stranded(filter(self._wants, cards), found):
+            log.warning("GPU %s has MIG on and no MIG device, so nothing of it is published", card.uuid)
+        yield found
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Look every few seconds: which GPUs there are, with which kernel driver, and whether MPS daemons live."""
@@ -98,18 +103,18 @@ class GpuDriver:
         """Set up the claim's devices; at the first claim also undo what no claim owns."""
         site = self._site(claim.node).within(CALL_SECONDS)
         self._sweep(site, claim)
-        yield from claims.prepare(site, claim)
+        yield from prepare(site, claim)
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Undo it, by the claim's journal."""
-        claims.unprepare(self._site(node).within(CALL_SECONDS), claim)
+        unprepare(self._site(node).within(CALL_SECONDS), claim)
 
     def _sweep(self, site: Site, claim: Claim[Any]) -> None:
         """Once; but what could not be undone is tried again at the next claim, which does not wait for it."""
         with self._sweeping:
             seconds = self._to_sweep.get(site.root, SWEEP_SECONDS)
             if seconds is not None:
-                done = claims.sweep(site.within(seconds), claim)
+                done = sweep(site.within(seconds), claim)
                 self._to_sweep[site.root] = None if done else 0.0
 
     def _site(self, node: Node) -> Site:
@@ -120,7 +125,7 @@ class GpuDriver:
 
     def _cards(self, site: Site, others: tuple[PassthroughGpu, ...]) -> tuple[Card, ...]:
         try:
-            with site.library.use() as nvml:
+            with site.nvml() as nvml:
                 found = read_cards(nvml, site.host)
         except NoDriverError:
             if any(each.bound for each in others):  # a node for virtual machines needs no NVIDIA driver
@@ -136,7 +141,14 @@ class GpuDriver:
         def ours(card: Card, mig: ExistingMig) -> bool:
             return records.read(card.uuid).made(mig.size.profile.id, mig.placement.start)
 
-        return Offer(settings.dynamic_mig, settings.passthrough, settings.sharing, self._wants, ours)
+        def switched(card: Card) -> bool:
+            return records.read(card.uuid).mig_mode
+
+        def product(gpu: PassthroughGpu) -> str | None:
+            return _name(records, gpu).get("product")
+
+        sharing, wants = settings.sharing, self._wants
+        return Offer(settings.dynamic_mig, settings.passthrough, sharing, wants, ours, switched, product)
 
     def _wants(self, card: Card) -> bool:
         return self._settings.selection.wants(GpuName(card.minor, card.uuid, card.pci_address, card.product))
@@ -146,15 +158,21 @@ class GpuDriver:
 
         Of others the card decides.
         """
-        address = gpu.pci.address
-        known = Records(site).read(address).vfio.get("name", {}) if gpu.bound else {}
-        return not gpu.bound or self._settings.selection.wants(GpuName(pci_address=address, **known))
+        if not gpu.bound:
+            return True
+        return self._settings.selection.wants(GpuName(pci_address=gpu.pci.address, **_name(Records(site), gpu)))
 
     def _glance(self, site: Site) -> frozenset[tuple[object, ...]]:
         """What is published follows from this: GPUs, what others did to them, and the drivers of PCI functions."""
         seen: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._others(site)}
         try:
-            with site.library.use() as nvml:
+            with site.nvml() as nvml:
                 return frozenset(seen.union(glance(nvml, Records(site))))
         except DraError as error:  # whoever discovers will tell
             return frozenset({*seen, (type(error),)})
+
+
+def _name(records: Records, gpu: PassthroughGpu) -> dict[str, Any]:
+    """What NVML told of a GPU before we gave it to VFIO; nothing of others."""
+    found: dict[str, Any] = records.read(gpu.pci.address).vfio.get("name", {})
+    return found

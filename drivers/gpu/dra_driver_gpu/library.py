@@ -21,7 +21,8 @@ from dra_driver_gpu.rooted import follow
 from dra_sdk import HardwareError, RetriableError
 
 log = logging.getLogger(__name__)
-_PATIENCE: Final = 10.0  # seconds; calls of NVML take milliseconds
+CLOSING: Final = 10.0  # seconds; calls of NVML take milliseconds
+OPENING: Final = 30.0  # seconds; as long as a GPU may take to change its driver
 
 
 class Library:
@@ -34,34 +35,37 @@ class Library:
         self.wanted_closed = Event()
 
     @contextmanager
-    def use(self) -> Iterator[Nvml]:
-        """NVML, initialized; handles are void after the `with`. HardwareError where there is no NVIDIA driver."""
-        self._enter()
+    def use(self, seconds: float = OPENING) -> Iterator[Nvml]:
+        """NVML, initialized; handles are void after the `with`.
+
+        HardwareError where there is no NVIDIA driver, RetriableError where NVML stays closed for so many seconds.
+        """
+        self._enter(seconds)
         try:
             yield self._nvml
         finally:
             self._leave()
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
-        """A time without NVML. RetriableError where somebody does not let go of it."""
+    def closed(self, seconds: float = CLOSING) -> Iterator[None]:
+        """A time without NVML. RetriableError where somebody does not let go of it for so many seconds."""
         with self._changed:
-            if not self._changed.wait_for(lambda: not self.wanted_closed.is_set(), _PATIENCE):
+            if not self._changed.wait_for(lambda: not self.wanted_closed.is_set(), seconds):
                 raise RetriableError("another GPU is still changing its driver")
             self.wanted_closed.set()
-            free = self._changed.wait_for(lambda: not self._users, _PATIENCE)
+            free = self._changed.wait_for(lambda: not self._users, seconds)
         try:
             if not free:
-                raise RetriableError(f"NVML was still in use after {_PATIENCE:.0f} s")
+                raise RetriableError(f"NVML was still in use after {seconds:.0f} s")
             yield
         finally:
             with self._changed:
                 self.wanted_closed.clear()
                 self._changed.notify_all()
 
-    def _enter(self) -> None:
+    def _enter(self, seconds: float) -> None:
         with self._changed:
-            if not self._changed.wait_for(lambda: not self.wanted_closed.is_set(), 3 * _PATIENCE):
+            if not self._changed.wait_for(lambda: not self.wanted_closed.is_set(), seconds):
                 raise RetriableError("NVML is closed while a GPU changes its driver")
             if not self._users:
                 _initialize(self._nvml)

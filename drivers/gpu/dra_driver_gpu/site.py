@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.effects import Command, Effects
-from dra_driver_gpu.library import Library
+from dra_driver_gpu.library import CLOSING, OPENING, Library
+from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.real.binding import LIBRARY_DIRS, SONAME, inside
 from dra_driver_gpu.rooted import follow
 from dra_driver_gpu.settings import GpuSettings
@@ -65,6 +67,14 @@ class Site:
     def within(self, seconds: float) -> Site:
         """The same node for a call that may wait so long, all its waits together."""
         return replace(self, clock=self.clock.within(seconds))
+
+    def nvml(self) -> AbstractContextManager[Nvml]:
+        """See `Library.use`, in what is left of the time."""
+        return self.library.use(self.clock.left(OPENING))
+
+    def without_nvml(self) -> AbstractContextManager[None]:
+        """See `Library.closed`, in what is left of the time."""
+        return self.library.closed(self.clock.left(CLOSING))
 
     @property
     def host(self) -> Host:

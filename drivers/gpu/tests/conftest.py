@@ -18,7 +18,7 @@ def daemons_end_with_the_tests() -> Iterator[None]:
     """Daemons outlive a driver on purpose, but no test: one that does fails here."""
     yield
     for child in effects._children:
-        child.process.wait(5.0)
+        child.process.wait(50.0)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.memory import MODELS
 from dra_driver_gpu.settings import GpuSettings
 
+from dra_sdk import RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 
 FIXTURES = Path(dra_driver_gpu.__file__).parent / "fixtures"
@@ -69,12 +71,24 @@ def test_it_notices_gpus_that_come_and_go(make_gpus, monkeypatch):
     looked = len(rig.memory.faults.calls)
     watcher = threading.Thread(target=rig.driver.plugin.dra_watch, args=(rig.node.node, changed.set, stop))
     watcher.start()
-    assert rig.site.clock.until(lambda: len(rig.memory.faults.calls) > looked + 100, 10)
+    assert rig.site.clock.until(lambda: len(rig.memory.faults.calls) > looked + 100, 50)
     assert not changed.is_set()
     rig.memory.lose(rig.memory.gpus[0].uuid)
-    assert changed.wait(10)
+    assert changed.wait(50)
     stop.set()
     watcher.join()
+
+
+def test_nvml_that_is_closed_is_not_waited_for_beyond_the_calls_time(make_gpus, monkeypatch):
+    """The kubelet has gone by then, and nobody would tell why."""
+    rig = make_gpus("L4")
+    asked = rig.driver.allocate(claim("gpu"))
+    monkeypatch.setattr("dra_driver_gpu.driver.CALL_SECONDS", 0.2)
+    began = time.monotonic()
+    closed = rig.driver.plugin._libraries.of(rig.node.root).closed()
+    with closed, pytest.raises(RetriableError, match="NVML is closed while a GPU changes its driver"):
+        rig.driver.prepare(rig.prepared(asked))
+    assert time.monotonic() - began < 10
 
 
 def test_shares_of_one_claim_in_several_containers_and_a_replay(make_gpus):

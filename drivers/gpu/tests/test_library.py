@@ -41,18 +41,18 @@ def test_closed_waits_for_users_and_keeps_them_out(nvml):
     def user():
         with library.use():
             inside.set()
-            library.wanted_closed.wait(10)
+            library.wanted_closed.wait(50)
             order.append("user")
 
     def late():
-        closed.wait(10)
+        closed.wait(50)
         with library.use():
             order.append("late")
 
     threads = [threading.Thread(target=each) for each in (user, late)]
     for thread in threads:
         thread.start()
-    inside.wait(10)
+    inside.wait(50)
     with library.closed():
         order.append("closed")
         closed.set()
@@ -62,12 +62,22 @@ def test_closed_waits_for_users_and_keeps_them_out(nvml):
     assert order == ["user", "closed", "late"]
 
 
-def test_whoever_does_not_let_go_is_told_of(nvml, monkeypatch):
-    monkeypatch.setattr("dra_driver_gpu.library._PATIENCE", 0.05)
+def test_whoever_does_not_let_go_is_told_of(nvml):
     library = Library(nvml)
-    with library.use(), pytest.raises(RetriableError, match="NVML was still in use"), library.closed():
+    with library.use(), pytest.raises(RetriableError, match="NVML was still in use"), library.closed(0.05):
         pass
     assert not library.wanted_closed.is_set()
+
+
+def test_while_it_is_closed_nobody_waits_longer_than_he_says(nvml):
+    library = Library(nvml)
+    with library.closed():
+        for late in (library.use, library.closed):
+            with (
+                pytest.raises(RetriableError, match=r"closed while a GPU changes|another GPU is still changing"),
+                late(0.05),
+            ):
+                pass
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ class Seen(NamedTuple):
 VOID = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """The environment of a container to which an NVIDIA runtime would add nothing."""
 
+DRIVER = {**VOID, "NVIDIA_CTK_LIBCUDA_DIR": LIBRARIES}
+"""The same, with the driver's libraries."""
+
 
 def look(cluster: Cluster, pod: str, container: str = "main", namespace: str = "default") -> Seen:
     """What the container of a pod has, as it printed it."""

@@ -14,7 +14,7 @@ from dra_driver_gpu.testing import GpuNode
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, container, pod, request, where
 from tests.cluster.test_gpu.gpus import NAME, Gpus, shared
-from tests.cluster.test_gpu.seen import LOOK, VOID, look
+from tests.cluster.test_gpu.seen import DRIVER, LOOK, look
 from tests.cluster.test_gpu.tree import CONTROL, H100, L4, add_shell
 
 LIMITS = {"defaultActiveThreadPercentage": 50, "defaultPerDevicePinnedMemoryLimit": {"big": "8Gi", "small": "2Gi"}}
@@ -23,7 +23,7 @@ ORDERS = [
     f"set_default_device_pinned_mem_limit {H100.uuid} 8192M",
     f"set_default_device_pinned_mem_limit {L4.uuid} 2048M",
 ]
-CLIENT = {**VOID, "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}
+CLIENT = {**DRIVER, "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}
 
 
 @pytest.fixture(params=["directory", "root"])

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from dra_driver_gpu.testing.node import CAPS_MAJOR, mig_minor
 
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.manifests import JSON, claim, container, pod, pod_with, request, where
+from tests.cluster.manifests import ADMINS, JSON, claim, container, pod, pod_with, request, where
 from tests.cluster.pods import allocated, started_at, wait_unschedulable
 from tests.cluster.test_gpu.gpus import NAME, Gpus, shared
-from tests.cluster.test_gpu.seen import LOOK, VOID, Seen, look
+from tests.cluster.test_gpu.seen import DRIVER, LOOK, Seen, look
 from tests.cluster.test_gpu.tree import CONTROL, H100, L4
 
-WATCH = "watch"
 MONITOR = (CAPS_MAJOR, 2)
-
-
-@pytest.fixture
-def watch(cluster: Cluster) -> Iterator[str]:
-    """A namespace where admin access is allowed."""
-    cluster.kubectl("create", "namespace", WATCH)
-    cluster.kubectl("label", "namespace", WATCH, "resource.kubernetes.io/admin-access=true")
-    yield WATCH
-    cluster.kubectl("delete", "namespace", WATCH)
 
 
 def test_a_pod_gets_a_gpu(cluster: Cluster, gpus: Gpus) -> None:
@@ -41,7 +30,7 @@ def test_a_pod_gets_a_gpu(cluster: Cluster, gpus: Gpus) -> None:
     assert gpus.slices_set() == {L4.uuid: "3"}
     seen = look(cluster, "whole")
     assert seen.nodes == {**CONTROL, "/dev/nvidia1": (195, 1)}
-    assert seen.environment == VOID
+    assert seen.environment == DRIVER
     seen.assert_driver_files(gpus.node)
 
     cluster.kubectl("delete", "pod,resourceclaim", "--all")
@@ -51,27 +40,25 @@ def test_a_pod_gets_a_gpu(cluster: Cluster, gpus: Gpus) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"DRA_GPU_DYNAMIC_MIG": "false", "DRA_GPU_PASSTHROUGH": "false"}])
-def test_a_pod_gets_gpus_by_the_extended_resource_and_a_monitor_sees_them(
-    cluster: Cluster, gpus: Gpus, watch: str
-) -> None:
+def test_a_pod_gets_gpus_by_the_extended_resource_and_a_monitor_sees_them(cluster: Cluster, gpus: Gpus) -> None:
     wanted = pod("plain", [], container("main", command=LOOK))
     wanted["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
     cluster.apply(wanted)
     cluster.wait_pod("plain")
     seen = look(cluster, "plain")
     assert seen.nodes == {**CONTROL, "/dev/nvidia0": (195, 0), "/dev/nvidia1": (195, 1)}
-    assert seen.environment == VOID
+    assert seen.environment == DRIVER
     seen.assert_driver_files(gpus.node)
 
-    start_monitor(cluster, watch)
+    start_monitor(cluster)
     since = started_at(cluster, "plain")
-    cluster.kubectl("delete", f"--namespace={watch}", "pod", "monitor")
+    cluster.kubectl("delete", f"--namespace={ADMINS}", "pod", "monitor")
     gpus.driver.wait(lambda: len(gpus.driver.held()) == 1)
     assert started_at(cluster, "plain") == since
 
 
-def test_a_gpu_is_cut_for_a_pod_and_whole_for_the_next(cluster: Cluster, gpus: Gpus, watch: str) -> None:
-    start_monitor(cluster, watch)  # before them: the scheduler counts what is left of a GPU for a monitor, too
+def test_a_gpu_is_cut_for_a_pod_and_whole_for_the_next(cluster: Cluster, gpus: Gpus) -> None:
+    start_monitor(cluster)  # before them: the scheduler counts what is left of a GPU for a monitor, too
     before = gpus.device_state()
     assert not gpus.lines("gi", "ci")
     small = where(f'device.attributes["{NAME}"].profile == "1g.10gb"')
@@ -99,16 +86,16 @@ def assert_cut_out(gpus: Gpus, result: JSON, seen: Seen) -> None:
     minors = mig_minor(0, gpu_instance), mig_minor(0, gpu_instance, compute_instance)
     capabilities = {f"/dev/nvidia-caps/nvidia-cap{minor}": (CAPS_MAJOR, minor) for minor in minors}
     assert seen.nodes == {**CONTROL, "/dev/nvidia0": (195, 0), **capabilities}
-    assert seen.environment == VOID
+    assert seen.environment == DRIVER
     seen.assert_driver_files(gpus.node)
 
 
-def start_monitor(cluster: Cluster, namespace: str) -> None:
+def start_monitor(cluster: Cluster) -> None:
     """A pod with admin access to all GPUs, whoever holds them; it can see MIG devices, too."""
     every = claim("every", [request("gpu", NAME, allocationMode="All", adminAccess=True)])
     for made in (every, pod_with("monitor", every, command=LOOK)):
-        cluster.kubectl("apply", f"--namespace={namespace}", "-f", "-", input=json.dumps(made))
-    cluster.wait_pod("monitor", namespace=namespace)
-    assert {each["device"] for each in allocated(cluster, "every", namespace)} == {"gpu-0", "gpu-1"}
+        cluster.kubectl("apply", f"--namespace={ADMINS}", "-f", "-", input=json.dumps(made))
+    cluster.wait_pod("monitor", namespace=ADMINS)
+    assert {each["device"] for each in allocated(cluster, "every", ADMINS)} == {"gpu-0", "gpu-1"}
     nodes = {"/dev/nvidia0": (195, 0), "/dev/nvidia1": (195, 1), "/dev/nvidia-caps/nvidia-cap2": MONITOR}
-    assert look(cluster, "monitor", namespace=namespace).nodes == {**CONTROL, **nodes}
+    assert look(cluster, "monitor", namespace=ADMINS).nodes == {**CONTROL, **nodes}

@@ -47,3 +47,26 @@ def test_two_claims_share_a_gpu_and_the_third_waits(cluster: Cluster, gpus: Gpus
     gpus.driver.wait_free()
     assert gpus.slices_set() == {}
     assert gpus.device_state() == before
+
+
+@pytest.mark.parametrize("settings", [{"DRA_GPU_SHARING": "3"}])
+def test_claims_share_a_mig_device_that_is_made_for_the_first(cluster: Cluster, gpus: Gpus) -> None:
+    before = gpus.device_state()
+    small = where(f'device.attributes["{NAME}"].profile == "7g.80gb"')
+    names = ("a", "b", "c", "d")
+    for name in names:
+        made = claim(name, [request("mig", "mig.nvidia.com", **small)])
+        cluster.apply(made, pod_with(name, made, command=LOOK))
+        if name != names[-1]:
+            cluster.wait_pod(name)
+    wait_unschedulable(cluster, names[-1])
+    devices = [allocated(cluster, name)[0]["device"] for name in names[:-1]]
+    assert devices == ["gpu-0-mig-7g80gb-0-0"] * 3
+    assert len(gpus.lines("gi")) == 1
+    assert look(cluster, "a").nodes == look(cluster, "b").nodes
+
+    cluster.kubectl("delete", "pod,resourceclaim", "a")
+    cluster.wait_pod("d")
+    cluster.kubectl("delete", "pod,resourceclaim", "--all")
+    gpus.driver.wait_free()
+    assert gpus.device_state() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,11 +39,16 @@ def is_vfio(driver: str | None) -> bool:
 
 
 def read_passthrough(host: Host) -> tuple[PassthroughGpu, ...]:
-    """All NVIDIA GPUs that lie in an IOMMU group; none where the IOMMU is off. Virtual functions are left out.
+    """See `passthrough_gpus`, of all PCI functions of the node.
 
     Raises HardwareError that names the file of sysfs which makes no sense.
     """
-    found = [each for each in read_pci_devices(host) if _is_gpu(each)]
+    return passthrough_gpus(host, read_pci_devices(host))
+
+
+def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[PassthroughGpu, ...]:
+    """All NVIDIA GPUs that lie in an IOMMU group; none where the IOMMU is off. Virtual functions are left out."""
+    found = [each for each in functions if _is_gpu(each)]
     iommufd = (host.dev / "iommu").exists()
     gpus = (PassthroughGpu(index, each, _bars(each), iommufd) for index, each in enumerate(found))
     return tuple(gpu for gpu in gpus if gpu.pci.iommu_group is not None)
@@ -53,7 +59,7 @@ def _is_gpu(pci: PciDevice) -> bool:
 
 
 def device(gpu: PassthroughGpu, product: str | None) -> Device:
-    """As it is published; the product's name is known only while the NVIDIA driver has it."""
+    """As it is published; only the NVIDIA driver knows the product's name."""
     attributes: dict[str, AttributeValue] = {
         "type": "vfio",
         "uuid": str(uuid.uuid5(uuid.NAMESPACE_DNS, gpu.pci.address)),

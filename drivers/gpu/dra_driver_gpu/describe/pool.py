@@ -6,7 +6,9 @@
 | MIG on, static | the MIG devices that exist; what is not cut is stranded |
 | dynamic, from Hopper on | the whole GPU and every possible MIG device |
 | dynamic, before Hopper | MIG off: the whole GPU; on: every possible MIG device; switching needs a reset |
+| dynamic, MIG turned on by somebody else | every possible MIG device; we do not turn it off for a whole GPU |
 | dynamic, with MIG devices that somebody else made | these, and every possible one that leaves them alone |
+| MIG turned on by us, with nothing on it | the whole GPU, for which MIG is turned off |
 | passthrough | a VFIO device besides, unless MIG devices exist |
 
 Devices of one GPU that exclude each other take from one counter set, so the scheduler never gives out both, and nothing
@@ -35,15 +37,29 @@ def _everything(*_: object) -> bool:
     return True
 
 
+def _nothing(*_: object) -> bool:
+    return False
+
+
+def _unknown(*_: object) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a node's operator wants published; `ours` tells MIG devices that we made, and may remove, from others'."""
+    """What a node's operator wants published.
+
+    `ours` tells MIG devices that we made, and may remove, from others'; `switched` GPUs on which we turned MIG on, and
+    so may turn it off; `product` the name of a GPU that is with VFIO, None where we did not bring it there.
+    """
 
     dynamic_mig: bool = False
     passthrough: bool = False
     sharing: Sharing = field(default_factory=Sharing)
     wants: Callable[[Card], bool] = _everything
     ours: Callable[[Card, ExistingMig], bool] = _everything
+    switched: Callable[[Card], bool] = _nothing
+    product: Callable[[PassthroughGpu], str | None] = _unknown
 
 
 def pool(name: str, cards: Iterable[Card], others: Sequence[PassthroughGpu], offer: Offer) -> ResourcePool:
@@ -57,15 +73,23 @@ def pool(name: str, cards: Iterable[Card], others: Sequence[PassthroughGpu], off
             devices += found
             counter_sets += [counters] if counters else []
     if offer.passthrough:
-        devices += [passthrough.device(gpu, None) for gpu in others if gpu.bound and gpu.pci.address not in seen]
+        away = [each for each in others if each.bound and each.pci.address not in seen]
+        devices += [passthrough.device(each, offer.product(each)) for each in away]
     return ResourcePool(name, devices, counter_sets)
+
+
+def stranded(cards: Iterable[Card], published: ResourcePool) -> Iterator[Card]:
+    """The GPUs with MIG on of which nothing is published, because nobody cut them."""
+    used = {each.attributes.get("parentUUID") for each in published.devices}
+    used |= {each.attributes.get("uuid") for each in published.devices}
+    yield from (card for card in cards if card.mig and card.uuid not in used)
 
 
 def _of_card(card: Card, vfio: PassthroughGpu | None, offer: Offer) -> tuple[list[Device], CounterSet | None]:
     foreign = [each for each in card.existing if not offer.ours(card, each)]
     parts = list(_partitions(card, foreign)) if _cuts(card, offer) else []
-    existing = list(_existing(card)) if card.mig and not parts else []
-    whole = (not existing and not card.mig) or (bool(parts) and card.switches_freely and not foreign)
+    existing = list(_existing(card, [each for each in foreign if each.shared] if parts else card.existing))
+    whole = not existing and not foreign and (not card.mig or offer.switched(card))
     counters = amounts.whole(card) if parts else _WHOLE
     taken = [CounterConsumption(counter_set_name(card.minor), counters)]
     alternatives = bool(parts) or (whole and vfio is not None)
@@ -88,11 +112,25 @@ def _gpu(card: Card, consumes: Sequence[CounterConsumption]) -> Device:
 
 
 def _partitions(card: Card, foreign: Sequence[ExistingMig]) -> Iterator[Device]:
-    """Every profile at every place, the smallest and lowest first: the scheduler takes the first that fits."""
-    for size in sorted(card.sizes, key=lambda size: (size.profile.slices, size.profile.memory_mib, size.profile.id)):
-        for placement in size.placements:
-            if not any(_in_the_way(each, size, placement) for each in foreign):
-                yield _partition(card, size, placement)
+    """Every profile at every place, the smallest first, each first where it leaves the most room for others.
+
+    The scheduler takes the first that fits, so this order keeps a GPU from being cut into what nothing large fits
+    between. It is the order in which NVIDIA's driver itself chooses places.
+    """
+    possible = [
+        (size, placement)
+        for size in card.sizes
+        for placement in size.placements
+        if not any(_in_the_way(each, size, placement) for each in foreign)
+    ]
+
+    def order(one: tuple[Size, Placement]) -> tuple[int, ...]:
+        size, placement = one
+        lost = sum(placement.overlaps(other) for _, other in possible)
+        return size.profile.slices, size.profile.memory_mib, size.profile.id, lost, placement.start
+
+    for size, placement in sorted(possible, key=order):
+        yield _partition(card, size, placement)
 
 
 def _partition(card: Card, size: Size, placement: Placement) -> Device:
@@ -111,12 +149,12 @@ def _in_the_way(mig: ExistingMig, size: Size, placement: Placement) -> bool:
     return mig.placement.overlaps(placement) and not same
 
 
-def _existing(card: Card) -> Iterator[Device]:
-    """MIG devices that were there before; several that are cut from one GPU instance have its number in common.
+def _existing(card: Card, devices: Iterable[ExistingMig]) -> Iterator[Device]:
+    """MIG devices as they are; several that are cut from one GPU instance have its number in common.
 
     Their memory slices are told where there is room: the whole of an RTX PRO 6000 has 12 of them.
     """
-    for mig in (each for each in card.existing if not each.bare):
+    for mig in (each for each in devices if not each.bare):
         profile, compute = mig.size.name, None
         capacity: dict[str, Capacity | Quantity | int | str] = {**amounts.of_profile(mig.size.profile)}
         own: dict[str, AttributeValue] = {}

@@ -11,6 +11,7 @@ from dra_sdk import Capacity, Device, DraError, Quantity, RequestPolicy
 
 _MIB: Final = 1 << 20
 SHARES: Final = "shares"
+_TOGETHER: Final = RequestPolicy(default=0, min=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,14 @@ class Sharing:
     def _capacity(
         self, capacity: Mapping[str, Capacity | Quantity | int | str]
     ) -> dict[str, Capacity | Quantity | int | str]:
-        shared = dict(capacity)
-        if (memory := capacity.get(MEMORY)) is not None and not isinstance(memory, Capacity):
-            shared[MEMORY] = self._memory(Quantity(memory))
+        """A claim takes all of a capacity that has no policy, and none would be left for a second: so each has one.
+
+        Multiprocessors and engines are not divided, because claims take turns on all of them.
+        """
+        shared: dict[str, Capacity | Quantity | int | str] = {}
+        for name, each in capacity.items():
+            amount = Quantity(each.value if isinstance(each, Capacity) else each)
+            shared[name] = self._memory(amount) if name == MEMORY else Capacity(amount, _TOGETHER)
         if self.kind == "shares":
             shared[SHARES] = Capacity(self.number, RequestPolicy(default=1, min=1, max=self.number, step=1))
         return shared

@@ -6,9 +6,9 @@ the container from starting. So only those are asked for that it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.rooted import follow
@@ -17,7 +17,7 @@ from dra_sdk import Hook
 
 _NAME: Final = "nvidia-cdi-hook"
 _ALWAYS: Final = frozenset({"create-symlinks", "update-ldcache"})
-_SINCE: Final = frozenset({"enable-cuda-compat", "disable-device-node-modification"})  # 1.17.5, 1.18
+_SINCE: Final = frozenset({"enable-cuda-compat", "disable-device-node-modification", "update-application-profile"})
 
 
 def hook_path(site: Site) -> str | None:
@@ -30,20 +30,29 @@ def hook_path(site: Site) -> str | None:
     return next((path for path in places if site.here(path).is_file()), None)
 
 
-def hooks(site: Site, hook: str, libraries: Sequence[str], version: str) -> Iterator[Hook]:
-    """`createContainer` hooks for a container with these libraries (paths in it) of a driver version."""
-    folders = sorted({str(PurePosixPath(path).parent) for path in libraries})
-    cuda = [PurePosixPath(path).parent for path in libraries if "/libcuda.so." in path]
+def hooks(site: Site, hook: str, links: Mapping[str, str], folders: Sequence[str], version: str) -> Iterator[Hook]:
+    """`createContainer` hooks for a container with a driver of this version, its libraries in these folders.
+
+    `links` are to be made: each path in the container with what it says.
+    """
     calls = [
-        ["create-symlinks", *(word for place in cuda for word in ("--link", f"libcuda.so.1::{place}/libcuda.so"))],
         ["enable-cuda-compat", f"--host-driver-version={version}"],
         ["update-ldcache", *(word for folder in folders for word in ("--folder", folder))],
         ["disable-device-node-modification"],
+        ["update-application-profile"],
     ]
     known = _known(site, hook)
+    yield from link_hook(hook, links)
     for name, *args in calls:
         if name in known and (args or name not in _ALWAYS):
             yield Hook("createContainer", hook, [_NAME, name, *args])
+
+
+def link_hook(hook: str, links: Mapping[str, str]) -> Iterator[Hook]:
+    """The hook that makes links in a container, if there are any: each path in it with what it says."""
+    words = [word for link, target in links.items() for word in ("--link", f"{target}::{link}")]
+    if words:
+        yield Hook("createContainer", hook, [_NAME, "create-symlinks", *words])
 
 
 def _known(site: Site, hook: str) -> frozenset[str]:

@@ -5,9 +5,10 @@ A node that must be there and is not is an error here, not a container without a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
 from typing import Final
 
+from dra_driver_gpu.effects import CommandError
 from dra_driver_gpu.nvml.capabilities import Capability, mig_capabilities, monitor_capability
 from dra_driver_gpu.prepare.vfio import Vfio
 from dra_driver_gpu.site import Site
@@ -15,28 +16,28 @@ from dra_sdk import DeviceNode, HardwareError, RetriableError
 
 _NEEDED: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _IF_THERE: Final = ("/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+_MODPROBE: Final = "nvidia-modprobe"
+_CONTROL: Final = ("-c0", "-u")
+log = logging.getLogger(__name__)
 
 
 def control_nodes(site: Site) -> list[DeviceNode]:
-    """What every user of CUDA needs besides a GPU."""
+    """What every user of CUDA needs besides a GPU; made where it is missing, as NVIDIA's own programs do."""
+    if not all(_is_there(site, path) for path in _NEEDED):
+        _make(site)
     found = [_node(site, path) for path in _IF_THERE if _is_there(site, path)]
     return [*(_needed(site, path) for path in _NEEDED), *found]
 
 
-def gpu_nodes(site: Site, minor: int, address: str) -> list[DeviceNode]:
-    """A GPU, and its nodes for graphics where the kernel has them."""
-    return [_needed(site, f"/dev/nvidia{minor}"), *_drm_nodes(site, address)]
-
-
-def parent_nodes(site: Site, minor: int) -> list[DeviceNode]:
-    """A GPU to be looked at for the MIG devices that may be made on it."""
+def gpu_nodes(site: Site, minor: int) -> list[DeviceNode]:
+    """A GPU, whole or to be looked at for the MIG devices that may be made on it."""
     return [_needed(site, f"/dev/nvidia{minor}")]
 
 
 def mig_nodes(site: Site, minor: int, gpu_instance: int, compute_instance: int) -> list[DeviceNode]:
     """The GPU that a MIG device is part of, and the capabilities that open this part of it alone."""
     capabilities = mig_capabilities(site.host, minor, gpu_instance, compute_instance)
-    return [_needed(site, f"/dev/nvidia{minor}"), *map(_capability, capabilities)]
+    return [*gpu_nodes(site, minor), *map(_capability, capabilities)]
 
 
 def monitor_nodes(site: Site) -> list[DeviceNode]:
@@ -60,11 +61,12 @@ def vfio_nodes(site: Site, vfio: Vfio, *, iommufd: bool, api: bool) -> list[Devi
     return [DeviceNode(path) for path in paths]
 
 
-def _drm_nodes(site: Site, address: str) -> Iterator[DeviceNode]:
-    for path in sorted((site.host.sys / "bus/pci/devices" / address / "drm").glob("*")):
-        node = f"/dev/dri/{path.name}"
-        if path.name.startswith(("card", "renderD")) and _is_there(site, node):
-            yield _node(site, node)
+def _make(site: Site) -> None:
+    """The kernel module of unified memory is often loaded by the first user only."""
+    try:
+        site.run(site.tool(_MODPROBE, *_CONTROL))
+    except (CommandError, HardwareError) as error:
+        log.warning("device nodes of the NVIDIA driver are missing and cannot be made: %s", error)
 
 
 def _capability(capability: Capability) -> DeviceNode:
@@ -80,20 +82,15 @@ def _capability(capability: Capability) -> DeviceNode:
 
 def _needed(site: Site, path: str) -> DeviceNode:
     if not _is_there(site, path):
-        raise RetriableError(
-            f"device node {_host_path(site, path)} is missing on the node; `nvidia-modprobe -c0 -u` makes it"
-        )
+        makes = " ".join([_MODPROBE, *_CONTROL])
+        raise RetriableError(f"device node {site.dev_root}{path} is missing on the node; `{makes}` makes it")
     return _node(site, path)
 
 
 def _is_there(site: Site, path: str) -> bool:
-    return site.here(_host_path(site, path)).exists()
-
-
-def _host_path(site: Site, path: str) -> str:
-    return path if path.startswith("/dev/dri") else f"{site.dev_root}{path}"
+    return site.here(f"{site.dev_root}{path}").exists()
 
 
 def _node(site: Site, path: str) -> DeviceNode:
-    host_path = _host_path(site, path)
+    host_path = f"{site.dev_root}{path}"
     return DeviceNode(path, host_path=host_path if host_path != path else None)

@@ -6,6 +6,7 @@ drivers of certain devices `PCI_DRIVER_OVERRIDE_DEVICE_VFIO` of the kernel's lin
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,6 +17,7 @@ from dra_driver_gpu.site import Site
 from dra_sdk import HardwareError, RetriableError
 from dra_sdk.hardware import link_name, optional, read_text
 
+log = logging.getLogger(__name__)
 VFIO: Final = "vfio-pci"
 _ALIAS: Final = "alias vfio_pci:"
 _NONE: Final = "(null)"
@@ -78,21 +80,27 @@ def bind(site: Site, address: str, driver: str) -> None:
 
 
 def restore(site: Site, was: Former) -> None:
-    """Make a function what it was; nothing to do where it is, or where it is gone."""
+    """Make a function what it was; nothing to do where it is, or where it is gone.
+
+    A driver that was removed meanwhile takes the function by itself when it comes back: till then it has none.
+    """
     path = _function(site, was.address)
     if not path.exists():
         return
-    now = former(site, was.address)
-    if now.driver != was.driver:
+    now, driver = former(site, was.address), was.driver
+    if driver is not None and not (_drivers(site) / driver).exists():
+        log.warning("PCI function %s stays without driver: the kernel has %s no more", was.address, driver)
+        driver = None
+    if now.driver != driver:
         _unbind(site, path)
-        if was.driver is not None:
+        if driver is not None:
             # Its override must allow the driver, or the kernel refuses to bind.
-            site.effects.write(path / "driver_override", f"{was.driver}\n")
-            site.effects.write(_drivers(site) / was.driver / "bind", was.address)
+            site.effects.write(path / "driver_override", f"{driver}\n")
+            site.effects.write(_drivers(site) / driver / "bind", was.address)
     if former(site, was.address).override != was.override:
         site.effects.write(path / "driver_override", f"{was.override}\n")
-    if (found := _driver(path)) != was.driver:
-        raise RetriableError(f"PCI function {was.address} has driver {found or 'none'}, not {was.driver} as before")
+    if (found := _driver(path)) != driver:
+        raise RetriableError(f"PCI function {was.address} has driver {found or 'none'}, not {driver} as before")
 
 
 def _unbind(site: Site, path: Path) -> None:

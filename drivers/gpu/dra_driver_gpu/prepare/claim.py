@@ -1,32 +1,25 @@
-"""A whole claim: first everything is set up, then each device is given out; and all of it undone, latest first.
+"""A whole claim: first everything is set up, then each device is given out.
 
-Every step writes to the claim's journal before it changes anything, and the journal alone says what to undo. So a
-claim that was prepared half, or undone half, is undone by the same way as a whole one.
+Every step writes to the claim's journal before it changes anything; `undo` goes by that.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dra_driver_gpu.edits.container import common
 from dra_driver_gpu.nvml import Nvml
-from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
 from dra_driver_gpu.prepare import gpus, instances, uses, vfio
 from dra_driver_gpu.prepare.limits import MpsDevice, memory_limits
 from dra_driver_gpu.prepare.mig import MigInstance
 from dra_driver_gpu.prepare.mps import MpsDaemons
-from dra_driver_gpu.prepare.mps_daemon import STEP as MPS
-from dra_driver_gpu.prepare.mps_daemon import Daemon, mark
+from dra_driver_gpu.prepare.mps_daemon import Daemon
 from dra_driver_gpu.prepare.plan import Kind, Wanted, mps_groups, plan
 from dra_driver_gpu.prepare.ready import Ready
-from dra_driver_gpu.prepare.records import Records
 from dra_driver_gpu.site import Site
-from dra_sdk import Claim, ContainerEdits, DraError, HeldClaim, PermanentError, PreparedDevice
-
-log = logging.getLogger(__name__)
-JSON = dict[str, Any]
+from dra_sdk import Claim, ContainerEdits, PermanentError, PreparedDevice
 
 
 def prepare(site: Site, claim: Claim[Any]) -> Iterator[PreparedDevice]:
@@ -36,7 +29,7 @@ def prepare(site: Site, claim: Claim[Any]) -> Iterator[PreparedDevice]:
     ready = [*_to_vfio(site, claim, wanted)]
     version = ""
     if any(each.kind is not Kind.VFIO for each in wanted):
-        with site.library.use() as nvml:
+        with site.nvml() as nvml:
             version = nvml.driver_version()
             ready += [_set_up(site, nvml, claim, each) for each in wanted if each.kind is not Kind.VFIO]
     daemons = _start_daemons(site, claim, ready)
@@ -51,59 +44,30 @@ def prepare(site: Site, claim: Claim[Any]) -> Iterator[PreparedDevice]:
         yield device.prepared(edits, data=each.data)
 
 
-def unprepare(site: Site, claim: HeldClaim) -> None:
-    """Undo what the journal of a claim says, latest first."""
-    for entry in reversed(claim.journal):
-        _undo(site, claim.uid, dict(entry), rebooted=claim.rebooted)
-
-
-def sweep(site: Site, claim: Claim[Any]) -> bool:
-    """Undo what claims left that hold nothing any more: their state files are lost.
-
-    Whether nothing is left; failures are logged.
-    """
-    left = list(_left(site))
-    # Asked after looking: a claim that is just being prepared was held before it wrote anything.
-    live = {claim.uid, *(each.uid for each in claim.held())}
-    live |= {mark(uid) for uid in live}
-    cleared = [_clear(site, uid, entry) for uid, entry in left if uid not in live]
-    return all(cleared)
-
-
-def _clear(site: Site, uid: str, entry: JSON) -> bool:
-    try:
-        _undo(site, uid, entry, rebooted=False)
-    except Exception as error:  # noqa: BLE001 (an old claim's trouble is not the new one's)
-        log.warning("what claim %s left cannot be undone: %s: %s", uid, entry, error)
-        return False
-    log.warning("undone what claim %s had left: %s", uid, entry)
-    return True
-
-
-def _left(site: Site) -> Iterator[tuple[str, JSON]]:
-    """What is on the node because of claims: for each step the claim, and a journal entry that undoes it."""
-    yield from ((each.rpartition("-")[0], {"step": MPS, "id": each}) for each in MpsDaemons(site).leftovers())
-    records = Records(site)
-    for uuid in records.known():
-        try:
-            yield from _left_on(records, uuid)
-        except DraError as error:
-            log.warning("what is left on GPU %s cannot be told: %s", uuid, error)
-
-
 def _refuse(site: Site, wanted: Sequence[Wanted]) -> None:
-    for each in wanted:
-        if each.mps is not None and not site.settings.mps:
-            raise PermanentError(f"device {each.device.name}: MPS is switched off on this node (DRA_GPU_MPS)")
+    shared = [each for each in wanted if each.mps is not None]
+    if shared and not site.settings.mps:
+        raise PermanentError(f"device {shared[0].device.name}: MPS is switched off on this node (DRA_GPU_MPS)")
+    parts = Counter(each.device.base_request for each in shared if each.kind is Kind.MIG and not each.admin)
+    for request, count in parts.items():
+        if count > 1:
+            raise PermanentError(
+                f"request {request} has {count} MIG devices with MPS: each has a daemon of its own, and a container, "
+                "which gets all devices of a request, can be the client of one only; ask for them by several requests"
+            )
 
 
 def _to_vfio(site: Site, claim: Claim[Any], wanted: Sequence[Wanted]) -> Iterator[Ready]:
     """First of all, because a GPU must be free for it, and that fails most often."""
     mine = [each for each in wanted if each.kind is Kind.VFIO]
-    together = frozenset(vfio.address(site, each) for each in mine if not each.admin)
+    if not mine:
+        return
+    bus = vfio.Bus.read(site)
+    together = frozenset(bus.gpu(each).pci.address for each in mine if not each.admin)
     for each in mine:
-        found = vfio.look(site, each) if each.admin else vfio.obtain(site, claim, each, together)
-        yield Ready(wanted=each, address=found.address if found else vfio.address(site, each), vfio=found)
+        gpu = bus.gpu(each)
+        found = vfio.look(gpu) if each.admin else vfio.obtain(site, claim, bus, gpu, together)
+        yield Ready(wanted=each, address=gpu.pci.address, vfio=found)
 
 
 def _set_up(site: Site, nvml: Nvml, claim: Claim[Any], wanted: Wanted) -> Ready:
@@ -151,58 +115,3 @@ def _daemons(claim: Claim[Any], members: Sequence[Ready]) -> Iterator[tuple[Daem
             ),
             part,
         )
-
-
-def _undo(site: Site, uid: str, entry: JSON, *, rebooted: bool) -> None:
-    """One step. After a reboot only files are left: GPUs forget everything, and boot with what the operator set."""
-    if entry["step"] == MPS:
-        MpsDaemons(site).stop(entry["id"])
-    elif rebooted:
-        return
-    elif entry["step"] == vfio.STEP:
-        vfio.release(site, entry)
-    else:
-        _undo_by_nvml(site, uid, entry)
-
-
-_BY_NVML: Final[dict[str, Callable[[Site, Nvml, str, JSON], None]]] = {
-    instances.STEP: instances.release,
-    uses.STEP: uses.end,
-}
-
-
-def _undo_by_nvml(site: Site, uid: str, entry: JSON) -> None:
-    try:
-        with site.library.use() as nvml:
-            _BY_NVML[entry["step"]](site, nvml, uid, entry)
-    except (GpuIsLostError, NotFoundError) as error:
-        log.warning("GPU %s is gone, so nothing is left of %s on it: %s", entry["gpu"], entry["step"], error)
-        _forget(site, uid, entry["gpu"])
-
-
-def _forget(site: Site, uid: str, gpu: str) -> None:
-    """Take a claim out of the record of a GPU that is gone; when it comes back it has forgotten too.
-
-    MIG mode alone can outlive it, and stays ours.
-    """
-    records = Records(site)
-    with records.locked(gpu) as record:
-        record.uses = {key: use for key, use in record.uses.items() if use["claim"] != uid}
-        for made in record.instances.values():
-            made["claims"] = [each for each in made["claims"] if each != uid]
-        record.instances = {key: made for key, made in record.instances.items() if made["claims"]}
-        if not record.uses:
-            record.compute_mode, record.time_slice = None, ""
-        records.save(gpu, record)
-
-
-def _left_on(records: Records, uuid: str) -> Iterator[tuple[str, JSON]]:
-    record = records.read(uuid)
-    if record.vfio:
-        yield record.vfio["claim"], record.vfio["entry"]
-    for use in record.uses.values():
-        yield use["claim"], {"step": uses.STEP, "gpu": uuid, "device": use["device"]}
-    for key, made in record.instances.items():
-        profile, _, start = key.partition("-")
-        for uid in made["claims"]:
-            yield uid, {"step": instances.STEP, "gpu": uuid, "profile": int(profile), "start": int(start)}

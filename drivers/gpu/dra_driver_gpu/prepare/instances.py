@@ -5,11 +5,11 @@ Ours are those that the GPU's record names; every other MIG device is an operato
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from dra_driver_gpu.nvml import Gpu, Nvml
 from dra_driver_gpu.nvml.profiles import mig_enabled
-from dra_driver_gpu.prepare import gpus, mig
+from dra_driver_gpu.prepare import gpus, mig, mig_mode
 from dra_driver_gpu.prepare.mig import MigInstance
 from dra_driver_gpu.prepare.plan import Wanted
 from dra_driver_gpu.prepare.records import Record, Records
@@ -18,6 +18,7 @@ from dra_sdk import Claim, RetriableError
 
 JSON = dict[str, Any]
 STEP = "mig"
+_LEAVING_SECONDS: Final = 1.0  # for MIG to be turned off: whoever wants the whole GPU next tries again
 
 
 def look(nvml: Nvml, wanted: Wanted) -> tuple[Gpu, MigInstance | None]:
@@ -56,7 +57,7 @@ def obtain(site: Site, nvml: Nvml, claim: Claim[Any], wanted: Wanted) -> tuple[G
         record.instances[mig.key(name)] = {**(made or {}), "claims": [*claims, claim.uid]}
         records.save(uuid, record)
         if found is None:
-            gpu = mig.turn_on(site, nvml, uuid, record)
+            gpu = mig_mode.turn_on(site, nvml, uuid, record)
             if made is not None:  # begun by us, and broken off
                 mig.destroy(gpu, name.profile_id, name.start, site.clock, site.settings.busy_seconds)
             found = mig.create(gpu, name)
@@ -82,7 +83,7 @@ def _remove(site: Site, gpu: Gpu, record: Record, entry: JSON) -> None:
     profile, start = entry["profile"], entry["start"]
     mig.destroy(gpu, profile, start, site.clock, site.settings.busy_seconds)
     record.instances.pop(f"{profile}-{start}", None)
-    mig.turn_off(site, gpu, record)
+    mig_mode.turn_off(site, gpu, record, min(_LEAVING_SECONDS, site.settings.busy_seconds))
 
 
 def _complete(made: JSON, found: MigInstance) -> None:

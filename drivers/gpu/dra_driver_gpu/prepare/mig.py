@@ -6,35 +6,18 @@ by id or by MIG device: a GPU instance without compute instance, which no MIG de
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from dra_driver_gpu.describe.names import MigName
-from dra_driver_gpu.nvml import ComputeInstance, Gpu, GpuInstance, Nvml
-from dra_driver_gpu.nvml.errors import (
-    InsufficientResourcesError,
-    InUseError,
-    InvalidArgumentError,
-    NotFoundError,
-    NotSupportedError,
-    NvmlError,
-)
-from dra_driver_gpu.nvml.profiles import compute_instances, gpu_instance_profiles, gpu_instances, mig_enabled
-from dra_driver_gpu.nvml.values import (
-    WHOLE_GPU,
-    Architecture,
-    ComputeInstanceProfileKind,
-    GpuInstanceProfile,
-    Placement,
-)
-from dra_driver_gpu.prepare.holders import holders, own_pid
-from dra_driver_gpu.prepare.records import Record, Records
-from dra_driver_gpu.site import Clock, Site
+from dra_driver_gpu.nvml import ComputeInstance, Gpu, GpuInstance
+from dra_driver_gpu.nvml.errors import InsufficientResourcesError, NotFoundError, NotSupportedError
+from dra_driver_gpu.nvml.profiles import compute_instances, gpu_instance_profiles, gpu_instances
+from dra_driver_gpu.nvml.values import ComputeInstanceProfileKind, GpuInstanceProfile, Placement
+from dra_driver_gpu.prepare.in_use import once_free
+from dra_driver_gpu.site import Clock
 from dra_sdk import PermanentError, RetriableError
 
-log = logging.getLogger(__name__)
 _WHOLE: Final = {
     1: ComputeInstanceProfileKind.SLICE_1,
     2: ComputeInstanceProfileKind.SLICE_2,
@@ -59,11 +42,6 @@ class MigInstance:
 def key(name: MigName) -> str:
     """How a record knows an instance; one of several compute instances is never ours."""
     return f"{name.profile_id}-{name.start}" if name.compute is None else ""
-
-
-def switches_freely(gpu: Gpu) -> bool:
-    """Whether MIG can be switched without a reset: from Hopper on."""
-    return Architecture.HOPPER <= gpu.architecture() < Architecture.UNKNOWN
 
 
 def existing(gpu: Gpu, name: MigName) -> MigInstance | None:
@@ -107,42 +85,11 @@ def destroy(gpu: Gpu, profile_id: int, start: int, clock: Clock, seconds: float)
         return False
     number = instance.info().id
     for compute in compute_instances(instance):
-        _once_free(compute.destroy, clock, seconds, gpu, number)
-    _once_free(instance.destroy, clock, seconds, gpu, number)
+        once_free(compute.destroy, clock, seconds, gpu, number)
+    once_free(instance.destroy, clock, seconds, gpu, number)
     if _instance(gpu, profile_id, start) is not None:
         raise RetriableError(f"the GPU instance at slice {start} was destroyed, and is still there")
     return True
-
-
-def turn_on(site: Site, nvml: Nvml, uuid: str, record: Record) -> Gpu:
-    """Turn MIG on where it is off, and remember that; the GPU, whose handle may be another then."""
-    gpu = nvml.device_by_uuid(uuid)
-    if mig_enabled(gpu):
-        return gpu
-    if not switches_freely(gpu):
-        raise PermanentError(f"MIG is off on GPU {uuid}, and turning it on needs a reset before Hopper")
-    record.mig_mode = True
-    Records(site).save(uuid, record)
-    try:
-        gpu.set_mig_mode(on=True)
-    except InUseError as error:
-        raise RetriableError(
-            f"MIG cannot be turned on while GPU {uuid} is in use{users(site, gpu)}: {error}"
-        ) from error
-    return nvml.device_by_uuid(uuid)
-
-
-def turn_off(site: Site, gpu: Gpu, record: Record) -> None:
-    """Turn MIG off again where we turned it on and nothing is left; kept on while somebody looks at the GPU."""
-    if not record.mig_mode or record.instances:
-        return
-    if mig_enabled(gpu) and not gpu_instances(gpu):
-        try:
-            _once_free(lambda: gpu.set_mig_mode(on=False), site.clock, site.settings.busy_seconds, gpu)
-        except RetriableError as error:
-            log.warning("MIG stays on without MIG devices, until the GPU is wanted as a whole: %s", error)
-            return
-    record.mig_mode = mig_enabled(gpu)
 
 
 def _profile(gpu: Gpu, name: MigName) -> GpuInstanceProfile:
@@ -178,40 +125,3 @@ def _instance(gpu: Gpu, profile_id: int, start: int) -> GpuInstance | None:
 def _told(instance: GpuInstance, compute: ComputeInstance) -> MigInstance:
     info = compute.info()
     return MigInstance(info.device.uuid(), instance.info().id, info.id)
-
-
-def users(site: Site, gpu: Gpu) -> str:
-    """Who holds a GPU besides us, to be appended to a sentence: a monitor too, which runs nothing on it."""
-    opened = holders(site, f"/dev/nvidia{gpu.minor_number()}")
-    return _by(sorted({*_pids(gpu, WHOLE_GPU), *opened} - {own_pid(site)}))
-
-
-def _pids(gpu: Gpu, instance: int) -> list[int]:
-    """Which processes run on a GPU or a GPU instance, as far as NVML shows them."""
-    try:
-        return [each.pid for each in gpu.processes() if instance in {WHOLE_GPU, each.gpu_instance_id}]
-    except NvmlError as error:
-        log.debug("the processes on a GPU cannot be told: %s", error)
-        return []
-
-
-def _by(pids: list[int]) -> str:
-    return f" by process {', '.join(map(str, pids))}" if pids else ""
-
-
-def _once_free(change: Callable[[], None], clock: Clock, seconds: float, gpu: Gpu, instance: int = WHOLE_GPU) -> None:
-    """Do it as soon as nobody uses what it changes; what is gone by then is no error."""
-    last: list[NvmlError] = []
-
-    def done() -> bool:
-        try:
-            change()
-        except InUseError as error:
-            last.append(error)
-            return False
-        except (InvalidArgumentError, NotFoundError):
-            return True
-        return True
-
-    if not clock.until(done, seconds):
-        raise RetriableError(f"still in use{_by(_pids(gpu, instance))} after {seconds:.0f} s: {last[-1]}")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from dra_driver_gpu.config import GpuConfig, MigDeviceConfig, MpsConfig, VfioDeviceConfig
+from dra_driver_gpu.config import GpuConfig, Interval, MigDeviceConfig, MpsConfig, VfioDeviceConfig
 from dra_driver_gpu.describe.names import NAME, MigName, parse_gpu_name, parse_mig_name, parse_vfio_name
 from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig, PermanentError
+from dra_sdk.hardware import PCI_BUS_ID
 
 log = logging.getLogger(__name__)
 Allocated = AllocatedDevice[Any]
@@ -38,14 +39,13 @@ class Wanted:
     """One device of a claim.
 
     `group` is the same for the devices that one entry of configuration applies to, None where nobody configured
-    anything. `minor` is that of the GPU when it was published, `mig` what the name of a MIG device says.
+    anything. `mig` is what the name of a MIG device says.
     """
 
     device: Allocated
     kind: Kind
     config: OpaqueConfig
     group: int | None = None
-    minor: int = -1
     mig: MigName | None = None
 
     @property
@@ -55,10 +55,19 @@ class Wanted:
 
     @property
     def gpu_uuid(self) -> str:
-        """The GPU's UUID as published, empty where the device is published no longer."""
-        attributes = self.device.device.attributes if self.device.device else {}
+        """The GPU's UUID as published; empty for VFIO, where NVML does not know it."""
         name = "parentUUID" if self.kind is Kind.MIG else "uuid"
-        return str(attributes.get(name, "")) if self.kind is not Kind.VFIO else ""
+        return self._attribute(name) if self.kind is not Kind.VFIO else ""
+
+    @property
+    def pci_address(self) -> str:
+        """The GPU's PCI address as published, where sysfs showed it."""
+        return self._attribute(PCI_BUS_ID)
+
+    @property
+    def graphics(self) -> bool:
+        """Whether it is a MIG device that graphics work on."""
+        return self._attribute("profile").endswith("+gfx")
 
     @property
     def mps(self) -> MpsConfig | None:
@@ -68,11 +77,26 @@ class Wanted:
         return None
 
     @property
+    def interval(self) -> Interval | None:
+        """The time slice that is asked for, None for none; MIG devices have none."""
+        sharing = self.config.sharing if isinstance(self.config, GpuConfig) else None
+        return None if sharing is None else sharing.interval
+
+    @property
     def policy(self) -> JSON:
-        """Its configuration in a form that can be compared and kept; empty where nothing is to be changed."""
-        if isinstance(self.config, GpuConfig | MigDeviceConfig) and self.config.sharing is not None:
-            return self.config.sharing.model_dump(mode="json", by_alias=True, exclude_none=True)
+        """What is to be changed on it, in a form that can be compared and kept; empty for nothing.
+
+        What is left out of a configuration is the same as its default.
+        """
+        if self.mps is not None:
+            return {"strategy": "MPS", "mpsConfig": self.mps.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        if self.interval is not None:
+            return {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": self.interval}}
         return {}
+
+    def _attribute(self, name: str) -> str:
+        attributes = self.device.device.attributes if self.device.device else {}
+        return str(attributes.get(name, ""))
 
 
 def plan(claim: Claim[Any]) -> list[Wanted]:
@@ -105,19 +129,19 @@ def mps_groups(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
 def _wanted(device: Allocated) -> Wanted:
     name = device.name
     if (mig := parse_mig_name(name)) is not None:
-        return _configured(device, Kind.MIG, mig.minor, mig)
-    if (minor := parse_gpu_name(name)) is not None:
-        return _configured(device, Kind.GPU, minor, None)
+        return _configured(device, Kind.MIG, mig)
+    if parse_gpu_name(name) is not None:
+        return _configured(device, Kind.GPU)
     if parse_vfio_name(name) is not None:
-        return _configured(device, Kind.VFIO, -1, None)
+        return _configured(device, Kind.VFIO)
     raise PermanentError(f"device {name} is none of this driver's: names are gpu-N, gpu-N-mig-… and gpu-vfio-N")
 
 
-def _configured(device: Allocated, kind: Kind, minor: int, mig: MigName | None) -> Wanted:
+def _configured(device: Allocated, kind: Kind, mig: MigName | None = None) -> Wanted:
     """Of the configuration that matches the request, the last of the right kind."""
     fitting = [config for config in device.configs if isinstance(config, _CONFIGS[kind])]
     config = fitting[-1] if fitting else _CONFIGS[kind]()
-    return Wanted(device=device, kind=kind, config=config, group=id(config) if fitting else None, minor=minor, mig=mig)
+    return Wanted(device=device, kind=kind, config=config, group=id(config) if fitting else None, mig=mig)
 
 
 def _entries(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -8,6 +8,7 @@ from typing import Any
 from dra_driver_gpu.config import VfioDeviceConfig
 from dra_driver_gpu.edits import nodes
 from dra_driver_gpu.edits.container import VOID, mps_client
+from dra_driver_gpu.edits.graphics import graphics_edits
 from dra_driver_gpu.prepare.mig import MigInstance
 from dra_driver_gpu.prepare.plan import Kind, Wanted
 from dra_driver_gpu.prepare.vfio import Vfio
@@ -53,13 +54,13 @@ class Ready:
             return self._vfio_edits(site)
         monitor = nodes.monitor_nodes(site) if self.wanted.admin else []
         edits = ContainerEdits(device_nodes=[*self._own_nodes(site), *monitor])
+        if self.wanted.kind is Kind.GPU or (self.mig and self.wanted.graphics):
+            edits += graphics_edits(site, self.address)
         return edits + mps_client(site, daemon_id) if daemon_id else edits
 
     def _own_nodes(self, site: Site) -> list[DeviceNode]:
-        if self.wanted.kind is Kind.GPU:
-            return nodes.gpu_nodes(site, self.minor, self.address)
         if self.mig is None:
-            return nodes.parent_nodes(site, self.minor)
+            return nodes.gpu_nodes(site, self.minor)
         return nodes.mig_nodes(site, self.minor, self.mig.gpu_instance, self.mig.compute_instance)
 
     def _vfio_edits(self, site: Site) -> ContainerEdits:

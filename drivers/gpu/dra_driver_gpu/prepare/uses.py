@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from dra_driver_gpu.config import INTERVALS, GpuConfig
+from dra_driver_gpu.config import INTERVALS
 from dra_driver_gpu.effects import Command, CommandError
 from dra_driver_gpu.nvml import Gpu, Nvml
 from dra_driver_gpu.nvml.values import ComputeMode
@@ -67,14 +67,8 @@ def _check(wanted: Wanted, gpu: Gpu) -> None:
     old = gpu.compute_capability() < _TIME_SLICES
     if wanted.mps is not None and wanted.mps.multi_user and old:
         raise PermanentError(f"multiUser needs compute capability 7.0, which device {name} does not have")
-    if old and _slice(wanted):
+    if old and wanted.interval not in {None, "Default"}:
         raise PermanentError(f"time slices need compute capability 7.0, which device {name} does not have")
-
-
-def _slice(wanted: Wanted) -> int | None:
-    """The time slice as a number, None where none is asked for."""
-    sharing = wanted.config.sharing if isinstance(wanted.config, GpuConfig) else None
-    return INTERVALS[sharing.interval] if sharing is not None and sharing.interval is not None else None
 
 
 def _apply(site: Site, gpu: Gpu, record: Record, wanted: Wanted) -> None:
@@ -84,8 +78,8 @@ def _apply(site: Site, gpu: Gpu, record: Record, wanted: Wanted) -> None:
         record.compute_mode = int(before)
         Records(site).save(uuid, record)
         gpu.set_compute_mode(mode)
-    number = _slice(wanted)
-    if number is not None and gpu.compute_capability() >= _TIME_SLICES:
+    if wanted.interval is not None and gpu.compute_capability() >= _TIME_SLICES:
+        number = INTERVALS[wanted.interval]
         command = _time_slice(site, uuid, number)
         record.time_slice = "tried" if number else ""
         Records(site).save(uuid, record)

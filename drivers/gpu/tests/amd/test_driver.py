@@ -7,12 +7,13 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from dra_driver_amd import AmdGpuDriver, GpuConfig
+from dra_driver_amd import AmdGpuDriver, GpuConfig, driver
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
 from dra_sdk import HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
 from dra_sdk.errors import ConfigError
+from dra_sdk.hardware import Host
 from dra_sdk.testing import DriverHarness, NotAllocatedError, PreparedClaim, claim, request
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -172,8 +173,16 @@ def test_what_is_not_there_is_not_allocated(make: Any) -> None:
         make(mi300x()).allocate(claim(request("p", where='device.attributes["gpu.amd.com"].cardIndex == 7')))
 
 
-def test_it_notices_partitions_that_come(make: Any, dra_node: Any) -> None:
+def test_it_notices_partitions_that_come(make: Any, dra_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make(mi300x("cpx"))
+    looked, look = Event(), driver._glance
+
+    def looking(host: Host) -> Any:
+        found = look(host)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(driver, "_glance", looking)
     whole = dra_node.path("/sys/class/kfd/kfd/topology/nodes")
     hidden = whole.with_name("hidden")
     whole.rename(hidden)
@@ -181,16 +190,17 @@ def test_it_notices_partitions_that_come(make: Any, dra_node: Any) -> None:
     watcher = Thread(target=AmdGpuDriver(0.01).dra_watch, args=(dra_node.node, changed.set, stop))
     watcher.start()
     try:
+        assert looked.wait(50)
         assert not changed.wait(0.1)
         hidden.rename(whole)
-        assert changed.wait(10)
+        assert changed.wait(50)
         changed.clear()
         assert not changed.wait(0.1)
         dra_node.file("/sys/class/kfd/kfd/topology/nodes/1/properties", "nonsense")  # in the middle of a change
         assert not changed.wait(0.1)
     finally:
         stop.set()
-        watcher.join(10)
+        watcher.join(50)
 
 
 def test_the_classes_are_valid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.nvml.memory import fake_gpu
-from dra_driver_gpu.nvml.values import VirtualizationMode
+from dra_driver_gpu.nvml.values import Placement, VirtualizationMode
 from dra_driver_gpu.selection import Selection
 
 from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
@@ -78,6 +78,30 @@ def test_mig_on_and_nothing_cut_is_no_gpu(make_gpus):
     assert make_gpus(fake_gpu("A100-40GB", mig=True), "L4").driver.devices.keys() == {"gpu-1"}
 
 
+def test_mig_on_and_nothing_cut_is_told(make_gpus, caplog):
+    rig = make_gpus(fake_gpu("A100-40GB", mig=True), "L4")
+    rig.driver.discover()
+    assert f"GPU {rig.memory.gpus[0].uuid} has MIG on and no MIG device, so nothing of it is published" in caplog.text
+    assert rig.memory.gpus[1].uuid not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "places"),
+    [
+        ("H100-80GB", "1g.10gb", [6, 4, 5, 0, 1, 2, 3]),
+        ("H100-80GB", "1g.20gb", [6, 4, 0, 2]),
+        ("H100-80GB", "2g.20gb", [4, 0, 2]),
+        ("H100-80GB", "3g.40gb", [4, 0]),
+        ("RTX-PRO-6000", "1g.24gb", [0, 3, 6, 9]),
+    ],
+)
+def test_first_comes_the_place_that_leaves_most_room(make_gpus, model, profile, places):
+    """As NVIDIA's driver chooses where it may: of A100's 1g the first is GPU instance 13, which starts at slice 6."""
+    devices = make_gpus(model, dynamic_mig=True).driver.devices.items()
+    found = [int(name.rpartition("-")[2]) for name, each in devices if each.attributes.get("profile") == profile]
+    assert found == places
+
+
 def test_a_guest_does_not_cut(make_gpus):
     guest = replace(fake_gpu("H100-80GB"), virtualization=VirtualizationMode.VGPU)
     assert list(make_gpus(guest, dynamic_mig=True).driver.devices) == ["gpu-0"]
@@ -106,6 +130,33 @@ def test_how_many_claims_share_a_gpu_by_default(make_gpus, sharing, claims):
     if sharing != "unlimited":
         with pytest.raises(NotAllocatedError):
             rig.driver.allocate(claim("gpu"))
+
+
+def cut(rig, profile_id, start, size):
+    """An operator's MIG device."""
+    with rig.memory_open() as nvml:
+        instance = nvml.device_by_index(0).create_gpu_instance(profile_id, Placement(start, size))
+        kind = rig.memory.state(rig.memory.gpus[0].uuid).instances[instance.info().id].profiles[-1]
+        instance.create_compute_instance(kind.id)
+
+
+@pytest.mark.parametrize(("sharing", "claims"), [("memory", 2), ("unlimited", 5), ("3", 3)])
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_claims_share_a_mig_device(make_gpus, sharing, claims, dynamic):
+    """All of a capacity without policy goes to the first claim: 132 multiprocessors, and there are no more."""
+    rig = make_gpus(fake_gpu("H100-80GB", mig=not dynamic), sharing=sharing, dynamic_mig=dynamic)
+    if not dynamic:
+        cut(rig, 0, 0, 8)
+    whole = {"device_class": "mig.nvidia.com", "where": 'device.attributes["gpu.nvidia.com"].profile == "7g.80gb"'}
+    asked = request("mig", **whole, capacity={"memory": "30Gi"} if sharing == "memory" else {})
+    prepared = [rig.driver.prepare(claim(asked)) for _ in range(claims)]
+    assert {each for one in prepared for each in one.names} == {"gpu-0-mig-7g80gb-0-0"}
+    if sharing != "unlimited":
+        with pytest.raises(NotAllocatedError):
+            rig.driver.allocate(claim(asked))
+    for each in prepared:
+        rig.driver.unprepare(each)
+    assert len(rig.memory.state(rig.memory.gpus[0].uuid).instances) == int(not dynamic)
 
 
 def test_claims_share_memory(make_gpus):

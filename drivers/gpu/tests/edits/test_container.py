@@ -21,7 +21,10 @@ def test_a_whole_gpu(make_gpus):
         "/dev/dri/card1",
         "/dev/dri/renderD128",
     }
-    assert container.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert container.env == {
+        "NVIDIA_VISIBLE_DEVICES": "void",
+        "NVIDIA_CTK_LIBCUDA_DIR": "/usr/lib/x86_64-linux-gnu",
+    }
     assert container.cdi_ids[0].startswith("k8s.gpu.nvidia.com/claim=")
     assert {LIBRARY, "/usr/bin/nvidia-smi", "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin"} <= set(container.mounts)
     assert container.mounts[LIBRARY]["options"][0] == "ro"
@@ -107,6 +110,48 @@ def test_sockets_of_daemons(make_gpus):
     rig.node.file("/run/nvidia-persistenced/socket")
     mount = rig.driver.prepare(claim("gpu")).container().mounts["/run/nvidia-persistenced/socket"]
     assert "noexec" in mount["options"]
+
+
+@pytest.mark.parametrize(("profile", "drawing"), [("1g.24gb", False), ("1g.24gb+gfx", True)])
+def test_mig_devices_for_graphics_have_nodes_for_it(make_gpus, profile, drawing):
+    rig = make_gpus("RTX-PRO-6000", dynamic_mig=True)
+    where = f'device.attributes["gpu.nvidia.com"].profile == "{profile}"'
+    container = rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com", where=where))).container()
+    assert {path for path in container.devices if "dri" in path} == (
+        {"/dev/dri/card1", "/dev/dri/renderD128"} if drawing else set()
+    )
+
+
+def test_nodes_for_graphics_have_their_names_by_address(make_gpus):
+    rig = make_gpus("L4")
+    for name, target in {
+        "pci-0000:10:00.0-card": "../card1",
+        "pci-0000:10:00.0-render": "../renderD999",
+        "pci-0000:11:00.0-card": "../card1",
+    }.items():
+        rig.node.link(f"/dev/dri/by-path/{name}", target)
+    calls = [hook["args"][1:] for hook in rig.driver.prepare(claim("gpu")).container().hooks["createContainer"]]
+    assert ["create-symlinks", "--link", "../card1::/dev/dri/by-path/pci-0000:10:00.0-card"] in calls
+    assert "renderD999" not in str(calls)
+    assert "pci-0000:11" not in str(calls)
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_nodes_that_only_the_first_user_would_make_are_made(make_gpus, status, caplog):
+    rig = make_gpus("L4")
+    asked = rig.driver.allocate(claim("gpu"))
+    rig.node.remove("/dev/nvidia-uvm")
+    script = f"#!/bin/sh\n[ {status} = 0 ] && echo > {rig.node.root}/dev/nvidia-uvm\nexit {status}\n"
+    rig.node.file("/usr/bin/nvidia-modprobe", script).chmod(0o755)
+    if status:
+        with pytest.raises(RetriableError, match="device node /dev/nvidia-uvm is missing on the node"):
+            rig.driver.prepare(asked)
+        assert "cannot be made: " in caplog.text
+    else:
+        prepared = rig.driver.prepare(asked)
+        rig.register_nodes()
+        assert "/dev/nvidia-uvm" in prepared.container().devices
+    assert rig.effects.calls == ["run nvidia-modprobe -c0 -u"]
 
 
 @pytest.mark.parametrize("node", ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"])

@@ -89,12 +89,48 @@ def test_libraries_for_32_bits_are_left_out(make_gpus):
     assert f"/usr/lib/libother.so.{VERSION}" in found
 
 
+def test_links_that_programs_expect_beside_the_libraries(make_gpus):
+    rig = make_gpus("L4")
+    for name in ("libnvidia-allocator", "libGLX_nvidia", "libnvidia-opticalflow"):
+        rig.node.file(f"{LIB}/{name}.so.{VERSION}")
+    rig.node.file(f"/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so.{VERSION}")
+    rig.node.link(f"{LIB}/libnvcuvid.so", "libnvcuvid.so.1")
+    rig.node.link(f"{LIB}/libcuda.so", f"libcuda.so.{VERSION}")
+    rig.node.file(f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}")
+    rig.node.link(f"{LIB}/libnvidia-fbc.so", "/etc/alternatives/fbc")
+    rig.node.link("/etc/alternatives/fbc", f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}")
+    container = rig.driver.prepare(claim("gpu")).container()
+    (words,) = [hook["args"] for hook in container.hooks["createContainer"] if hook["args"][1] == "create-symlinks"]
+    assert set(words[3::2]) == {
+        f"libcuda.so.1::{LIB}/libcuda.so",
+        f"libnvcuvid.so.{VERSION}::{LIB}/libnvcuvid.so",
+        f"{LIB}/nvidia/current/libnvidia-fbc.so.{VERSION}::{LIB}/libnvidia-fbc.so",
+        f"libnvidia-opticalflow.so.1::{LIB}/libnvidia-opticalflow.so",
+        f"libGLX_nvidia.so.{VERSION}::{LIB}/libGLX_indirect.so.0",
+        f"../libnvidia-allocator.so.1::{LIB}/gbm/nvidia-drm_gbm.so",
+        f"libglxserver_nvidia.so.{VERSION}::/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so",
+    }
+
+
+def test_modules_of_the_x_server_are_not_for_the_loader(make_gpus):
+    rig = make_gpus("L4")
+    rig.node.file("/usr/lib64/xorg/modules/drivers/nvidia_drv.so")
+    container = rig.driver.prepare(claim("gpu")).container()
+    assert "/usr/lib64/xorg/modules/drivers/nvidia_drv.so" in container.mounts
+    (folders,) = [hook["args"] for hook in container.hooks["createContainer"] if hook["args"][1] == "update-ldcache"]
+    assert folders[2:] == ["--folder", LIB]
+
+
 def test_what_graphics_look_for(make_gpus):
     rig = make_gpus("L4", driver_root="/run/nvidia/driver")
     wanted = (
         "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+        "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json",
         "/etc/vulkan/icd.d/nvidia_icd.json",
+        "/etc/OpenCL/vendors/nvidia.icd",
         f"{LIB}/libnvidia-egl-gbm.so.1.1.2",
+        f"{LIB}/libnvidia-egl-xcb.so.1.0.1",
+        f"{LIB}/libnvidia-nvvm70.so.4",
     )
     for path in wanted:
         rig.node.file(f"/run/nvidia/driver{path}")

@@ -9,6 +9,7 @@ from dra_sdk.testing import claim
 HOOK = "/usr/bin/nvidia-cdi-hook"
 OLD = ["create-symlinks", "update-ldcache"]
 NEW = ["create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification"]
+NEWEST = [*NEW, "update-application-profile"]
 
 
 def calls(rig):
@@ -21,6 +22,7 @@ def calls(rig):
         (b"\x7fELF chmod create-symlinks update-ldcache", OLD),
         (b"\x7fELF chmod create-symlinks\0enable-cuda-compatupdate-ldcache", NEW[:3]),
         (b"enable-cuda-compat disable-device-node-modification", NEW),
+        (b"enable-cuda-compat disable-device-node-modification update-application-profile", NEWEST),
     ],
 )
 def test_only_what_the_program_knows_is_asked_of_it(make_gpus, content, expected):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event as Flag
 from typing import Any
 
 import pytest
 from dra_driver_gpu.describe import Offer
 from dra_driver_gpu.health import HealthMonitor, HealthRules
+from dra_driver_gpu.health.listener import Listener
 from dra_driver_gpu.library import Library
+from dra_driver_gpu.nvml.api import Event
 from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.values import Placement
 from dra_driver_gpu.testing import GpuNode
@@ -28,7 +30,7 @@ class Watched:
         self.files = files
         self.nvml: MemoryNvml = files.nvml()
         self.gpus = [gpu.uuid for gpu in files.gpus]
-        self.stop = Event()
+        self.stop = Flag()
         self.library = Library(self.nvml)
         self.monitor = HealthMonitor(self.library, offer, HealthRules(**{**FAST, **rules}))
         self._reports = self.monitor.watch(Node("node-1", files.root), self.stop)
@@ -57,6 +59,18 @@ class Watched:
         found = instance.info().id
         self.nvml.shutdown()
         return found
+
+    def own_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let time go on only while the monitor waits in vain: all that has happened is heard before it goes on."""
+        now, wait = [0.0], Listener.wait
+
+        def waited(listener: Listener, milliseconds: int) -> Event | None:
+            event = wait(listener, 0)
+            now[0] += 0.0 if event else milliseconds / 1000
+            return event
+
+        monkeypatch.setattr(Listener, "wait", waited)
+        self.monitor._clock = self.monitor._census.clock = lambda: now[0]
 
     def close(self) -> None:
         self.stop.set()

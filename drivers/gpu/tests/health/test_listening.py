@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import monotonic, process_time
+from time import monotonic, thread_time
 from typing import Any
 
 import pytest
@@ -42,16 +42,19 @@ def test_a_gpu_that_reports_no_events_is_watched_by_its_counters(watch: Watch, m
     node.nvml.fail("nvmlDeviceGetSupportedEventTypes", ReturnCode.NOT_SUPPORTED, times=10**6)
     monkeypatch.setattr(MemoryEventSet, "wait", lambda _set, _milliseconds: None)  # at once
     node.step()
-    before, cpu = monotonic(), process_time()
+    before, cpu = monotonic(), thread_time()
     for _ in range(3):
         assert node.unhealthy() == {}
     assert monotonic() - before >= 0.25
-    assert process_time() - cpu < 0.2
+    assert thread_time() - cpu < 0.2
 
 
-def test_a_storm_is_one_report_and_a_few_lines(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_storm_is_one_report_and_a_few_lines(
+    watch: Watch, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.INFO, "dra_driver_gpu.health")
     node = watch("H100-80GB", "L4", interval=0.5)
+    node.own_time(monkeypatch)
     node.step()
     node.nvml.faults.clear()
     for number in range(500):

@@ -35,9 +35,9 @@ def settings(cluster: EmbeddedCluster, root: Path) -> Settings:
 
 
 def wait(check: Callable[[], object]) -> None:
-    deadline = monotonic() + 20
+    deadline = monotonic() + 50
     while not check():
-        assert monotonic() < deadline, "not within 20 s"
+        assert monotonic() < deadline, "not within 50 s"
         sleep(0.02)
 
 
@@ -93,7 +93,7 @@ def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
         rig.driver.unprepare(prepared)
     finally:
         stop.set()
-        watcher.join(10)
+        watcher.join(50)
     assert not watcher.is_alive()
 
 

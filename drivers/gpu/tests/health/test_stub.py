@@ -52,7 +52,8 @@ def test_events(reports: Any, state: StubState) -> None:
     assert unhealthy(reports) == {}
     state.happen(GPUS[1].uuid, EventType.XID_CRITICAL_ERROR, 31)
     state.happen(GPUS[1].uuid, EventType.XID_CRITICAL_ERROR, 62)
-    assert unhealthy(reports) == {"gpu-1": "XID 62 (internal microcontroller halt)"}
+    told = next(found for _ in range(1000) if (found := unhealthy(reports)))  # a busy machine reads but one at a time
+    assert told == {"gpu-1": "XID 62 (internal microcontroller halt)"}
 
 
 def test_counters_and_rows(reports: Any, state: StubState) -> None:

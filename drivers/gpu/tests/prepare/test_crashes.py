@@ -37,7 +37,7 @@ def mig(count: int = 1) -> FakeClaim:
 def test_the_real_binding_makes_and_removes_a_mig_device(rig):
     before = (rig.node.root / "run/nvml").read_text()
     prepared = rig.driver.prepare(mig(2))
-    assert prepared.names == ["gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-1"]
+    assert prepared.names == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-4"]
     assert len([path for path in prepared.container().devices if "nvidia-cap" in path]) == 4
     rig.driver.unprepare(prepared)
     rig.driver.assert_clean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -46,10 +47,10 @@ def test_it_is_made_for_the_claim_and_removed_with_it(make_gpus):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     assert not mig_on(rig)
     prepared = rig.driver.prepare(claim(mig("2g.20gb")))
-    assert instances(rig) == [("2g.20gb", 0)]
+    assert instances(rig) == [("2g.20gb", 4)]
     assert [path for path in prepared.container().devices if "cap" in path] == [
-        "/dev/nvidia-caps/nvidia-cap30",
-        "/dev/nvidia-caps/nvidia-cap31",
+        "/dev/nvidia-caps/nvidia-cap48",
+        "/dev/nvidia-caps/nvidia-cap49",
     ]
     assert "/dev/dri/card1" not in prepared.container().devices
     rig.driver.unprepare(prepared)
@@ -94,11 +95,19 @@ def test_the_whole_gpu_and_its_parts_exclude_each_other(make_gpus):
         rig.driver.allocate(claim(mig()))
 
 
+def test_small_ones_leave_room_for_large_ones(make_gpus):
+    """The scheduler takes the first place that fits: in order of memory slices 1g at 0 would be in the way of 4g."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    for profile in ("1g.10gb", "1g.10gb", "1g.10gb", "4g.40gb"):
+        rig.driver.prepare(claim(mig(profile)))
+    assert instances(rig) == [("1g.10gb", 4), ("1g.10gb", 5), ("1g.10gb", 6), ("4g.40gb", 0)]
+
+
 def test_two_from_different_gpus_and_all_of_one_model(make_gpus):
     rig = make_gpus("A30", "H100-80GB", "L4", dynamic_mig=True)
     assert [name for name in rig.driver.devices if "mig" not in name] == ["gpu-0", "gpu-1", "gpu-2"]
     prepared = rig.driver.prepare(claim(mig("3g.40gb", count=2)))
-    assert prepared.names == ["gpu-1-mig-3g40gb-9-0", "gpu-1-mig-3g40gb-9-4"]
+    assert prepared.names == ["gpu-1-mig-3g40gb-9-4", "gpu-1-mig-3g40gb-9-0"]
 
 
 # -- MIG devices of others
@@ -141,10 +150,10 @@ def test_with_dynamic_mig_those_of_others_are_kept_out_of_the_way_of(make_gpus):
 def test_a_gpu_instance_without_compute_instance_is_in_the_way(make_gpus):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     asked = rig.driver.allocate(claim(mig()))
-    cut(rig, 9, 0, 4, compute=False)
-    with pytest.raises(RetriableError, match=r"no room for 1g.10gb at slice 0: MIG devices take slices 0-3"):
+    cut(rig, 9, 4, 4, compute=False)
+    with pytest.raises(RetriableError, match=r"no room for 1g.10gb at slice 6: MIG devices take slices 4-7"):
         rig.driver.prepare(rig.prepared(asked))
-    assert instances(rig) == [("3g.40gb", 0)]
+    assert instances(rig) == [("3g.40gb", 4)]
     rig.driver.assert_clean()
 
 
@@ -153,7 +162,7 @@ def test_a_gpu_instance_of_somebody_else_at_the_very_place_is_not_removed(make_g
     """It is empty because its compute instance is just being made, or divided into several."""
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     asked = rig.driver.allocate(claim(mig("2g.20gb")))
-    cut(rig, 14, 0, 2, compute=False)
+    cut(rig, 14, 4, 2, compute=False)
     with rig.memory_open() as nvml:
         (instance,) = nvml.device_by_index(0).gpu_instances(14)
         small = min(compute_instance_profiles(instance), key=lambda one: one.slices)
@@ -165,6 +174,46 @@ def test_a_gpu_instance_of_somebody_else_at_the_very_place_is_not_removed(make_g
     assert (left.row.name, len(left.compute_instances)) == ("2g.20gb", parts)
     assert mig_on(rig)
     rig.driver.assert_clean()
+
+
+def test_a_whole_gpu_is_not_looked_for_where_an_operator_turned_mig_on(make_gpus):
+    """We would not turn it off, so its claim would never be prepared, though another GPU is free."""
+    rig = make_gpus(fake_gpu("H100-80GB", mig=True), "H100-80GB", dynamic_mig=True, passthrough=True)
+    whole = {name for name in rig.driver.devices if "mig" not in name}
+    assert whole == {"gpu-1", "gpu-vfio-1"}
+    assert rig.driver.prepare(claim("gpu")).names == ["gpu-1"]
+    rig.driver.prepare(claim(mig()))
+    assert instances(rig) == [("1g.10gb", 6)]
+
+
+def test_mig_that_we_left_on_is_turned_off_though_it_is_not_dynamic_any_more(make_gpus):
+    """Somebody used the GPU when the last MIG device went; then the operator changed the setting."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    prepared = rig.driver.prepare(claim(mig()))
+    rig.memory.add_process(rig.memory.gpus[0].uuid, 4711)
+    rig.driver.unprepare(prepared)
+    rig.memory.end_process(4711)
+    rig.settings = replace(rig.settings, dynamic_mig=False)
+    rig.driver.restart()
+    assert mig_on(rig)
+    assert rig.driver.prepare(claim("gpu")).names == ["gpu-0"]
+    assert not mig_on(rig)
+
+
+def test_parts_of_somebody_elses_gpu_instance_are_used_as_they_are(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    cut(rig, 9, 4, 4, compute=False)
+    with rig.memory_open() as nvml:
+        (instance,) = nvml.device_by_index(0).gpu_instances(9)
+        small = min(compute_instance_profiles(instance), key=lambda one: one.slices)
+        for _ in range(3):
+            instance.create_compute_instance(small.id)
+    shares = {f"gpu-0-mig-1c3g40gb-ci{number}-9-4" for number in range(3)}
+    assert shares < rig.driver.devices.keys()
+    prepared = rig.driver.prepare(claim(mig("1c.3g.40gb", count=3), mig("3g.40gb", name="other")))
+    assert set(prepared.names) == {*shares, "gpu-0-mig-3g40gb-9-0"}
+    rig.driver.unprepare(prepared)
+    assert instances(rig) == [("3g.40gb", 4)]
 
 
 def test_a_whole_gpu_that_somebody_cut_meanwhile(make_gpus):
@@ -220,6 +269,17 @@ def test_mig_that_cannot_be_turned_off_is_turned_off_for_the_next_whole_gpu(make
     assert not mig_on(rig)
 
 
+def test_a_monitor_does_not_hold_up_the_end_of_a_claim(make_gpus):
+    """A node's monitor looks at all GPUs for ever, and pods must not end ten seconds later for it."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True, busy_seconds=30.0)
+    prepared = rig.driver.prepare(claim(mig()))
+    rig.memory.fail("nvmlDeviceSetMigMode", ReturnCode.IN_USE, times=10**6)
+    began = time.monotonic()
+    rig.driver.unprepare(prepared)
+    assert time.monotonic() - began < 25  # of the 30 for what runs something there
+    assert mig_on(rig)
+
+
 @pytest.mark.parametrize("kind", ["mig", "gpu"])
 def test_a_monitor_keeps_mig_from_being_switched_and_is_named(make_gpus, kind):
     """It runs nothing on the GPU, so NVML does not show it."""
@@ -257,7 +317,7 @@ def test_what_a_claim_without_state_left_is_removed_at_the_first_claim(make_gpus
     rig.driver.restart()
     rig.driver.match.claims.pop(lost.ref.uid)
     rig.driver.prepare(claim(mig()))
-    assert instances(rig) == [("1g.10gb", 0), ("3g.40gb", 4)]
+    assert instances(rig) == [("1g.10gb", 6), ("3g.40gb", 0)]
     assert instances(rig, 1) == [("1g.10gb", 0)]
     assert f"undone what claim {lost.ref.uid} had left" in caplog.text
     assert kept.ref.uid not in caplog.text

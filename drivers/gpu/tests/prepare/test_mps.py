@@ -124,12 +124,12 @@ def test_a_daemon_that_died_is_started_again_with_its_limits(make_node, mps, cap
     prepared = rig.driver.prepare(claim("gpu", config=mps(defaultActiveThreadPercentage=10)))
     (log,) = rig.node.path("/s/mps").glob("*/log/orders")
     rig.effects.kill(rig.effects.running_daemons(), force=True)
-    assert rig.site.clock.until(lambda: not rig.effects.running_daemons(), 5)
+    assert rig.site.clock.until(lambda: not rig.effects.running_daemons(), 30)
     log.unlink()
     stop, plugin = threading.Event(), rig.driver.plugin
     watcher = threading.Thread(target=plugin.dra_watch, args=(rig.node.node, lambda: None, stop))
     watcher.start()
-    assert rig.site.clock.until(lambda: "was started again" in caplog.text, 10)
+    assert rig.site.clock.until(lambda: "was started again" in caplog.text, 50)
     stop.set()
     watcher.join()
     assert "set_default_active_thread_percentage 10" in orders(rig)
@@ -224,7 +224,7 @@ def test_after_a_reboot_it_is_started_for_the_claim_alone(make_node, mps):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps()))
     rig.effects.kill(rig.effects.running_daemons(), force=True)
-    rig.site.clock.until(lambda: not rig.effects.running_daemons(), 5)
+    rig.site.clock.until(lambda: not rig.effects.running_daemons(), 30)
     rig.driver.reboot()
     assert daemons(rig).kept() == []
     rig.driver.prepare(prepared)
@@ -257,6 +257,19 @@ def test_each_mig_device_has_a_daemon_of_its_own(make_node, config):
     assert limited.endswith(" 2048M")
     rig.driver.unprepare(prepared)
     assert rig.effects.running_daemons() == []
+
+
+def test_several_mig_devices_of_one_request_have_no_daemon(make_node, config):
+    """A container of it would be the client of the last one's daemon, and compute on the first."""
+    rig = make_node("H100-80GB", dynamic_mig=True)
+    asked = claim(
+        request("mig", device_class="mig.nvidia.com", count=2), config=config("MigDeviceConfig", strategy="MPS")
+    )
+    with pytest.raises(
+        PermanentError, match=r"request mig has 2 MIG devices with MPS.*ask for them by several requests"
+    ):
+        rig.driver.prepare(asked)
+    rig.driver.assert_clean()
 
 
 def test_the_path_of_a_daemons_socket_is_short_enough():

@@ -6,19 +6,22 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dra_driver_gpu.prepare import mps
 from dra_driver_gpu.prepare.mps import MpsDaemons
 from dra_driver_gpu.prepare.mps_watch import ASK_SECONDS, MpsWatch
 
 from dra_sdk import HealthStatus
 from dra_sdk.testing import claim, request
 
+LONG = 30.0  # seconds
+
 
 @pytest.fixture
-def make_node(make_gpus, monkeypatch):
-    monkeypatch.setattr("dra_driver_gpu.prepare.mps._SECONDS", 0.3)
+def make_node(make_gpus):
     made = []
 
     def make(*models, **settings):
@@ -49,19 +52,36 @@ def control(rig):
     return json.loads(path.read_text())["process"][0]
 
 
-def hang(rig):
-    """Stops the daemon, which takes a moment if it is just starting a process."""
-    pid = control(rig)
-    os.kill(pid, signal.SIGSTOP)
-    stat = Path(f"/proc/{pid}/stat")
-    assert rig.site.clock.until(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), 10)
+@pytest.fixture
+def hang(monkeypatch):
+    """Stops a daemon, which takes a moment if it is just starting a process; from now on none is waited for long."""
+
+    def stop(rig):
+        pid = control(rig)
+        os.kill(pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{pid}/stat")
+        assert rig.site.clock.until(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), LONG)
+        monkeypatch.setattr(mps, "_SECONDS", 0.3)
+
+    return stop
+
+
+@pytest.fixture
+def go_on(monkeypatch):
+    """Has a daemon that was stopped go on; it may take its time again."""
+
+    def start(rig):
+        os.kill(control(rig), signal.SIGCONT)
+        monkeypatch.setattr(mps, "_SECONDS", LONG)
+
+    return start
 
 
 def with_mps(config, kind="GpuConfig", **more):
     return claim(request("gpu", **more), config=config(kind, strategy="MPS"))
 
 
-def test_a_daemon_that_hangs_is_told_of_when_it_does_not_answer_twice(make_node, config, caplog):
+def test_a_daemon_that_hangs_is_told_of_when_it_does_not_answer_twice(make_node, config, hang, go_on, caplog):
     rig = make_node("L4", "L4")
     prepared = rig.driver.prepare(with_mps(config))
     later, uuid = Later(rig), rig.memory.gpus[0].uuid
@@ -75,15 +95,15 @@ def test_a_daemon_that_hangs_is_told_of_when_it_does_not_answer_twice(make_node,
     assert "get_server_list" in later.watch.troubles[uuid]
     assert "does not answer" in caplog.text
     assert list(later.look()) == [uuid]
-    os.kill(control(rig), signal.SIGCONT)
+    go_on(rig)
     assert later.look(ASK_SECONDS) == {}
     hang(rig)
     assert later.look(ASK_SECONDS) == {}
-    os.kill(control(rig), signal.SIGCONT)
+    go_on(rig)
     rig.driver.unprepare(prepared)
 
 
-def test_what_hung_is_forgotten_with_its_claim(make_node, config):
+def test_what_hung_is_forgotten_with_its_claim(make_node, config, hang):
     rig = make_node("L4")
     prepared = rig.driver.prepare(with_mps(config))
     later = Later(rig)
@@ -110,17 +130,19 @@ def test_one_that_cannot_be_started_again_is_told_of_too(make_node, config):
 
 
 def test_one_that_comes_up_but_takes_no_orders_is_not_kept(make_node, config):
-    rig = make_node("L4", mps_seconds=0.2)
+    rig = make_node("L4")
     prepared = rig.driver.prepare(with_mps(config))
     rig.effects.kill(rig.effects.running_daemons(), force=True)
+    patient, rig.settings = rig.settings, replace(rig.settings, mps_seconds=0.2)
     tool = rig.node.path("/usr/bin/nvidia-cuda-mps-control")
     works = tool.read_text()
     tool.write_text('#!/bin/sh\n[ "$1" = -f ] || exit 1\nexec sleep 60\n')
     later = Later(rig)
     for _ in range(3):
         later.look()
-        assert rig.site.clock.until(lambda: not rig.effects.running_daemons(), 5)
+        assert rig.site.clock.until(lambda: not rig.effects.running_daemons(), LONG)
     tool.write_text(works)
+    rig.settings = patient
     later.look()
     assert rig.effects.started(control(rig)) is not None
     rig.driver.unprepare(prepared)
@@ -150,7 +172,7 @@ def test_a_daemon_that_ended_is_started_again_although_what_it_started_goes_on(m
     server = rig.effects.start(type(command)(["sleep", "60"], env=command.env), log)
     before = control(rig)
     rig.effects.kill([before], force=True)
-    assert rig.site.clock.until(lambda: rig.effects.started(before) is None, 5)
+    assert rig.site.clock.until(lambda: rig.effects.started(before) is None, LONG)
     Later(rig).look()
     assert "was started again" in caplog.text
     assert control(rig) not in {before, server}
@@ -195,7 +217,7 @@ def unhealthy(rig):
     return found
 
 
-def test_a_hung_daemon_makes_its_gpu_unhealthy(make_node, config):
+def test_a_hung_daemon_makes_its_gpu_unhealthy(make_node, config, hang):
     rig = make_node("L4", "L4", passthrough=True)
     rig.driver.prepare(with_mps(config))
     assert unhealthy(rig) == {}
@@ -204,9 +226,9 @@ def test_a_hung_daemon_makes_its_gpu_unhealthy(make_node, config):
     assert (name, message.partition(": ")[0]) == ("gpu-0", "its MPS daemon does not answer")
 
 
-def test_a_hung_daemon_makes_its_mig_device_unhealthy_and_none_beside_it(make_node, config):
+def test_a_hung_daemon_makes_its_mig_device_unhealthy_and_none_beside_it(make_node, config, hang):
     rig = make_node("H100-80GB", "L4", dynamic_mig=True)
     rig.driver.prepare(with_mps(config, "MigDeviceConfig", device_class="mig.nvidia.com"))
     hang(rig)
     names = {"1g10gb-19", "1g10gb-me-20"}  # the other could be had at its place
-    assert unhealthy(rig).keys() == {f"gpu-0-mig-{each}-0" for each in names}
+    assert unhealthy(rig).keys() == {f"gpu-0-mig-{each}-6" for each in names}

@@ -117,6 +117,23 @@ def test_several_claims_that_do_not_agree(make_gpus, config, other):
     rig.driver.prepare(asked)
 
 
+@pytest.mark.parametrize("time_slicing", [{}, {"interval": None}, None])
+def test_what_is_left_out_agrees_with_the_default(make_gpus, config, time_slicing):
+    rig = make_gpus("H100-80GB", sharing="3")
+    rig.driver.prepare(claim(SHARE, config=sliced(config, "Default")))
+    chosen = {} if time_slicing is None else {"timeSlicingConfig": time_slicing}
+    rig.driver.prepare(claim(SHARE, config=config("GpuConfig", strategy="TimeSlicing", **chosen)))
+    assert len(rig.driver.held) == 2
+
+
+def test_time_slices_of_mig_devices_agree_with_none(make_gpus, config):
+    """They change nothing, so claims need not agree on them."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True, sharing="3")
+    mig = request("mig", device_class="mig.nvidia.com", capacity={"memory": "1Gi"})
+    first = rig.driver.prepare(claim(mig, config=config("MigDeviceConfig", strategy="TimeSlicing")))
+    assert rig.driver.prepare(claim(mig)).names == first.names
+
+
 def test_claims_without_configuration_do_not_bear_one(make_gpus, config):
     rig = make_gpus("H100-80GB", sharing="unlimited")
     rig.driver.prepare(claim(SHARE))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
+from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.prepare.holders import holders
 from dra_driver_gpu.selection import Selection
 
 from dra_sdk import DraError, PermanentError, RetriableError
+from dra_sdk.hardware import read_pci_devices
 from dra_sdk.testing import NotAllocatedError, claim, request
 
 GPU = "0000:10:00.0"
@@ -255,6 +258,43 @@ def test_two_gpus_of_one_claim(make_vms):
     assert (driver(rig), driver(rig, "0000:11:00.0")) == ("nvidia", "nvidia")
 
 
+def test_it_is_the_gpu_that_was_published_though_numbers_have_shifted(make_vms):
+    rig = make_vms("L4", "L4", "L4")
+    where = 'device.attributes["resource.kubernetes.io"].pciBusID == "0000:11:00.0"'
+    asked = rig.driver.allocate(claim(vm(where=where)))
+    rig.node.path(f"/sys/bus/pci/devices/{GPU}").unlink()
+    rig.driver.prepare(rig.prepared(asked))
+    assert [driver(rig, f"0000:1{bus}:00.0") for bus in (1, 2)] == ["vfio-pci", "nvidia"]
+
+
+def test_the_gpu_of_one_virtual_machine_is_not_given_to_another(make_vms):
+    """Once a GPU before it has dropped off the bus it has another name, under which the scheduler knows no holder."""
+    rig = make_vms("L4", "L4")
+    where = 'device.attributes["resource.kubernetes.io"].pciBusID == "0000:11:00.0"'
+    first = rig.driver.prepare(claim(vm(where=where)))
+    rig.node.path(f"/sys/bus/pci/devices/{GPU}").unlink()
+    for gpu in rig.memory.gpus:
+        rig.memory.unbind(gpu.uuid)
+    rig.driver.discover()
+    assert (first.names, list(rig.driver.devices)) == (["gpu-vfio-1"], ["gpu-vfio-0"])
+    with pytest.raises(RetriableError, match=f"0000:11:00.0 is with the virtual machine of claim {first.ref.uid}"):
+        rig.driver.prepare(claim(vm(where=where)))
+    rig.driver.unprepare(first)
+    assert driver(rig, "0000:11:00.0") == "nvidia"
+
+
+def test_the_functions_of_the_node_are_read_once_for_a_claim(make_vms, monkeypatch):
+    rig, read = make_vms("L4", "L4"), []
+    asked = rig.driver.allocate(claim(vm(count=2)))
+    for module in ("prepare.vfio", "describe.passthrough"):
+        monkeypatch.setattr(
+            f"dra_driver_gpu.{module}.read_pci_devices", lambda host: read.append(host) or read_pci_devices(host)
+        )
+    rig.driver.prepare(rig.prepared(asked))
+    assert (driver(rig), driver(rig, "0000:11:00.0")) == ("vfio-pci", "vfio-pci")
+    assert len(read) == 1
+
+
 def test_virtual_machines_find_the_address_in_the_metadata_file(make_vms):
     rig = make_vms("L4")
     prepared = rig.driver.prepare(claim(vm()))
@@ -311,7 +351,7 @@ def test_a_library_that_does_not_know_the_gpu_is_no_reason_not_to_wait(make_vms)
 
 
 def test_other_claims_do_not_wait_for_whoever_holds_it(make_gpus):
-    rig = make_gpus("L4", "L4", passthrough=True, vfio_seconds=5.0)
+    rig = make_gpus("L4", "L4", passthrough=True, vfio_seconds=50.0)
     asked = rig.driver.allocate(claim(vm()))
     other = rig.driver.allocate(claim("gpu"))
     link = hold(rig, "/dev/nvidia0")
@@ -401,6 +441,21 @@ def test_a_gpu_that_fell_off_the_bus_meanwhile_does_not_keep_the_claim(make_vms,
     assert "is gone, so its persistence mode is not set" in caplog.text
 
 
+def test_a_driver_that_was_removed_meanwhile_does_not_keep_the_claim(make_vms, caplog):
+    """It takes the GPU by itself when it comes back."""
+    rig = make_vms("L4")
+    rig.memory.state(rig.memory.gpus[0].uuid).persistence = True
+    prepared = rig.driver.prepare(claim(vm()))
+    shutil.rmtree(rig.node.path("/sys/bus/pci/drivers/nvidia"))
+    rig.memory.fail("nvmlInitWithFlags", ReturnCode.DRIVER_NOT_LOADED, times=100)
+    rig.driver.unprepare(prepared)
+    rig.driver.assert_clean()
+    assert driver(rig) is None
+    assert rig.node.path(f"/sys/bus/pci/devices/{GPU}/driver_override").read_text() == "(null)\n"
+    assert "stays without driver: the kernel has nvidia no more" in caplog.text
+    assert "its persistence mode is not set" in caplog.text
+
+
 def test_a_lock_that_was_taken_in_vain_is_given_back(make_vms):
     rig = make_vms("L4")
     lock = rig.node.file(f"/proc/driver/nvidia/gpus/{GPU}/unbindLock", "0\n")
@@ -451,6 +506,18 @@ def test_a_gpu_that_no_claim_owns_any_more_comes_back_at_the_next_claim(make_vms
     rig.driver.unprepare(kept)
     assert {driver(rig, f"0000:1{bus}:00.0") for bus in (0, 1)} == {"nvidia"}
     assert not list(rig.node.path("/s/gpus").rglob("record.json"))
+
+
+def test_it_keeps_its_product_name_while_it_is_with_vfio(make_vms):
+    rig = make_vms("L4", "L4")
+    set_driver(rig, "vfio-pci", "0000:11:00.0")
+    rig.memory.unbind(rig.memory.gpus[1].uuid)
+    prepared = rig.driver.prepare(claim(vm(where='device.attributes["gpu.nvidia.com"].productName == "NVIDIA L4"')))
+    assert prepared.names == ["gpu-vfio-0"]
+    rig.memory.unbind(rig.memory.gpus[0].uuid)
+    rig.driver.discover()
+    told = {name: each.attributes.get("productName") for name, each in rig.driver.devices.items()}
+    assert told == {"gpu-vfio-0": "NVIDIA L4", "gpu-vfio-1": None}
 
 
 @pytest.mark.parametrize("word", ["0", "*L4*", "uuid"])

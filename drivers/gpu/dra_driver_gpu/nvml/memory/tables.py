@@ -1,13 +1,15 @@
 """The MIG profiles of the GPUs that the in-memory NVML offers, as rows of numbers.
 
-Sources: `nvidia-smi mig -lgip` and `-lgipp` of A100, A30, H100, H200 and RTX PRO 6000 (server edition), and the MIG
-user guide for engines and placements. Where the guide and `-lgip` differ, `-lgip` is taken: the guide has no decoder in
-A30's 1g.6gb.
+Sources: `nvidia-smi mig -lgip` and `-lgipp` of A100, A30, H100, H200, B200 and RTX PRO 6000 (server edition), and the
+MIG user guide for engines and placements. Where the guide and `-lgip` differ, `-lgip` is taken: the guide has no
+decoder in A30's 1g.6gb. Memory differs a little between releases of the driver: 2g.35gb of H200 was also seen with
+33024 MiB, 1g.23gb of B200 with 22528.
 
-B200 is partly derived. The guide gives names, numbers of instances, copy engines (but for 2g.45gb, for which it has 3)
-and fractions of memory; ids and placements are those of H100, whose slices are alike. `-lgip` was seen of its one- and
-two-slice profiles only. Multiprocessors of the larger ones (18 for each slice), their memory, and their decoders and
-JPEG engines (one for each slice; the guide has one for every profile) follow from the smaller ones and the whole GPU.
+Of B200 multiprocessors, memory and numbers of instances are `-lgip`'s for every profile, ids and engines for those of
+one and two slices. Derived are of 3g.90gb, 4g.90gb and 7g.180gb: the ids, which are those of all GPUs with eight memory
+slices; decoders and JPEG engines, one for each slice as in the smaller ones and in H100 (the guide has one for every
+profile); copy engines are the guide's. Placements are H100's: GPU instances that were seen on a B200 (3 to 5 of two
+slices, 9 and 13 of one) have the numbers that follow from them.
 """
 
 from __future__ import annotations
@@ -94,11 +96,11 @@ H200_141GB = (
     MigRow(Kind.SLICE_7, 0, "7g.141gb", 7, 1, 132, 143360, (8, 7, 0, 7, 1), _WHOLE, 8),
 )
 B200_180GB = (
-    MigRow(Kind.SLICE_1, 19, "1g.23gb", 1, 7, 18, 22528, (2, 1, 0, 1, 0), _ONES, 1),
-    MigRow(Kind.SLICE_1_REV1, 20, "1g.23gb+me", 1, 1, 18, 22528, (2, 1, 0, 1, 1), _ONES, 1),
+    MigRow(Kind.SLICE_1, 19, "1g.23gb", 1, 7, 18, 20992, (2, 1, 0, 1, 0), _ONES, 1),
+    MigRow(Kind.SLICE_1_REV1, 20, "1g.23gb+me", 1, 1, 18, 20992, (2, 1, 0, 1, 1), _ONES, 1),
     MigRow(Kind.SLICE_1_REV2, 15, "1g.45gb", 1, 4, 30, 45312, (2, 1, 0, 1, 0), _PAIRS, 2),
     MigRow(Kind.SLICE_2, 14, "2g.45gb", 2, 3, 36, 45312, (4, 2, 0, 2, 0), _FIRST_PAIRS, 2),
-    MigRow(Kind.SLICE_3, 9, "3g.90gb", 3, 2, 54, 91136, (6, 3, 0, 3, 0), _HALVES, 4),
+    MigRow(Kind.SLICE_3, 9, "3g.90gb", 3, 2, 70, 91136, (6, 3, 0, 3, 0), _HALVES, 4),
     MigRow(Kind.SLICE_4, 5, "4g.90gb", 4, 1, 72, 91136, (8, 4, 0, 4, 0), _WHOLE, 4),
     MigRow(Kind.SLICE_7, 0, "7g.180gb", 7, 1, 148, 182784, (16, 7, 0, 7, 1), _WHOLE, 8),
 )

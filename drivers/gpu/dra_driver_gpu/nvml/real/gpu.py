@@ -142,7 +142,7 @@ class RealGpu:
         [field] = self._ask(call, [self.binding.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
         if field.nvmlReturn:
             raise error_of(call, field.nvmlReturn)
-        return known(RecoveryAction, field.value.uiVal, RecoveryAction.NONE)
+        return known(RecoveryAction, field.value.uiVal, RecoveryAction.UNKNOWN)
 
     def supported_events(self) -> EventType:
         """See `Gpu.supported_events`."""

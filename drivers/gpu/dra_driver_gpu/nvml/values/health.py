@@ -7,7 +7,10 @@ from enum import IntEnum, IntFlag
 
 
 class RecoveryAction(IntEnum):
-    """What the driver says must happen before the GPU works again (field `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`)."""
+    """What the driver says must happen before the GPU works again (field `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`).
+
+    UNKNOWN is any that a newer driver names: that something must happen is certain.
+    """
 
     NONE = 0
     GPU_RESET = 1
@@ -17,6 +20,7 @@ class RecoveryAction(IntEnum):
     RECOVER_IMEX_DOMAIN = 5
     BUS_RESET = 6
     SYSTEM_REBOOT = 7
+    UNKNOWN = 0xFFFFFFFF
 
 
 class EccKind(IntEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from dra_driver_gpu.nvml.memory import MODELS, fake_gpu, model
 from dra_driver_gpu.nvml.memory.models import compute_instance_profiles
+from dra_driver_gpu.nvml.memory.state import GpuState
 from dra_driver_gpu.nvml.values import Architecture, Placement
 
 from dra_sdk.errors import SettingsError
@@ -54,6 +55,63 @@ def test_the_whole_of_a_gpu_instance_has_all_its_multiprocessors():
     three = next(row for row in h100.mig if row.name == "3g.40gb")
     shares = {one.name: one.multiprocessors for one in compute_instance_profiles(h100, three)}
     assert shares == {"1c.3g.40gb": 16, "2c.3g.40gb": 32, "3g.40gb": 60}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "H200-141GB",
+            {
+                "1g.18gb": (7, 16, "16.00"),
+                "1g.18gb+me": (1, 16, "16.00"),
+                "1g.35gb": (4, 26, "32.50"),
+                "2g.35gb": (3, 32, "32.50"),
+                "3g.71gb": (2, 60, "69.75"),
+                "4g.71gb": (1, 64, "69.75"),
+                "7g.141gb": (1, 132, "140.00"),
+            },
+        ),
+        (
+            "B200-180GB",
+            {
+                "1g.23gb": (7, 18, "20.50"),
+                "1g.23gb+me": (1, 18, "20.50"),
+                "1g.45gb": (4, 30, "44.25"),
+                "2g.45gb": (3, 36, "44.25"),
+                "3g.90gb": (2, 70, "89.00"),
+                "4g.90gb": (1, 72, "89.00"),
+                "7g.180gb": (1, 148, "178.50"),
+            },
+        ),
+    ],
+)
+def test_what_nvidia_smi_tells_of_the_profiles(name, told):
+    """Instances, multiprocessors and GiB of `nvidia-smi mig -lgip` on such a GPU."""
+    found = {row.name: (row.instances, row.multiprocessors, f"{row.memory_mib / 1024:.2f}") for row in MODELS[name].mig}
+    assert found == told
+
+
+@pytest.mark.parametrize("name", ["A100-40GB", "H100-80GB", "H200-141GB", "B200-180GB"])
+def test_gpus_with_eight_memory_slices_are_cut_alike(name):
+    """Id, compute slices, memory slices and places of each profile."""
+    assert [(row.id, row.slices, row.size, row.starts) for row in MODELS[name].mig] == [
+        (19, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+        (20, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+        (15, 1, 2, (0, 2, 4, 6)),
+        (14, 2, 2, (0, 2, 4)),
+        (9, 3, 4, (0, 4)),
+        (5, 4, 4, (0,)),
+        (0, 7, 8, (0,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "profile", "number"), [(0, 14, 3), (2, 14, 4), (4, 14, 5), (2, 19, 9), (6, 19, 13), (0, 9, 1), (4, 9, 2)]
+)
+def test_the_number_of_a_gpu_instance_follows_from_its_place(start, profile, number):
+    state = GpuState.of(fake_gpu("B200-180GB", mig=True))
+    assert state.create(profile, Placement(start, state.row(profile).size)).id == number
 
 
 def test_blackwell_comes_after_hopper():

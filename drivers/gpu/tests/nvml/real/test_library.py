@@ -126,12 +126,15 @@ def test_a_new_driver_is_used_without_a_restart(state, stub_library, tmp_path):
 def test_numbers_newer_than_this_driver_are_unknown(tmp_path, monkeypatch, stub_library):
     model = replace(MODELS["B200-180GB"], architecture=99, brand=77)
     gpu = FakeGpu(model=model, minor=0, uuid="GPU-x", pci_address="0000:01:00.0")
-    for name, value in StubState(tmp_path / "nvml", [gpu]).environment.items():
+    state = StubState(tmp_path / "nvml", [gpu])
+    state.set_recovery_action(gpu.uuid, 99)
+    for name, value in state.environment.items():
         monkeypatch.setenv(name, value)
     nvml = RealNvml(library=stub_library)
     nvml.init()
     assert nvml.device_by_index(0).architecture() is Architecture.UNKNOWN
     assert nvml.device_by_index(0).brand() is Brand.UNKNOWN
+    assert nvml.device_by_index(0).recovery_action() is RecoveryAction.UNKNOWN  # not that all is well
     nvml.shutdown()
 
 
