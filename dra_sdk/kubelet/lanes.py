@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import grpc
 
+    from dra_sdk.kubelet.calls import OpenCalls
     from dra_sdk.kubelet.server import Method
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,12 @@ _PARTS: Final = (
 )  # fmt: skip
 
 
-def open_lanes(server: grpc.Server, services: Mapping[str, Mapping[str, Method]], name: str, most: int) -> list[Lane]:
+def open_lanes(
+    server: grpc.Server, services: Mapping[str, Mapping[str, Method]], name: str, most: int, under_way: OpenCalls
+) -> list[Lane]:
     """A lane for each method of SERVICES that the server has; to be asked for before it starts.
 
-    Each has at most so many threads, whose names begin with `name`.
+    Each has at most so many threads, whose names begin with `name`; `under_way` counts its calls.
     """
     methods = {
         f"/{each}/{path}": found for each in SERVICES & services.keys() for path, found in services[each].items()
@@ -44,7 +47,8 @@ def open_lanes(server: grpc.Server, services: Mapping[str, Mapping[str, Method]]
         for part in _PARTS:
             getattr(cygrpc, part)
         core = server._state.server  # type: ignore[attr-defined]  # noqa: SLF001
-        return [Lane(_Calls(cygrpc, core, path, method), name, most) for path, method in methods.items()]
+        calls = [_Calls(cygrpc, core, path, method) for path, method in methods.items()]
+        return [Lane(each, name, most, under_way) for each in calls]
     except (ImportError, AttributeError, TypeError) as error:
         log.info("calls take grpcio's ordinary way, which is slower: %s", error)
         return []
@@ -53,8 +57,8 @@ def open_lanes(server: grpc.Server, services: Mapping[str, Mapping[str, Method]]
 class Lane:
     """The threads that answer the calls of one method, one call each at a time."""
 
-    def __init__(self, calls: _Calls, name: str, most: int) -> None:
-        self._calls = calls
+    def __init__(self, calls: _Calls, name: str, most: int, under_way: OpenCalls) -> None:
+        self._calls, self._under_way = calls, under_way
         self._name = f"{name}-{calls.path.rpartition('/')[2]}"
         self._lock = Lock()
         self._waiting = 0
@@ -80,7 +84,8 @@ class Lane:
             self._end_waiting(busy=call is not None)
             if call is None:
                 return
-            self._calls.answer(call, queue)
+            with self._under_way:
+                self._calls.answer(call, queue)
             del call  # it must be gone before the next wait, or gRPC spins
 
     def _begin_waiting(self, queue: Any) -> bool:
@@ -99,7 +104,16 @@ class Lane:
             self._waiting -= 1
             queue = self._free.pop() if busy and not self._waiting and self._free else None
         if queue is not None:
+            self._start_spare(queue)
+
+    def _start_spare(self, queue: Any) -> None:
+        """Have somebody wait while this thread is busy; without, the next call waits until it is free again."""
+        try:
             self._start_thread(queue)
+        except RuntimeError as error:  # the machine gives no more threads
+            log.warning("%s: %s", self._calls.path, error)
+            with self._lock:
+                self._free.append(queue)
 
 
 class _Calls:

@@ -16,7 +16,7 @@ import grpc
 
 from dra_sdk.errors import DraError, HookError
 from dra_sdk.kubelet.server import Method, unary
-from dra_sdk.wire.context import bound
+from dra_sdk.wire.context import Arrived, bound
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 
@@ -59,24 +59,26 @@ class _Version:
 
     def _node_prepare(self, request: Any, _context: grpc.ServicerContext) -> Any:
         response = self._wire.NodePrepareResourcesResponse()
-        for ref in _refs(request):
-            entry = response.claims[ref.uid]  # reading a message map creates the entry
-            try:
-                with _bound(ref):
-                    entry.devices.extend([self._device(device) for device in self._prepare(ref)])
-            except BaseException as error:  # noqa: BLE001 (becomes this claim's error; unanswered, the call would hang)
-                entry.error = _report("prepare", ref, error)
+        with Arrived():  # for all claims: the last one may have to wait for the others longer than the kubelet does
+            for ref in _refs(request):
+                entry = response.claims[ref.uid]  # reading a message map creates the entry
+                try:
+                    with _bound(ref):
+                        entry.devices.extend([self._device(device) for device in self._prepare(ref)])
+                except BaseException as error:  # noqa: BLE001 (this claim's error; unanswered, the call would hang)
+                    entry.error = _report("prepare", ref, error)
         return response
 
     def _node_unprepare(self, request: Any, _context: grpc.ServicerContext) -> Any:
         response = self._wire.NodeUnprepareResourcesResponse()
-        for ref in _refs(request):
-            entry = response.claims[ref.uid]
-            try:
-                with _bound(ref):
-                    self._unprepare(ref)
-            except BaseException as error:  # noqa: BLE001 (as above)
-                entry.error = _report("unprepare", ref, error)
+        with Arrived():
+            for ref in _refs(request):
+                entry = response.claims[ref.uid]
+                try:
+                    with _bound(ref):
+                        self._unprepare(ref)
+                except BaseException as error:  # noqa: BLE001 (as above)
+                    entry.error = _report("unprepare", ref, error)
         return response
 
     def _device(self, device: AnsweredDevice) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.kubelet.calls import OpenCalls, counted
 from dra_sdk.kubelet.lanes import open_lanes
 from dra_sdk.kubelet.sockets import hidden, refuse_foreign, remove_own
 
@@ -44,23 +45,25 @@ class SocketServer:
 
     The socket is bound under another name and renamed once it answers and has its permissions. So nobody meets it half
     made, one that an earlier process left is replaced in one step, and gRPC, which at the end removes what it bound
-    without asking whose it is by then, finds nothing.
+    without asking whose it is by then, finds nothing. SettingsError where there can be no socket.
     """
 
     def __init__(self, name: str, path: Path, services: Mapping[str, Mapping[str, Method]], threads: int) -> None:
+        refuse_foreign(path)  # before anything of gRPC is made, for not all of it goes away again
         self.path = path
         self._inode = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._server = grpc.server(self._pool, options=_OPTIONS)
-        self._lanes = open_lanes(self._server, services, name, threads)
+        self._calls = OpenCalls()
+        self._lanes = open_lanes(self._server, services, name, threads, self._calls)
         for service, methods in services.items():
-            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
+            handlers = counted(methods, self._calls)
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
     def start(self) -> None:
         """Listen; SettingsError if the socket cannot be made."""
         bound = hidden(self.path)
         try:
-            refuse_foreign(self.path)
             self._server.add_insecure_port(f"unix:{bound}")
             bound.chmod(0o600)
             self._inode = bound.stat().st_ino
@@ -78,6 +81,10 @@ class SocketServer:
             return self.path.stat().st_ino == self._inode
         except OSError:
             return False
+
+    def drain(self, seconds: float) -> bool:
+        """Wait up to so many seconds until every call but streams is answered; whether that came true."""
+        return self._calls.wait(seconds)
 
     def stop(self, grace: float = 0.0) -> None:
         """Remove the socket, refuse new calls, give calls under way `grace` seconds."""

@@ -52,21 +52,30 @@ def hidden(path: Path) -> Path:
 
 
 def refuse_foreign(path: Path) -> None:
-    """SettingsError if something lies at `path` that is not a socket, which an earlier process could have left."""
+    """SettingsError if something lies at `path` that is not a socket, which an earlier process could have left.
+
+    So it is where the directory is missing.
+    """
+    if not path.parent.is_dir():
+        raise SettingsError(f"cannot listen on {path}: {path.parent} is no directory")
     if path.is_symlink() or (path.exists() and not path.is_socket()):
         raise SettingsError(f"{path} exists and is not a socket; remove it")
 
 
-def remove_dead(registry: Path, driver: str, keep: Path) -> list[Path]:
-    """Remove registration sockets of this driver that nobody listens on: killed pods leave them, nobody else cleans up.
+def remove_dead(paths: SocketPaths, driver: str) -> list[Path]:
+    """Remove sockets of this driver's other instances that nobody listens on: killed pods leave them for good.
 
     Only names that `socket_paths` gives for the driver are looked at; a young socket may be about to listen.
     """
+    registry, plugin_data = paths.registration.parent, paths.service.parent
+    found = list(registry.glob(f"{driver}-*reg.sock"))
+    if plugin_data != registry:
+        found += plugin_data.glob("dra*.sock")
     removed = []
-    for path in registry.glob(f"{driver}-*reg.sock"):
+    for path in found:
         with contextlib.suppress(FileNotFoundError):
             old = path.is_socket() and time.time() - path.stat().st_mtime > YOUNG
-            if path != keep and old and not _listening(path):
+            if path not in {paths.registration, paths.service} and old and not _listening(path):
                 path.unlink()
                 removed.append(path)
     return removed

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
+from time import time
 from typing import Protocol
 
 from dra_sdk.errors import ClaimError, InvalidObjectError
@@ -77,11 +78,14 @@ class MetadataDirectory:
             return
         _remove_tree(directory)
 
-    def sweep(self, held: Callable[[str], bool]) -> None:
-        """Remove the files of claims that are no longer `held` (asked by UID), and what nobody can read."""
+    def sweep(self, held: Callable[[str], bool], *, older_than: float = 0.0) -> None:
+        """Remove the files of claims that are no longer `held` (asked by UID), and what nobody can read.
+
+        `older_than` in seconds spares what another process may be at work on.
+        """
         for directory in (self._data / HOST_DIRECTORY).glob("*"):
             owner = self._owner(directory)
-            if owner is None or not held(owner):
+            if (owner is None or not held(owner)) and _age(directory) >= older_than:
                 _remove_tree(directory)
 
     def _owner(self, directory: Path) -> str | None:
@@ -97,6 +101,14 @@ class MetadataDirectory:
 
     def _read(self, path: Path) -> DeviceMetadata | None:
         return read_file(path) if path.exists() else None
+
+
+def _age(directory: Path) -> float:
+    """For how many seconds no request was added; a time to come is as old, since the clock was set back."""
+    try:
+        return abs(time() - directory.stat().st_mtime)
+    except FileNotFoundError:
+        return 0.0
 
 
 def _remove_tree(directory: Path) -> None:

@@ -27,8 +27,9 @@ class PreparedDevice:
 
     `edits` reach exactly the containers that use the device's request. `data` is a JSON object that is remembered with
     the claim until it is unprepared, for the driver's own use. `cdi_name` overrides the name of the CDI device; devices
-    of one claim may share a name if their edits are equal. `status` is written into the claim's `status.devices`
-    soon afterwards. `metadata` adds attributes to the file that containers can read (see `DriverInfo.metadata`).
+    of one claim may share a name if their edits are equal, those of two claims may not. `status` is written into the
+    claim's `status.devices` soon afterwards. `metadata` adds attributes to the file that containers can read (see
+    `DriverInfo.metadata`).
     """
 
     request: str

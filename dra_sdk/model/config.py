@@ -9,10 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from reprlib import Repr
-from typing import Any, ClassVar, Final, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
@@ -20,6 +29,9 @@ from dra_sdk.errors import ConfigError
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _OBJECTS: Final = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
+_OWN: Final = frozenset({"value_error", "assertion_error"})
+"""Of an author's own checks."""
+_CONVERTERS: Final = (BeforeValidator, PlainValidator, WrapValidator)
 _SUBJECT: Final = re.compile(r"^[A-Z]\w* should ")  # of a sentence of pydantic's: Input, String, List
 _LONGEST: Final = 200
 _SHOWN: Final = Repr()  # as `_short`, and no deeper than a few levels
@@ -87,6 +99,34 @@ def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, 
     return {"$schema": _DIALECT, "title": title, "oneOf": kinds, "$defs": definitions}
 
 
+def wrong_defaults(config: type[OpaqueConfig]) -> Iterator[str]:
+    """A sentence for each default that its own field would not take, or not keep as it is.
+
+    pydantic leaves defaults unchecked, so every claim that says nothing would get them. Fields that convert what they
+    are given, or make their default, are passed over.
+    """
+    for name, field in config.model_fields.items():
+        converts = any(isinstance(each, _CONVERTERS) for each in field.metadata)
+        if field.is_required() or field.default_factory or converts:
+            continue
+        if problem := _default_problem(field):
+            yield f"default of {name} {problem} (is {_SHOWN.repr(field.default)})"
+
+
+def _default_problem(field: FieldInfo) -> str:
+    kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    try:
+        kept = TypeAdapter(kind).validate_python(field.default)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return "" if first["type"] in _OWN else _rule(first)
+    except Exception:  # noqa: BLE001 (a type that pydantic knows within its class only)
+        return ""
+    same = kept == field.default or type(kept) is type(field.default)
+    told = f"would be read as {type(kept).__name__} from a claim, and stays {type(field.default).__name__}"
+    return "" if same else told
+
+
 def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
     found = []
     for problem in error.errors(include_url=False):
@@ -101,7 +141,7 @@ def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
 
 def _rule(problem: ErrorDetails) -> str:
     """What pydantic says, as what the field must be; of the author's own checks their words alone."""
-    if problem["type"] in {"value_error", "assertion_error"}:
+    if problem["type"] in _OWN:
         return str(problem["ctx"]["error"])
     if problem["type"] in _OBJECTS:
         return "must be an object"

@@ -2,7 +2,7 @@
 
 Source: k8s.io/apimachinery pkg/api/resource, type Quantity: a signed decimal with a binary suffix (Ki … Ei), a
 decimal suffix (n, u, m, k, M … E) or a decimal exponent. Values are exact down to 1n; what is finer is rounded away
-from zero, as there.
+from zero, and what has a binary suffix ends at 2^63-1, as there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from math import ceil, floor
 from typing import Final, Self
 
 _BINARY: Final = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
+_BINARY_LIMIT: Final = Fraction(2**63 - 1)
 _DECIMAL: Final = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
@@ -49,9 +50,10 @@ class Quantity:
 
     @classmethod
     def of(cls, value: Fraction | int, *, binary: bool = False) -> Self:
-        """A quantity of an exact number; `binary` prefers suffixes such as Gi."""
+        """A quantity of an exact number; `binary` prefers suffixes such as Gi, where such a suffix can say so much."""
         made = cls(0)
-        made.value, made._binary = _rounded(Fraction(value)), binary
+        made.value = _rounded(Fraction(value))
+        made._binary = binary and abs(made.value) <= _BINARY_LIMIT
         return made
 
     def __str__(self) -> str:
@@ -92,7 +94,7 @@ def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> 
     if exponent is not None:
         return number * Fraction(10) ** int(exponent), False
     if suffix in _BINARY:
-        return number * _BINARY[suffix], True
+        return max(-_BINARY_LIMIT, min(number * _BINARY[suffix], _BINARY_LIMIT)), True
     return number * _DECIMAL[suffix or ""], False
 
 

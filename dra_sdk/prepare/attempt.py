@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import Any
 
-from dra_sdk.errors import DraError, HookError, StateError
+from dra_sdk.errors import DraError, HookError, StateError, raised_at
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.edits import ContainerEdits
@@ -149,7 +149,8 @@ def undo(driver: Driver, held: HeldClaim, node: Node) -> None:
 
 def _failure(hook: str, driver: Driver, error: BaseException) -> HookError:
     """For whatever an author's code raises: in a thread of a server even KeyboardInterrupt is no Ctrl-C."""
-    return HookError(f"{hook} of driver {driver.info.name} failed: {type(error).__name__}: {error}")
+    reason = f"{type(error).__name__}: {error}{raised_at(error)}"
+    return HookError(f"{hook} of driver {driver.info.name} failed: {reason}")
 
 
 def _key(device: AllocatedDevice[Any] | PreparedDevice | DeviceState) -> _Key:

@@ -69,15 +69,17 @@ def build_spec(
 class CdiDirectory:
     """The driver's own spec files in a CDI directory (which is usually on tmpfs, so anything in it can be lost).
 
-    `kind` is `vendor/class`; InvalidObjectError where CDI does not allow it.
+    `kind` is `vendor/class`; InvalidObjectError where CDI does not allow it. Drivers may share a kind, so the names of
+    files hold the `driver` too, unless it is the vendor.
     """
 
-    def __init__(self, directory: Path, kind: str, files: Files | None = None) -> None:
+    def __init__(self, directory: Path, kind: str, files: Files | None = None, *, driver: str = "") -> None:
         if problem := wire.kind_problem(kind):
             raise InvalidObjectError(f"CDI kind {kind!r}", [problem])
         self.directory = directory
         self.kind = kind
-        self._prefix = f"{directory}{os.sep}{wire.transient_spec_name(kind, 'claim-').removesuffix(_SUFFIX)}"
+        self._id = f"{driver}_claim-" if driver not in {"", wire.split_kind(kind)[0]} else "claim-"
+        self._prefix = f"{directory}{os.sep}{wire.transient_spec_name(kind, self._id).removesuffix(_SUFFIX)}"
         self._files = files or Files()
 
     def open(self, held: Callable[[], Collection[str]], abandoned_after: float = 0.0) -> None:
@@ -86,11 +88,11 @@ class CdiDirectory:
         `held` gives the ids (`safe_id`) of the claims with state. `abandoned_after` is the age in seconds from which a
         file without a claim is a leftover: a younger one may be what another process is at work on.
         """
-        pattern = wire.transient_spec_name(self.kind, "claim-*")
+        pattern = wire.transient_spec_name(self.kind, f"{self._id}*")
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             found = list(self.directory.glob(pattern))
-            keep = {wire.transient_spec_name(self.kind, f"claim-{each}") for each in held()}
+            keep = {self.path(each).name for each in held()}
             lost = (path for path in found if path.name not in keep)
             self._files.discard(lost, older_than=abandoned_after)
             self._files.sweep(self.directory, f"{pattern}*", older_than=abandoned_after)
@@ -98,7 +100,7 @@ class CdiDirectory:
             raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
 
     def path(self, uid: str) -> Path:
-        """Where the spec of a claim lies."""
+        """Where the spec of a claim lies (an id of it does as well)."""
         return Path(self._path(uid))
 
     def _path(self, uid: str) -> str:

@@ -29,8 +29,9 @@ from dra_sdk.prepare import record
 from dra_sdk.prepare.allocation import Published, allocated_devices
 from dra_sdk.prepare.attempt import Attempt, undo
 from dra_sdk.prepare.cdi import CdiDirectory
-from dra_sdk.prepare.guard import refuse_held
+from dra_sdk.prepare.guard import refuse_held, refuse_taken_names
 from dra_sdk.prepare.locks import NamedLocks
+from dra_sdk.prepare.order import Order
 from dra_sdk.prepare.store import ClaimStore, safe_id
 from dra_sdk.prepare.tickets import Tickets
 from dra_sdk.wire.claim import read_claim
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """What the engine acts on: state files, CDI directory, locks, the API server, the published devices.
+    """What the engine acts on: state files, CDI directory, locks, order of calls, API server, published devices.
 
     `fetch` reads a ResourceClaim; `announce` takes our entries of a claim's `status.devices`, and must not block.
     `metadata` is None for drivers that want no metadata files.
@@ -58,6 +59,7 @@ class Effects:
     published: Published
     boot_id: str
     locks: NamedLocks = field(default_factory=NamedLocks)
+    order: Order = field(default_factory=Order)
     metadata: ClaimMetadata | None = None
     announce: Callable[[ClaimRef, Sequence[dict[str, Any]]], None] = lambda _ref, _statuses: None
 
@@ -78,35 +80,29 @@ class Preparer:
         self._store.open()
         self._cdi.open(self._store.ids, self._store.abandoned_after)
         if self._effects.metadata:
-            self._effects.metadata.sweep(lambda uid: safe_id(uid) in self._store.ids())
+            self._effects.metadata.sweep(lambda uid: safe_id(uid) in self._store.ids(), self._store.abandoned_after)
         for state in self._store.all():
             if self._current(state):
                 self._restore(state)
 
     def prepare(self, ref: ClaimRef) -> list[AnsweredDevice]:
         """Set up the claim's devices, or answer as before if that was done. Raises DraError with the reason if not."""
-        with self._tickets.prepare(ref.uid) as ticket, self._locks.hold([_claim_lock(ref)]):
+        with self._tickets.take() as ticket, self._locks.hold([_claim_lock(ref)]):
             state = self._store.get(ref.uid)
             if state and self._current(state):
                 self._ensure(state)
-                return record.answer(state)
-            ticket.check()
-            raw = self._effects.fetch(ref)
-            claim = read_claim(raw)
-            with bound(pod=",".join(claim.consumers)):
-                devices = allocated_devices(self._driver.info, ref, claim, self._effects.published)
-                with self._locks.hold(_device_locks(devices, state.devices if state else ())):
-                    return self._prepare_devices(ref, raw, devices, state)
+            else:
+                self._effects.order.check_prepare(ref.uid, ticket.arrived)
+                state = self._prepare_anew(ref, state)
+            self._effects.order.prepared(ref.uid, ticket.arrived)
+            return record.answer(state)
 
     def unprepare(self, ref: ClaimRef) -> None:
         """Undo a prepare, from the state file alone; nothing to do for a claim that is not known."""
-        with self._tickets.unprepare(ref.uid), self._locks.hold([_claim_lock(ref)]):
-            state = self._store.get(ref.uid)
-            if state is None:
-                self._forget_files(ref)
-                return
-            with self._locks.hold(_device_locks(state.devices)):
-                self._release(state)
+        with self._tickets.take() as ticket:
+            self._effects.order.unprepare(ref.uid, ticket.arrived)
+            with self._locks.hold([_claim_lock(ref)]):
+                self._unprepare(ref, ticket.arrived)
 
     def drain(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for calls under way; whether all have ended."""
@@ -129,9 +125,17 @@ class Preparer:
         kept = state.phase is Phase.COMPLETED and state.uid not in self._undoing
         return kept and state.boot_id == self._effects.boot_id
 
+    def _prepare_anew(self, ref: ClaimRef, left: ClaimState | None) -> ClaimState:
+        raw = self._effects.fetch(ref)
+        claim = read_claim(raw)
+        with bound(pod=",".join(claim.consumers)):
+            devices = allocated_devices(self._driver.info, ref, claim, self._effects.published)
+            with self._locks.hold(_device_locks(devices, left.devices if left else ())):
+                return self._prepare_devices(ref, raw, devices, left)
+
     def _prepare_devices(
         self, ref: ClaimRef, raw: dict[str, Any], devices: Sequence[AllocatedDevice[Any]], left: ClaimState | None
-    ) -> list[AnsweredDevice]:
+    ) -> ClaimState:
         refuse_held(devices, self._store.others(ref.uid))
         if left:
             log.info("%s: undoing what an earlier attempt or boot left", ref)
@@ -157,17 +161,31 @@ class Preparer:
             raise
         if state.statuses:
             self._effects.announce(ref, state.statuses)
-        return record.answer(state)
+        return state
+
+    def _unprepare(self, ref: ClaimRef, arrived: int) -> None:
+        state = self._store.get(ref.uid)
+        if state is None:
+            self._forget_files(ref)
+            self._store.delete(ref.uid)  # nothing to remove, but that it is gone may not have reached the disk yet
+            return
+        if self._current(state):
+            self._effects.order.check_unprepare(ref.uid, arrived)
+        with self._locks.hold(_device_locks(state.devices)):
+            self._release(state)
 
     def _completed(self, attempt: Attempt, claim: Claim[Any]) -> ClaimState:
         """Run the hook, and gather what it gave."""
         prepared, metadata = attempt.run(claim), self._effects.metadata
         name, kind = self._driver.info.name, self._cdi.kind
-        if metadata is None:
-            return record.completed(attempt.state, prepared, kind, name)
-        files = metadata.build(claim, prepared)
-        metadata.write(files)
-        return record.completed(attempt.state, prepared, kind, name, metadata=files, mounts=metadata.mounts(files))
+        files = metadata.build(claim, prepared) if metadata else ()
+        mounts = metadata.mounts(files) if metadata else None
+        state = record.completed(attempt.state, prepared, kind, name, metadata=files, mounts=mounts)
+        if any(device.cdi_name for device in prepared):
+            refuse_taken_names(state, self._store.others(claim.uid))
+        if metadata:
+            metadata.write(files)
+        return state
 
     def _ensure(self, state: ClaimState) -> None:
         """Restore what lies outside the state file and may be lost."""

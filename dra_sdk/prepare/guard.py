@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dra_sdk.errors import DeviceHeldError
+from dra_sdk.errors import DeviceHeldError, HookError
 from dra_sdk.model.claim import AllocatedDevice
 from dra_sdk.wire.state import ClaimState
 
@@ -28,4 +28,15 @@ def refuse_held(devices: Sequence[AllocatedDevice[Any]], others: Iterable[ClaimS
                 continue
             raise DeviceHeldError(
                 f"device {held.pool}/{held.name} is held by claim {claim.namespace}/{claim.name} ({claim.uid})"
+            )
+
+
+def refuse_taken_names(state: ClaimState, others: Iterable[ClaimState]) -> None:
+    """HookError if a CDI device of `state` has the name of one of another claim: runtimes drop both of them."""
+    mine = {cdi_id for device in state.devices for cdi_id in device.cdi_ids}
+    for claim in others:
+        for name in (name for device in claim.devices for name in device.cdi_ids if name in mine):
+            raise HookError(
+                f"dra_prepare gave the CDI name {name.partition('=')[2]!r}, which a device of claim "
+                f"{claim.namespace}/{claim.name} ({claim.uid}) has; a claim's UID in it would tell them apart"
             )

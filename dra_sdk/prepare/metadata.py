@@ -58,9 +58,9 @@ class ClaimMetadata:
         """Remove a claim's files."""
         self._directory.remove(ref.namespace, ref.name, ref.uid)
 
-    def sweep(self, held: Callable[[str], bool]) -> None:
-        """Remove the files of claims that are not held, by UID."""
-        self._directory.sweep(held)
+    def sweep(self, held: Callable[[str], bool], abandoned_after: float = 0.0) -> None:
+        """Remove the files of claims that are not held, by UID, and have not changed for so many seconds."""
+        self._directory.sweep(held, older_than=abandoned_after)
 
 
 def _files(states: Sequence[MetadataState]) -> list[MetadataFile]:

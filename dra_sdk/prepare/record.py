@@ -64,5 +64,11 @@ def answer(state: ClaimState) -> list[AnsweredDevice]:
 
 
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[dict[str, Any]]:
+    """One entry for each device, as the API wants it: of a device that several requests have, the last status."""
     now = datetime.now(UTC)
-    return [device_status_json(driver, each, each.status, now) for each in prepared if each.status is not None]
+    found = {
+        (each.pool, each.name, each.share_id): device_status_json(driver, each, each.status, now)
+        for each in prepared
+        if each.status is not None
+    }
+    return list(found.values())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
-from dra_sdk.errors import DraError, HookError, RetriableError
+from dra_sdk.errors import DraError, HookError, RetriableError, raised_at
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device
 from dra_sdk.model.node import Node
@@ -31,13 +31,27 @@ def discover(driver: Driver, node: Node) -> list[ResourcePool]:
     except DraError:
         raise
     except BaseException as error:
-        raise HookError(f"dra_discover of driver {name} failed: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}{raised_at(error)}"
+        raise HookError(f"dra_discover of driver {name} failed: {reason}") from error
     if found is not None and all(isinstance(each, Device) for each in found):
         return [ResourcePool(node.name, found)]
     if found is not None and all(isinstance(each, ResourcePool) for each in found):
         return found
-    wrong = answer if found is None else sorted({type(each).__name__ for each in found})
-    raise HookError(f"dra_discover of driver {name} returned {wrong!r}; want Device values only, or ResourcePool only")
+    raise HookError(
+        f"dra_discover of driver {name} returned {_described(answer, found)}; "
+        f"want Device values only, or ResourcePool only"
+    )
+
+
+def _described(answer: object, found: list[object] | None) -> str:
+    """What a hook gave, in few words: the whole of a pool can be thousands of devices."""
+    if isinstance(answer, Device | ResourcePool):
+        return f"one {type(answer).__name__}, not a list of them"
+    if isinstance(answer, Mapping):
+        return f"a {type(answer).__name__}, not a list"
+    if found is None:
+        return repr(answer)
+    return repr(sorted({type(each).__name__ for each in found}))
 
 
 class Discovery:

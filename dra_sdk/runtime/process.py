@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from dra_sdk.errors import SettingsError
@@ -29,6 +30,7 @@ from dra_sdk.prepare.cdi import CdiDirectory
 from dra_sdk.prepare.engine import Effects, Preparer
 from dra_sdk.prepare.files import Files
 from dra_sdk.prepare.locks import NamedLocks
+from dra_sdk.prepare.order import Order
 from dra_sdk.prepare.places import claim_store, settle
 from dra_sdk.runtime import observe
 from dra_sdk.runtime.connection import Connection
@@ -62,6 +64,7 @@ class DriverProcess:
         self.node = Node(settings.node_name, settings.host_root)
         self.data = settings.plugin_data(name)
         self.paths = _paths(settings, name)
+        self.lock = InstanceLock(self.data / "instance.lock", shared=bool(settings.pod_uid))
         files = files or Files()
         self.metrics = Metrics(name)
         driver.observe = self.metrics.hook
@@ -116,9 +119,8 @@ class DriverProcess:
         if self.settings.serve == "registration":
             self._listen(stack)  # claims and slices belong to the process that offers the service
             return
-        lock = InstanceLock(self.data / "instance.lock", shared=bool(self.settings.pod_uid))
-        lock.acquire(SUCCESSION_SECONDS)
-        stack.callback(lock.release)
+        self.lock.acquire(SUCCESSION_SECONDS)
+        stack.callback(self._let_in)
         settle(self.store, self.data, self.boot_id)
         self.preparer.recover()
         for service in (
@@ -135,8 +137,13 @@ class DriverProcess:
         self.slices.start()
         self.statuses.start()
 
+    def _let_in(self) -> None:
+        """Let a successor in; where a hook hangs, the end of the process does, so that it never works beside that."""
+        if not self.busy:
+            self.lock.release()
+
     def _listen(self, stack: ExitStack) -> None:
-        for dead in remove_dead(self.settings.registry, self.driver.info.name, self.paths.registration):
+        for dead in remove_dead(self.paths, self.driver.info.name):
             log.info("removed %s, which a killed instance left", dead)
         self._open_sockets(stack)
         if self.settings.http_address:
@@ -154,7 +161,7 @@ class DriverProcess:
         sockets.open()
         stack.callback(sockets.close)
         stack.callback(self.wellness.feed.close)  # its streams would keep the server waiting
-        stack.callback(self._drain)
+        stack.callback(self._drain, sockets)
         stack.callback(sockets.withdraw)
 
     def _measured(self, function: Callable[[ClaimRef], T]) -> Callable[[ClaimRef], T]:
@@ -164,9 +171,10 @@ class DriverProcess:
 
         return call
 
-    def _drain(self) -> None:
+    def _drain(self, sockets: Sockets) -> None:
         seconds = self.settings.drain_seconds
-        if not self.preparer.drain(seconds):
+        ends = monotonic() + seconds
+        if not (sockets.drain(seconds) and self.preparer.drain(max(0.0, ends - monotonic()))):
             log.warning("calls are still under way after %.0f s; their claims are undone at the next start", seconds)
 
     def _effects(self, files: Files) -> Effects:
@@ -175,11 +183,12 @@ class DriverProcess:
             _make_directory(self.data)
         return Effects(
             store=self.store,
-            cdi=CdiDirectory(self.settings.cdi_dir, info.cdi_kind, files),
+            cdi=CdiDirectory(self.settings.cdi_dir, info.cdi_kind, files, driver=info.name),
             fetch=self.connection.fetch,
             published=self.discovery.published,
             boot_id=self.boot_id,
             locks=NamedLocks(self.data / "locks" if shared else None),
+            order=Order.shared(self.data, self.boot_id) if shared else Order(),
             metadata=_metadata(info.name, self.data, files) if info.metadata else None,
             announce=self.statuses.put,
         )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from time import monotonic
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kubelet.registration import SERVICE, Registration
@@ -24,7 +25,8 @@ Services = Mapping[str, Mapping[str, Method]]
 SERVICE_THREADS = 16 + 4  # prepare calls, and two health streams of two versions
 REGISTRAR_THREADS = 2
 LOOK_SECONDS = 5.0
-ANSWER_SECONDS = 1.0  # for an answer that is ready to be sent: a call that has done its work is not to fail
+LAST_SECONDS = 1.0  # for a call that came in at the very end
+CALL_SECONDS = 45.0  # that the kubelet waits for an answer
 Plan = tuple[str, Path, Services, int]
 
 
@@ -34,6 +36,7 @@ class Sockets:
     def __init__(self, paths: SocketPaths, serve: Serve, services: Services, registration: Registration) -> None:
         self._plan = _plan(paths, serve, services, {SERVICE: registration.methods()})
         self._servers: list[SocketServer] = []
+        self._replaced: list[SocketServer] = []
         self._watch = Supervised("sockets", self._look)
 
     def open(self) -> None:
@@ -54,11 +57,16 @@ class Sockets:
         if len(self._servers) > 1:
             self._servers.pop().stop()
 
+    def drain(self, seconds: float) -> bool:
+        """Wait up to so many seconds until calls under way are answered; whether all are. Streams may go on."""
+        ends = monotonic() + seconds
+        return all(server.drain(max(0.0, ends - monotonic())) for server in (*self._replaced, *self._servers))
+
     def close(self) -> None:
-        """Close what is still open, once what has been answered is sent; streams are to be ended before."""
+        """Close what is still open; streams are to be ended before."""
         self._watch.ask()
         while self._servers:
-            self._servers.pop().stop(ANSWER_SECONDS)
+            self._servers.pop().stop(LAST_SECONDS)
 
     def _look(self, stop: Event) -> None:
         while not stop.wait(LOOK_SECONDS):
@@ -69,14 +77,21 @@ class Sockets:
 
     def _replace(self, place: int) -> None:
         """Put a new server in the place of an old one; where that fails the next look tries again."""
-        fresh = SocketServer(*self._plan[place])
         try:
+            fresh = SocketServer(*self._plan[place])
             fresh.start()
         except SettingsError as error:
             log.error("%s", error)
             return
         old, self._servers[place] = self._servers[place], fresh
-        old.stop(ANSWER_SECONDS)
+        self._replaced.append(old)
+        Thread(target=self._retire, args=(old,), name="sockets-old", daemon=True).start()
+
+    def _retire(self, old: SocketServer) -> None:
+        """Stop a server that nobody finds any more, once the calls of those who know it are answered."""
+        old.drain(CALL_SECONDS)
+        old.stop(LAST_SECONDS)
+        self._replaced.remove(old)
 
 
 def _plan(paths: SocketPaths, serve: Serve, services: Services, registration: Services) -> list[Plan]:

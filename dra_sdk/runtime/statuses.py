@@ -20,6 +20,7 @@ from dra_sdk.wire.dra import ClaimRef
 
 log = logging.getLogger(__name__)
 FORBIDDEN = 403
+REPLACED = ("metadata.uid", "UID in precondition")  # how the server says that the claim of this name is another one
 FIRST_DELAY = 0.5
 LAST_DELAY = 60.0
 Entries = Sequence[dict[str, Any]]
@@ -80,10 +81,13 @@ class StatusWriter:
         path = paths.resource_claim_status(ref.namespace, ref.name)
         try:
             self._connect().apply(path, status_apply(ref, entries), field_manager=self._driver)
-        except (NotFoundError, ConflictError) as error:
-            log.debug("%s is gone or replaced, its status is not wanted any more: %s", ref, error)
-        except InvalidError as error:
-            log.error("%s: status.devices refused: %s", ref, error)
+        except (NotFoundError, ConflictError, InvalidError) as error:
+            if isinstance(error, NotFoundError) or any(each in str(error) for each in REPLACED):
+                log.debug("%s is gone or replaced, its status is not wanted any more: %s", ref, error)
+            elif isinstance(error, ConflictError):
+                raise  # many write to the claim at the same time
+            else:
+                log.error("%s: status.devices refused: %s", ref, error)
         except ApiError as error:
             if error.status != FORBIDDEN or error.temporary:
                 raise

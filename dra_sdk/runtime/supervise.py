@@ -57,7 +57,7 @@ class Supervised:
                 return
 
     def _tell(self, error: BaseException) -> None:
-        """One sentence where that says what is wrong; a traceback as well where code is."""
-        expected = isinstance(error, DraError) and not isinstance(error, HookError)
+        """One sentence where that says what is wrong; a traceback as well where an author's code raised."""
+        expected = isinstance(error, DraError) and not (isinstance(error, HookError) and error.__cause__)
         what = " ".join(f"{self._thread.name} failed: {str(error) or type(error).__name__}".split())
         log.error("%s; starting it again in %.1f s", what, self._delay, exc_info=None if expected else error)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
+from dra_sdk.errors import HookError
 from dra_sdk.health.feed import HealthFeed
 from dra_sdk.health.memory import UnhealthyFile
 from dra_sdk.health.tainted import TaintedPools
@@ -61,7 +62,13 @@ class Wellness:
         self._source.stop(timeout)
 
     def _report(self, stop: Event) -> None:
-        for devices in self._driver.call("dra_device_health", node=self._node, stop=stop):
+        reports = self._driver.call("dra_device_health", node=self._node, stop=stop)
+        if isinstance(reports, str | Mapping) or not isinstance(reports, Iterable):
+            name = self._driver.info.name
+            raise HookError(
+                f"dra_device_health of driver {name} returned {reports!r}, want to iterate over its reports"
+            )
+        for devices in reports:
             self.feed.report(devices)
             self._source.progressed()
             if stop.is_set():

@@ -23,7 +23,7 @@ from dra_sdk.simulator import certificates
 from dra_sdk.simulator.allocation import allocation
 from dra_sdk.simulator.cdi import CdiDirectories
 from dra_sdk.simulator.kubelet import KubeletEmulator
-from dra_sdk.simulator.local import LocalClient
+from dra_sdk.simulator.local import LocalClient, persistently
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.oci import host_device
 from dra_sdk.simulator.resources import server_catalog
@@ -33,7 +33,7 @@ from dra_sdk.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Any, Self
 
@@ -48,7 +48,7 @@ VERSION = "1.36"
 _FIRST_WITH_HEALTH, _FIRST_TO_NEGOTIATE_HEALTH = 36, 37
 NAMESPACES = ("default", "kube-system")
 CONTAINER = "main"
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0  # what is waited for takes milliseconds, seconds on a busy machine
 # A socket's path may have 107 bytes; this leaves a driver its name twice over.
 LONGEST_ROOT = 40
 
@@ -127,6 +127,7 @@ class EmbeddedCluster:
         """Stops everything and removes the temporary directory."""
         self.kubelet.stop()
         self.server.stop()
+        self.server.release()
         if self._temporary:
             self._temporary.cleanup()
 
@@ -219,25 +220,38 @@ class EmbeddedCluster:
         self, name: str, devices: Sequence[AllocatedDevice], namespace: str = "default", *, node: str = ""
     ) -> JsonObject:
         """Writes an allocation of exactly these devices into a claim, with the configuration of class and claim."""
-        claim = self.api.get("resourceclaims", name, namespace)
         classes = {entry["metadata"]["name"]: entry for entry in self.api.list("deviceclasses")}
-        status = claim.get("status", {})
-        status["allocation"] = allocation(claim, classes, devices, node or self.node_name)
-        return self.api.update_status("resourceclaims", {**claim, "status": status})
+
+        def allocated(claim: JsonObject) -> JsonObject:
+            made = allocation(claim, classes, devices, node or self.node_name)
+            return {**claim.get("status", {}), "allocation": made}
+
+        return self._change_status(name, namespace, allocated)
 
     def deallocate(self, name: str, namespace: str = "default") -> JsonObject:
         """Takes the allocation, the reservations and the device statuses out of a claim."""
-        claim = self.api.get("resourceclaims", name, namespace)
-        return self.api.update_status("resourceclaims", {**claim, "status": {}})
+        return self._change_status(name, namespace, lambda _claim: {})
 
     def reserve(self, name: str, pod: JsonObject) -> JsonObject:
         """Reserves a claim for a pod, once."""
         metadata = pod["metadata"]
-        claim = self.api.get("resourceclaims", name, metadata["namespace"])
-        status = claim.get("status", {})
-        consumers = [other for other in status.get("reservedFor", []) if other["uid"] != metadata["uid"]]
-        consumers.append({"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]})
-        return self.api.update_status("resourceclaims", {**claim, "status": {**status, "reservedFor": consumers}})
+        consumer = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+
+        def reserved(claim: JsonObject) -> JsonObject:
+            status = claim.get("status", {})
+            others = [other for other in status.get("reservedFor", []) if other["uid"] != consumer["uid"]]
+            return {**status, "reservedFor": [*others, consumer]}
+
+        return self._change_status(name, metadata["namespace"], reserved)
+
+    def _change_status(self, name: str, namespace: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+        """A driver may write the status of its devices at any time."""
+
+        def write() -> JsonObject:
+            claim = self.api.get("resourceclaims", name, namespace)
+            return self.api.update_status("resourceclaims", {**claim, "status": change(claim)})
+
+        return persistently(write)
 
     # -- pods
 
@@ -304,7 +318,7 @@ class EmbeddedCluster:
         self.kubelet.stop_pod(pod["metadata"]["uid"])
         self.api.delete("pods", name, namespace)
         for claim in self.api.list("resourceclaims", namespace):
-            self.scheduler.release(claim, pod)
+            self.scheduler.release(claim["metadata"]["name"], namespace, pod)
 
     def container_spec(self, pod: RunningPod, container: str = CONTAINER, spec: JsonObject | None = None) -> JsonObject:
         """The OCI spec of a container (by default of an empty one) with the pod's CDI devices injected."""

@@ -7,17 +7,21 @@ scheduler). None of it shows in the request log, and no fault rule applies to it
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dra_sdk.simulator import selectors
 from dra_sdk.simulator.history import encode
+from dra_sdk.simulator.statuses import StatusError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dra_sdk.simulator.history import Watch
     from dra_sdk.simulator.objects import ObjectStore
     from dra_sdk.simulator.resources import JsonObject
 
 JsonObjects = list["JsonObject"]
+T = TypeVar("T")
 
 
 class LocalClient:
@@ -105,6 +109,16 @@ class LocalClient:
     def close(self, watch: Watch) -> None:
         """Ends a watch."""
         self.store.unwatch(watch)
+
+
+def persistently(write: Callable[[], T]) -> T:
+    """What `write` gives, which reads objects and writes them: done anew where somebody else wrote them in between."""
+    while True:
+        try:
+            return write()
+        except StatusError as error:
+            if error.reason != "Conflict":
+                raise
 
 
 def _own(obj: JsonObject) -> JsonObject:

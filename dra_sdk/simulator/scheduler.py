@@ -14,6 +14,7 @@ from dra_sdk.scheduling.cluster import Outcome, Snapshot, schedule
 from dra_sdk.scheduling.cluster.claims import FINALIZER, deallocated, released, with_status
 from dra_sdk.scheduling.cluster.evictions import evictions
 from dra_sdk.scheduling.cluster.names import key_of
+from dra_sdk.simulator.local import persistently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,27 +57,42 @@ class Scheduler:
         """One round. Claims that no pod uses are allocated too, as if a pod used them."""
         for namespace, name in evictions(self.snapshot()).pods:
             self._evict(namespace, name)
-        before = self.snapshot()
-        outcome = schedule(before)
-        self._write_claims(before, outcome.snapshot)
-        self._write_pods(before, outcome)
-        return outcome
+        return persistently(self._round)
 
-    def release(self, claim: JsonObject, pod: JsonObject) -> None:
+    def release(self, name: str, namespace: str, pod: JsonObject) -> None:
         """What the claim controller does once a pod is gone: its own claims go too, others lose the reservation.
 
         A claim that the scheduler allocated loses its devices with the last pod.
         """
         uid = pod["metadata"]["uid"]
-        owned = any(owner["uid"] == uid for owner in claim["metadata"].get("ownerReferences", []))
+        after = persistently(lambda: self._take_back(name, namespace, uid))
+        persistently(lambda: self._finalize(name, namespace, after["metadata"].get("finalizers", [])))
+        if _owned(after, uid):
+            self._api.delete("resourceclaims", name, namespace)
+
+    def _take_back(self, name: str, namespace: str, uid: str) -> JsonObject:
+        """Write the status that a claim has without a pod; the claim as it is to be."""
+        claim = self._api.get("resourceclaims", name, namespace)
         scheduled = FINALIZER in claim["metadata"].get("finalizers", [])
-        after = deallocated(claim) if owned else released(claim, [uid]) if scheduled else _unreserved(claim, uid)
+        if _owned(claim, uid):
+            after = deallocated(claim)
+        else:
+            after = released(claim, [uid]) if scheduled else _unreserved(claim, uid)
         if after != claim:
-            written = self._api.update_status("resourceclaims", after)
-            given = {**written["metadata"], "finalizers": after["metadata"].get("finalizers", [])}
-            self._api.update("resourceclaims", {**written, "metadata": given})
-        if owned:
-            self._api.delete("resourceclaims", claim["metadata"]["name"], claim["metadata"]["namespace"])
+            self._api.update_status("resourceclaims", after)
+        return after
+
+    def _finalize(self, name: str, namespace: str, finalizers: list[str]) -> None:
+        claim = self._api.get("resourceclaims", name, namespace)
+        if claim["metadata"].get("finalizers", []) != finalizers:
+            self._api.update("resourceclaims", {**claim, "metadata": {**claim["metadata"], "finalizers": finalizers}})
+
+    def _round(self) -> Outcome:
+        before = self.snapshot()
+        outcome = schedule(before)
+        self._write_claims(before, outcome.snapshot)
+        self._write_pods(before, outcome)
+        return outcome
 
     def _all(self, plural: str) -> tuple[JsonObject, ...]:
         served = {kind.plural for kind in self._api.store.catalog}
@@ -102,6 +118,10 @@ class Scheduler:
             condition = {"type": "PodScheduled", "status": "False", "reason": _UNSCHEDULABLE}
             status = {"phase": "Pending", "conditions": [{**condition, "message": placement.reason}]}
             self._api.patch("pods", {"status": status}, name, namespace, subresource="status")
+
+
+def _owned(claim: JsonObject, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in claim["metadata"].get("ownerReferences", []))
 
 
 def _unreserved(claim: JsonObject, uid: str) -> JsonObject:

@@ -4,7 +4,7 @@
         server.write_kubeconfig(path)
 
 Stopping closes every connection, ends every watch and joins every thread; a stopped server may be started again on the
-same port, with the same objects.
+same port, which nobody else gets meanwhile, with the same objects.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class ApiServer:
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._listener: socket.socket | None = None
+        self._reserved: socket.socket | None = None
         self._accepting: threading.Thread | None = None
 
     @property
@@ -71,6 +72,7 @@ class ApiServer:
         """Listens. `OSError` where the port is taken."""
         self._service.stopping.clear()
         listener = socket.create_server(("127.0.0.1", self.port), backlog=_BACKLOG)
+        self.release()
         self.port = listener.getsockname()[1]
         context = self._tls_context()
         self._listener = listener
@@ -88,6 +90,7 @@ class ApiServer:
         self._accepting.join()
         self._listener.close()
         self._listener = None
+        self._reserved = _reserved(self.port)
         self.close_watches()
         with self._lock:
             connections = dict(self._connections)
@@ -95,6 +98,12 @@ class ApiServer:
             shut(connection, socket.SHUT_RD)
         for thread in connections.values():
             thread.join()
+
+    def release(self) -> None:
+        """Gives up the port of a server that is stopped, which is kept for its next start."""
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
     def close_watches(self, *, reset: bool = False) -> int:
         """Ends all open watches, properly or (`reset`) by breaking their connections; returns how many there were."""
@@ -119,6 +128,7 @@ class ApiServer:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+        self.release()
 
     def _tls_context(self) -> ssl.SSLContext | None:
         if not self.tls:
@@ -162,3 +172,11 @@ class ApiServer:
             with self._lock:
                 self._connections.pop(connection, None)
             connection.close()
+
+
+def _reserved(port: int) -> socket.socket:
+    """A socket that keeps the kernel from giving the port to another program; who connects is refused."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that the next listener may have it
+    kept.bind(("127.0.0.1", port))
+    return kept

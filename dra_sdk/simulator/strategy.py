@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.scheduling.expressions import compiler
 from dra_sdk.simulator import metadata, statuses
 from dra_sdk.wire.validation import validate
-from dra_sdk.wire.validation.problems import Problem, ProblemType
+from dra_sdk.wire.validation.problems import DECODING, Problem, ProblemType
 from dra_sdk.wire.validation.storage import decoded, without_disabled
 from dra_sdk.wire.validation.structure import GROUP
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 _NAMESPACED = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
-_DECODING = frozenset({ProblemType.TYPE_INVALID, ProblemType.UNKNOWN})
 
 
 class Strategy:
@@ -73,7 +72,7 @@ class Strategy:
         subresource = write.subresource if write.old is not None else ""
         obj, old = write.object, write.old
         found = validate(obj, old=old, profile=self._profile, subresource=subresource, compile_cel=self._compile_cel)
-        return (problem for problem in found if problem.type not in _DECODING)
+        return (problem for problem in found if problem.type not in DECODING)
 
     def _admin_access(self, write: Write) -> Iterator[Problem]:
         """Devices in use by others are for namespaces with a label; the spec cannot change, so it is asked once."""
@@ -115,7 +114,7 @@ def _prepare_for_update(obj: JsonObject, old: JsonObject, subresource: str) -> N
     if obj["kind"] == "ResourceClaim" and subresource == "status":
         _forget_deallocated(obj, old)
     if obj["kind"] == "DeviceTaintRule" and not subresource:
-        _restart_taint(obj["spec"]["taint"], old["spec"]["taint"])
+        _restart_taint((obj.get("spec") or {}).get("taint") or {}, old["spec"]["taint"])
 
 
 def _forget_deallocated(claim: JsonObject, old: JsonObject) -> None:

@@ -72,6 +72,8 @@ class PreparedClaim:
 
     def container(self, name: str = MAIN) -> ContainerView:
         """What a container gets. AssertionError where a mount's source is not on the node; a runtime would fail too."""
+        if name not in self.containers:
+            raise AssertionError(f"the pod has no container {name!r}; there are {', '.join(self.containers)}")
         requests = self.containers[name]
         wanted = [each for each in self.devices if requests is None or each.request in requests]
         ids = tuple(dict.fromkeys(cdi_id for each in wanted for cdi_id in each.cdi_ids))
@@ -101,6 +103,10 @@ class DriverHarness:
     ) -> None:
         self.node = node
         self.restartable = inspect.isclass(driver) or not hasattr(driver, "dra_prepare")
+        if not (callable(driver) or hasattr(driver, "dra_prepare")):
+            raise TypeError(
+                f"driver must be a driver's class, a function that makes one, or an instance, is {driver!r}"
+            )
         self._make: Callable[[], object] = driver if self.restartable else lambda: driver
         self._devices: dict[tuple[str, str], Device] | None = None
         self.start()
@@ -120,7 +126,7 @@ class DriverHarness:
         settle(store, self.data, self.node.boot_id)
         effects = Effects(
             store=store,
-            cdi=CdiDirectory(self.node.cdi_dir, self.info.cdi_kind, files),
+            cdi=CdiDirectory(self.node.cdi_dir, self.info.cdi_kind, files, driver=self.info.name),
             fetch=self._fetch,
             published=lambda pool, name: self._published().get((pool, name)),
             boot_id=self.node.boot_id,
@@ -243,7 +249,7 @@ class DriverHarness:
         return found
 
     def _cdi_spec(self, ref: ClaimRef) -> JSON | None:
-        path = CdiDirectory(self.node.cdi_dir, self.info.cdi_kind).path(ref.uid)
+        path = CdiDirectory(self.node.cdi_dir, self.info.cdi_kind, driver=self.info.name).path(ref.uid)
         found = [each for each in CdiDirectories([self.node.cdi_dir]).load().specs if each.path == path]
         if path.exists() and not found:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])

@@ -8,7 +8,7 @@ are problems here; the limits of the API are checked on the JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -32,6 +32,7 @@ JSON = dict[str, Any]
 
 _LISTS: Final = frozenset({"bools", "ints", "strings", "versions"})
 _INT64_LIMIT: Final = 2**63
+_SHOWN: Final = 100  # characters of a value that is of the wrong kind
 
 
 class _Problems(list[str]):
@@ -50,7 +51,20 @@ def device_json(device: Device, driver: str) -> JSON:
     as they are: a claim's `capacity.requests` must spell them exactly as the slice does.
     """
     problems = _Problems()
-    fields: JSON = {
+    try:
+        fields = _fields(device, driver, problems)
+    except (AttributeError, TypeError):
+        problems += list(_misshapen(device))
+        if not problems:
+            raise
+        fields = {}
+    selection = node_selection_json(device.node, problems) if device.node else {}
+    problems.raise_for(f"device {device.name}")
+    return {"name": str(device.name), **{key: value for key, value in fields.items() if value}, **selection}
+
+
+def _fields(device: Device, driver: str, problems: list[str]) -> JSON:
+    return {
         "attributes": {
             key: _attribute(value, f"attribute {key}", problems)
             for key, value in _own(device.attributes, driver, problems).items()
@@ -67,14 +81,35 @@ def device_json(device: Device, driver: str) -> JSON:
             for key, value in device.node_allocatable.items()
         },
     }
-    selection = node_selection_json(device.node, problems) if device.node else {}
-    problems.raise_for(f"device {device.name}")
-    return {"name": str(device.name), **{key: value for key, value in fields.items() if value}, **selection}
+
+
+def _misshapen(device: Device) -> Iterator[str]:
+    """Fields that hold another kind of thing than the model says; for a device that has no JSON form because of one."""
+    for name in ("attributes", "capacity", "node_allocatable"):
+        if not isinstance(value := getattr(device, name), Mapping):
+            yield f"{name} must be a mapping, is {_short(value)}"
+    lists = (("consumes", CounterConsumption), ("taints", DeviceTaint), ("binding_conditions", str))
+    for name, kind in (*lists, ("binding_failure_conditions", str)):
+        value = getattr(device, name)
+        if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(x, kind) for x in value):
+            yield f"{name} must be a list of {kind.__name__}, is {_short(value)}"
+        elif kind is CounterConsumption:
+            bad = (each for each in value if not isinstance(each.counters, Mapping))
+            yield from (f"consumes {x.counter_set}: counters must be a mapping, is {_short(x.counters)}" for x in bad)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def counter_set_json(counter_set: CounterSet) -> JSON:
     """One entry of `spec.sharedCounters`; InvalidObjectError names the set and the counter."""
     problems = _Problems()
+    given: object = counter_set.counters
+    if not isinstance(given, Mapping):
+        problems.append(f"counters must be a mapping, is {_short(given)}")
+        problems.raise_for(f"counter set {counter_set.name}")
     counters = _counters(counter_set.counters, "counter", problems)
     problems.raise_for(f"counter set {counter_set.name}")
     return {"name": str(counter_set.name), "counters": counters}

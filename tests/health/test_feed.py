@@ -9,6 +9,7 @@ import pytest
 from dra_sdk import DeviceHealth, HealthStatus
 from dra_sdk.errors import HookError
 from dra_sdk.health.feed import HealthChange, HealthFeed
+from tests.waiting import LONG
 
 HEALTHY, UNKNOWN, UNHEALTHY = HealthStatus.HEALTHY, HealthStatus.UNKNOWN, HealthStatus.UNHEALTHY
 
@@ -49,7 +50,7 @@ def in_thread(body):
 
 
 def joined(thread):
-    thread.join(10)
+    thread.join(LONG)
     return not thread.is_alive()
 
 
@@ -258,7 +259,7 @@ def test_reporters_listeners_and_followers_in_many_threads_agree_in_the_end(feed
     reporters = [in_thread(lambda name=f"lamp-{n}": report(name)) for n in range(4)]
     assert all(joined(each) for each in reporters)
     expected = {f"lamp-{n}": UNKNOWN for n in range(4)}
-    deadline = monotonic() + 10
+    deadline = monotonic() + LONG
     while received != expected and monotonic() < deadline:
         sleep(0.005)
     feed.close()

@@ -12,6 +12,7 @@ import pytest
 
 from dra_sdk.kubelet.server import Method, SocketServer
 from tests.prepare.world import World
+from tests.waiting import LONG
 
 Dial = Callable[[Path], grpc.Channel]
 Serve = Callable[..., SocketServer]
@@ -38,12 +39,20 @@ def serve(socket_dir: Path) -> Iterator[Serve]:
         yield start
 
 
-def call(channel: grpc.Channel, method: str, request: Any, response: Any, timeout: float = 10.0) -> Any:
+def call(channel: grpc.Channel, method: str, request: Any, response: Any, timeout: float = LONG) -> Any:
     """One call of the kubelet: `method` is the full path on the wire."""
-    stub = channel.unary_unary(
+    return _stub(channel, method, request, response)(request, timeout=timeout, wait_for_ready=False)
+
+
+def begin(channel: grpc.Channel, method: str, request: Any, response: Any) -> Any:
+    """The same without waiting for the answer, so that the kubelet can give up: the future of it."""
+    return _stub(channel, method, request, response).future(request, timeout=LONG)
+
+
+def _stub(channel: grpc.Channel, method: str, request: Any, response: Any) -> Any:
+    return channel.unary_unary(
         method, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
     )
-    return stub(request, timeout=timeout, wait_for_ready=False)
 
 
 @pytest.fixture

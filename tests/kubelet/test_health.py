@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from time import monotonic, sleep
 
 import grpc
 import pytest
@@ -15,6 +14,7 @@ from dra_sdk.kubelet.server import SocketServer
 from dra_sdk.model.health import DeviceHealth, HealthStatus
 from dra_sdk.wire.dra import AnsweredDevice
 from dra_sdk.wire.proto import dra_v1_pb2
+from tests.waiting import LONG, wait
 
 PREPARE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
 V1, V1ALPHA1 = HEALTH_VERSIONS
@@ -28,13 +28,6 @@ def healthy(*names):
 def busy_threads(server):
     """Threads of the pool that run a call right now; an idle one is counted by the pool's semaphore."""
     return len(server._pool._threads) - server._pool._idle_semaphore._value
-
-
-def eventually(condition):
-    deadline = monotonic() + 10
-    while not condition():
-        assert monotonic() < deadline, "did not come true within 10 s"
-        sleep(0.005)
 
 
 @pytest.fixture
@@ -74,7 +67,7 @@ def watch(channel, version=V1):
         request_serializer=wire.NodeWatchResourcesRequest.SerializeToString,
         response_deserializer=wire.NodeWatchResourcesResponse.FromString,
     )
-    return call(wire.NodeWatchResourcesRequest(), timeout=20)
+    return call(wire.NodeWatchResourcesRequest(), timeout=LONG)
 
 
 def prepare(channel, name="claim"):
@@ -84,7 +77,9 @@ def prepare(channel, name="claim"):
         response_deserializer=dra_v1_pb2.NodePrepareResourcesResponse.FromString,
     )
     claim = dra_v1_pb2.Claim(namespace="default", uid="u1", name=name)
-    return call(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]), timeout=10).claims["u1"].devices[0].device_name
+    return (
+        call(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]), timeout=LONG).claims["u1"].devices[0].device_name
+    )
 
 
 def names(message):
@@ -147,7 +142,7 @@ def test_a_client_that_hangs_up_frees_its_thread(path, feed):
         next(stream)
         assert busy_threads(server) == 1
         stream.cancel()
-        eventually(lambda: busy_threads(server) == 0)
+        wait(lambda: busy_threads(server) == 0)
 
 
 def test_a_client_whose_connection_breaks_frees_its_thread(path, feed):
@@ -156,7 +151,7 @@ def test_a_client_whose_connection_breaks_frees_its_thread(path, feed):
         with dialling(path) as channel:
             next(watch(channel))
             assert busy_threads(server) == 1
-        eventually(lambda: busy_threads(server) == 0)
+        wait(lambda: busy_threads(server) == 0)
 
 
 def test_a_newer_stream_ends_the_older_one_of_its_version_only(path, feed):
@@ -168,7 +163,7 @@ def test_a_newer_stream_ends_the_older_one_of_its_version_only(path, feed):
         next(newer)
         with pytest.raises((StopIteration, grpc.RpcError)):
             next(older)
-        eventually(lambda: busy_threads(server) == 2)
+        wait(lambda: busy_threads(server) == 2)
         feed.report(healthy("lamp-0"))
         assert names(next(newer)) == names(next(other)) == ["lamp-0"]
         newer.cancel()
@@ -182,7 +177,7 @@ def test_prepare_is_answered_while_fifty_streams_were_opened_and_abandoned(path,
         streams = [watch(channel, version) for _ in range(50)]  # neither read nor cancelled
         for attempt in range(5):
             assert prepare(channel, f"claim-{attempt}") == f"claim-{attempt}"
-        eventually(lambda: busy_threads(server) <= 1)
+        wait(lambda: busy_threads(server) <= 1)
         for stream in streams:
             stream.cancel()
 
@@ -196,7 +191,7 @@ def test_streams_that_nobody_reads_are_cut_off_in_the_middle_of_sending(path, fe
             streams.append(watch(channel))
             next(streams[-1])  # it has begun, and stays stuck with the next message
         assert prepare(channel) == "claim"
-        eventually(lambda: busy_threads(server) <= 1)
+        wait(lambda: busy_threads(server) <= 1)
         for stream in streams:
             stream.cancel()
 
@@ -228,7 +223,7 @@ def test_stopping_the_server_ends_open_streams(path, feed):
         server.stop()
         with pytest.raises(grpc.RpcError):
             next(stream)
-        eventually(lambda: busy_threads(server) == 0)
+        wait(lambda: not any(thread.is_alive() for thread in server._pool._threads))
 
 
 def test_closing_the_feed_ends_a_stream_in_good_order(path, feed):

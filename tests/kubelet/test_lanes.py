@@ -6,21 +6,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from time import monotonic, sleep
-from typing import Any
 
 import grpc
 import pytest
 from grpc._cython import cygrpc
 
+from dra_sdk.kubelet.calls import OpenCalls
 from dra_sdk.kubelet.lanes import SERVICES, SPARE, Lane
 from dra_sdk.kubelet.server import Method, unary
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
-from tests.kubelet.conftest import Dial, Serve, call
+from tests.kubelet.conftest import Dial, Serve, begin, call
+from tests.waiting import LONG, wait
 
 (SERVICE,) = SERVICES
 WHO = f"/{SERVICE}/Who"
-LONG = 10.0
 LANE = "test-Who"
 
 
@@ -33,15 +32,8 @@ def my_thread() -> str:
     return threading.current_thread().name
 
 
-def who(channel: grpc.Channel, timeout: float = LONG) -> str:
-    return str(call(channel, WHO, wire.InfoRequest(), wire.PluginInfo, timeout).name)
-
-
-def eventually(condition: Callable[[], Any]) -> None:
-    deadline = monotonic() + LONG
-    while not condition():
-        assert monotonic() < deadline, "did not come true"
-        sleep(0.005)
+def who(channel: grpc.Channel) -> str:
+    return str(call(channel, WHO, wire.InfoRequest(), wire.PluginInfo).name)
 
 
 def lanes() -> int:
@@ -97,10 +89,10 @@ def test_calls_at_once_run_in_threads_of_their_own_and_few_of_them_stay(serve: S
     channel = dial(serve(serving(gate), threads=8).path)
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(who, channel) for _ in range(8)]
-        eventually(lambda: gate.inside == 8)
+        wait(lambda: gate.inside == 8)
         gate.open.set()
         assert [each.result(LONG) for each in answers] == ["late"] * 8
-    eventually(lambda: lanes() <= SPARE)
+    wait(lambda: lanes() <= SPARE)
     assert who(channel) == "late"
 
 
@@ -109,10 +101,30 @@ def test_calls_beyond_the_threads_wait_for_their_turn(serve: Serve, dial: Dial) 
     channel = dial(serve(serving(gate), threads=3).path)
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(who, channel) for _ in range(20)]
-        eventually(lambda: gate.inside == 3)
+        wait(lambda: gate.inside == 3)
         gate.open.set()
         assert [each.result(LONG) for each in answers] == ["late"] * 20
     assert gate.most == 3
+
+
+def test_without_another_thread_calls_are_answered_one_by_one(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a pod whose limit of processes is reached."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == LANE:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    channel = dial(serve(serving(my_thread)).path)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with ThreadPoolExecutor(3) as pool:
+            assert [each.result(LONG) for each in [pool.submit(who, channel) for _ in range(9)]] == [LANE] * 9
+    assert who(channel) == LANE
+    wait(lambda: lanes() >= 1)
 
 
 def test_a_call_that_fails_is_an_error_and_the_next_is_answered(serve: Serve, dial: Dial) -> None:
@@ -150,21 +162,20 @@ def test_a_call_without_a_request_is_ended_and_the_next_is_answered(serve: Serve
 def test_a_client_that_gives_up_does_not_stop_what_was_begun(serve: Serve, dial: Dial) -> None:
     gate = Gate()
     channel = dial(serve(serving(gate)).path)
-    with pytest.raises(grpc.RpcError) as caught:
-        who(channel, timeout=0.05)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    eventually(lambda: gate.inside == 1)
+    given_up = begin(channel, WHO, wire.InfoRequest(), wire.PluginInfo)
+    wait(lambda: gate.inside == 1)
+    given_up.cancel()
     gate.open.set()
-    eventually(lambda: gate.inside == 0)
+    wait(lambda: gate.inside == 0)
     assert who(channel) == "late"
 
 
 def test_at_the_end_no_thread_is_left(serve: Serve, dial: Dial) -> None:
-    eventually(lambda: lanes() == 0)
+    wait(lambda: lanes() == 0)
     server = serve(serving(my_thread))
     assert who(dial(server.path)) == LANE
     server.stop()
-    eventually(lambda: lanes() == 0)
+    wait(lambda: lanes() == 0)
 
 
 def test_a_call_under_way_may_end_within_the_grace(serve: Serve, dial: Dial) -> None:
@@ -173,7 +184,7 @@ def test_a_call_under_way_may_end_within_the_grace(serve: Serve, dial: Dial) -> 
     channel = dial(server.path)
     with ThreadPoolExecutor(2) as pool:
         answer = pool.submit(who, channel)
-        eventually(lambda: gate.inside == 1)
+        wait(lambda: gate.inside == 1)
         stopped = pool.submit(server.stop, LONG)
         gate.open.set()
         assert answer.result(LONG) == "late"
@@ -186,12 +197,12 @@ def test_a_call_that_hangs_does_not_hold_up_the_end(serve: Serve, dial: Dial) ->
     channel = dial(server.path)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(who, channel)
-        eventually(lambda: gate.inside == 1)
+        wait(lambda: gate.inside == 1)
         server.stop()
         with pytest.raises(grpc.RpcError):
             answer.result(LONG)
     gate.open.set()
-    eventually(lambda: lanes() == 0)
+    wait(lambda: lanes() == 0)
 
 
 class Calls:
@@ -222,10 +233,10 @@ class Calls:
 
 def test_after_the_stop_nothing_is_asked_of_a_server_that_may_be_gone() -> None:
     calls = Calls()
-    lane = Lane(calls, "stopped", 1)  # type: ignore[arg-type]
+    lane = Lane(calls, "stopped", 1, OpenCalls())  # type: ignore[arg-type]
     lane.start()
     assert calls.answering.wait(LONG)
     lane.stop()
     calls.finish.set()
-    eventually(lambda: not any(each.name == "stopped-Who" for each in threading.enumerate()))
+    wait(lambda: not any(each.name == "stopped-Who" for each in threading.enumerate()))
     assert calls.asked == 1

@@ -18,8 +18,7 @@ from dra_sdk.kubelet.server import Method, SocketServer, stream, unary
 from dra_sdk.kubelet.sockets import hidden
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 from tests.kubelet.conftest import Dial, Serve, call
-
-LONG = 10.0
+from tests.waiting import LONG
 
 
 def named(name: str) -> dict[str, dict[str, Method]]:
@@ -98,6 +97,17 @@ def test_a_directory_that_is_missing_is_an_error_with_the_path(socket_dir: Path)
     path = socket_dir / "missing/dra.sock"
     with pytest.raises(SettingsError, match=f"cannot listen on {path}"):
         SocketServer("test", path, named("me"), 1).start()
+
+
+def test_where_there_can_be_no_socket_nothing_is_made_that_stays(
+    socket_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver tries it every five seconds for as long as its socket is in the way of something."""
+    monkeypatch.setattr(grpc, "server", lambda *_args, **_options: pytest.fail("made a server, which leaves memory"))
+    (socket_dir / "file").touch()
+    for path in (socket_dir / "file", socket_dir / "missing/dra.sock"):
+        with pytest.raises(SettingsError, match=str(path)):
+            SocketServer("test", path, named("me"), 1)
 
 
 def test_the_socket_of_a_successor_survives_our_end(serve: Serve, dial: Dial) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kubelet import sockets
-from dra_sdk.kubelet.sockets import LIMIT, hidden, refuse_foreign, remove_own, socket_paths
+from dra_sdk.kubelet.sockets import (
+    LIMIT,
+    SocketPaths,
+    hidden,
+    refuse_foreign,
+    remove_dead,
+    remove_own,
+    socket_paths,
+)
 
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
 UID = "0a1b2c3d-1111-4222-8333-444455556666"
@@ -122,22 +131,35 @@ def test_only_our_own_socket_is_removed(socket_dir: Path) -> None:
 
 
 def test_dead_sockets_of_killed_instances_are_removed_and_living_ones_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    socket_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "YOUNG", -1.0)
-    names = ["lamps.example.com-dead-reg.sock", "lamps.example.com-alive-reg.sock", "other.example.com-reg.sock"]
-    servers = []
-    for name in names:
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(str(tmp_path / name))
-        if "alive" in name:
-            server.listen()
-            servers.append(server)
-        else:
-            server.close()
-    (tmp_path / "lamps.example.com-x-reg.sock").write_text("no socket")
-    removed = sockets.remove_dead(tmp_path, "lamps.example.com", tmp_path / "lamps.example.com-mine-reg.sock")
-    assert [path.name for path in removed] == ["lamps.example.com-dead-reg.sock"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "lamps.example.com-x-reg.sock"])
-    for server in servers:
-        server.close()
+    mine = socket_paths("l.example.com", socket_dir / "registry", socket_dir / "data", "mine")
+    alive = socket_paths("l.example.com", socket_dir / "registry", socket_dir / "data", "alive")
+    dead = socket_paths("l.example.com", socket_dir / "registry", socket_dir / "data", "dead")
+    lonely = socket_paths("l.example.com", socket_dir / "registry", socket_dir / "data")
+    gone = [dead.registration, dead.service, lonely.registration, lonely.service]
+    others = [mine.registration.with_name("other.example.com-reg.sock"), mine.service.with_name("other.sock")]
+    kept = [mine.registration, mine.service, alive.registration, alive.service, *others]
+    mine.registration.parent.mkdir()
+    mine.service.parent.mkdir()
+    with ExitStack() as stack:
+        for path in [*gone, *kept]:
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(str(path))
+            if path in {alive.registration, alive.service}:
+                server.listen()
+            else:
+                server.close()
+        file = mine.registration.with_name("l.example.com-x-reg.sock")
+        file.write_text("no socket")
+        assert set(remove_dead(mine, "l.example.com")) == set(gone)
+        assert set(socket_dir.glob("*/*")) == {*kept, file}
+
+
+def test_on_a_common_socket_other_drivers_are_left_alone(socket_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "YOUNG", -1.0)
+    common = SocketPaths(socket_dir / "l.example.com-reg.sock", socket_dir / "l.example.com-reg.sock")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(socket_dir / "dra-hash-reg.sock"))
+    assert remove_dead(common, "l.example.com") == []

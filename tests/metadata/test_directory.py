@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -159,6 +160,17 @@ def test_a_sweep_keeps_the_claims_that_are_held(directory, root):
     assert sorted(path.name[:9] for path in root.iterdir()) == ["default_a", "default_c"]
     directory.sweep(lambda uid: False)
     assert list(root.iterdir()) == []
+
+
+def test_a_sweep_spares_what_another_process_may_be_at_work_on(directory, root):
+    """Its state comes last where a driver has nothing to undo, and before a file there is only a directory."""
+    directory.write(files("uid-a", "a"))
+    (root / "default_b/gpu").mkdir(parents=True)
+    directory.sweep(lambda uid: False, older_than=600.0)
+    assert sorted(path.name for path in root.iterdir()) == ["default_a", "default_b"]
+    os.utime(root / "default_a", (1, 1))
+    directory.sweep(lambda uid: False, older_than=600.0)
+    assert [path.name for path in root.iterdir()] == ["default_b"]
 
 
 def test_a_sweep_removes_what_is_damaged_so_that_it_can_be_written_again(directory, tmp_path):

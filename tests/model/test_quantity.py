@@ -42,6 +42,12 @@ CANONICAL = [
     ("1.5n", "2n", 1),
     ("-1.5", "-1500m", -2),
     ("-1025Ki", "-1025Ki", -1_049_600),
+    ("7.5Ei", "7680Pi", 7680 * 2**50),
+    ("8Ei", "9223372036854775807", 2**63 - 1),
+    ("17592186044416Mi", "9223372036854775807", 2**63 - 1),
+    ("-16Ei", "-9223372036854775807", 1 - 2**63),
+    ("9223372036854775808", "9223372036854775808", 2**63),
+    ("10E", "10E", 10**19),
 ]
 WRONG = [
     "", " ", "1 ", " 1", "1_0", ".", "+", "-", "e3", "1e", "1e+", "1x", "1K", "1ki", "1KI", "1Mb", "1Kib", "--1", "1,5",
@@ -115,6 +121,11 @@ def test_any_number_is_rounded_away_from_zero_by_less_than_a_nano(number: Fracti
     assert abs(made.value) >= abs(number)
     assert abs(made.value - number) < Fraction(1, 10**9)
     assert Quantity(str(made)) == made
+
+
+@pytest.mark.parametrize("number", [2**63 - 2**10, 2**63, 10 * 2**60, -(2**63)])
+def test_large_numbers_are_written_so_that_they_can_be_read(number: int) -> None:
+    assert Quantity(str(Quantity.of(number, binary=True))).value == number
 
 
 @given(st.text(max_size=12))

@@ -171,6 +171,24 @@ def test_opening_removes_what_belongs_to_no_claim_and_nothing_of_others(cdi: Cdi
     assert sorted(os.listdir(cdi.directory)) == sorted(["example.com-lamp_claim-u-1.json", *others])
 
 
+def test_drivers_that_share_a_kind_leave_the_specs_of_each_other_alone(tmp_path: Path) -> None:
+    """Also those of one claim that has devices of both."""
+    names = ("example.com", "lamps.example.com", "lamps.other.com")
+    drivers = [CdiDirectory(tmp_path, KIND, driver=name) for name in names]
+    for each in drivers:
+        each.write("u-1", SPEC)
+    for each in drivers:
+        each.open(lambda: {"u-1"})
+    assert sorted(os.listdir(tmp_path)) == [
+        "example.com-lamp_claim-u-1.json",
+        "example.com-lamp_lamps.example.com_claim-u-1.json",
+        "example.com-lamp_lamps.other.com_claim-u-1.json",
+    ]
+    drivers[1].open(set)
+    drivers[2].remove("u-1")
+    assert os.listdir(tmp_path) == ["example.com-lamp_claim-u-1.json"]
+
+
 def test_a_claim_that_another_process_prepares_meanwhile_keeps_its_spec(cdi: CdiDirectory) -> None:
     """Whether it writes state before the spec or after it."""
     cdi.write("u-old", SPEC)

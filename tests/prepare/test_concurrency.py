@@ -14,10 +14,12 @@ import pytest
 
 from dra_sdk import Claim, PreparedDevice
 from dra_sdk.errors import DeviceHeldError, HookError, RetriableError
+from dra_sdk.kubelet.plugin import VERSIONS, plugin_services
 from dra_sdk.prepare.engine import Preparer
+from dra_sdk.wire.proto import dra_v1_pb2
 from tests.prepare.world import LampConfig, LampDriver, World
 
-LONG = 10.0  # seconds after which something hangs; nothing waits that long unless it is broken
+LONG = 50.0  # seconds after which something hangs; nothing waits that long unless it is broken
 
 
 class Gate(LampDriver):
@@ -171,6 +173,82 @@ def test_a_prepare_that_waited_while_its_claim_was_unprepared_does_not_begin(
     assert world.is_clean()
     gate.fails = False
     assert len(preparer.prepare(ref)) == 1
+
+
+def test_a_claim_that_was_unprepared_while_those_before_it_in_the_request_hung_is_not_prepared(
+    world: World, pool: ThreadPoolExecutor
+) -> None:
+    """The kubelet waits 45 s for a request with all claims of a pod, however long the first of them takes."""
+    gate = Gate(world.lamps)
+    gate.lets_pass = "u-2"
+    preparer = world.preparer(gate)
+    refs = [world.claim("u-1", "lamp-0"), world.claim("u-2", "lamp-1")]
+    service = plugin_services(preparer.prepare, preparer.unprepare)[VERSIONS["v1.DRAPlugin"][0]]
+    claims = [dra_v1_pb2.Claim(namespace=ref.namespace, uid=ref.uid, name=ref.name) for ref in refs]
+    request = dra_v1_pb2.NodePrepareResourcesRequest(claims=claims)
+    call = pool.submit(service["NodePrepareResources"].unary_unary, request, None)
+    assert gate.entered.wait(LONG)
+    preparer.unprepare(refs[1])
+    gate.open.set()
+    answer = call.result(LONG).claims
+    assert len(answer["u-1"].devices) == 1
+    assert "was unprepared while this call was waiting" in answer["u-2"].error
+    assert world.shining() == {"lamp-0": "u-1"}
+    assert len(preparer.prepare(refs[1])) == 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_unprepare_that_waited_while_its_claim_was_prepared_again_does_not_begin(
+    world: World, pool: ThreadPoolExecutor, shared: bool
+) -> None:
+    """Another pod got the claim meanwhile; of two instances in a rolling update either can be called."""
+    ref = world.claim("u-1", "lamp-0")
+    old, new = [world.preparer(shared=True) for _ in range(2)] if shared else [world.preparer()] * 2
+    answer = old.prepare(ref)
+    take, waiting, go_on = old._locks.take, Event(), Event()
+
+    def wait(names: frozenset[str]) -> None:
+        old._locks.take = take  # type: ignore[method-assign]
+        waiting.set()
+        assert go_on.wait(LONG)
+        take(names)
+
+    old._locks.take = wait  # type: ignore[method-assign]
+    late = pool.submit(old.unprepare, ref)
+    assert waiting.wait(LONG)
+    assert new.prepare(ref) == answer
+    go_on.set()
+    assert isinstance(late.exception(LONG), RetriableError)
+    assert world.shining() == {"lamp-0": "u-1"}
+    assert len(world.specs()) == 1
+    old.unprepare(ref)
+    assert world.is_clean()
+    for preparer in (old, new):
+        preparer._locks.close()
+
+
+def test_a_prepare_of_one_instance_does_not_begin_after_another_unprepared_its_claim(
+    world: World, pool: ThreadPoolExecutor
+) -> None:
+    old, new = [world.preparer(shared=True) for _ in range(2)]
+    ref = world.claim("u-1", "lamp-0")
+    take, waiting, go_on = old._locks.take, Event(), Event()
+
+    def wait(names: frozenset[str]) -> None:
+        old._locks.take = take  # type: ignore[method-assign]
+        waiting.set()
+        assert go_on.wait(LONG)
+        take(names)
+
+    old._locks.take = wait  # type: ignore[method-assign]
+    late = pool.submit(old.prepare, ref)
+    assert waiting.wait(LONG)
+    new.unprepare(ref)
+    go_on.set()
+    assert isinstance(late.exception(LONG), RetriableError)
+    assert world.is_clean()
+    for preparer in (old, new):
+        preparer._locks.close()
 
 
 def test_draining_waits_for_calls_under_way(world: World, pool: ThreadPoolExecutor) -> None:

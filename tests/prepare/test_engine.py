@@ -251,6 +251,25 @@ def test_admin_access_sees_a_device_in_use(world: World) -> None:
     assert world.states() == ["u-1.json", "u-2.json"]
 
 
+def test_a_cdi_name_that_another_claim_has_is_refused(world: World) -> None:
+    class OneName(LampDriver):
+        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+            for device in claim.devices:
+                yield device.prepared(ContainerEdits(env={"A": "1"}), cdi_name=device.name)
+
+    preparer = world.preparer(OneName(world.lamps))
+    first, second = (
+        world.claim(f"u-{share}", {"request": "r", "device": "lamp-0", "shareID": share}) for share in "12"
+    )
+    preparer.prepare(first)
+    with pytest.raises(HookError, match=r"CDI name 'lamp-0', which a device of claim default/claim-u-1 \(u-1\) has"):
+        preparer.prepare(second)
+    assert world.states() == ["u-1.json"]
+    assert len(world.specs()) == 1
+    preparer.unprepare(first)
+    assert len(preparer.prepare(second)) == 1
+
+
 # --- unprepare
 
 
@@ -597,6 +616,28 @@ def test_a_claim_whose_undoing_began_is_never_answered_from_its_state(tmp_path: 
         disk.repaired = True
         assert len(preparer.prepare(ref)) == 1
         assert world.shining() == {"lamp-0": "u-1"}, first
+
+
+def test_a_claim_whose_removal_may_not_have_reached_the_disk_is_removed_again(world: World) -> None:
+    """After a power failure its state would be back, and hold the device for nobody."""
+    steps: list[str] = []
+
+    def fail_once(step: str, path: Path) -> bool:
+        if path != world.claims / "u-1.json" or step not in {"unlink", "fsync-directory"}:
+            return False
+        steps.append(step)
+        return steps == ["unlink", "fsync-directory"]
+
+    disk = FailingDisk(None)
+    preparer = world.preparer(files=Files(disk))
+    ref = world.claim("u-1", "lamp-0")
+    preparer.prepare(ref)
+    disk.when = fail_once
+    with pytest.raises(StateError, match="cannot remove state file"):
+        preparer.unprepare(ref)
+    preparer.unprepare(ref)
+    assert steps == ["unlink", "fsync-directory", "fsync-directory"]
+    assert world.is_clean()
 
 
 def test_a_full_disk_does_not_keep_devices_held(world: World) -> None:

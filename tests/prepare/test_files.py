@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.prepare.files import PREFIX, Files
+from tests.open_files import times_open
 
 STEPS = ["create", "write", "fsync", "rename", "fsync-directory"]
 
@@ -44,13 +45,14 @@ def test_what_reaches_the_disk_is_the_whole_file_and_then_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[str, int]] = []
+    opened: list[Path] = []
 
     def watch(handle: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        opened.append(path)
         synced.append((path.name, path.stat().st_size if path.is_file() else len(list(path.glob("a")))))
 
     monkeypatch.setattr(os, "fsync", watch)
-    before = os.listdir("/proc/self/fd")
     Files().write(tmp_path / "a", b"x" * 100)
     Files().write(tmp_path / "a", b"y" * 50, survive_power_loss=False)
     Files().remove(tmp_path / "a")
@@ -61,7 +63,7 @@ def test_what_reaches_the_disk_is_the_whole_file_and_then_its_name(
     assert third[0].startswith(PREFIX)
     assert third[1] == 50
     assert fourth == (tmp_path.name, 0)
-    assert os.listdir("/proc/self/fd") == before
+    assert [times_open(path) for path in opened] == [0] * len(synced)
 
 
 @pytest.mark.parametrize("failing", STEPS)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dra_sdk import AllocatedDevice
-from dra_sdk.errors import DeviceHeldError
-from dra_sdk.prepare.guard import refuse_held
+from dra_sdk.errors import DeviceHeldError, HookError
+from dra_sdk.prepare.guard import refuse_held, refuse_taken_names
 from dra_sdk.wire.state import ClaimState, DeviceState, Phase
 
 
@@ -82,3 +82,12 @@ def test_every_device_of_every_claim_counts() -> None:
 def test_nobody_else_holds_nothing() -> None:
     refuse_held([mine()], [])
     refuse_held([], [theirs()])
+
+
+def test_a_cdi_name_of_another_claim_is_refused_and_its_holder_named() -> None:
+    def named(*names: str) -> ClaimState:
+        return replace(theirs(), devices=[DeviceState("r", "p", "d", cdi_ids=[f"a/b={name}" for name in names])])
+
+    refuse_taken_names(named("x"), [named("y"), named(), theirs()])
+    with pytest.raises(HookError, match=r"the CDI name 'x', which a device of claim ns/other \(u-9\) has"):
+        refuse_taken_names(named("w", "x"), [named("y"), named("z", "x")])

@@ -15,6 +15,8 @@ from time import sleep
 import pytest
 
 from dra_sdk.prepare.locks import NamedLocks
+from tests.open_files import times_open
+from tests.waiting import LONG
 
 
 @pytest.fixture(params=["threads", "processes"])
@@ -46,7 +48,7 @@ def test_one_holder_at_a_time(locks: NamedLocks) -> None:
 
 
 def test_different_names_are_held_together(locks: NamedLocks) -> None:
-    meeting = Barrier(2, timeout=10)
+    meeting = Barrier(2, timeout=LONG)
 
     def work(name: str) -> None:
         with locks.hold([name]):
@@ -67,7 +69,7 @@ def test_overlapping_sets_do_not_deadlock(locks: NamedLocks) -> None:
                 pass
 
     with ThreadPoolExecutor(12) as pool:
-        done, waiting = wait([pool.submit(work, seed) for seed in range(12)], timeout=30)
+        done, waiting = wait([pool.submit(work, seed) for seed in range(12)], timeout=LONG)
     assert not waiting
     assert [each.exception() for each in done] == [None] * 12
 
@@ -98,17 +100,17 @@ def test_who_waits_gets_the_lock_when_the_holder_ends(locks: NamedLocks) -> None
     def first() -> None:
         with locks.hold(["a"]):
             held.set()
-            go.wait(10)
+            go.wait(LONG)
             order.append("first")
 
     def second() -> None:
-        held.wait(10)
+        held.wait(LONG)
         with locks.hold(["a"]):
             order.append("second")
 
     with ThreadPoolExecutor(2) as pool:
         jobs = [pool.submit(work) for work in (first, second)]
-        held.wait(10)
+        held.wait(LONG)
         go.set()
         for job in jobs:
             job.result()
@@ -174,7 +176,7 @@ def test_processes_exclude_each_other(tmp_path: Path, spawn: Spawn) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
     children = [spawn(COUNTING, str(tmp_path / "locks"), str(counter), str(index)) for index in range(3)]
-    assert [child.wait(30) for child in children] == [0, 0, 0]
+    assert [child.wait(LONG) for child in children] == [0, 0, 0]
     assert counter.read_text() == "180"
 
 
@@ -194,7 +196,7 @@ def test_a_killed_holder_lets_go(tmp_path: Path, spawn: Spawn) -> None:
         waiting = pool.submit(take)
         assert not wait([waiting], timeout=0.2).done, "held by the other process, and yet taken"
         child.kill()
-        waiting.result(timeout=10)
+        waiting.result(timeout=LONG)
     locks.close()
     assert (tmp_path / "locks").stat().st_size == 0
 
@@ -211,16 +213,16 @@ def test_a_holder_that_lives_on_lets_go(tmp_path: Path, spawn: Spawn) -> None:
                 return child.poll() is None
 
         taken = pool.submit(take)
-        assert wait([taken], timeout=10.0).done, "the other process ended its block, and yet holds the lock"
+        assert wait([taken], timeout=LONG).done, "the other process ended its block, and yet holds the lock"
         assert taken.result()
         child.kill()
     locks.close()
 
 
 def test_closing_closes_the_file_and_twice_is_harmless(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    locks = NamedLocks(tmp_path / "locks")
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    path = tmp_path / "locks"
+    locks = NamedLocks(path)
+    assert times_open(path) == 1
     locks.close()
     locks.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert times_open(path) == 0

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
 
 import pytest
 
+from dra_sdk import Claim, ContainerEdits, PreparedDevice
 from dra_sdk.errors import DeviceHeldError
+from dra_sdk.prepare.files import Files
 from tests.prepare.rolling import shared_claims
-from tests.prepare.world import World
+from tests.prepare.world import LampConfig, LampDriver, World
 
 PROGRAM = Path(__file__).with_name("rolling.py")
 
@@ -61,4 +64,31 @@ def test_a_claim_prepared_by_one_process_is_answered_and_undone_by_the_other(wor
     assert len(old.prepare(ref)) == 1
     assert world.driver.prepared == ["u-1", "u-1"]
     for preparer in (old, new):
+        preparer._locks.close()
+
+
+class NoUndo:
+    """A driver whose claims have no state before they are complete."""
+
+    dra_driver_info, dra_discover = LampDriver.dra_driver_info, LampDriver.dra_discover
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        yield from (device.prepared(ContainerEdits(env={"A": "1"})) for device in claim.devices)
+
+
+def test_metadata_that_one_process_has_just_written_is_not_swept_by_another(world: World) -> None:
+    """The kubelet would be told of a mount whose file is gone."""
+    made = []
+
+    def start_another(step: str, path: Path) -> None:
+        if step == "create" and path.parent == world.cdi:
+            made.append(world.preparer(NoUndo(), shared=True, metadata=True))
+
+    old = world.preparer(NoUndo(), shared=True, metadata=True, files=Files(start_another))
+    old.prepare(world.claim("u-1", "lamp-0"))
+    (spec,) = world.specs().values()
+    mounts = [mount for device in spec["devices"] for mount in device["containerEdits"].get("mounts", ())]
+    assert [Path(mount["hostPath"]).is_file() for mount in mounts] == [True]
+    assert made
+    for preparer in (old, *made):
         preparer._locks.close()

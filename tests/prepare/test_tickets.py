@@ -1,31 +1,24 @@
-"""A prepare that waited while its claim was unprepared must not begin."""
+"""Calls under way: when they came in, and waiting until they have ended."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
+from time import monotonic_ns
 
 import pytest
 
-from dra_sdk.errors import RetriableError
 from dra_sdk.prepare.tickets import Tickets
+from dra_sdk.wire.context import Arrived
 
 
-def test_a_ticket_is_good_until_its_claim_is_unprepared() -> None:
+def test_a_ticket_tells_when_its_call_came_in() -> None:
     tickets = Tickets()
-    with tickets.prepare("u-1") as ticket, tickets.prepare("u-2") as other:
-        ticket.check()
-        with tickets.unprepare("u-1"):
-            pass
-        with pytest.raises(RetriableError, match="unprepared while this call was waiting"):
-            ticket.check()
-        other.check()
-
-
-def test_a_prepare_that_comes_after_the_unprepare_is_good() -> None:
-    tickets = Tickets()
-    with tickets.unprepare("u-1"), tickets.prepare("u-1") as ticket:
-        ticket.check()
+    before = monotonic_ns()
+    with Arrived():
+        between = monotonic_ns()
+        first, second = tickets.take(), tickets.take()
+    assert before <= first.arrived == second.arrived <= between <= tickets.take().arrived
 
 
 def test_draining_waits_for_every_call_and_gives_up_in_time() -> None:
@@ -34,23 +27,23 @@ def test_draining_waits_for_every_call_and_gives_up_in_time() -> None:
     entered, leave = Event(), Event()
 
     def call() -> None:
-        with tickets.unprepare("u-1"):
+        with tickets.take():
             entered.set()
-            leave.wait(10)
+            leave.wait(50)
 
     thread = Thread(target=call)
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(50)
     assert not tickets.drain(0.01)
     with ThreadPoolExecutor(1) as pool:
-        drained = pool.submit(tickets.drain, 30.0)
+        drained = pool.submit(tickets.drain, 300.0)
         leave.set()
-        assert drained.result(10.0), "told at once, not only when the time is over"
+        assert drained.result(50.0), "told at once, not only when the time is over"
     thread.join()
 
 
 def test_a_raise_gives_the_ticket_back() -> None:
     tickets = Tickets()
-    with pytest.raises(RuntimeError), tickets.prepare("u-1"):
+    with pytest.raises(RuntimeError), tickets.take():
         raise RuntimeError
     assert tickets.drain(0.0)

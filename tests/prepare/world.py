@@ -31,6 +31,8 @@ from dra_sdk.prepare.cdi import CdiDirectory
 from dra_sdk.prepare.engine import Effects, Preparer
 from dra_sdk.prepare.files import Files
 from dra_sdk.prepare.locks import NamedLocks
+from dra_sdk.prepare.metadata import ClaimMetadata
+from dra_sdk.prepare.order import Order
 from dra_sdk.prepare.store import ClaimStore
 from dra_sdk.wire.dra import ClaimRef
 
@@ -116,7 +118,13 @@ class World:
         self.driver = LampDriver(self.lamps)
 
     def preparer(
-        self, plugin: Any = None, *, boot_id: str = "boot-1", files: Files | None = None, shared: bool = False
+        self,
+        plugin: Any = None,
+        *,
+        boot_id: str = "boot-1",
+        files: Files | None = None,
+        shared: bool = False,
+        metadata: bool = False,
     ) -> Preparer:
         """A preparer as a fresh process has it: nothing but what is on disk."""
         driver = Driver.of(plugin or self.driver)
@@ -124,7 +132,14 @@ class World:
         cdi = CdiDirectory(self.cdi, driver.info.cdi_kind, files)
         locks = NamedLocks(self.root / "locks" if shared else None)
         effects = Effects(
-            store=store, cdi=cdi, fetch=self.fetch, published=self.published, boot_id=boot_id, locks=locks
+            store=store,
+            cdi=cdi,
+            fetch=self.fetch,
+            published=self.published,
+            boot_id=boot_id,
+            locks=locks,
+            order=Order.shared(self.root, boot_id) if shared else Order(),
+            metadata=ClaimMetadata(DRIVER, self.root, files or Files()) if metadata else None,
         )
         made = Preparer(driver, Node("node-a", self.root), effects)
         made.recover()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from dra_sdk.errors import HookError, RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.runtime import discovery, supervise
 from dra_sdk.runtime.discovery import Discovery, discover
+from tests.waiting import LONG, wait
 
-LONG = 10.0
 NODE = Node("node-a")
 Pools = Sequence[ResourcePool]
 
@@ -80,13 +79,6 @@ def start() -> Iterator[Callable[..., tuple[Discovery, Published]]]:
         assert all(thread.stop(0.0) for thread in each._threads), "a thread goes on"
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + LONG
-    while not condition():
-        assert monotonic() < deadline, "it never came true"
-        sleep(0.001)
-
-
 @pytest.mark.parametrize("found", [[], (), iter([])])
 def test_nothing_found_is_a_pool_without_devices(found: Any) -> None:
     assert discover(driver(lambda: found), NODE) == [ResourcePool("node-a", [])]
@@ -146,16 +138,16 @@ def test_what_is_found_is_published_and_known_to_prepare(start: Any) -> None:
     assert found.published("node-a", "lamp-0") == Device("lamp-0", attributes={"watts": 5})
     assert found.published("node-a", "lamp-1") is None
     assert found.published("other", "lamp-0") is None
-    wait_for(lambda: published.sets == [["node-a/lamp-0"]])
+    wait(lambda: published.sets == [["node-a/lamp-0"]])
 
 
 def test_asking_again_publishes_again(start: Any) -> None:
     devices = [Device("lamp-0")]
     found, published = start(Lamps(lambda: devices))
-    wait_for(lambda: len(published.sets) == 1)
+    wait(lambda: len(published.sets) == 1)
     devices = [Device("lamp-1")]
     found.again()
-    wait_for(lambda: published.sets[1:] == [["node-a/lamp-1"]])
+    wait(lambda: published.sets[1:] == [["node-a/lamp-1"]])
     assert found.published("node-a", "lamp-0") is None
 
 
@@ -170,18 +162,18 @@ def test_a_failure_keeps_what_was_known_and_is_repeated(start: Any, caplog: pyte
 
     with caplog.at_level(logging.ERROR):
         found, published = start(Lamps(flaky))
-        wait_for(lambda: len(published.sets) == 1)
+        wait(lambda: len(published.sets) == 1)
         found.again()
         assert found.published("node-a", "lamp-1") or found.published("node-a", "lamp-4")
-        wait_for(lambda: len(published.sets) == 2)
+        wait(lambda: len(published.sets) == 2)
     assert published.sets == [["node-a/lamp-1"], ["node-a/lamp-4"]]
-    wait_for(lambda: found._threads[0]._delay == 0.001)
+    wait(lambda: found._threads[0]._delay == 0.001)
     assert "bus error" in caplog.text
 
 
 def test_pools_that_could_not_be_handed_over_are_handed_over_later(start: Any) -> None:
     _, published = start(Lamps(lambda: [Device("lamp-0")]), fails=2)
-    wait_for(lambda: published.sets == [["node-a/lamp-0"]])
+    wait(lambda: published.sets == [["node-a/lamp-0"]])
 
 
 def test_prepare_waits_for_the_first_discovery_and_then_asks_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,10 +206,10 @@ def test_a_change_that_is_watched_is_published(start: Any) -> None:
     devices = [Device("lamp-0")]
     watching = Watching(lambda: list(devices), fails=2)
     _, published = start(watching)
-    wait_for(lambda: len(published.sets) == 1)
+    wait(lambda: len(published.sets) == 1)
     devices.append(Device("lamp-1"))
     watching.plugged.set()
-    wait_for(lambda: published.sets[1:] == [["node-a/lamp-0", "node-a/lamp-1"]])
+    wait(lambda: published.sets[1:] == [["node-a/lamp-0", "node-a/lamp-1"]])
     assert watching.starts == 3
 
 
@@ -228,13 +220,13 @@ def test_a_watch_that_ends_by_itself_is_told(start: Any, caplog: pytest.LogCaptu
 
     with caplog.at_level(logging.WARNING):
         start(Ends(list))
-        wait_for(lambda: "hardware changes go unnoticed" in caplog.text)
+        wait(lambda: "hardware changes go unnoticed" in caplog.text)
 
 
 def test_stopping_does_not_discover_once_more(start: Any) -> None:
     calls: list[int] = []
     found, published = start(Lamps(lambda: calls.append(1) or []))  # type: ignore[func-returns-value]
-    wait_for(lambda: len(published.sets) == 1)
+    wait(lambda: len(published.sets) == 1)
     found.stop(LONG)
     assert calls == [1]
 
@@ -245,6 +237,26 @@ def test_stopping_ends_every_thread_even_one_that_failed_last(start: Any) -> Non
 
     watching = Watching(broken)
     found, _ = start(watching)
-    wait_for(lambda: watching.starts == 1)
+    wait(lambda: watching.starts == 1)
     found.stop(LONG)
     assert all(thread.stop(0.0) for thread in found._threads)
+
+
+def test_what_a_hook_gave_is_told_in_few_words() -> None:
+    many = ResourcePool("x", [Device(f"lamp-{number}") for number in range(1000)])
+    for found, text in (
+        (Device("a"), "returned one Device, not a list of them; want Device values only"),
+        (many, "returned one ResourcePool, not a list of them"),
+        ({"a": Device("a")}, "returned a dict, not a list"),
+    ):
+        with pytest.raises(HookError, match=f"dra_discover of driver lamps.example.com {text}") as caught:
+            discover(driver(lambda found=found: found), NODE)  # type: ignore[misc]
+        assert len(str(caught.value)) < 200
+
+
+def test_a_raise_is_told_with_the_authors_line() -> None:
+    def raising() -> Any:
+        raise KeyError("watts")
+
+    with pytest.raises(HookError, match=r"failed: KeyError: 'watts' \(test_discovery.py, line \d+\)$"):
+        discover(driver(raising), NODE)

@@ -13,11 +13,15 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.runtime import instance
 from dra_sdk.runtime.instance import InstanceLock, read_boot_id
+from tests.open_files import times_open
+from tests.waiting import LONG
 
 HOLDING = """
 import sys
 from pathlib import Path
+from dra_sdk.runtime import instance
 from dra_sdk.runtime.instance import InstanceLock
 InstanceLock(Path(sys.argv[1])).acquire(0.0)
 print("held", flush=True)
@@ -39,22 +43,29 @@ def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_second_instance_is_told_what_to_do(
-    tmp_path: Path, other: subprocess.Popen[str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    other: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    now = [100.0]
+    monkeypatch.setattr(instance, "monotonic", lambda: now[0])
+    monkeypatch.setattr(instance, "sleep", lambda seconds: now.append(now.pop() + seconds))
     with (
         caplog.at_level(logging.INFO),
         pytest.raises(SettingsError, match=f"another instance of this driver still works on {tmp_path}; end it, or"),
     ):
         InstanceLock(tmp_path / "instance.lock").acquire(0.12)
+    assert now == [pytest.approx(100.15)]
     assert caplog.messages == ["waiting for another instance of this driver to end"]
 
 
 def test_a_successor_waits_for_a_predecessor_that_dies(tmp_path: Path, other: subprocess.Popen[str]) -> None:
     lock = InstanceLock(tmp_path / "instance.lock")
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lock.acquire, 20.0)
+        waiting = pool.submit(lock.acquire, LONG)
         other.kill()
-        waiting.result(20.0)
+        waiting.result(LONG)
     lock.release()
 
 
@@ -85,12 +96,13 @@ def test_waiting_in_vain_keeps_no_file_open(tmp_path: Path) -> None:
     path = tmp_path / "instance.lock"
     first = InstanceLock(path)
     first.acquire(0.0)
-    before = os.listdir("/proc/self/fd")
+    assert times_open(path) == 1
     for _ in range(3):
         with pytest.raises(SettingsError):
             InstanceLock(path).acquire(0.0)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert times_open(path) == 1
     first.release()
+    assert times_open(path) == 0
 
 
 def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:

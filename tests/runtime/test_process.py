@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
-from urllib.error import HTTPError
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
+from dra_sdk.runtime import sockets
+from dra_sdk.runtime.instance import InstanceLock
 from dra_sdk.runtime.process import DriverProcess
 from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
 from dra_sdk.simulator.kubelet import ResponseError
 from dra_sdk.simulator.statuses import unavailable
 from tests.embedded import settings_for
+from tests.runtime.conftest import ANY_PORT, Web
+from tests.waiting import LONG, wait
 
 NAME = "lamps.example.com"
 
@@ -64,7 +68,8 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
         cluster.kubelet.restart()
         cluster.kubelet.wait_for_driver(NAME)
         again = cluster.run_pod("a", ["one"])
-        assert process.slices.wait_synced(10)
+        cluster.wait_slices(NAME)  # which the kubelet deleted as it started
+        assert process.slices.wait_synced(LONG)
         cluster.stop_pod("a")
     assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
     assert lamps.calls == ["prepare one", "unprepare one"]
@@ -75,7 +80,7 @@ def test_a_quick_restart_writes_nothing(cluster: EmbeddedCluster) -> None:
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
         before = cluster.wait_slices(NAME)
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
-        assert process.slices.wait_synced(10)
+        assert process.slices.wait_synced(LONG)
     assert cluster.api.list("resourceslices") == before
 
 
@@ -106,12 +111,13 @@ def test_without_a_registry_it_says_which_directory_is_missing(cluster: Embedded
         DriverProcess(Driver.of(LampDriver()), settings_for(cluster, kubelet_dir=cluster.root / "elsewhere")).start()
 
 
-def test_probes_and_metrics(cluster: EmbeddedCluster) -> None:
-    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, http_address="127.0.0.1:18765")) as process:
+def test_probes_and_metrics(cluster: EmbeddedCluster, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "LOOK_SECONDS", 3600.0)  # so that a socket that is removed stays away
+    read = web.read
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, http_address=ANY_PORT)) as process:
         assert read("/healthz") == (200, "ok\n")
         cluster.kubelet.wait_for_driver(NAME)
-        assert process.slices.wait_synced(10)
-        assert read("/readyz") == (200, "ok\n")
+        wait(lambda: read("/readyz") == (200, "ok\n"))
         give(cluster, "one", "lamp-0")
         cluster.run_pod("a", ["one"])
         text = read("/metrics")[1]
@@ -126,13 +132,35 @@ def test_probes_and_metrics(cluster: EmbeddedCluster) -> None:
         assert read("/elsewhere")[0] == 404
 
 
-def read(path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:18765{path}") as answer:
-            return answer.status, answer.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+class HangingDriver(LampDriver):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.go_on = Event(), Event()
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        self.hangs.set()
+        assert self.go_on.wait(LONG)
+        yield from super().dra_prepare(claim)
+
+
+def test_no_successor_is_let_in_while_a_hook_hangs(cluster: EmbeddedCluster) -> None:
+    """It would undo what the hook is doing at that moment; the end of the process lets it in."""
+    give(cluster, "one", "lamp-0")
+    ref, lamps = claim_ref(cluster, "one"), HangingDriver()
+    process = DriverProcess(Driver.of(lamps), settings_for(cluster, drain_seconds=0.0))
+    successor = InstanceLock(process.data / "instance.lock")
+    with ThreadPoolExecutor(1) as pool:
+        with process:
+            cluster.wait_slices(NAME)
+            call = pool.submit(process.preparer.prepare, ref)
+            assert lamps.hangs.wait(LONG)
+        with pytest.raises(SettingsError, match="another instance of this driver still works"):
+            successor.acquire(0.0)
+        lamps.go_on.set()
+        assert call.result(LONG)
+    process.lock.release()
+    successor.acquire(0.0)
+    successor.release()
 
 
 def test_a_claim_without_device_status_is_not_written(cluster: EmbeddedCluster) -> None:

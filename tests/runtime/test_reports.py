@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from time import monotonic, sleep
 
 import pytest
 
@@ -29,6 +28,7 @@ from dra_sdk.metadata.reading import read_file
 from dra_sdk.runtime.process import DriverProcess
 from dra_sdk.simulator import AllocatedDevice, EmbeddedCluster
 from tests.embedded import settings_for
+from tests.waiting import wait
 
 NAME = "nics.example.com"
 
@@ -85,13 +85,6 @@ def give(cluster: EmbeddedCluster) -> None:
     )
 
 
-def wait(check: Callable[[], object]) -> None:
-    deadline = monotonic() + 10
-    while not check():
-        assert monotonic() < deadline, "not within 10 s"
-        sleep(0.02)
-
-
 def test_each_request_has_its_metadata_file(cluster: EmbeddedCluster) -> None:
     give(cluster)
     with DriverProcess(Driver.of(NicDriver()), settings_for(cluster)) as process:
@@ -139,6 +132,7 @@ def test_health_reaches_the_kubelet_and_the_slices(cluster: EmbeddedCluster) -> 
     nics = NicDriver()
     with DriverProcess(Driver.of(nics), settings_for(cluster)):
         cluster.kubelet.wait_for_driver(NAME)
+        cluster.wait_slices(NAME)
         assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "nic-0", "Healthy")
         nics.sick.add("nic-0")
         nics.tell.set()

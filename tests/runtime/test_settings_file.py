@@ -34,7 +34,9 @@ def test_flag_environment_file_default(tmp_path: Path) -> None:
         ("nodename: x", "unknown setting 'nodename'; known are cdiDir, "),
         ("- nodeName", "must hold a mapping"),
         ("nodeName: [a]", "nodeName must be text or a number"),
-        ("drainSeconds: soon", "setting drainSeconds of the settings file='soon'"),
+        ("nodeName: {}", "nodeName must be text or a number"),
+        ("serve: yes", "is not one of both, common, registration, service"),
+        ("drainSeconds: soon", "settings.yaml='soon': must be a number of seconds from 0 to 86400"),
         ("serve: some", "is not one of both, common, registration, service"),
         ("a: b: c", "is no YAML"),
     ],
@@ -45,6 +47,14 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
     with pytest.raises(SettingsError) as caught:
         read("--config", str(file))
     assert message in str(caught.value)
+
+
+def test_values_are_taken_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("nodeName: 007\npodUid: 0777\nunhealthyTaint: off\nhttpAddress: :8080\nkubeconfig: null\ncdiDir:")
+    settings = read("--config", str(file))
+    assert (settings.node_name, settings.pod_uid, settings.taint_effect) == ("007", "0777", None)
+    assert (settings.http_address, settings.kubeconfig, settings.cdi_dir) == (":8080", None, Path("/var/run/cdi"))
 
 
 def test_an_empty_file_sets_nothing_and_a_missing_one_is_named(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
-from time import monotonic, sleep
-from urllib.error import HTTPError
 
 import pytest
 
@@ -15,6 +12,8 @@ from dra_sdk.runtime import sockets
 from dra_sdk.runtime.process import DriverProcess
 from dra_sdk.simulator import AllocatedDevice, EmbeddedCluster
 from tests.embedded import settings_for
+from tests.runtime.conftest import ANY_PORT, Web
+from tests.waiting import LONG, wait
 
 NAME = "lamps.example.com"
 
@@ -43,13 +42,6 @@ def process(cluster: EmbeddedCluster, **changes: object) -> DriverProcess:
     return DriverProcess(Driver.of(LampDriver()), settings_for(cluster, **changes))
 
 
-def wait(check: object) -> None:
-    deadline = monotonic() + 10
-    while not check():  # type: ignore[operator]
-        assert monotonic() < deadline
-        sleep(0.02)
-
-
 @pytest.mark.parametrize("lost", ["registration", "service"])
 def test_a_lost_socket_is_told_and_made_again(
     cluster: EmbeddedCluster, lost: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -63,33 +55,23 @@ def test_a_lost_socket_is_told_and_made_again(
         wait(path.exists)
         assert f"{path} was removed or replaced" in caplog.text
         if lost == "registration":
-            assert driver.registration.registered.wait(10)
+            assert driver.registration.registered.wait(LONG)
         cluster.kubelet.wait_for_driver(NAME)
         cluster.run_pod("lit", ["one"])
 
 
-def test_two_processes_share_the_work_and_each_answers_for_its_own(cluster: EmbeddedCluster) -> None:
-    with process(cluster, serve="registration", http_address="127.0.0.1:18766") as registrar:
-        assert registrar.registration.registered.wait(10)
+def test_two_processes_share_the_work_and_each_answers_for_its_own(cluster: EmbeddedCluster, web: Web) -> None:
+    def pages(number: int) -> list[int]:
+        return [web.read(page, number)[0] for page in ("/healthz", "/readyz")]
+
+    with process(cluster, serve="registration", http_address=ANY_PORT) as registrar:
+        assert registrar.registration.registered.wait(LONG)
         assert not cluster.api.list("resourceslices")
-        assert pages(18766) == [200, 200]
-        with process(cluster, serve="service", http_address="127.0.0.1:18767") as service:
+        assert pages(0) == [200, 200]
+        with process(cluster, serve="service", http_address=ANY_PORT) as service:
             cluster.wait_slices(NAME)
             cluster.kubelet.wait_for_driver(NAME)
-            wait(lambda: pages(18767) == [200, 200])
+            wait(lambda: pages(1) == [200, 200])
             cluster.run_pod("lit", ["one"])
             assert [held.name for held in service.preparer.held()] == ["one"]
-        assert pages(18766) == [200, 200]
-
-
-def pages(port: int) -> list[int]:
-    """The status of /healthz and /readyz."""
-    found = []
-    for page in ("healthz", "readyz"):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}") as answer:
-                found.append(answer.status)
-        except HTTPError as error:
-            with error:
-                found.append(error.code)
-    return found
+        assert pages(0) == [200, 200]

@@ -9,11 +9,10 @@ from threading import Event
 
 import pytest
 
-from dra_sdk.errors import HardwareError, HookError
+from dra_sdk.errors import DraError, HardwareError, HookError
 from dra_sdk.runtime import supervise
 from dra_sdk.runtime.supervise import Supervised
-
-LONG = 10.0
+from tests.waiting import LONG
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +30,13 @@ def test_a_body_that_returns_is_not_started_again() -> None:
     assert thread.stop(LONG)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no bus"), SystemExit(1), HookError("no list")])
+def raised_by_a_hook() -> HookError:
+    error = HookError("dra_discover failed: KeyError: 'card'")
+    error.__cause__ = KeyError("card")
+    return error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no bus"), SystemExit(1), raised_by_a_hook()])
 def test_a_raise_is_logged_and_the_body_started_again(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     runs: list[int] = []
 
@@ -49,20 +54,21 @@ def test_a_raise_is_logged_and_the_body_started_again(error: BaseException, capl
     assert all(record.exc_info and record.exc_info[1] is error for record in caplog.records)
 
 
-def test_an_error_of_ours_is_one_sentence_without_traceback(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [HardwareError("/sys/class/lamp: no lamp"), HookError("returned None, want Devices")])
+def test_an_error_of_ours_is_one_sentence_without_traceback(error: DraError, caplog: pytest.LogCaptureFixture) -> None:
     runs: list[int] = []
 
     def body(_stop: Event) -> None:
         runs.append(1)
         if len(runs) < 2:
-            raise HardwareError("/sys/class/lamp: no lamp")
+            raise error
 
     with caplog.at_level(logging.ERROR):
         thread = Supervised("watch", body)
         thread.start()
         thread._thread.join(LONG)
     (record,) = caplog.records
-    assert record.getMessage() == "watch failed: /sys/class/lamp: no lamp; starting it again in 0.0 s"
+    assert record.getMessage() == f"watch failed: {error}; starting it again in 0.0 s"
     assert record.exc_info is None
     assert len(runs) == 2
 
@@ -130,4 +136,4 @@ thread.start()
 thread.stop(0.01)
 """
     paths = {"PYTHONPATH": ":".join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", code], env=paths, timeout=30, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], env=paths, timeout=LONG, check=False).returncode == 0

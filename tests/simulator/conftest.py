@@ -12,6 +12,7 @@ import pytest
 from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.server import ApiServer
+from tests.waiting import LONG
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -39,7 +40,7 @@ class Http:
         for name, value in headers.items():
             request.add_header(name.replace("_", "-"), value)
         try:
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=LONG) as response:
                 return response.status, dict(response.headers), _decoded(response)
         except urllib.error.HTTPError as error:
             with error:

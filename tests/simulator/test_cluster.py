@@ -16,6 +16,7 @@ from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, Kubele
 from dra_sdk.simulator.kubelet import PodClaimError, PreparedDevice
 from dra_sdk.simulator.statuses import StatusError
 from tests.simulator.fakes import Answer, FakeDriver
+from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 FAST = KubeletTiming(poll=0.02)
@@ -109,7 +110,7 @@ def test_the_kubeconfig_leads_to_the_api_server() -> None:
         request = urllib.request.Request(f"{target['server']}/api/v1/nodes/node-1")
         request.add_header("Authorization", f"Bearer {config['users'][0]['user']['token']}")
         context = ssl.create_default_context(cafile=target["certificate-authority"])
-        with urllib.request.urlopen(request, context=context, timeout=10) as response:
+        with urllib.request.urlopen(request, context=context, timeout=LONG) as response:
             assert json.load(response) == cluster.node
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 import urllib.request
 from typing import Any
 
@@ -11,13 +10,14 @@ from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.server import ApiServer
 from tests.simulator.conftest import CLAIMS, SLICES, claim_object, slice_object
+from tests.waiting import LONG, wait
 
 
 class Stream:
     """A watch over HTTP, read line by line."""
 
     def __init__(self, server: ApiServer, path: str) -> None:
-        self.response = urllib.request.urlopen(server.url + path, timeout=10)
+        self.response = urllib.request.urlopen(server.url + path, timeout=LONG)
 
     def next(self) -> tuple[str, Any]:
         line = self.response.readline()
@@ -34,10 +34,7 @@ class Stream:
 
 
 def wait_until_no_watch(server: ApiServer) -> None:
-    ends = time.monotonic() + 10
-    while server.open_watches:
-        assert time.monotonic() < ends
-        time.sleep(0.01)
+    wait(lambda: not server.open_watches)
     assert server.store.watches == ()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.simulator.local import LocalClient
+from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.server import ApiServer
 from tests.simulator.conftest import SLICES, Http, closed, slice_object
 
@@ -66,3 +67,15 @@ class TestProtocol:
         server.stop()
         server.start()
         assert (server.port, http("GET", "/readyz")) == (port, (200, "ok"))
+
+    def test_nobody_else_gets_the_port_of_a_stopped_server(self, store: ObjectStore) -> None:
+        with ApiServer(store) as server:
+            server.stop()
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", server.port))
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", server.port))
+            server.start()
+            server.stop()
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", server.port))

@@ -7,6 +7,7 @@ from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.request_log import RequestLog
 from dra_sdk.simulator.server import ApiServer
 from tests.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
+from tests.waiting import LONG
 
 
 def test_every_request_is_recorded(server: ApiServer, http: Http) -> None:
@@ -27,7 +28,7 @@ def test_every_request_is_recorded(server: ApiServer, http: Http) -> None:
 
 
 def test_an_open_watch_is_one_record_and_silence_is_none(server: ApiServer, local: LocalClient) -> None:
-    with urllib.request.urlopen(f"{server.url}{SLICES}?watch=true", timeout=10) as stream:
+    with urllib.request.urlopen(f"{server.url}{SLICES}?watch=true", timeout=LONG) as stream:
         local.create("resourceslices", slice_object("a"))
         assert json.loads(stream.readline())["type"] == "ADDED"
         assert [(record.verb, record.code) for record in server.log.records()] == [("watch", 200)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -130,6 +130,48 @@ def test_extended_resources(cluster: EmbeddedCluster, driver: FakeDriver) -> Non
     assert running.container_cdi_ids("main") == (f"vendor.com/class={made['metadata']['name']}",)
     cluster.stop_pod("p")
     assert cluster.api.list("resourceclaims") == []
+
+
+def test_whoever_else_writes_a_claim_meanwhile_is_no_obstacle(
+    cluster: EmbeddedCluster, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a driver does that writes the status of its devices."""
+    publish(cluster, gpu("gpu-0"))
+    cluster.create_claim("scheduled", {"gpu": "gpu"})
+    cluster.create_claim("told", {"gpu": "gpu"})
+    api, undisturbed, met = cluster.api, set[str](), 0
+
+    def disturbed(verb: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        def first_disturbed(plural: str, obj: dict[str, Any]) -> Any:
+            nonlocal met
+            if plural == "resourceclaims" and verb in undisturbed:
+                undisturbed.remove(verb)
+                met += 1
+                api.patch(plural, {"metadata": {"labels": {"met": str(met)}}}, obj["metadata"]["name"], "default")
+            return write(plural, obj)
+
+        return first_disturbed
+
+    def meanwhile() -> None:
+        undisturbed.update({"update", "update_status"})
+
+    for verb in ("update", "update_status"):
+        monkeypatch.setattr(api, verb, disturbed(verb, getattr(api, verb)))
+    meanwhile()
+    cluster.allocate("told", [AllocatedDevice("gpu", DRIVER, "node-1", "gpu-9")])
+    for name in ("scheduled", "told"):
+        meanwhile()
+        cluster.run_pod(name, [name])
+        assert len(claim(cluster, name)["status"]["reservedFor"]) == 1
+        meanwhile()
+        cluster.stop_pod(name)
+    assert not claim(cluster, "scheduled").get("status")
+    assert not claim(cluster, "scheduled")["metadata"].get("finalizers")
+    assert list(claim(cluster, "told")["status"]) == ["allocation"]
+    meanwhile()
+    cluster.deallocate("told")
+    assert not claim(cluster, "told").get("status")
+    assert met == 8
 
 
 def test_claims_without_a_pod_are_allocated_too(cluster: EmbeddedCluster) -> None:

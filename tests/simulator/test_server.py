@@ -18,6 +18,7 @@ from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.server import ApiServer
 from tests.simulator.conftest import SLICES, Http, claim_object, slice_object
+from tests.waiting import LONG
 
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
@@ -37,7 +38,7 @@ class TestAccess:
         with ApiServer(store, tls=files) as server:
             with urllib.request.urlopen(f"{server.url}/api/v1/namespaces/default", context=context) as response:
                 assert json.load(response)["metadata"]["name"] == "default"
-            watch = urllib.request.urlopen(f"{server.url}{SLICES}?watch=true", context=context, timeout=10)
+            watch = urllib.request.urlopen(f"{server.url}{SLICES}?watch=true", context=context, timeout=LONG)
             created = local.create("resourceslices", slice_object("a"))
             assert json.loads(watch.readline())["object"] == created
             server.stop()
@@ -47,7 +48,7 @@ class TestAccess:
     def test_a_client_that_does_not_trust_it_does_no_harm(self, store: ObjectStore, tmp_path: Path) -> None:
         files = certificates.make(tmp_path)
         with ApiServer(store, tls=files) as server, pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            urllib.request.urlopen(server.url, timeout=10)
+            urllib.request.urlopen(server.url, timeout=LONG)
 
     def test_without_openssl_the_error_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))

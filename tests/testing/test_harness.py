@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dra_sdk.errors import ConfigError, DeviceHeldError, HookError, InvalidObjectError, NotFoundError
-from dra_sdk.testing import NotAllocatedError, claim, request
+from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, claim, request
 from tests.testing.lamps import NAME, Dimmable, Hot, LampConfig, LampDriver, Reporting, Uneven
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -213,3 +215,20 @@ class TestReports:
     def test_a_status_that_no_server_takes(self, lamps, dra_driver):
         with pytest.raises(AssertionError, match=r"no server takes: .*reason"):
             dra_driver(lambda: Reporting("not one word")).prepare(claim("l"))
+
+
+@pytest.mark.parametrize("driver", ["LampDriver", None])
+def test_what_is_no_driver_is_told(driver: Any, tmp_path: Path) -> None:
+    with pytest.raises(
+        TypeError, match="driver must be a driver's class, a function that makes one, or an instance, is "
+    ):
+        DriverHarness(driver, FakeNode(tmp_path))
+
+
+def test_a_container_that_the_pod_does_not_have_is_told(dra_node, dra_driver):
+    dra_node.file("/sys/class/lamps/lamp-0/watt", "5")
+    dra_node.file("/sys/class/lamps/lamp-0/on", "")
+    dra_node.device_node("/dev/lamp-0")
+    prepared = dra_driver(LampDriver).prepare(claim(request("desk")))
+    with pytest.raises(AssertionError, match="the pod has no container 'side'; there are main"):
+        prepared.container("side")

@@ -197,3 +197,31 @@ def test_node_selection():
 )
 def test_which_devices_halve_a_slice(device: Device, expected: bool):
     assert is_complex(device_json(device, DRIVER)) is expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("attributes", [("a", 1)], "attributes must be a mapping, is [('a', 1)]"),
+        ("attributes", None, "attributes must be a mapping, is None"),
+        ("capacity", ["memory"], "capacity must be a mapping, is ['memory']"),
+        ("node_allocatable", 1, "node_allocatable must be a mapping, is 1"),
+        ("consumes", {"set": 1}, "consumes must be a list of CounterConsumption, is {'set': 1}"),
+        ("consumes", CounterConsumption("s", {"c": 1}), "consumes must be a list of CounterConsumption, is Counter"),
+        ("consumes", [CounterConsumption("s", ["c"])], "consumes s: counters must be a mapping, is ['c']"),  # type: ignore[arg-type]
+        ("taints", ["broken"], "taints must be a list of DeviceTaint, is ['broken']"),
+        ("binding_conditions", 7, "binding_conditions must be a list of str, is 7"),
+        ("attributes", 1000 * "x", f"attributes must be a mapping, is '{99 * 'x'}…"),
+    ],
+)
+def test_a_field_of_another_kind_is_named(field: str, value: Any, problem: str) -> None:
+    with pytest.raises(InvalidObjectError) as caught:
+        device_json(Device("a", **{field: value}), DRIVER)
+    assert caught.value.subject == "device a"
+    assert caught.value.problems[0].startswith(problem)
+    assert len(str(caught.value)) < 250
+
+
+def test_counters_of_another_kind_are_named() -> None:
+    with pytest.raises(InvalidObjectError, match=r"^counter set s: counters must be a mapping, is \['c'\]$"):
+        counter_set_json(CounterSet("s", ["c"]))  # type: ignore[arg-type]

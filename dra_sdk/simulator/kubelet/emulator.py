@@ -44,7 +44,7 @@ HealthMode = Literal["negotiate", "always", "off"]
 """Whom the kubelet asks for health: drivers that advertise it (1.37), all (1.36), or none (gate off, so 1.34, 1.35)."""
 
 STATE_FILE = "dra_manager_state"
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0  # what is waited for takes milliseconds, seconds on a busy machine
 
 
 class KubeletEmulator:

@@ -1,7 +1,7 @@
 """What all models of API objects share: camelCase on the wire, strict types, and when a field came to be.
 
-As for the API server, null is an absent field, a number is no string, and an unknown field is an error. A field that
-not every server knows or keeps carries an `Available`.
+As for the API server, null is an absent field, and an empty value in a list or a map; a number is no string, and an
+unknown field is an error. A field that not every server knows or keeps carries an `Available`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from dra_sdk.model.quantity import Quantity
@@ -22,14 +32,16 @@ _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:
 class Object(BaseModel):
     """Base of all API types."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, defer_build=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, value: Any) -> Any:
-        return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+        if value is None:  # only an item can be: of a field it was left out
+            return {}
+        if not isinstance(value, dict):
+            return value
+        return {key: item for key, item in value.items() if item is not None or key not in _aliases(cls)}
 
     def to_json(self) -> dict[str, Any]:
         """The object as JSON, without what was not set."""
@@ -43,6 +55,12 @@ class Available:
     gates: tuple[str, ...] = ()
     since: int = 34
     until: int | None = None
+
+
+@cache
+def _aliases(model: type[Object]) -> frozenset[str]:
+    """The names of the fields on the wire."""
+    return frozenset(str(field.alias) for field in model.model_fields.values())
 
 
 class Time(str):
@@ -70,9 +88,18 @@ def _quantity(value: Any) -> Quantity:
         raise ValueError("must be a quantity such as 4, 500m or 80Gi") from error
 
 
+def _or_empty(empty: object) -> BeforeValidator:
+    return BeforeValidator(lambda value: empty if value is None else value)
+
+
 Timestamp = Annotated[str, AfterValidator(_time)]
 Amount = Annotated[Quantity, PlainValidator(_quantity), PlainSerializer(str)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+#: Items of lists and maps.
+TextItem = Annotated[str, _or_empty("")]
+IntItem = Annotated[Int64, _or_empty(0)]
+BoolItem = Annotated[bool, _or_empty(False)]
+AmountItem = Annotated[Amount, _or_empty(0)]
 
 TAINTS: Final = Available(("DRADeviceTaints",))
 PARTITIONS: Final = Available(("DRAPartitionableDevices",))

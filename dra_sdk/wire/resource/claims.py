@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dra_sdk.wire.resource.base import ADMIN_ACCESS, CONSUMABLE, TAINTS, Amount, Available, Int64, Object
+from dra_sdk.wire.resource.base import ADMIN_ACCESS, CONSUMABLE, TAINTS, AmountItem, Available, Int64, Object, TextItem
 from dra_sdk.wire.resource.configuration import OpaqueDeviceConfiguration
 from dra_sdk.wire.resource.device import DeviceToleration
 from dra_sdk.wire.resource.metadata import ObjectMeta, TopLevel
@@ -30,7 +30,7 @@ class DeviceSelector(Object):
 class CapacityRequirements(Object):
     """How much of which capacities is wanted."""
 
-    requests: dict[str, Amount] | None = None
+    requests: dict[str, AmountItem] | None = None
 
 
 class DeviceDerivedAttribute(Object):
@@ -77,7 +77,7 @@ class DeviceRequest(Object):
 class DeviceConstraint(Object):
     """What devices of several requests must have in common, or must not."""
 
-    requests: list[str] | None = None
+    requests: list[TextItem] | None = None
     match_attribute: str | None = None
     distinct_attribute: Annotated[str | None, CONSUMABLE] = None
 
@@ -85,7 +85,7 @@ class DeviceConstraint(Object):
 class DeviceClaimConfiguration(Object):
     """Configuration for some requests, or all."""
 
-    requests: list[str] | None = None
+    requests: list[TextItem] | None = None
     opaque: OpaqueDeviceConfiguration | None = None
 
 

@@ -14,9 +14,13 @@ from dra_sdk.wire.resource.base import (
     PARTITIONS,
     TAINTS,
     Amount,
+    AmountItem,
     Available,
+    BoolItem,
     Int64,
+    IntItem,
     Object,
+    TextItem,
     Timestamp,
 )
 from dra_sdk.wire.resource.metadata import NodeSelector
@@ -29,10 +33,10 @@ class DeviceAttribute(Object):
     bool_value: bool | None = Field(default=None, alias="bool")
     string: str | None = None
     version: str | None = None
-    ints: Annotated[list[Int64] | None, LISTS] = None
-    bools: Annotated[list[bool] | None, LISTS] = None
-    strings: Annotated[list[str] | None, LISTS] = None
-    versions: Annotated[list[str] | None, LISTS] = None
+    ints: Annotated[list[IntItem] | None, LISTS] = None
+    bools: Annotated[list[BoolItem] | None, LISTS] = None
+    strings: Annotated[list[TextItem] | None, LISTS] = None
+    versions: Annotated[list[TextItem] | None, LISTS] = None
 
 
 class CapacityRequestPolicyRange(Object):
@@ -47,7 +51,7 @@ class CapacityRequestPolicy(Object):
     """How much of a capacity one request may take."""
 
     default: Amount | None = None
-    valid_values: list[Amount] | None = None
+    valid_values: list[AmountItem] | None = None
     valid_range: CapacityRequestPolicyRange | None = None
 
 
@@ -69,7 +73,9 @@ class DeviceCounterConsumption(Object):
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
-    compatibility_groups: Annotated[list[str] | None, Available(("DRADeviceCompatibilityGroups",), since=37)] = None
+    compatibility_groups: Annotated[list[TextItem] | None, Available(("DRADeviceCompatibilityGroups",), since=37)] = (
+        None
+    )
 
 
 class DeviceTaint(Object):
@@ -132,8 +138,8 @@ class Device(Object):
     all_nodes: Annotated[bool | None, PARTITIONS] = None
     taints: Annotated[list[DeviceTaint] | None, TAINTS] = None
     binds_to_node: Annotated[bool | None, BINDING] = None
-    binding_conditions: Annotated[list[str] | None, BINDING] = None
-    binding_failure_conditions: Annotated[list[str] | None, BINDING] = None
+    binding_conditions: Annotated[list[TextItem] | None, BINDING] = None
+    binding_failure_conditions: Annotated[list[TextItem] | None, BINDING] = None
     allow_multiple_allocations: Annotated[bool | None, CONSUMABLE] = None
     node_allocatable_resource_mappings: Annotated[
         dict[str, NodeAllocatableResourceMapping] | None,

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from dra_sdk.wire.resource.base import Int64, Object, Timestamp
+from dra_sdk.wire.resource.base import Int64, Object, TextItem, Timestamp
 
 
 class OwnerReference(Object):
@@ -33,10 +33,10 @@ class ObjectMeta(Object):
     creation_timestamp: Timestamp | None = None
     deletion_timestamp: Timestamp | None = None
     deletion_grace_period_seconds: Int64 | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    labels: dict[str, TextItem] | None = None
+    annotations: dict[str, TextItem] | None = None
     owner_references: list[OwnerReference] | None = None
-    finalizers: list[str] | None = None
+    finalizers: list[TextItem] | None = None
     managed_fields: list[dict[str, Any]] | None = None
 
 
@@ -64,7 +64,7 @@ class NodeSelectorRequirement(Object):
 
     key: str = ""
     operator: str = ""
-    values: list[str] | None = None
+    values: list[TextItem] | None = None
 
 
 class NodeSelectorTerm(Object):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dra_sdk.wire.resource.base import PARTITIONS, SKIP_OPERATIONS, Available, Int64, Object
+from dra_sdk.wire.resource.base import PARTITIONS, SKIP_OPERATIONS, Available, Int64, Object, TextItem
 from dra_sdk.wire.resource.device import Counter, Device
 from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
 
@@ -38,7 +38,7 @@ class ResourceSliceSpec(Object):
     per_device_node_selection: Annotated[bool | None, PARTITIONS] = None
     shared_counters: Annotated[list[CounterSet] | None, PARTITIONS] = None
     partition_type_attribute: Annotated[str | None, Available(("DRAPartitionableDevicesType",), since=37)] = None
-    skip_node_operations: Annotated[list[str] | None, SKIP_OPERATIONS] = None
+    skip_node_operations: Annotated[list[TextItem] | None, SKIP_OPERATIONS] = None
 
 
 class ResourceSlice(TopLevel):

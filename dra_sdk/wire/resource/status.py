@@ -11,9 +11,10 @@ from dra_sdk.wire.resource.base import (
     BINDING,
     CONSUMABLE,
     SKIP_OPERATIONS,
-    Amount,
+    AmountItem,
     Available,
     Object,
+    TextItem,
     Timestamp,
 )
 from dra_sdk.wire.resource.configuration import OpaqueDeviceConfiguration
@@ -25,7 +26,7 @@ class DeviceAllocationConfiguration(Object):
     """Configuration that came from the class or the claim."""
 
     source: str = ""
-    requests: list[str] | None = None
+    requests: list[TextItem] | None = None
     opaque: OpaqueDeviceConfiguration | None = None
 
 
@@ -38,11 +39,11 @@ class DeviceRequestAllocationResult(Object):
     device: str = ""
     admin_access: Annotated[bool | None, ADMIN_ACCESS] = None
     tolerations: list[DeviceToleration] | None = None
-    binding_conditions: Annotated[list[str] | None, BINDING] = None
-    binding_failure_conditions: Annotated[list[str] | None, BINDING] = None
+    binding_conditions: Annotated[list[TextItem] | None, BINDING] = None
+    binding_failure_conditions: Annotated[list[TextItem] | None, BINDING] = None
     share_id: Annotated[str | None, CONSUMABLE] = Field(default=None, alias="shareID")
-    consumed_capacity: Annotated[dict[str, Amount] | None, CONSUMABLE] = None
-    skip_node_operations: Annotated[list[str] | None, SKIP_OPERATIONS] = None
+    consumed_capacity: Annotated[dict[str, AmountItem] | None, CONSUMABLE] = None
+    skip_node_operations: Annotated[list[TextItem] | None, SKIP_OPERATIONS] = None
 
 
 class DeviceAllocationResult(Object):
@@ -73,7 +74,7 @@ class NetworkDeviceData(Object):
     """How an allocated network device looks in the pod."""
 
     interface_name: str = ""
-    ips: list[str] | None = None
+    ips: list[TextItem] | None = None
     hardware_address: str = ""
 
 

@@ -1,4 +1,7 @@
-"""What the API server fills in before it validates. Source: the defaulting functions of resource.k8s.io."""
+"""What the API server fills in, or forgets, before it validates.
+
+Source: the defaulting functions of resource.k8s.io; apiserver pkg/endpoints/handlers for owners that are given twice.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from dra_sdk.wire.resource.metadata import TopLevel
 
 def set_defaults(value: TopLevel) -> None:
     """Fill in `value`. The time of a taint stays open: the server sets it to the current second."""
+    if owners := value.metadata.owner_references:
+        value.metadata.owner_references = [each for index, each in enumerate(owners) if each not in owners[:index]]
     match value:
         case ResourceSlice():
             if "generation" not in value.spec.pool.model_fields_set:

@@ -30,6 +30,10 @@ class ProblemType(StrEnum):
     UNKNOWN = "Unknown"
 
 
+#: What a server finds on decoding, before it drops fields and validates.
+DECODING: Final = frozenset({ProblemType.TYPE_INVALID, ProblemType.UNKNOWN})
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One broken rule: `spec.devices[3].attributes[foo].string`, TooLong, `must be at most 64 bytes, has 70`."""

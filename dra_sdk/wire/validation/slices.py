@@ -64,7 +64,7 @@ def _spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, pr
         yield invalid(field, "must have sharedCounters or devices, not both")
     yield from _devices(spec, old, f"{field}.devices", profile)
     yield from counter_sets(spec.shared_counters, f"{field}.sharedCounters", profile)
-    if profile.minor == OLDEST:
+    if profile.minor == OLDEST and profile.enabled("DRAPartitionableDevices"):  # else it drops them first
         yield from counters_of_1_34(spec, field)
     if spec.partition_type_attribute is not None:
         yield from _partition_type(spec, spec.partition_type_attribute, field, profile)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dra_sdk.simulator.kubelet import KubeletEmulator, KubeletTiming
 from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import ObjectStore
+from tests.waiting import LONG
 
 NODE = "node-1"
 
@@ -32,7 +34,9 @@ def kubelet_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def timing() -> KubeletTiming:
-    return KubeletTiming(poll=0.02, backoff_first=0.05, reconnect_first=0.05, reconnect_last=0.1, health_retry=0.05)
+    """Quick pauses and long deadlines; tests that are about a deadline set it themselves."""
+    pauses = KubeletTiming(poll=0.02, backoff_first=0.05, reconnect_first=0.05, reconnect_last=0.1, health_retry=0.05)
+    return replace(pauses, dial=LONG, get_info=LONG, notify=LONG)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,15 @@ from dra_sdk.simulator.kubelet import (
     ClaimRef,
     DriverCallError,
     KubeletEmulator,
-    KubeletTiming,
     PreparedDevice,
     ResponseError,
 )
 from dra_sdk.simulator.kubelet.records import PREPARE, UNPREPARE
 from tests.simulator.fakes import Answer, FakeDriver, one_device
+from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 ONE, TWO = ClaimRef("default", "one", "uid-1"), ClaimRef("default", "two", "uid-2")
-
-
-@pytest.fixture
-def timing(timing: KubeletTiming) -> KubeletTiming:
-    return replace(timing, call=0.5)
 
 
 @pytest.fixture
@@ -104,25 +98,27 @@ def test_a_call_ends_at_its_deadline_and_the_next_one_works(kubelet: KubeletEmul
     release = threading.Event()
 
     def slow(claims: list[ClaimRef]) -> Answer:
-        release.wait(10)
+        release.wait(LONG)
         return one_device(claims)
 
     driver.on_prepare = slow
+    patient = kubelet.timing.call
+    object.__setattr__(kubelet.timing, "call", 0.5)
     with pytest.raises(DriverCallError) as caught:
         kubelet.prepare(DRIVER, [ONE])
     assert caught.value.code == "DEADLINE_EXCEEDED"
+    object.__setattr__(kubelet.timing, "call", patient)
     release.set()
     assert kubelet.prepare(DRIVER, [ONE])
 
 
 def test_stopping_the_kubelet_cuts_a_call_off(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
-    object.__setattr__(kubelet.timing, "call", 20.0)
     began, release = threading.Event(), threading.Event()
     caught: list[DriverCallError] = []
 
     def slow(claims: list[ClaimRef]) -> Answer:
         began.set()
-        release.wait(10)
+        release.wait(LONG)
         return one_device(claims)
 
     def prepare() -> None:
@@ -134,7 +130,7 @@ def test_stopping_the_kubelet_cuts_a_call_off(kubelet: KubeletEmulator, driver: 
     driver.on_prepare = slow
     caller = threading.Thread(target=prepare)
     caller.start()
-    assert began.wait(10)
+    assert began.wait(LONG)
     kubelet.stop()
     caller.join()
     release.set()

@@ -11,6 +11,7 @@ from dra_sdk.simulator.kubelet.records import HEALTH
 from dra_sdk.simulator.local import LocalClient
 from dra_sdk.wire.proto import dra_health_v1_pb2
 from tests.simulator.fakes import VERSIONS, FakeDriver
+from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 POOL = "node-1"
@@ -96,8 +97,10 @@ def test_health_changes_arrive(kubelet: KubeletEmulator, kubelet_dir: Path, vers
 def test_a_device_decays_to_unknown(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir) as driver:
         kubelet.wait_for_driver(DRIVER)
+        clock = kubelet._running.health._clock = Clock()
         driver.report((POOL, "dev", GOOD, ""), timeout=1)
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy")
+        clock.now += 1.1
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Unknown")
         assert not kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy", timeout=0.05)
 
@@ -114,7 +117,7 @@ def test_the_end_of_a_stream_forgets_the_driver_and_a_new_one_is_opened(
         driver.start_service()
         # The fake sends what it has reported again on each new stream.
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy")
-    assert kubelet.records.wait(lambda calls: any(call.kind == HEALTH for call in calls), 10)
+    assert kubelet.records.wait(lambda calls: any(call.kind == HEALTH for call in calls), LONG)
 
 
 def test_health_that_is_not_advertised_is_not_asked_for(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
@@ -127,7 +130,7 @@ def test_health_that_is_not_advertised_is_not_asked_for(kubelet: KubeletEmulator
 def test_unimplemented_ends_the_asking(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir, versions=VERSIONS, health=False):
         kubelet.wait_for_driver(DRIVER)
-        assert kubelet.records.wait(lambda calls: any(call.kind == HEALTH for call in calls), 10)
+        assert kubelet.records.wait(lambda calls: any(call.kind == HEALTH for call in calls), LONG)
         (monitor,) = kubelet._running.plugins._health.values()
         monitor()
     (call,) = kubelet.calls(HEALTH)

@@ -7,6 +7,7 @@ import pytest
 from dra_sdk.simulator.kubelet import ClaimRef, DriverCallError, KubeletEmulator, NotRegisteredError
 from dra_sdk.simulator.kubelet.plugins import chosen_service
 from tests.simulator.fakes import FakeDriver
+from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 CLAIM = ClaimRef("default", "claim-1", "uid-1")
@@ -44,7 +45,7 @@ def test_the_newest_connected_instance_is_called(kubelet: KubeletEmulator, kubel
             kubelet.prepare(DRIVER, [CLAIM])
             assert (len(old.prepared), len(new.prepared)) == (0, 1)
             new.stop_service()
-            assert kubelet._running.plugins.wait(lambda infos: [i.connected for i in infos] == [True, False], 10)
+            assert kubelet._running.plugins.wait(lambda infos: [i.connected for i in infos] == [True, False], LONG)
             kubelet.prepare(DRIVER, [CLAIM])
             assert (len(old.prepared), len(new.prepared)) == (1, 1)
 

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from dra_sdk.simulator.kubelet import KubeletEmulator, NotRegisteredError
+from dra_sdk.simulator.kubelet import KubeletEmulator, KubeletTiming, NotRegisteredError
 from dra_sdk.simulator.kubelet.records import GET_INFO, NOTIFY
 from tests.simulator.fakes import FakeDriver
+from tests.waiting import LONG, wait
 
 DRIVER = "gpu.example.com"
 
@@ -18,10 +18,7 @@ def rules(kubelet: KubeletEmulator) -> set[str]:
 
 
 def wait_for_rule(kubelet: KubeletEmulator, rule: str) -> None:
-    ends = time.monotonic() + 10
-    while rule not in rules(kubelet):
-        assert time.monotonic() < ends, f"no {rule} among {rules(kubelet)}"
-        time.sleep(0.01)
+    wait(lambda: rule in rules(kubelet))
 
 
 def test_registers_and_tells_the_driver(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
@@ -87,15 +84,19 @@ def test_refusal_stays_the_reason_where_the_driver_will_not_hear_it(
     assert "notify" not in rules(kubelet)
 
 
-def test_get_info_has_a_second_and_is_tried_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
-    held = threading.Event()
+def test_get_info_has_a_second_and_is_tried_again(kubelet: KubeletEmulator, kubelet_dir: Path, timing: object) -> None:
+    object.__setattr__(timing, "get_info", KubeletTiming().get_info)
+    answering = threading.Event()
     driver = FakeDriver(kubelet_dir)
-    driver.on_get_info = lambda: None if held.is_set() else held.wait(1.3) or held.set()
+    driver.on_get_info = lambda: answering.wait(LONG)
     with driver:
+        assert kubelet.records.wait(lambda calls: any(call.kind == GET_INFO for call in calls), LONG)
+        object.__setattr__(timing, "get_info", LONG)
+        answering.set()
         assert kubelet.wait_for_driver(DRIVER)
     first = kubelet.calls(GET_INFO)[0]
     assert "DEADLINE_EXCEEDED" in first.error
-    assert 0.9 < first.seconds < 1.3
+    assert first.seconds > 0.9
     assert driver.notified == [(True, "")]
 
 
@@ -121,18 +122,19 @@ def test_a_driver_that_does_not_take_the_news_is_deregistered_and_tried_again(
 def test_nobody_behind_the_socket_is_an_error_until_somebody_is(
     kubelet: KubeletEmulator, kubelet_dir: Path, timing: object
 ) -> None:
-    object.__setattr__(timing, "dial", 0.1)
     driver = FakeDriver(kubelet_dir)
     driver.start()
     kubelet.wait_for_driver(DRIVER)
+    object.__setattr__(timing, "dial", 0.1)
     registration = driver.registration
     hidden = registration.with_name(".hidden")
     registration.rename(hidden)
     driver.stop()
-    assert kubelet._running.plugins.wait(lambda infos: not infos, 10)
+    assert kubelet._running.plugins.wait(lambda infos: not infos, LONG)
     hidden.rename(registration)
     wait_for_rule(kubelet, "dial")
     registration.unlink()
+    object.__setattr__(timing, "dial", LONG)
     with driver:
         assert kubelet.wait_for_driver(DRIVER)
 
@@ -172,7 +174,7 @@ def test_a_socket_created_anew_under_the_same_path_registers_again(kubelet: Kube
         other.registration = driver.registration.with_name(".hidden")
         with other:
             other.registration.replace(driver.registration)
-            assert kubelet.records.wait(lambda calls: other.notified == [(True, "")], 10)
+            assert kubelet.records.wait(lambda calls: other.notified == [(True, "")], LONG)
             kubelet.wait_for_driver(DRIVER)
             assert [info.endpoint for info in kubelet.plugins] == [str(other.service)]
 

@@ -11,6 +11,7 @@ from dra_sdk.simulator.kubelet import KubeletEmulator, KubeletTiming
 from dra_sdk.simulator.local import LocalClient
 from dra_sdk.simulator.objects import Write
 from tests.simulator.fakes import FakeDriver
+from tests.waiting import LONG, wait
 
 DRIVER = "gpu.example.com"
 
@@ -30,11 +31,7 @@ def names(api: LocalClient) -> list[str]:
 
 
 def wait_gone(api: LocalClient, name: str) -> None:
-    watch = api.watch("resourceslices", fields=f"metadata.name={name}")
-    while (event := watch.next(10)) and event.type != "DELETED":
-        pass
-    api.close(watch)
-    assert event, f"{name} was not deleted"
+    wait(lambda: name not in names(api))
 
 
 def test_a_start_wipes_the_nodes_slices_of_all_drivers(
@@ -52,10 +49,10 @@ def test_a_lost_service_is_wiped_after_the_delay(api: LocalClient, kubelet: Kube
         kubelet.wait_for_driver(DRIVER)
         publish(api, "mine")
         publish(api, "other-driver", "nic.example.com")
+        lost = time.monotonic()
         driver.stop_service()
-        assert kubelet.wait_for_no_driver(DRIVER)
-        assert "mine" in names(api)
         wait_gone(api, "mine")
+        assert time.monotonic() - lost >= kubelet.timing.wipe_delay
     assert names(api) == ["other-driver"]
 
 
@@ -65,15 +62,17 @@ def test_a_deregistered_driver_is_wiped_after_the_delay(
     with FakeDriver(kubelet_dir) as driver:
         kubelet.wait_for_driver(DRIVER)
         publish(api, "mine")
+        lost = time.monotonic()
         driver.stop_registration()
         wait_gone(api, "mine")
+        assert time.monotonic() - lost >= kubelet.timing.wipe_delay
         assert names(api) == []
 
 
 def test_a_driver_that_is_back_in_time_keeps_its_slices(
     api: LocalClient, kubelet_dir: Path, timing: KubeletTiming
 ) -> None:
-    patient = replace(timing, wipe_delay=3.0)
+    patient = replace(timing, wipe_delay=3600.0)
     with (
         KubeletEmulator("node-1", api, kubelet_dir, timing=patient) as kubelet,
         FakeDriver(kubelet_dir) as driver,
@@ -95,7 +94,7 @@ def test_another_instance_keeps_the_slices(api: LocalClient, kubelet: KubeletEmu
         kubelet.wait_for_driver(DRIVER, instances=2)
         publish(api, "mine")
         old.stop()
-        assert kubelet._running.plugins.wait(lambda infos: len(infos) == 1, 10)
+        assert kubelet._running.plugins.wait(lambda infos: len(infos) == 1, LONG)
         assert not kubelet._running.wiper._due
     wait_gone(api, "mine")
 

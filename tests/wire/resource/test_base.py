@@ -6,7 +6,17 @@ import pytest
 from pydantic import ValidationError
 
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.wire.resource.base import Amount, Int64, Object, Time, Timestamp
+from dra_sdk.wire.resource.base import (
+    Amount,
+    AmountItem,
+    BoolItem,
+    Int64,
+    IntItem,
+    Object,
+    TextItem,
+    Time,
+    Timestamp,
+)
 
 
 class Sample(Object):
@@ -20,7 +30,7 @@ class Sample(Object):
 def test_camel_case_outside_and_snake_case_inside():
     value = Sample.model_validate({"someName": "a", "nested": {"someName": "b"}})
     assert (value.some_name, value.nested and value.nested.some_name) == ("a", "b")
-    assert Sample(some_name="a").to_json() == {"someName": "a"}
+    assert value.to_json() == {"someName": "a", "nested": {"someName": "b"}}
 
 
 def test_what_was_read_is_written_as_it_came():
@@ -49,11 +59,32 @@ def test_quantities_and_times_compare_by_meaning():
         {"at": "2026-13-01T00:00:00Z"},
         {"nested": []},
         {"other": 1},
+        {"other": None},
+        {"some_name": "a"},
+        {"some_name": None},
     ],
 )
 def test_what_does_not_fit_is_refused(obj):
     with pytest.raises(ValidationError):
         Sample.model_validate(obj)
+
+
+class Items(Object):
+    objects: list[Sample] | None = None
+    by_name: dict[str, Sample] | None = None
+    texts: list[TextItem] | None = None
+    numbers: list[IntItem] | None = None
+    flags: list[BoolItem] | None = None
+    amounts: dict[str, AmountItem] | None = None
+
+
+def test_null_is_an_empty_item_of_a_list_or_a_map():
+    """As for the API server, which goes on to say what is wrong with an empty one, if anything."""
+    nulls = {"objects": [None], "byName": {"a": None}, "texts": [None], "numbers": [None], "flags": [None]}
+    value = Items.model_validate({**nulls, "amounts": {"a": None}})
+    assert (value.objects, value.by_name) == ([Sample.model_validate({})], {"a": Sample.model_validate({})})
+    assert (value.texts, value.numbers, value.flags) == ([""], [0], [False])
+    assert value.amounts == {"a": Quantity(0)}
 
 
 def test_null_is_absent():

@@ -5,6 +5,7 @@ import pytest
 from tests.wire.validation.objects import device, found, resource_slice
 
 ONE = {"memory": {"value": "1Gi"}}
+PARTITIONS = {"DRAPartitionableDevices": True}
 SETS, TAKEN = "spec.sharedCounters", "spec.devices[0].consumesCounters"
 
 
@@ -79,13 +80,24 @@ def test_counters_and_devices_share_no_slice_since_1_35():
 def test_1_34_wants_what_is_consumed_in_the_same_slice():
     taken = [{"counterSet": "gpu", "counters": {"bus": {"value": "1"}}}, {"counterSet": "other", "counters": ONE}]
     obj = resource_slice(device(consumesCounters=taken), sharedCounters=[{"name": "gpu", "counters": ONE}])
-    assert found(obj, "1.34") == {(f"{TAKEN}[0].counters", "Invalid"), (f"{TAKEN}[1].counterSet", "Invalid")}
+    assert found(obj, "1.34", gates=PARTITIONS) == {
+        (f"{TAKEN}[0].counters", "Invalid"),
+        (f"{TAKEN}[1].counterSet", "Invalid"),
+    }
 
 
 def test_1_34_counts_counters_in_all():
     sets = [{"name": f"s-{index}", "counters": counters(11)} for index in range(3)]
     taken = [{"counterSet": each["name"], "counters": each["counters"]} for each in sets]
     obj = resource_slice(device(consumesCounters=taken), sharedCounters=sets)
-    assert found(obj, "1.34") == {(SETS, "Invalid"), ("spec.devices[0]", "Invalid")}
+    assert found(obj, "1.34", gates=PARTITIONS) == {(SETS, "Invalid"), ("spec.devices[0]", "Invalid")}
     many = [device(f"gpu-{index}", consumesCounters=taken[:1]) for index in range(94)]
-    assert found(resource_slice(*many, sharedCounters=sets[:1]), "1.34") == {("spec.devices", "Invalid")}
+    assert found(resource_slice(*many, sharedCounters=sets[:1]), "1.34", gates=PARTITIONS) == {
+        ("spec.devices", "Invalid")
+    }
+
+
+def test_1_34_does_not_judge_counters_that_it_drops():
+    obj = consuming({"counterSet": "elsewhere", "counters": counters(33)})
+    assert found(obj, "1.34", gates=PARTITIONS)
+    assert found(obj, "1.34") == set()

@@ -28,7 +28,8 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "1", "cont
         ({"name": "a", "finalizers": ["-/b"]}, {("metadata.finalizers", "Invalid")}),
         ({"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}, {("metadata.finalizers", "Invalid")}),
         ({"name": "a", "ownerReferences": [OWNER]}, set()),
-        ({"name": "a", "ownerReferences": [OWNER, OWNER]}, {("metadata.ownerReferences", "Invalid")}),
+        ({"name": "a", "ownerReferences": [OWNER, OWNER]}, set()),
+        ({"name": "a", "ownerReferences": [OWNER, OWNER | {"uid": "2"}]}, {("metadata.ownerReferences", "Invalid")}),
     ],
 )
 def test_metadata_of_a_new_object(metadata, problems):
