@@ -110,7 +110,11 @@ def log_in(source: Source) -> Session:
         else:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise SettingsError(f"cannot log in with {source}: {type(error).__name__}: {error}") from error
+        # The client takes whatever YAML gives it, so a file of another kind shows as any error at all.
+        other = not isinstance(error, config.ConfigException | OSError)
+        what = "it is no kubeconfig: " if other and source.files else ""
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingsError(f"cannot log in with {source}: {what}{said}") from error
     if not configuration.host:
         raise SettingsError(f"cannot log in with {source}: its cluster has no `server`")
     return Session(configuration)

@@ -1,7 +1,8 @@
 """A GET without the HTTP library's costs, for every prepare waits for one.
 
-Connections, TLS and credentials are the library's. Only answers with a Content-Length are read here; for others
-(chunks, an encoding) None is returned and the caller asks again in the ordinary way. Source: RFC 9112.
+Connections, TLS and credentials are the library's. Answers with a Content-Length are read here, and those in chunks, as
+a Go server sends whatever is longer than 2 KiB; for others (an encoding, trailers) None is returned and the caller asks
+again in the ordinary way. Source: RFC 9112.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _LONGEST_HEAD: Final = 65536
 _IDLE: Final = 8  # connections that are kept
 _REQUEST_TIMEOUT: Final = 408
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|$)")
+_IN_CHUNKS: Final = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*(?:\r\n|$)")
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
 class BrokenOffError(Exception):
@@ -84,6 +87,9 @@ class QuickGets:
                 return self._ask(kept, request)
             except BrokenOffError:  # it was dead, and so may be the others
                 self._drop_idle()
+            except TimeoutError:
+                self._drop_idle()
+                raise
         return self._ask(self._connect(), request)
 
     def _ask(self, connection: Any, request: bytes) -> QuickAnswer | None:
@@ -91,9 +97,9 @@ class QuickGets:
         try:
             connection.sock.sendall(request)
             answer = _answer(connection.sock)
-        except TimeoutError:
-            raise
         except (OSError, EOFError) as error:
+            if isinstance(error, TimeoutError) and error.errno is None:
+                raise  # we have waited; with a number the kernel had found the connection dead before
             raise BrokenOffError(f"Connection aborted: {error}") from error
         finally:
             if answer is None or answer.last or self._closed or len(self._idle) >= _IDLE:
@@ -160,17 +166,47 @@ def _read(sock: socket.socket) -> QuickAnswer | None:
         if len(received) > _LONGEST_HEAD:
             return None
         received += _more(sock)
-    head, body = received[:end], received[end + 4 :]
-    fields = head.lower()
-    length = _LENGTH.search(fields)
-    status = head[9:12]
-    if length is None or b"encoding:" in fields or not head.startswith(b"HTTP/1.1 ") or not status.isdigit():
+    head, status = received[:end], received[9:12]
+    if not head.startswith(b"HTTP/1.1 ") or not status.isdigit():
         return None
-    promised = int(length[1])
-    while len(body) < promised:
-        body += _more(sock)
-    last = b"\r\nconnection: close" in fields
-    return QuickAnswer(int(status), head, body, last) if len(body) == promised else None
+    fields = head.lower()
+    body = _body(sock, fields, bytearray(received[end + 4 :]))
+    return None if body is None else QuickAnswer(int(status), head, body, b"\r\nconnection: close" in fields)
+
+
+def _body(sock: socket.socket, fields: bytes, begun: bytearray) -> bytes | None:
+    """The body that `begun` is the beginning of; None where it has another form, or is not the end."""
+    length, encodings = _LENGTH.search(fields), fields.count(b"encoding:")
+    if length and not encodings:
+        _fill(sock, begun, int(length[1]))
+        return bytes(begun) if len(begun) == int(length[1]) else None
+    if _IN_CHUNKS.search(fields) and encodings == 1 and b"content-length:" not in fields:
+        return _chunks(sock, begun)
+    return None
+
+
+def _chunks(sock: socket.socket, received: bytearray) -> bytes | None:
+    body, size = bytearray(), -1
+    while size:
+        while (end := received.find(b"\r\n")) < 0:
+            if len(received) > _LONGEST_HEAD:
+                return None
+            received += _more(sock)
+        found = _CHUNK_SIZE.fullmatch(received, 0, end)
+        if not found:
+            return None
+        size, begin = int(found[1], 16), end + 2
+        _fill(sock, received, begin + size + 2)
+        if received[begin + size : begin + size + 2] != b"\r\n":  # after the last chunk this may be a trailer
+            return None
+        body += received[begin : begin + size]
+        del received[: begin + size + 2]
+    return None if received else bytes(body)
+
+
+def _fill(sock: socket.socket, received: bytearray, size: int) -> None:
+    while len(received) < size:
+        received += _more(sock)
 
 
 def _more(sock: socket.socket) -> bytes:

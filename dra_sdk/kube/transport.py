@@ -120,8 +120,9 @@ class Transport:
         return response
 
     def _send(self, request: Request) -> Answer:
+        session = self._session
         response = self._observed(request)
-        if response.status == _UNAUTHORIZED and self._log_in_again():
+        if response.status == _UNAUTHORIZED and self._log_in_again(session):
             response.close()
             response = self._observed(request)
         return response
@@ -202,9 +203,11 @@ class Transport:
     def _unreachable(self, request: Request, error: Exception) -> UnreachableError:
         return UnreachableError(f"{request.action}: no answer from {self.server}: {plain(error)}")
 
-    def _log_in_again(self) -> bool:
+    def _log_in_again(self, refused: Session) -> bool:
         """Read the credentials anew; False where the last time was just now, or they cannot be read."""
         with self._lock:
+            if self._session is not refused:
+                return True  # another request was quicker
             if time.monotonic() - self._logged_in < _RELOGIN_PAUSE:
                 return False
             self._logged_in = time.monotonic()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import Event, Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -61,7 +62,8 @@ class Watch:
                 return
             self._closed.set()
             if self._reading:
-                self._response.shutdown()  # wakes the reader, which then closes the connection itself
+                with suppress(OSError, RuntimeError):  # the server was quicker: reset, or ended in good order
+                    self._response.shutdown()  # wakes the reader, which then closes the connection itself
             else:
                 self._response.close()
 

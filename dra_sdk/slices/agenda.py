@@ -84,6 +84,7 @@ class Agenda:
             task = self._tasks.get(name)
             if task is None:
                 if self.published:
+                    self._forget(now)
                     self._remove(name, now)
             elif task.plan is not None and not task.failures:
                 calm = task.repaired + self.timing.before_repair(task.repairs)

@@ -57,10 +57,11 @@ class SliceCache:
                 if devices is not None and pool_of(item) == pool and devices == item["spec"]["devices"]:
                     item["spec"]["devices"] = devices
 
-    def before_list(self) -> None:
-        """To be called before a list is asked for: what we write from now on may be missing in it."""
+    def before_list(self, scope: Scope) -> None:
+        """To be called before a list of the scope is asked for: what we write from now on may be missing in it."""
         with self._lock:
-            self._written.clear()
+            known = self._slices
+            self._written = {name for name in self._written if name in known and Scope.of(known[name]) is not scope}
 
     def listed(self, scope: Scope, items: Iterable[JSON], version: str) -> None:
         """Take a whole list over: what is not in it no longer exists, except what we wrote meanwhile."""
@@ -78,12 +79,14 @@ class SliceCache:
             self._keep(item)
 
     def seen(self, kind: str, item: JSON) -> bool:
-        """Take over an event of a watch; False where it is older than what we know."""
+        """Take over an event of a watch; False where it tells what we know, or something older."""
         with self._lock:
             if kind == "DELETED":
                 return self._drop(item)
             known = self._slices.get(item["metadata"]["name"])
-            if known and known["spec"] == item["spec"]:  # the watch tells what we wrote: one copy is enough
+            if known and _identity(known) == _identity(item):  # the watch tells what we wrote
+                return False
+            if known and known["spec"] == item["spec"]:  # one copy is enough
                 item["spec"] = known["spec"]
             return self._keep(item)
 
@@ -116,6 +119,7 @@ class SliceCache:
         if known is None or known["metadata"].get("uid") != uid:
             return False
         del self._slices[metadata["name"]]
+        self._written.discard(metadata["name"])
         return True
 
 
@@ -126,6 +130,10 @@ def pool_of(item: JSON) -> str:
 
 def _first_device(spec: JSON) -> str:
     return str((spec.get("devices") or [{}])[0].get("name", ""))
+
+
+def _identity(item: JSON) -> tuple[str | None, str | None]:
+    return item["metadata"].get("uid"), item["metadata"].get("resourceVersion")
 
 
 def _newer(item: JSON, version: str | None) -> bool:

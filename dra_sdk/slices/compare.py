@@ -45,9 +45,9 @@ def normal(spec: JSON) -> JSON:
 
 def with_times(wanted: Sequence[JSON], existing: Sequence[JSON]) -> list[JSON]:
     """The wanted specs, where taints without a time have that of the same taint of the same device in `existing`."""
-    known = {_taint_key(device, taint): taint.get("timeAdded") for device, taint in _taints(existing)}
-    if not known:
+    if all(taint.get("timeAdded") for _, taint in _taints(wanted)):
         return list(wanted)
+    known = {_taint_key(device, taint): taint.get("timeAdded") for device, taint in _taints(existing)}
     copies = deepcopy(list(wanted))
     for device, taint in _taints(copies):
         moment = known.get(_taint_key(device, taint))

@@ -16,12 +16,13 @@ from http import HTTPStatus
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
-from dra_sdk.errors import ApiError
+from dra_sdk.errors import ApiError, DraError
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import node, resource_slices
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.slices.agenda import Agenda, Task
 from dra_sdk.slices.cache import Scope, SliceCache
+from dra_sdk.slices.compare import with_times
 from dra_sdk.slices.diff import Identity, Operation, Owner, diff
 from dra_sdk.slices.layout import arranged, has_counters
 from dra_sdk.slices.plan import plan
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def _log_error(pool: str, error: Exception) -> None:
-    _log.warning("pool %s: %s", pool or "-", error)
+    _log.warning("pool %s: %s", pool or "-", error, exc_info=None if isinstance(error, DraError) else error)
 
 
 class SliceController:
@@ -72,6 +73,7 @@ class SliceController:
         self._stats = Stats()
         self._error: Exception | None = None
         self._watchers: dict[Scope, SliceWatcher] = {}
+        self._owner_is_old = False
         self._has_shared = False
         self._stop = Event()
         self._thread = Thread(target=self._run, name="slices")
@@ -168,7 +170,8 @@ class SliceController:
         finally:
             for watcher in self._watchers.values():
                 watcher.stop()
-            self._watchers.clear()
+            with self._changed:
+                self._watchers.clear()
 
     def _next(self) -> Task | None:
         """Wait for a task that is due; None where watches must be looked after first, or on stop."""
@@ -190,12 +193,16 @@ class SliceController:
         try:
             operations = self._operations(task.name, wanted)
             if operations and task.settled:
-                self._repairing(api, task)
+                self._repairing(task)
+            if operations and self._owner_is_old and self._node_name is not None:
+                self._owner, self._owner_is_old = self._node(api, self._node_name), False
                 operations = self._operations(task.name, wanted)
             if operations and has_counters(planned := task.plan or ()):
-                wanted[:] = arranged(planned, _minor(api))
+                wanted[:] = with_times(arranged(planned, _minor(api)), wanted)
                 operations = self._operations(task.name, wanted)
             dropped = writer.carry_out(operations, wanted, task.name)
+            # The times that the server gave to taints must survive the slices: pods are evicted so long after them.
+            wanted[:] = with_times(wanted, [each["spec"] for each in self._cache.of_pool(task.name)])
             self._cache.share(task.name, wanted)
         except Exception as error:  # noqa: BLE001 (whatever is wrong with one pool must not hold up the others)
             with self._changed:
@@ -213,12 +220,11 @@ class SliceController:
     def _operations(self, pool: str, wanted: list[JSON]) -> list[Operation]:
         return diff(self._cache.of_pool(pool), wanted, Identity(self._driver, pool, self._owner))
 
-    def _repairing(self, api: KubeApi, task: Task) -> None:
+    def _repairing(self, task: Task) -> None:
         _log.warning("pool %s: somebody else changed its slices; putting them right", task.name)
         with self._changed:
             self._agenda.repairing(task, time.monotonic())
-        if self._node_name is not None:  # a Node that was made anew takes the slices of the old one along
-            self._owner = self._node(api, self._node_name)
+        self._owner_is_old = True  # perhaps: a Node that was made anew takes the slices of the old one along
 
     def _watch(self, api: KubeApi) -> None:
         """Start the watches that are needed and not yet running."""

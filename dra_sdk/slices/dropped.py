@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from dra_sdk.errors import InvalidError, InvalidObjectError
 from dra_sdk.slices.compare import normal
+from dra_sdk.slices.layout import WANTED_BY_1_34
 from dra_sdk.wire.slice import is_list
 
 JSON = dict[str, Any]
 
 UNKNOWN: Final = "unknown"
+_SHOWN: Final = 10  # slices, and fields of each: thousands of devices lose the same
 _ELSEWHERE: Final = "must reference a counterSet defined in the ResourceSlice sharedCounters"
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _SPEC_GATES: Final = {"perDeviceNodeSelection": _PARTITIONS, "sharedCounters": _PARTITIONS}
@@ -42,11 +44,18 @@ class DroppedFieldsError(InvalidObjectError):
         self.slices = sorted(dropped)
         self.gates = sorted({gate for fields in dropped.values() for _, gate in fields})
         problems = [
-            f"slice {index}: the API server dropped " + ", ".join(field for field, _ in fields)
-            for index, fields in sorted(dropped.items())
+            f"slice {index}: the API server dropped {_some([field for field, _ in fields])}"
+            for index, fields in sorted(dropped.items())[:_SHOWN]
         ]
+        if len(dropped) > _SHOWN:
+            problems.append(f"and so on in {len(dropped) - _SHOWN} more slices")
         problems.append("probably these feature gates are disabled: " + ", ".join(self.gates))
         super().__init__(f"pool {pool}", problems)
+
+
+def _some(fields: list[str]) -> str:
+    more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
+    return ", ".join(fields[:_SHOWN]) + more
 
 
 def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:
@@ -68,9 +77,7 @@ def explained(error: InvalidError, spec: JSON) -> InvalidError:
     """
     values = (each for device in spec.get("devices", ()) for each in device.get("attributes", {}).values())
     if _ELSEWHERE in str(error):
-        hint = (
-            "1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
-        )
+        hint = WANTED_BY_1_34
     elif any(map(is_list, values)):
         hint = f"a server without the feature gate {_DEVICE_GATES['attributes']} refuses list attributes in these words"
     else:

@@ -15,6 +15,10 @@ from dra_sdk.wire.profile import COUNTERS_PER_SLICE_1_34, DEVICE_COUNTERS_PER_SL
 JSON = dict[str, Any]
 
 _DEVICES: Final = ServerProfile.of(f"1.{OLDEST}").limits.devices_per_slice
+WANTED_BY_1_34: Final = (
+    "1.34 wants counter sets in one slice with the devices that use them, "
+    f"at most {COUNTERS_PER_SLICE_1_34} counters and {_DEVICES} devices"
+)
 
 
 def has_counters(slices: Sequence[JSON]) -> bool:
@@ -41,6 +45,16 @@ def arranged(slices: Sequence[JSON], minor: int) -> list[JSON]:
         else:
             packed.append(group)
     return [{**nodes, **part.json()} for part in packed]
+
+
+def torn(slices: Sequence[JSON]) -> list[str]:
+    """The devices that use a counter set of another slice, which 1.34 refuses."""
+    return [
+        device["name"]
+        for each in slices
+        for device in each.get("devices", ())
+        if not {each["name"] for each in each.get("sharedCounters", ())}.issuperset(_used(device))
+    ]
 
 
 @dataclass(frozen=True, slots=True)

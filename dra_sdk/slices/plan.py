@@ -25,6 +25,8 @@ _T = TypeVar("_T")
 DEVICES: Final = 128
 COMPLEX_DEVICES: Final = 64
 COUNTER_SETS: Final = 8
+_PROBLEMS: Final = 20
+_OTHER_TYPE: Final = (AttributeError, TypeError)  # what comes of an author's None or text where an object is wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ def plan(
         try:
             found[name] = _plan(pool, driver, node_name, check)
         except InvalidObjectError as error:
-            found[name] = error
+            found[name] = _shortened(error)
+        except _OTHER_TYPE as error:
+            found[name] = InvalidObjectError(f"pool {name}", [_said(error)])
     return found
 
 
@@ -89,6 +93,19 @@ def _converted(convert: Any, items: Iterable[Any], problems: list[str]) -> Itera
             yield convert(item)
         except InvalidObjectError as error:
             problems += [f"{error.subject}: {problem}" for problem in error.problems]
+        except _OTHER_TYPE as error:
+            problems.append(f"{getattr(item, 'name', item)}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    return f"a value is of another type than the model's: {error}"
+
+
+def _shortened(error: InvalidObjectError) -> InvalidObjectError:
+    """With as many problems as somebody reads: thousands of devices are often wrong in the same way."""
+    more = len(error.problems) - _PROBLEMS
+    shown = [*error.problems[:_PROBLEMS], f"and {more} more problems"] if more > 0 else error.problems
+    return InvalidObjectError(error.subject, shown)
 
 
 def _parts(items: Sequence[_T], size: int) -> list[list[_T]]:

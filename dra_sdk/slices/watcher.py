@@ -74,7 +74,7 @@ class SliceWatcher:
                     self._failed(error)
 
     def _list(self) -> None:
-        self._cache.before_list()
+        self._cache.before_list(self._selection.scope)
         query = {"fieldSelector": self._selection.field_selector}
         found = self._api.list(resource_slices(), query)
         version = str(found["metadata"]["resourceVersion"])
@@ -87,7 +87,7 @@ class SliceWatcher:
         """Follow one watch until the server ends it; whether it told us anything."""
         query = {"fieldSelector": self._selection.field_selector}
         stream = self._api.watch(resource_slices(), query, resource_version=self._version)
-        self._opened = time.monotonic()
+        self._opened = opened = time.monotonic()
         with self._lock:
             self._stream = stream
         if self._stop.is_set():
@@ -104,6 +104,8 @@ class SliceWatcher:
             with self._lock:
                 self._stream = None
             stream.close()
+        if not heard and time.monotonic() - opened > self._timing.calm:
+            self._version = ""  # no bookmark even: a server that was restored from a backup waits until it comes so far
         return heard
 
     def _event(self, kind: str, item: JSON) -> None:

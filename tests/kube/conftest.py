@@ -12,6 +12,7 @@ import pytest
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.transport import Timeouts
 from tests.kube.scripted import Answer, Asked, ScriptedServer, kubeconfig
+from tests.waiting import LONG
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def connect(tmp_path: Path) -> Iterator[Callable[..., KubeClient]]:
         def make(server: str, user: dict[str, Any] | None = None, timeouts: Timeouts | None = None) -> KubeClient:
             path = tmp_path / "kubeconfig"
             path.write_text(kubeconfig(server, user))
-            client = KubeClient.connect(path, timeouts=timeouts or Timeouts(2, 5, 60))
+            client = KubeClient.connect(path, timeouts=timeouts or Timeouts(LONG, LONG, 60))
             stack.callback(client.close)
             return client
 

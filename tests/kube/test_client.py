@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ from dra_sdk.errors import ApiError, ConflictError, NotFoundError, UnreachableEr
 from dra_sdk.kube import paths
 from dra_sdk.kube.transport import Timeouts
 from tests.kube.scripted import Answer, Asked
+from tests.waiting import LONG, wait
 
 
 def echo(asked: Asked) -> Answer:
@@ -112,10 +114,11 @@ def test_nobody_listens(serve, connect):
 
 def test_no_answer_in_time(serve, connect):
     release = threading.Event()
-    server = serve(lambda _: Answer({"waited": release.wait(10)}))
-    client = connect(server.url, timeouts=Timeouts(1, 0.1, 60))
+    server = serve(lambda _: Answer({"waited": release.wait(LONG)}))
+    client = connect(server.url, timeouts=Timeouts(LONG, 0.1, 60))
     with pytest.raises(UnreachableError, match="timed out"):
         client.get("/version")
+    wait(lambda: server.asked)  # a busy one takes a request late
     release.set()
     assert len(server.asked) == 1  # a slow server is not asked twice
 
@@ -179,19 +182,19 @@ def test_patience_does_not_repeat_what_is_final(serve, connect):
 
 
 def test_close_ends_patience(serve, connect):
-    server = serve(lambda _: status(429, **{"Retry-After": "5"}))
+    server = serve(lambda _: status(429, **{"Retry-After": "3600"}))
     client = connect(server.url)
     failed = threading.Event()
 
     def ask() -> None:
         with pytest.raises(ApiError):
-            client.get("/version", patience=30)
+            client.get("/version", patience=7200)
         failed.set()
 
     thread = threading.Thread(target=ask)
     thread.start()
     client.close()
-    thread.join(4)
+    thread.join(LONG)
     assert failed.is_set()
 
 
@@ -203,6 +206,23 @@ def test_credentials_are_read_again_after_a_401(serve, connect, tmp_path):
     token.write_text("new")
     client.get("/version")
     assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer old", "Bearer new"]
+
+
+def test_of_two_requests_that_meet_a_401_both_profit_from_the_new_login(serve, connect, tmp_path):
+    token, both = tmp_path / "token", threading.Barrier(2)
+    token.write_text("old")
+
+    def answer(asked: Asked) -> Answer:
+        if asked.headers["Authorization"] == "Bearer new":
+            return Answer({"ok": True})
+        both.wait(20)
+        return status(401)
+
+    client = connect(serve(answer).url, {"tokenFile": str(token)})
+    token.write_text("new")
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(client.get, "/version") for _ in range(2)]
+        assert [each.result() for each in answers] == [{"ok": True}] * 2
 
 
 def test_a_401_that_stays_names_where_the_credentials_come_from(serve, connect, tmp_path):

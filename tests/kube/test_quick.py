@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Event
 
 import pytest
 
 from dra_sdk.errors import NotFoundError, UnreachableError
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.kube.transport import Timeouts
 from tests.kube.scripted import Answer, Asked, ScriptedServer
 
 Serve = Callable[[Callable[[Asked], Answer]], ScriptedServer]
@@ -29,10 +35,62 @@ def test_a_large_answer_arrives_whole(serve: Serve, connect: Connect) -> None:
     assert connect(server.url).get("/big")["text"] == text
 
 
-def test_chunks_are_left_to_the_library(serve: Serve, connect: Connect) -> None:
-    server = serve(lambda asked: Answer(stream=[b'{"a":', b"1}"]))
-    assert connect(server.url).get("/chunked") == {"a": 1}
+def test_answers_in_chunks_keep_the_connection(serve: Serve, connect: Connect) -> None:
+    """A Go server sends whatever is longer than 2 KiB so: most claims that are allocated."""
+    text = "x" * 1_000_000
+    server = serve(lambda asked: Answer(stream=[b'{"text":"', text.encode(), b'"}']))
+    client = connect(server.url)
+    assert [client.get("/chunked"), client.get("/chunked")] == [{"text": text}] * 2
     assert len(server.asked) == 2
+    assert len({asked.peer for asked in server.asked}) == 1
+
+
+def test_encodings_are_left_to_the_library(serve: Serve, connect: Connect) -> None:
+    packed = gzip.compress(b'{"a":1}')
+    server = serve(lambda asked: Answer(stream=[packed], headers={"Content-Encoding": "gzip"}))
+    assert connect(server.url).get("/packed") == {"a": 1}
+    assert len(server.asked) == 2
+
+
+def test_after_a_silence_no_kept_connection_is_trusted(serve: Serve, connect: Connect) -> None:
+    """When an address moves to another machine without a word, all connections are dead, and none says so."""
+    both, silent, release = Barrier(2), set[int](), Event()
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/both":
+            both.wait(20)
+        if asked.peer in silent:
+            release.wait(20)
+        return Answer({"peer": asked.peer})
+
+    client = connect(serve(answer).url, timeouts=Timeouts(20, 1, 60))
+    with ThreadPoolExecutor(2) as pool:
+        silent.update(each.result()["peer"] for each in [pool.submit(client.get, "/both") for _ in range(2)])
+    with pytest.raises(UnreachableError, match="timed out"):
+        client.get("/")
+    assert client.get("/")["peer"] not in silent
+    release.set()
+
+
+def test_a_connection_that_the_kernel_found_dead_is_replaced(serve: Serve, connect: Connect) -> None:
+    server = serve(lambda asked: Answer({"peer": asked.peer}))
+    client = connect(server.url)
+    first = client.get("/")
+    gets = client._transport._gets
+    assert gets is not None
+    (kept,) = gets._idle
+    kept.sock = DeadSocket(kept.sock)
+    assert client.get("/")["peer"] != first["peer"]
+
+
+class DeadSocket:
+    """What its keepalive probes found."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self.close = real.close
+
+    def sendall(self, _content: bytes) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
 
 
 def test_an_error_is_not_asked_for_twice(serve: Serve, connect: Connect) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -9,10 +11,12 @@ import pytest
 from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.kube.watching import Watch
 from dra_sdk.simulator import certificates
 from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.server import ApiServer
 from tests.kube.scripted import Answer, Asked
+from tests.waiting import LONG
 
 
 def line(kind: str, **item: object) -> bytes:
@@ -24,7 +28,7 @@ def test_events_arrive_as_they_happen(serve, connect):
 
     def events() -> Iterator[bytes]:
         yield line("ADDED", name="a")
-        assert seen.acquire(timeout=5)  # the first is delivered before the second exists
+        assert seen.acquire(timeout=LONG)  # the first is delivered before the second exists
         yield line("BOOKMARK", v="9") + line("MODIFIED", name="ä")[:12]
         yield line("MODIFIED", name="ä")[12:]
 
@@ -45,7 +49,7 @@ def test_close_wakes_the_reader(serve, connect):
 
     def events() -> Iterator[bytes]:
         yield line("ADDED")
-        release.wait(20)
+        release.wait(LONG)
 
     server = serve(lambda _: Answer(stream=events()))
     watch = connect(server.url).watch("/c", resource_version="1")
@@ -58,18 +62,45 @@ def test_close_wakes_the_reader(serve, connect):
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert got.wait(5)
+    assert got.wait(LONG)
     watch.close()
     watch.close()
-    reader.join(5)
+    reader.join(LONG)
     assert not reader.is_alive()
     release.set()
     assert len(seen) == 1
 
 
+def test_close_after_the_server_has_ended_the_watch(serve, connect):
+    server = serve(lambda _: Answer(stream=[line("ADDED")]))
+    watch = connect(server.url).watch("/c", resource_version="1")
+    for _ in watch:
+        watch._response.read1()  # the end, which returns the connection to where others take it from
+        watch.close()
+
+
+def test_close_after_a_reset(connect):
+    """As at the end of a node, when the driver and its API server stop together."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        watching = threading.Thread(target=lambda: seen.append(connect(url).watch("/c", resource_version="1")))
+        seen: list[Watch] = []
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        watching.start()
+        with listener.accept()[0] as server:
+            server.recv(65536)
+            event = line("ADDED")
+            head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            server.sendall(head + b"%x\r\n%s\r\n" % (len(event), event))
+            watching.join()
+            for _ in seen[0]:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                server.close()
+                seen[0].close()
+
+
 def test_close_before_reading(serve, connect):
     release = threading.Event()
-    server = serve(lambda _: Answer(stream=iter(lambda: release.wait(20) and b"", b"")))
+    server = serve(lambda _: Answer(stream=iter(lambda: release.wait(LONG) and b"", b"")))
     watch = connect(server.url).watch("/c", resource_version="1")
     watch.close()
     assert list(watch) == []
@@ -131,9 +162,9 @@ def test_against_a_server_that_is_real_enough(tmp_path, secure: bool):
 
         reader = threading.Thread(target=read)
         reader.start()
-        assert seen.wait(5)
+        assert seen.wait(LONG)
         watch.close()
-        reader.join(5)
+        reader.join(LONG)
         assert not reader.is_alive()
         assert got == ["ADDED"]
         client.close()

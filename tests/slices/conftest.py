@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.server import ApiServer
 from dra_sdk.slices.controller import SliceController
 from dra_sdk.slices.timing import Timing
+from tests.waiting import LONG, wait
 
 DRIVER, NODE = "gpu.example.com", "node-1"
 FAST = Timing(
@@ -59,7 +59,7 @@ class Cluster:
         self.local.delete("resourceslices", item["metadata"]["name"])
 
     def client(self) -> KubeClient:
-        made = KubeClient.connect(self.kubeconfig, timeouts=Timeouts(2, 5, 60))
+        made = KubeClient.connect(self.kubeconfig, timeouts=Timeouts(LONG, LONG, 60))
         self.stack.callback(made.close)
         return made
 
@@ -75,7 +75,7 @@ class Cluster:
         made = self.controller(**more)
         made.start()
         made.publish(pools)
-        assert made.wait_synced(10), made.errors
+        assert made.wait_synced(LONG), made.errors
         return made
 
 
@@ -90,14 +90,5 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Any]], Any]:
-    """Waits until something becomes true; fails after ten seconds."""
-
-    def wait(check: Callable[[], Any]) -> Any:
-        pause = threading.Event()
-        for _ in range(1000):
-            if found := check():
-                return found
-            pause.wait(0.01)
-        raise AssertionError("did not happen within 10 s")
-
+    """Waits until something becomes true."""
     return wait

@@ -74,6 +74,14 @@ def test_gone_pools_are_forgotten_after_a_while():
     assert made._tasks == {}
 
 
+def test_pools_of_strangers_do_not_pile_up():
+    made = agenda()
+    for number in range(10):
+        made.touched([f"stranger-{number}"], 1000.0 * number)
+        finish(made)
+    assert list(made._tasks) == ["stranger-9"]
+
+
 def test_touched_waits_for_more_of_the_same_change():
     made = agenda("a")
     made.touched(["a"], 10.0)

@@ -32,6 +32,13 @@ def test_an_event_older_than_our_write_is_ignored():
     assert versions(cache) == {"a": "100"}
 
 
+def test_the_event_of_our_write_is_no_news():
+    cache = SliceCache()
+    cache.put(item("a", 10))
+    assert not cache.seen("ADDED", item("a", 10))
+    assert cache.seen("ADDED", item("a", 10, uid="restored"))
+
+
 def test_the_answer_to_a_write_may_come_after_its_events():
     cache = SliceCache()
     assert cache.seen("ADDED", item("a", 10))
@@ -62,17 +69,28 @@ def test_a_list_replaces_its_scope_only():
 def test_what_we_wrote_while_a_list_was_read_stays():
     cache = SliceCache()
     cache.put(item("before", 20))
-    cache.before_list()
+    cache.before_list(Scope.NODE)
     cache.put(item("meanwhile", 30))
     cache.put(item("old", 5))
     cache.listed(Scope.NODE, [], "10")
     assert versions(cache) == {"meanwhile": "30"}
 
 
+def test_two_lists_that_are_read_at_once_do_not_disturb_each_other():
+    """As after a server has forgotten its history: both watches list again, while slices are written."""
+    cache = SliceCache()
+    cache.before_list(Scope.NODE)
+    cache.put(item("meanwhile", 30))
+    cache.before_list(Scope.CLUSTER)
+    cache.listed(Scope.NODE, [], "10")
+    cache.listed(Scope.CLUSTER, [], "40")
+    assert versions(cache) == {"meanwhile": "30"}
+
+
 def test_a_list_of_a_restored_server_counts_although_its_versions_are_lower():
     cache = SliceCache()
     cache.put(item("a", 900))
-    cache.before_list()
+    cache.before_list(Scope.NODE)
     cache.listed(Scope.NODE, [item("a", 3, uid="restored")], "4")
     assert versions(cache) == {"a": "3"}
 

@@ -57,6 +57,17 @@ def test_a_field_of_the_slice(field: str):
     assert dropped_fields(sent, stored) == [(field, "DRAPartitionableDevices")]
 
 
+def test_what_thousands_of_devices_lose_is_told_in_a_few_words():
+    lost = [(f"device d{i}: taints", "DRADeviceTaints") for i in range(64)]
+    error = DroppedFieldsError("p", dict.fromkeys(range(80), lost))
+    assert len(str(error)) < 4000
+    assert "device d9: taints and 54 more; slice 1: " in str(error)
+    assert str(error).endswith(
+        "and so on in 70 more slices; probably these feature gates are disabled: DRADeviceTaints"
+    )
+    assert error.slices == list(range(80))
+
+
 def test_a_whole_device():
     assert dropped_fields({"devices": [FULL]}, {}) == [("device d", "unknown")]
 

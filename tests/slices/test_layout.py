@@ -17,11 +17,12 @@ from dra_sdk.simulator.objects import ObjectStore
 from dra_sdk.simulator.resources import server_catalog
 from dra_sdk.simulator.server import ApiServer
 from dra_sdk.simulator.strategy import Strategy
-from dra_sdk.slices.layout import arranged, has_counters
+from dra_sdk.slices.layout import arranged, has_counters, torn
 from dra_sdk.slices.plan import plan
 from dra_sdk.slices.sync import Stats
 from dra_sdk.wire.profile import ServerProfile
 from tests.slices.conftest import NODE, Cluster
+from tests.waiting import LONG
 
 JSON = dict[str, Any]
 Start = Callable[..., Cluster]
@@ -106,6 +107,14 @@ def test_what_does_not_fit_into_one_slice_gets_another(devices: list[Device], nu
 )
 def test_what_can_never_fit_into_one_stays_as_planned(slices: list[JSON]):
     assert arranged(slices, 34) == slices
+    assert torn(slices) == [device["name"] for each in slices for device in each.get("devices", ())]
+
+
+def test_which_devices_have_their_sets_in_another_slice():
+    slices = planned([part("a", "s"), Device("plain"), part("b", "t")], "s", "t")
+    assert torn(slices) == ["a", "b"]
+    assert torn(arranged(slices, 34)) == []
+    assert torn([{"sharedCounters": slices[0]["sharedCounters"][:1], "devices": slices[1]["devices"]}]) == ["b"]
 
 
 @pytest.fixture
@@ -147,7 +156,7 @@ def test_a_restart_with_1_34_writes_nothing_and_a_change_one_slice(start: Start)
     again = cluster.running(POOL)
     assert (again.stats, cluster.versions()) == (Stats(), before)
     again.publish([BIGGER])
-    assert again.wait_synced(10)
+    assert again.wait_synced(LONG)
     assert again.stats == Stats(updates=1)
     assert shown(cluster.specs()) == [(["s"], ["a", "b", "c"])]
 
@@ -192,14 +201,14 @@ class Client:
         return getattr(self._client, name)
 
 
-def test_a_server_that_is_upgraded_from_1_34_gets_the_new_form(start: Start):
+def test_a_server_that_is_upgraded_from_1_34_gets_the_new_form(start: Start, eventually):
     cluster, versions = start(36), ["v1.34.8"]
     controller = cluster.controller(connect=lambda: Client(cluster.client(), lambda: {"gitVersion": versions[-1]}))
     controller.start()
     controller.publish([POOL])
-    controller.wait_synced(0.3)  # refused, by a server that is newer than it says
+    eventually(lambda: controller.last_error(NODE))  # refused, by a server that is newer than it says
     versions.append("v1.36.3")
-    assert controller.wait_synced(10)
+    assert controller.wait_synced(LONG)
     assert shown(cluster.specs()) == APART
 
 

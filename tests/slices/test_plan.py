@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.device import CounterConsumption, Device, DeviceTaint, NodeSelection
+from dra_sdk.model.device import Capacity, CounterConsumption, Device, DeviceTaint, NodeSelection
 from dra_sdk.model.pool import CounterSet, ResourcePool
 from dra_sdk.slices.plan import PoolPlan, plan
 
@@ -163,6 +163,30 @@ def test_all_problems_at_once_and_other_pools_in_peace():
     assert isinstance(found["good"], PoolPlan)
     assert isinstance(found["bad"], InvalidObjectError)
     assert len(found["bad"].problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("pool", "where"),
+    [
+        (ResourcePool("bad", [Device("a", {}, {"x": Capacity(1, policy=3)})]), "a: "),  # type: ignore[arg-type]
+        (ResourcePool("bad", [Device("a", node="n")]), "a: "),  # type: ignore[arg-type]
+        (ResourcePool("bad", ["a"]), ""),  # type: ignore[list-item]
+        (ResourcePool("bad", node="n"), ""),  # type: ignore[arg-type]
+        (ResourcePool("bad", None), ""),  # type: ignore[arg-type]
+    ],
+)
+def test_values_of_other_types_than_the_models_leave_other_pools_in_peace(pool: ResourcePool, where: str):
+    found = plan([pool, ResourcePool("good")], driver="d", node_name="n")
+    assert isinstance(found["good"], PoolPlan)
+    assert isinstance(found["bad"], InvalidObjectError)
+    assert found["bad"].problems[0].startswith(f"{where}a value is of another type than the model's: ")
+
+
+def test_the_same_mistake_in_thousands_of_devices_is_told_in_a_few_words():
+    pool = ResourcePool("p", [Device(f"d{i}", attributes={"a-b": 1}) for i in range(1000)])
+    found = problems(pool)
+    assert len(found) == 21
+    assert found[-1] == "and 980 more problems"
 
 
 def test_two_pools_of_one_name():

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from dra_sdk.slices.cache import Scope, SliceCache
 from dra_sdk.slices.selection import select
 from dra_sdk.slices.timing import Timing
 from dra_sdk.slices.watcher import Listener, SliceWatcher
+from tests.waiting import LONG, wait
 
 FAST = Timing(retry=0.01, retry_limit=0.02)
 
@@ -24,6 +28,17 @@ def item(name: str, version: int, node: str = "n") -> dict[str, Any]:
 
 def event(kind: str, name: str, version: int, node: str = "n") -> dict[str, Any]:
     return {"type": kind, "object": item(name, version, node)}
+
+
+@dataclass(frozen=True)
+class Counted(Timing):
+    """Remembers for how many failures in a row it was asked, and pauses hardly at all."""
+
+    failures: list[int] = field(default_factory=list)
+
+    def after_failure(self, failures: int, error: Exception) -> float:
+        self.failures.append(failures)
+        return 0.001
 
 
 def ignore(_: object) -> None:
@@ -42,7 +57,7 @@ class Stream:
             if isinstance(step, Exception):
                 raise step
             if step is None:
-                self.closed.wait(10)
+                self.closed.wait(LONG)
                 return
             yield step
 
@@ -76,7 +91,7 @@ class Api:
         return answer
 
 
-def follow(api: Api) -> tuple[SliceCache, list[Any], list[Any]]:
+def follow(api: Api, timing: Timing = FAST) -> tuple[SliceCache, list[Any], list[Any]]:
     """Runs a watcher until the script is over; what it told: pools, and errors."""
     cache, changed, failed = SliceCache(), [], []
 
@@ -84,9 +99,9 @@ def follow(api: Api) -> tuple[SliceCache, list[Any], list[Any]]:
         changed.append(pools if pools is None else list(pools))
 
     selection = select(Scope.NODE, "d", "n")
-    watcher = SliceWatcher(api, selection, cache, Listener(tell, failed.append), FAST)  # type: ignore[arg-type]
+    watcher = SliceWatcher(api, selection, cache, Listener(tell, failed.append), timing)  # type: ignore[arg-type]
     watcher.start()
-    assert api.quiet.wait(10)
+    assert api.quiet.wait(LONG)
     assert watcher.ready
     watcher.stop()
     return cache, changed, failed
@@ -165,13 +180,13 @@ def test_a_list_that_works_does_not_hide_a_watch_that_does_not():
     """No right to watch, for instance: the pauses must grow all the same."""
     forbidden = ApiError("no watch", status=403)
     api = Api([(str(version), []) for version in range(5, 500)], [forbidden] * 400)
-    timing = Timing(retry=0.01, retry_limit=60)
+    timing = Counted(retry_limit=60)
     watcher = SliceWatcher(api, select(Scope.NODE, "d", "n"), SliceCache(), Listener(ignore, ignore), timing)  # type: ignore[arg-type]
     watcher.start()
-    assert not api.quiet.wait(0.5)
+    wait(lambda: len(timing.failures) >= 10)
     watcher.stop()
     assert watcher.ready
-    assert 6 <= len(api.asked) <= 20
+    assert timing.failures == list(range(1, len(timing.failures) + 1))
 
 
 def test_a_server_with_older_versions_lists_again():
@@ -180,6 +195,23 @@ def test_a_server_with_older_versions_lists_again():
     cache, _, _ = follow(api)
     assert names(cache) == ["a"]
     assert api.asked[-1] == ("watch", "4")
+
+
+class Silent(Stream):
+    """A watch that lasts for a while, without as much as a bookmark."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.closed.wait(0.05)
+        yield from self.steps  # type: ignore[misc]
+
+
+def test_a_watch_in_which_not_even_a_bookmark_came_lists_again():
+    """A server that was restored from a backup takes a version that it has not reached, and waits for it."""
+    api = Api([("900", [item("a", 800)]), ("7", [item("b", 6)])], [Silent(event("BOOKMARK", "", 950)), Silent()])
+    cache, _, failed = follow(api, replace(FAST, calm=0.01))
+    assert api.asked == [("list", ""), ("watch", "900"), ("watch", "950"), ("list", ""), ("watch", "7")]
+    assert names(cache) == ["b"]
+    assert failed == []
 
 
 def test_a_list_that_fails_is_repeated():
@@ -197,7 +229,14 @@ def test_a_bug_does_not_end_the_thread(caplog: pytest.LogCaptureFixture):
 
 
 def test_watches_that_end_at_once_are_not_hammered():
-    api = Api([("5", [])], [Stream() for _ in range(1000)])
+    begun: list[float] = []
+
+    class Timed(Api):
+        def watch(self, path: str, params: dict[str, str], *, resource_version: str) -> Stream:
+            begun.append(monotonic())
+            return super().watch(path, params, resource_version=resource_version)
+
+    api = Timed([("5", [])], [Stream() for _ in range(5)])
     watcher = SliceWatcher(
         api,
         select(Scope.NODE, "d", "n"),
@@ -206,9 +245,10 @@ def test_watches_that_end_at_once_are_not_hammered():
         Timing(retry=0.05),  # type: ignore[arg-type]
     )
     watcher.start()
-    assert not api.quiet.wait(0.3)
+    assert api.quiet.wait(LONG)
     watcher.stop()
-    assert len(api.asked) <= 8
+    assert len(begun) == 6
+    assert all(after - before >= 0.05 for before, after in pairwise(begun))
 
 
 def test_stop_without_start():
