@@ -46,11 +46,13 @@ class Features:
     """Feature gates of the cluster that change what an expression may say; all on by default.
 
     `consumable_capacity` (DRAConsumableCapacity) adds `device.allowMultipleAllocations`; `list_type_attributes`
-    (DRAListTypeAttributes) adds `includes()`, and lets an expression iterate over an attribute.
+    (DRAListTypeAttributes) adds `includes()`, and lets an expression iterate over an attribute. `since_1_37` takes the
+    functions and prices of 1.37; by default they are those of 1.36 and before.
     """
 
     consumable_capacity: bool = True
     list_type_attributes: bool = True
+    since_1_37: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Environment:
     functions: Library
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def environment(features: Features) -> Environment:
     """The environment of a cluster with these features."""
     attribute = types.DYN if features.list_type_attributes else types.ANY
@@ -100,6 +102,8 @@ def environment(features: Features) -> Environment:
     }
     if features.consumable_capacity:
         fields["allowMultipleAllocations"] = types.BOOL
-    groups = [each.declared() for each in (operators, conversions, strings, lists, kubernetes)]
-    extra = [lists.includes()] if features.list_type_attributes else []
+    newer = features.since_1_37
+    groups = [each.declared() for each in (operators, conversions, kubernetes)]
+    groups[2:2] = [each.declared(since_1_37=newer) for each in (strings, lists)]
+    extra = [lists.includes(since_1_37=newer)] if features.list_type_attributes else []
     return Environment(attribute, fields, gathered(*groups, extra))

@@ -174,7 +174,8 @@ class _Planner:
         Nothing that comes out of a `dyn` is: the checker may have concluded a type from how it is used.
         """
         if isinstance(node, Call):
-            return all(_is_exact(each.result) for each in self._checked.overloads[node])
+            results = {each.result for each in self._checked.overloads[node]}  # of several, the values decide
+            return len(results) == 1 and all(map(_is_exact, results))
         if isinstance(node, ListNode | MapNode):
             return not node.optional and all(map(self._is_sure, node.children()))
         return isinstance(node, Literal) or (isinstance(node, Select) and self._is_device(node))

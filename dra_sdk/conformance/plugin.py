@@ -124,10 +124,10 @@ class RegistrationClient:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
 
-    def get_info(self, timeout: float = TIMING.get_info) -> Answer[pluginregistration_v1_pb2.PluginInfo]:
-        """GetInfo."""
-        request = pluginregistration_v1_pb2.InfoRequest()
-        return self.channel.call(f"{_REGISTRATION}GetInfo", request, pluginregistration_v1_pb2.PluginInfo, timeout)
+    def get_info(self, timeout: float | None = None) -> Answer[pluginregistration_v1_pb2.PluginInfo]:
+        """GetInfo, within the kubelet's deadline unless another is given."""
+        request, seconds = pluginregistration_v1_pb2.InfoRequest(), timeout or TIMING.get_info
+        return self.channel.call(f"{_REGISTRATION}GetInfo", request, pluginregistration_v1_pb2.PluginInfo, seconds)
 
     def notify(self, error: str = "") -> Answer[pluginregistration_v1_pb2.RegistrationStatusResponse]:
         """NotifyRegistrationStatus: registered where `error` is empty."""

@@ -10,18 +10,38 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.conformance import plugin
 from dra_sdk.conformance.api import Api
+from dra_sdk.conformance.levels import load, registration
+from dra_sdk.conformance.plugin import TIMING
 from dra_sdk.conformance.run import Run
 from dra_sdk.conformance.site import AGENT, Site
 from dra_sdk.conformance.subject import Patience, Subject
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.simulator.kubelet import KubeletTiming
 from tests.conformance.mutants.faults import NONE, Faults
 from tests.conformance.mutants.launcher import MutantLauncher
+from tests.waiting import LONG
 
-QUICK = Patience(start=5.0, stop=5.0, slices=3.0, quiet=0.3, health=1.5, settle=0.2)
-"""A driver in this process needs milliseconds."""
+QUICK = Patience(start=LONG, stop=LONG, slices=LONG, quiet=0.3, health=LONG, settle=0.2)
+"""What comes takes milliseconds, seconds on a busy machine; what does not come has patience of its own (table.py)."""
 Opener = Callable[..., AbstractContextManager[Run]]
+
+
+Deadlines = Callable[[KubeletTiming], None]
+
+
+@pytest.fixture(autouse=True)
+def deadlines(monkeypatch: pytest.MonkeyPatch) -> Deadlines:
+    """Sets the kubelet's deadlines; a second for GetInfo is too little for tests that are not about it."""
+
+    def impose(timing: KubeletTiming) -> None:
+        for module in (plugin, registration, load):
+            monkeypatch.setattr(module, "TIMING", timing)
+
+    impose(replace(TIMING, get_info=LONG, notify=LONG))
+    return impose
 
 
 @pytest.fixture(scope="module")

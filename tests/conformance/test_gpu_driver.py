@@ -37,7 +37,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return node.root
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_the_gpu_driver_conforms(host: Path) -> None:
     checks = [check for check in CHECKS if check.level not in LEFT_OUT]
     with Target(driver="gpu", host_root=host, patience=Patience(quiet=0.5)).open() as run:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +11,7 @@ import pytest
 from dra_sdk.conformance.launch import ONE_POD, CommandLauncher, Process, sdk_command
 from dra_sdk.conformance.site import Site
 from dra_sdk.errors import SettingsError
+from tests.waiting import LONG, wait
 
 SITE = Site(
     cast("Any", None),
@@ -30,10 +30,7 @@ def start(script: str, *arguments: str, pod_uid: str = "", **options: Any) -> Pr
 
 
 def printed(process: Process) -> str:
-    deadline = time.monotonic() + 20
-    while not process.ended():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait(process.ended)
     text = process.log()
     process.kill()
     return text
@@ -71,12 +68,11 @@ def test_how_a_process_ended() -> None:
 
 
 def test_sigterm_and_those_that_do_not_heed_it() -> None:
-    assert start("import time; time.sleep(60)").terminate(20)
+    assert start("import time; time.sleep(60)").terminate(LONG)
     deaf = start(
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
     )
-    while not deaf.log():
-        time.sleep(0.02)
+    wait(deaf.log)
     assert not deaf.terminate(0.1)
     assert deaf.ended() == "was ended by SIGKILL"
     assert deaf.log() == "1"

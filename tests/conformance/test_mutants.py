@@ -6,9 +6,10 @@ import pytest
 
 from dra_sdk.conformance.catalog import BY_ID, CHECKS
 from dra_sdk.conformance.check import Status
+from dra_sdk.conformance.plugin import TIMING
 from dra_sdk.conformance.runner import run_check, run_checks
 from dra_sdk.simulator import EmbeddedCluster
-from tests.conformance.conftest import Opener
+from tests.conformance.conftest import Deadlines, Opener
 from tests.conformance.mutants.faults import faults
 from tests.conformance.mutants.table import MUTANTS, Mutant
 
@@ -18,7 +19,7 @@ def test_every_check_has_a_mutant_that_makes_it_fail() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_a_driver_without_faults_passes(open_run: Opener) -> None:
     passed = set()
     for variant in (faults(), faults("no-health", "no-sharing")):
@@ -31,7 +32,9 @@ def test_a_driver_without_faults_passes(open_run: Opener) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_fails(mutant: Mutant, open_run: Opener, cluster: EmbeddedCluster) -> None:
+def test_a_mutant_fails(mutant: Mutant, open_run: Opener, cluster: EmbeddedCluster, deadlines: Deadlines) -> None:
+    if mutant.hurried:
+        deadlines(TIMING)
     admit = list(cluster.store.admit)
     if mutant.lenient_server:
         cluster.store.admit.clear()

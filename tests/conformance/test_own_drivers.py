@@ -29,12 +29,12 @@ def failed(target: Target, checks: Sequence[Check]) -> list[str]:
     ]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_the_cpu_driver_conforms() -> None:
     assert failed(Target(driver="cpu", patience=PATIENCE), CHECKS) == []
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_the_readmes_driver_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     (code,) = [block for block in blocks if "class SerialDriver" in block]

@@ -22,6 +22,15 @@ def test_features_follow_the_gates() -> None:
     assert cel_features(ServerProfile.of("1.36", {"DRAListTypeAttributes": True})).list_type_attributes
 
 
+def test_prices_follow_the_release() -> None:
+    assert [cel_features(ServerProfile.of(f"1.{minor}")).since_1_37 for minor in (34, 36, 37)] == [False, False, True]
+    costly = 'matches(device.attributes["d"].s, string(1))'
+    assert judge(costly, "1.36") is None
+    problem = judge(costly, "1.37")
+    assert problem
+    assert problem.type is ProblemType.FORBIDDEN
+
+
 def test_a_good_expression() -> None:
     assert judge('device.driver == "gpu.example.com"') is None
 

@@ -33,7 +33,7 @@ from dra_sdk.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, STRING, UINT, Type,
 from dra_sdk.cel.values import EvaluationError, bounded, compare, fits, same, size
 
 MAX_INCLUDES: Final = 48
-"""How many values `includes` looks at: as many as a device's attributes may have together."""
+"""How many values `includes` of 1.36 looks at: as many as a device's attributes may have together."""
 
 _T = param("T")
 _LIST: Final = list_of(_T)
@@ -52,6 +52,10 @@ def _includes(target: Any, wanted: Any) -> bool:
     if len(target) > MAX_INCLUDES:
         raise EvaluationError(f"'includes' function cannot be applied to lists longer than {MAX_INCLUDES} values")
     return False
+
+
+def _includes_any(target: Any, wanted: Any) -> bool:
+    return any(same(each, wanted) for each in target) if _is_list(target) else same(target, wanted)
 
 
 def _is_sorted(items: Sequence[Any]) -> bool:
@@ -99,7 +103,9 @@ def _slice(items: Sequence[Any], start: int, end: int) -> list[Any]:
     return list(items[start:end])
 
 
-def _flatten(items: Sequence[Any], levels: int = 1) -> list[Any]:
+def _flatten(items: Any, levels: int = 1) -> list[Any]:
+    if not _is_list(items):
+        raise EvaluationError("no such overload: flatten")
     if levels < 0:
         raise EvaluationError("level must be non-negative")
     flat: list[Any] = []
@@ -135,6 +141,12 @@ def _range(count: int) -> list[int]:
     return list(range(count))
 
 
+def _range_of_1_37(count: int) -> list[int]:
+    if count < 0:
+        raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
+    return _range(count)
+
+
 def _contains(items: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return all(any(same(each, item) for each in items) for item in wanted)
 
@@ -155,6 +167,10 @@ def _estimate_walk(site: Site) -> Quote:
     if items[0] in {STRING, BYTES}:
         each = each.plus(site.item_size(0).scaled(PER_CHARACTER))
     return Quote(site.size(0).times(each))
+
+
+def _estimate_includes(site: Site) -> Quote:
+    return _estimate_walk(site) if site.type(0).params else Quote(site.size(0))
 
 
 def _estimate_slice(site: Site) -> Quote:
@@ -200,12 +216,14 @@ def _sets(factor: int) -> Price:
     return Price(estimate, lambda args, _result: 1 + size(args[0]) * size(args[1]) * factor)
 
 
-def includes() -> Overload:
-    """The method that DRAListTypeAttributes adds."""
+def includes(*, since_1_37: bool) -> Overload:
+    """The method that DRAListTypeAttributes adds; since 1.37 for lists of any length, and priced by it."""
+    if since_1_37:
+        return method("includes", (DYN, DYN), BOOL, _includes_any, Price(_estimate_includes, price_index))
     return method("includes", (DYN, DYN), BOOL, _includes, Price(lambda _site: Quote(Range(0, MAX_INCLUDES)), 1))
 
 
-def declared() -> Iterator[Overload]:
+def declared(*, since_1_37: bool) -> Iterator[Overload]:
     """All functions on lists, without `includes`."""
     walked = Price(_estimate_walk, price_index)
     for kind in _COMPARABLE:
@@ -221,9 +239,11 @@ def declared() -> Iterator[Overload]:
     yield method("lastIndexOf", (_LIST, _T), INT, _last_index_of, walked)
     whole = Price(lambda site: allocating(site.size(0), 1), lambda _args, result: allocated(len(result), 1))
     yield method("slice", (_LIST, INT, INT), _LIST, _slice, Price(_estimate_slice, whole.actual))
-    yield method("flatten", (list_of(_LIST),), _LIST, _flatten, Price(_estimate_flatten, _price_flatten))
+    flatten = method("flatten", (list_of(_LIST),), _LIST, _flatten, Price(_estimate_flatten, _price_flatten))
+    yield replace(flatten, loose=True)
     yield method("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, Price(_estimate_flatten, _price_flatten))
-    yield function("lists.range", (INT,), list_of(INT), _range, Price(_estimate_range, whole.actual))
+    make = _range_of_1_37 if since_1_37 else _range
+    yield function("lists.range", (INT,), list_of(INT), make, Price(_estimate_range, whole.actual))
     yield method("reverse", (_LIST,), _LIST, lambda items: list(reversed(items)), whole)
     yield method("distinct", (_LIST,), _LIST, _distinct, _compared(0))
     yield function("sets.contains", (_LIST, _LIST), BOOL, _contains, _sets(1))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, Final
 
-from dra_sdk.cel.cost import MAX, Price, Quote, Range, Site, exactly, search, walk
+from dra_sdk.cel.cost import MAX, NOMINAL, Price, Quote, Range, Site, exactly, search, walk
 from dra_sdk.cel.cost import STRING as PER_CHARACTER
 from dra_sdk.cel.library.functions import Overload, function, method
 from dra_sdk.cel.types import BOOL, INT, STRING, list_of
@@ -177,16 +177,16 @@ def _walked(value: Any) -> int:
     return sum(map(_walked, value)) if isinstance(value, Sequence) else 1
 
 
-def declared() -> Iterator[Overload]:
-    """All functions on strings."""
-    # The estimate counts the part that is looked for, the evaluation the text it is looked for in.
-    affix = Price(walk(1).estimate, walk(0).actual)
+def declared(*, since_1_37: bool) -> Iterator[Overload]:
+    """All functions on strings, at the prices of 1.36 and before, or of 1.37."""
+    # The estimate counts the part that is looked for, up to 1.36 the evaluation the text it is looked for in.
+    affix = Price(walk(1).estimate, walk(1 if since_1_37 else 0).actual)
     yield method("startsWith", (STRING, STRING), BOOL, str.startswith, affix)
     yield method("endsWith", (STRING, STRING), BOOL, str.endswith, affix)
     contains = Price(_estimate_contains, _price_contains)
     yield method("contains", (STRING, STRING), BOOL, lambda text, part: part in text, contains)
     yield method("matches", (STRING, STRING), BOOL, _matches, search())
-    yield function("matches", (STRING, STRING), BOOL, _matches, search())
+    yield function("matches", (STRING, STRING), BOOL, _matches, search() if since_1_37 else NOMINAL)
     find = Price(_estimate_find, search().actual)
     yield method("find", (STRING, STRING), STRING, _find, find)
     yield method("findAll", (STRING, STRING), _TEXTS, _find_all, find)

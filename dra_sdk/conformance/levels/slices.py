@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -95,12 +94,7 @@ def publishes_again_what_was_deleted(run: Run) -> None:
 def is_quiet_when_nothing_happens(run: Run) -> None:
     """ResourceSlices are not written while nothing changes."""
     _slices(run)
-    before = identities(run.settled_slices())
-    ends = time.monotonic() + run.patience.quiet
-    while time.monotonic() < ends:
-        time.sleep(0.1)
-        after = identities(run.api.slices(run.subject.name))
-        expect(after == before, "the slices changed though nothing happened", before=before, after=after)
+    _stay(run, run.subject.name, identities(run.settled_slices()), "the slices changed though nothing happened")
 
 
 @LEVEL.must("SLC-009", "KEP-4381, Compromised kubelet plugin: there is no separation by driver", Need.ALONE)
@@ -110,11 +104,17 @@ def leaves_other_drivers_slices(run: Run) -> None:
     foreign = run.api.create_slice(_foreign(run.site.node))
     name = foreign["metadata"]["name"]
     try:
-        time.sleep(run.patience.quiet)
-        after = run.api.slices(FOREIGN)
-        expect(identities(after) == identities([foreign]), "the slice of another driver was changed", after=after)
+        _stay(run, FOREIGN, identities([foreign]), "the slice of another driver was changed")
     finally:
         run.api.delete_slice(name)
+
+
+def _stay(run: Run, driver: str, before: list[JSON], why: str) -> None:
+    """See for a while that a driver's slices are as before."""
+    waiting = Waiting(run.patience.quiet)
+    while waiting.pause(0.1):
+        after = identities(run.api.slices(driver))
+        expect(after == before, why, before=before, after=after)
 
 
 def pool_problems(slices: list[JSON]) -> Iterator[str]:

@@ -14,7 +14,7 @@ GRPC = "gRPC core concepts: status codes"
 PROTOBUF = "Protocol Buffers language guide (proto3)"
 UNKNOWN_FIELD = bytes([0xFA, 0x3F, 3]) + b"new"  # field 1023, length-delimited
 NOT_PROTOBUF = b"\x0a\xff\xff\xff\xff\xff\xff"
-TIMEOUT = 5.0
+TIMEOUT = 20.0  # seconds; a driver that answers at all needs milliseconds
 
 
 @LEVEL.must("WIRE-001", f"{PROTO}; Kubernetes pkg/kubelet/cm/dra/plugin/dra_plugin.go")

@@ -43,6 +43,13 @@ class Report:
         return not failed and self.count(Status.PASSED) > 0
 
     @property
+    def seen(self) -> bool:
+        """Whether any check could tell."""
+        return self.count(Status.PASSED) + self.count(Status.FAILED) > 0
+
+    @property
     def exit_status(self) -> int:
-        """0 for a driver that conforms, else 1."""
+        """0 for a driver that conforms, 1 for one that does not, 2 where nothing could be seen of it."""
+        if not self.seen:
+            return 2
         return 0 if self.conformant else 1

@@ -71,8 +71,9 @@ def failure(result: Result) -> Iterator[str]:
 def _summary(report: Report) -> Iterator[str]:
     counts = [f"{report.count(status)} {status}" for status in Status]
     yield f"driver {report.driver or 'unknown'} ({report.target}), API server {report.server}, {report.seconds:.0f} s"
-    yield f"{len(report.results)} checks: {', '.join(counts)}"
-    verdict = "conforms" if report.conformant else "does not conform"
+    checks = len(report.results)
+    yield f"{checks} check{'' if checks == 1 else 's'}: {', '.join(counts)}"
+    verdict = "conforms" if report.conformant else "does not conform" if report.seen else "could not be checked"
     yield f"must {report.score(Severity.MUST)}, should {report.score(Severity.SHOULD)}: the driver {verdict}"
 
 

@@ -23,7 +23,7 @@ from dra_sdk.scheduling.allocator.selectors import Selectors
 JSON = dict[str, Any]
 
 MAX_STEPS: Final = 1_000_000
-"""After how many steps a search is given up; the scheduler goes by time and gives a node 10 s."""
+"""After how many steps a search is given up, about 4 s; the scheduler goes by time and gives a node 10 s."""
 SKIPS_OPERATIONS: Final = "DRAOptionalNodeOperations"
 """What a node declares that can leave out operations which a slice skips."""
 _REMEMBERED: Final = 64
@@ -54,9 +54,11 @@ class Allocator:
         self.inventory, self.classes = inventory, classes
         self.features = inventory.features if features is None else features
         self.selectors = Selectors(self.features.cel)
-        #: How many steps the last search took.
-        self.steps = 0
-        self._share_id, self._max_steps = share_id, max_steps
+        #: How many steps the last search took, and with the devices that it tried and looked at.
+        self.steps = self.work = 0
+        #: After how many steps the next search is given up.
+        self.max_steps = max_steps
+        self._share_id = share_id
         self._known: dict[int, tuple[JSON, JSON, Needs]] = {}
 
     def plan(self, claim: JSON) -> ClaimPlan:
@@ -100,7 +102,7 @@ class Allocator:
         self, claims_needs: Sequence[Needs], view: NodeView, allocated: Allocated, *, skips: bool
     ) -> Search | None:
         """The search that found everything, None if none did."""
-        self.steps = 0
+        self.steps = self.work = 0
         simple = claims_needs and not any(each.open or each.plan.derives for each in claims_needs)
         first = claims_needs[0].first() if simple else None
         taken = allocated.exclusive(sharing=self.features.consumable_capacity)
@@ -113,11 +115,11 @@ class Allocator:
         needs: dict[Request, Need] = {}
         for each in claims_needs:
             needs.update(each.on(view, choices))
-        search = Search(plans, needs, view.candidates, choices, limit=self._max_steps)
+        search = Search(plans, needs, view.candidates, choices, limit=self.max_steps)
         try:
             return search if search.run() else None
         finally:
-            self.steps = search.steps
+            self.steps, self.work = search.steps, search.work
 
 
 def _identity(claim: JSON) -> JSON:

@@ -72,11 +72,13 @@ class Choices:
         #: The devices that no claim can have but for admin access.
         self.exclusive = allocated.exclusive(sharing=features.consumable_capacity)
         self.chosen: list[list[Choice]] = [[] for _ in plans]
-        self.counters = Counters(allocated, features.behaviour)
+        self.counters = Counters(allocated)
         self.groups = Groups(allocated) if features.compatibility_groups else None
         self.constraints: list[list[Constraint]] = [
             [constraints.of(each, features) for each in plan.constraints] for plan in plans
         ]
+        #: How many devices were looked at and tried so far: what a search costs beside its steps.
+        self.looks = self.tries = 0
         self._claims: dict[DeviceId, list[int]] = {}
         self._consumed: dict[DeviceId, Capacity] = {}
 
@@ -124,6 +126,7 @@ class Choices:
 
         `must` is for a device without alternative: AllocationError if it is a constraint that refuses it.
         """
+        self.tries += 1
         refusal = self._unusable(claim, request, candidate)
         if refusal is not None:
             return refusal

@@ -1,8 +1,7 @@
 """Shared counters of pools: what allocated devices have left of them, and what this allocation takes.
 
-Source: KEP-4815 (partitionable devices). As in the schedulers up to 1.36, the counters of an allocation go by the name
-of the pool alone unless the behaviour says otherwise: of two drivers with a pool of the same name, the one that is
-asked first is the one that counts.
+Source: KEP-4815 (partitionable devices). The counters of an allocation go by `Pool.ledger`: of two drivers with a pool
+of the same name, up to 1.36 the one that is asked first is the one that counts.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dra_sdk.scheduling.allocator.allocated import Allocated
-from dra_sdk.scheduling.allocator.behaviour import UP_TO_1_36, Behaviour
 from dra_sdk.scheduling.allocator.devices import CounterId, PoolDevice
 from dra_sdk.scheduling.allocator.pools import Pool
 
@@ -38,33 +36,28 @@ def available(pool: Pool, allocated: Allocated) -> Available:
 class Counters:
     """The counters that one allocation consumes while its devices are being chosen."""
 
-    def __init__(self, allocated: Allocated, behaviour: Behaviour = UP_TO_1_36) -> None:
+    def __init__(self, allocated: Allocated) -> None:
         self._allocated = allocated
-        self._by_driver = behaviour.counters_by_driver
         self._available: dict[tuple[str, ...], Available] = {}
         self._consumed: dict[tuple[str, ...], dict[CounterId, int]] = {}
 
-    def _key(self, pool: Pool) -> tuple[str, ...]:
-        return pool.id if self._by_driver else pool.id[1:]
-
     def available(self, pool: Pool) -> Available:
         """What was left of the pool's counters before this allocation."""
-        key = self._key(pool)
-        found = self._available.get(key)
+        found = self._available.get(pool.ledger)
         if found is None:
-            found = self._available[key] = available(pool, self._allocated)
+            found = self._available[pool.ledger] = available(pool, self._allocated)
         return found
 
     def consumed(self, pool: Pool) -> Mapping[CounterId, int]:
         """What this allocation has taken so far."""
-        return self._consumed.get(self._key(pool), {})
+        return self._consumed.get(pool.ledger, {})
 
     def reserve(self, pool: Pool, device: PoolDevice) -> bool:
         """Takes what a device consumes, all or nothing; False if a counter of the pool does not suffice."""
         left = self.available(pool)
         if left.overdrawn:
             return False
-        consumed = self._consumed.setdefault(self._key(pool), {})
+        consumed = self._consumed.setdefault(pool.ledger, {})
         for counter, value in device.counters:
             limit = left.counters.get(counter)
             if limit is not None and consumed.get(counter, 0) + value > limit:
@@ -75,6 +68,6 @@ class Counters:
 
     def release(self, pool: Pool, device: PoolDevice) -> None:
         """Gives back what `reserve` took."""
-        consumed = self._consumed[self._key(pool)]
+        consumed = self._consumed[pool.ledger]
         for counter, value in device.counters:
             consumed[counter] -= value

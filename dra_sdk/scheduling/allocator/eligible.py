@@ -39,6 +39,7 @@ class Eligible:
 def _eligible(claim: int, need: Need, candidates: Sequence[Candidate], choices: Choices) -> Iterator[Candidate]:
     request = need.request
     for candidate in candidates:
+        choices.looks += 1
         if (
             not choices.in_use(candidate.id, request, claim)
             and need.selectable(candidate)

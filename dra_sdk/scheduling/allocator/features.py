@@ -74,11 +74,15 @@ class Features:
     @property
     def counter_sets_everywhere(self) -> bool:
         """Whether slices with counter sets concern every node; the stable allocator of 1.37 was not mended."""
+        if self.behaviour.counters_with_devices:
+            return False
         return not self.behaviour.counter_sets_on_their_nodes or self.variant == "stable"
 
     @property
     def cel(self) -> cel.Features:
         """The features that change what a selector may say."""
         return cel.Features(
-            consumable_capacity=self.consumable_capacity, list_type_attributes=self.list_attributes_in_selectors
+            consumable_capacity=self.consumable_capacity,
+            list_type_attributes=self.list_attributes_in_selectors,
+            since_1_37=self.behaviour.newer_expressions,
         )

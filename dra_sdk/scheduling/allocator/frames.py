@@ -145,6 +145,7 @@ class AnyDevice:
             if not self.eligible.reach(index + 1):
                 return False
             self._looked += 1
+            self._choices.looks += 1
             device = self.eligible[index].device
             if self._missing is None or not self._choices.excluded(self._task.claim, self.need.request, device):
                 self._usable.append(index)

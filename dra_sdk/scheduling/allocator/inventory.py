@@ -96,12 +96,10 @@ class Inventory:
         found = [pool for pool in self._common_view.pools if pool.id not in touched]
         for identity, slices in touched.items():
             relevant = sorted({*slices, *self._index.common.get(identity, ())}, key=self._order)
-            pool = self._pool(relevant, node)
-            if pool is not None:
-                found.append(pool)
+            found += self._pools(relevant, node)
         return NodeView.of(found)
 
-    def _pool(self, relevant: Sequence[SliceView], node: JSON | None) -> Pool | None:
+    def _pools(self, relevant: Sequence[SliceView], node: JSON | None) -> list[Pool]:
         everything = self._everything[relevant[0].pool]
         return pools.view(relevant, everything, node, self.features)
 
@@ -111,8 +109,9 @@ class Inventory:
 
         Up to 1.36, these concern every node, wherever their devices are; sound pools without devices change nothing.
         """
-        found = (self._pool(sorted(slices, key=self._order), None) for slices in self._index.common.values())
-        return NodeView.of(pool for pool in found if pool and (pool.candidates or pool.incomplete or pool.invalid))
+        common = (sorted(slices, key=self._order) for slices in self._index.common.values())
+        found = (pool for slices in common for pool in self._pools(slices, None))
+        return NodeView.of(pool for pool in found if pool.candidates or pool.incomplete or pool.invalid)
 
     @cached_property
     def problems(self) -> Sequence[PoolProblem]:
@@ -127,11 +126,11 @@ class Inventory:
                 reason = f"slice {each.name} is of generation {each.generation}, the newest is {newest}"
                 yield PoolProblem(*identity, "obsolete", reason)
         usable = [each for each in everything if not pools.is_ignored(each, self.features)]
-        pool = self._pool(usable, None) if usable else None
-        if pool is not None and pool.incomplete:
-            yield PoolProblem(*identity, "incomplete", pool.incomplete)
-        elif pool is not None and pool.invalid:
-            yield PoolProblem(*identity, "invalid", pool.invalid)
+        for pool in self._pools(usable, None) if usable else ():
+            if pool.incomplete:
+                yield PoolProblem(*identity, "incomplete", pool.incomplete)
+            elif pool.invalid:
+                yield PoolProblem(*identity, "invalid", pool.invalid)
 
 
 def _is_shared(each: SliceView) -> tuple[bool, int]:
@@ -163,7 +162,8 @@ class _Index:
     def add(self, each: SliceView) -> None:
         """Files a slice; one without any node selection concerns no node."""
         features = self._features
-        if not features.partitionable_devices and (each.has_counter_sets or "perDeviceNodeSelection" in each.spec):
+        apart = each.has_counter_sets and not features.behaviour.counters_with_devices
+        if not features.partitionable_devices and (apart or "perDeviceNodeSelection" in each.spec):
             return
         if pools.is_ignored(each, features):
             return

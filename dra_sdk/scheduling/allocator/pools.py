@@ -8,7 +8,7 @@ Source: k8s.io/dynamic-resource-allocation, structured (1.36, 1.37), GatherPools
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,13 +41,15 @@ class Pool:
 
     `candidates` are the devices to choose from, in the order in which they are tried. `counters` holds what the
     counter sets of the pool have in all (billionths), `elsewhere` the devices of slices that are not for this node,
-    which use the same counters. `incomplete` and `invalid` say in a sentence why nothing is allocated from it.
+    which use the same counters; what an allocation takes of them is noted under `ledger`. `incomplete` and `invalid`
+    say in a sentence why nothing is allocated from it. With 1.34, of a pool with counters each slice is one of these.
     """
 
     id: PoolId
     candidates: Sequence[Candidate] = ()
     counters: Mapping[CounterId, int] = field(default_factory=dict)
     elsewhere: Sequence[PoolDevice] = ()
+    ledger: tuple[str, ...] = ()
     incomplete: str = ""
     invalid: str = ""
     #: Whether any candidate has binding conditions; such pools are tried last.
@@ -75,8 +77,8 @@ def is_ignored(each: SliceView, features: Features) -> bool:
 
 def view(
     relevant: Sequence[SliceView], everything: Sequence[SliceView], node: JSON | None, features: Features
-) -> Pool | None:
-    """A pool of which `relevant` slices concern the node and `everything` are all; None where it is obsolete.
+) -> list[Pool]:
+    """A pool of which `relevant` slices concern the node and `everything` are all; nothing where it is obsolete.
 
     Without a node, devices count wherever they are.
     """
@@ -86,18 +88,21 @@ def view(
     whole: Sequence[SliceView] = current
     if len(current) != wanted:
         if any(each.generation > generation for each in everything):
-            return None
+            return []
         present = [each for each in everything if each.generation == generation]
         whole = [each for each in present if not is_ignored(each, features)]
         if len(whole) != wanted:
-            return Pool(identity, incomplete=_missing(whole, present, wanted))
+            return [Pool(identity, incomplete=_missing(whole, present, wanted))]
     current.sort(key=lambda each: each.name)
     try:
         if not features.partitionable_devices:
-            return _plain(identity, current, node)
-        return _built(identity, current, whole, node)
+            return [_plain(identity, current, node)]
+        if features.behaviour.counters_with_devices:
+            return list(_apart(identity, current, node))
+        ledger = identity if features.behaviour.counters_by_driver else identity[1:]
+        return [_built(Pool(identity, ledger=ledger), current, whole, node)]
     except InvalidPool as problem:
-        return Pool(identity, invalid=str(problem))
+        return [Pool(identity, invalid=str(problem))]
 
 
 def _missing(whole: Sequence[SliceView], present: Sequence[SliceView], wanted: int) -> str:
@@ -113,16 +118,28 @@ def _plain(identity: PoolId, current: Sequence[SliceView], node: JSON | None) ->
     return _filled(Pool(identity), current, node)
 
 
-def _built(identity: PoolId, current: Sequence[SliceView], whole: Sequence[SliceView], node: JSON | None) -> Pool:
+def _apart(identity: PoolId, current: Sequence[SliceView], node: JSON | None) -> Iterator[Pool]:
+    """The slices of a pool, each with counter sets and devices of its own: so it is in 1.34."""
+    check_names(current)
+    binds = any(device.binding_conditions for each in current for device in each.devices)
+    for each in current:
+        counters = counters_of([each])
+        check_consumption([each], counters)
+        found = _filled(Pool(identity, counters=counters, ledger=(*identity, each.name)), [each], node)
+        found.binds = binds
+        yield found
+
+
+def _built(pool: Pool, current: Sequence[SliceView], whole: Sequence[SliceView], node: JSON | None) -> Pool:
     with_devices = [each for each in current if not each.has_counter_sets]
     check_names(with_devices)
-    counters = counters_of(each for each in whole if each.has_counter_sets)
-    check_consumption(with_devices, counters)
+    pool.counters = counters_of(each for each in whole if each.has_counter_sets)
+    check_consumption(with_devices, pool.counters)
     seen = {each.name for each in current}
     others = [each for each in whole if each.name not in seen and not each.has_counter_sets]
-    check_consumption(others, counters)
-    elsewhere = [device for each in others for device in each.devices]
-    return _filled(Pool(identity, counters=counters, elsewhere=elsewhere), with_devices, node)
+    check_consumption(others, pool.counters)
+    pool.elsewhere = [device for each in others for device in each.devices]
+    return _filled(pool, with_devices, node)
 
 
 def _filled(pool: Pool, slices: Sequence[SliceView], node: JSON | None) -> Pool:
@@ -150,7 +167,7 @@ def counters_of(slices: Iterable[SliceView]) -> dict[CounterId, int]:
     found: dict[CounterId, int] = {}
     sets: set[str] = set()
     for each in slices:
-        for counter_set in each.spec["sharedCounters"]:
+        for counter_set in each.spec.get("sharedCounters") or []:
             name = counter_set["name"]
             if name in sets:
                 raise InvalidPool(f"duplicate counter set name {name}")

@@ -12,6 +12,7 @@ want of devices is not tried.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from dra_sdk.scheduling.allocator.choices import Choices
 from dra_sdk.scheduling.allocator.eligible import Eligible, survey
@@ -21,9 +22,15 @@ from dra_sdk.scheduling.allocator.needs import Need
 from dra_sdk.scheduling.allocator.pools import Candidate
 from dra_sdk.scheduling.allocator.requests import MAX_RESULTS, ClaimPlan, Request
 
+_LOOKS: Final = 4
+"""So many devices looked at take as long as one step, or one device tried: about 4 µs."""
+
 
 class Search:
-    """One search on one node. `chosen` tells afterwards which alternative each group got, `steps` what it took."""
+    """One search on one node. `chosen` tells afterwards which alternative each group got, `steps` what it took.
+
+    It is given up once `steps`, devices tried and devices looked at come to `limit` together.
+    """
 
     def __init__(
         self,
@@ -53,6 +60,7 @@ class Search:
                 break
             frame = self._open[-1]
             result = frame.resume(result)
+            self._check_limit()
             if isinstance(result, Outcome):
                 self._open.pop()
                 if isinstance(frame, AnyDevice) and frame.barren:
@@ -108,9 +116,18 @@ class Search:
 
     def _count(self) -> None:
         self.steps += 1
-        if self.steps > self._limit:
+        self._check_limit()
+
+    @property
+    def work(self) -> int:
+        """What it took in all, in steps."""
+        return self.steps + self.choices.tries + self.choices.looks // _LOOKS
+
+    def _check_limit(self) -> None:
+        if self.work > self._limit:
             names = ", ".join(plan.label for plan in self.plans)
-            raise SearchLimitError(f"claim {names}: the search was given up after {self._limit} steps")
+            given_up = f"the search was given up after {self._limit} steps"
+            raise SearchLimitError(f"claim {names}: {given_up}, as kube-scheduler gives up after 10 s")
 
     def _fill(self, task: Task, need: Need) -> Outcome | None:
         if len(self.choices.chosen[task.claim]) + need.count - task.device > MAX_RESULTS:

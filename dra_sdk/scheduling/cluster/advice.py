@@ -14,6 +14,8 @@ from dra_sdk.scheduling.cluster.snapshot import Snapshot
 from dra_sdk.scheduling.cluster.templates import Template, add_nodes, free_names
 
 _MOST: Final = 64
+_STEPS: Final = 100_000
+"""How long a search may take: shorter than that which found no place, because several clusters are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def _help(outcome: Outcome, template: Template, wanting: tuple[Key, ...]) -> Hel
 
 def _with(outcome: Outcome, template: Template, wanting: tuple[Key, ...], count: int) -> Help:
     names = free_names(outcome.snapshot, template.name, count)
-    after = schedule(add_nodes(outcome.snapshot, template, names))
+    after = schedule(add_nodes(outcome.snapshot, template, names), _STEPS)
     left = _wanting(after)
     placed = tuple(each for each in wanting if each not in left)
     used = {after.pods_by_key[each].node if each in after.pods_by_key else None for each in placed}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ _CORE: Final[Mapping[str, type[TopLevel]]] = {"Node": Node, "Pod": Pod, "Namespa
 _CLAIMS: Final = {"ResourceClaim", "ResourceClaimTemplate"}
 _NAMESPACED: Final = {"Pod", *_CLAIMS}
 _COLUMN = re.compile(r"line (\d+), column (\d+)")
+_INDEX = re.compile(r"\[\d+\]")
 _SHOWN: Final = 100
 _LONG: Final = 2000
 
@@ -171,7 +172,7 @@ class _Reader:
             return problems, None
         stored, gone = _stored(obj, self.profile)
         if gone:
-            self.warnings += [f"{found.at(each.field)}: {each}" for each in gone]
+            self.warnings += [f"{found.at(each.field)}: {each}{_likewise(more)}" for each, more in _alike(gone)]
             problems = validate(stored, profile=self.profile)  # what is left may make no sense any more
         return problems, stored
 
@@ -198,13 +199,8 @@ class _Reader:
         self.objects.setdefault(KINDS[kind], {})[key] = obj
 
 
-def stored_object(obj: JSON, profile: ServerProfile) -> JSON:
-    """A valid object of resource.k8s.io as the server stores it: defaults filled in, fields dropped."""
-    return _stored(obj, profile)[0]
-
-
 def _stored(obj: JSON, profile: ServerProfile) -> tuple[JSON, list[Dropped]]:
-    """The same, with the fields that were dropped."""
+    """A valid object of resource.k8s.io as the server stores it, defaults filled in, and the fields that it drops."""
     value, _ = read_object(obj, profile)
     if value is None:
         raise ValueError(f"{title(obj)} is not valid")
@@ -217,6 +213,19 @@ def _stored(obj: JSON, profile: ServerProfile) -> tuple[JSON, list[Dropped]]:
     if stored["kind"] in _CLAIMS:
         (spec if stored["kind"] == "ResourceClaim" else spec.setdefault("spec", {})).setdefault("devices", {})
     return stored, gone
+
+
+def _alike(gone: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
+    """The first of the fields that differ in an index only, and how many more there are: devices have many."""
+    groups: dict[str, list[Dropped]] = {}
+    for each in gone:
+        groups.setdefault(_INDEX.sub("[]", each.field), []).append(each)
+    for group in groups.values():
+        yield group[0], len(group) - 1
+
+
+def _likewise(more: int) -> str:
+    return f" (and so are {more} more such fields)" if more else ""
 
 
 def _named(obj: JSON, found: _Found, number: int) -> JSON:

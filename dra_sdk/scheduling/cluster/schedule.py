@@ -15,7 +15,16 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from dra_sdk.scheduling.allocator import Allocated, AllocationError, Allocator, Features, Inventory, PoolProblem
+from dra_sdk.scheduling.allocator import (
+    MAX_STEPS,
+    Allocated,
+    AllocationError,
+    Allocator,
+    Features,
+    Inventory,
+    PoolProblem,
+    SearchLimitError,
+)
 from dra_sdk.scheduling.cluster.attempts import Attempts, Fit, Misfit
 from dra_sdk.scheduling.cluster.claims import (
     EXTENDED_CLAIM,
@@ -40,14 +49,19 @@ from dra_sdk.scheduling.cluster.wishes import UnschedulableError, Wish, allocati
 
 #: Source: kube-scheduler, minFeasibleNodesToFind.
 _ALL_TRIED_BELOW: Final = 100
+_LEAST_STEPS: Final = 30_000
 
 
-def schedule(snapshot: Snapshot) -> Outcome:
-    """Who gets what on which node. Pods that run already stay where they are, unless they have to be evicted."""
+def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS) -> Outcome:
+    """Who gets what on which node. Pods that run already stay where they are, unless they have to be evicted.
+
+    A search for devices is given up after `max_steps`. Each that is leaves half as many to those that follow, down to
+    30 000, so that a cluster full of claims without a solution has an answer in a time that can be waited for.
+    """
     evicted = evictions(snapshot)
     gone = [Pod.model_validate(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_imagined(without_pods(snapshot, gone), evicted.imagined)
-    run = _Run(with_generated_claims(_without_stale_claims(current)))
+    run = _Run(with_generated_claims(_without_stale_claims(current)), max_steps)
     run.place_all()
     run.imagine_all()
     after = run.ledger.after()
@@ -59,14 +73,15 @@ def schedule(snapshot: Snapshot) -> Outcome:
 class _Run:
     """One pass over all pods and claims."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, max_steps: int) -> None:
         features = Features.of(snapshot.profile)
         self.ledger = Ledger(snapshot)
         self.inventory = Inventory(snapshot.slices, features, snapshot.rules)
         share_id = partial(next, _share_ids(self.ledger.allocated))
-        allocator = Allocator(self.inventory, snapshot.classes_by_name, features, share_id=share_id)
-        self._attempts = Attempts(allocator, self.ledger.allocated, self.ledger.room)
-        self._classes = snapshot.classes_by_name
+        classes = snapshot.classes_by_name
+        self._allocator = Allocator(self.inventory, classes, features, share_id=share_id, max_steps=max_steps)
+        self._attempts = Attempts(self._allocator, self.ledger.allocated, self.ledger.room)
+        self._classes = classes
         self._resources = classes_of_resources(snapshot.classes) if features.extended_resources else {}
         self._nodes = {each["metadata"]["name"]: (Node.model_validate(each), each) for each in snapshot.nodes}
         self._pods = [pod for each in snapshot.pods if not is_finished(pod := Pod.model_validate(each))]
@@ -132,6 +147,9 @@ class _Run:
             wish = wish_of(pod, self.ledger.claims, self._classes, self._resources)
             return *self._best(wish), wish
         except (UnschedulableError, AllocationError) as error:
+            if isinstance(error, SearchLimitError):
+                limit = self._allocator.max_steps
+                self._allocator.max_steps = min(limit, max(_LEAST_STEPS, limit // 2))
             return None, str(error), None
 
     def _best(self, wish: Wish) -> tuple[Fit | None, str]:

@@ -111,7 +111,7 @@ def amount_text(nano: int, like: str) -> str:
 
 def counters(setting: Setting) -> Test:
     """What is left of the counters of its pool is enough for it alone."""
-    left = Counters(setting.allocated, setting.features.behaviour)
+    left = Counters(setting.allocated)
 
     def test(candidate: Candidate) -> Sequence[Reason]:
         device, pool = candidate.device, candidate.pool

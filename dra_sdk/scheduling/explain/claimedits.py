@@ -57,7 +57,7 @@ def _fewer(claim: JSON, looked: Looked, path: Path, nodes: Sequence[JSON]) -> It
         if most:
             yield edit(Size.NOT_ALL, text, claim, (path, value), nodes)
         return
-    for less in range(min(count - 1, left or count - 1), 0, -1):
+    for less in range(min(count - 1, left or count - 1, MAX_RESULTS), 0, -1):
         text = f"request {name}: ask for {less} device{'s' if less > 1 else ''} instead of {count}"
         made = edit(Size.COUNT, text, claim, ((*path, "count"), less), nodes)
         yield replace(made, extent=count - less, family=f"count {name}", name="")

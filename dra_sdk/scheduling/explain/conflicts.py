@@ -99,10 +99,10 @@ def _without_counters(each: JSON) -> JSON:
 
 
 def _counters(setting: Setting, looked: Sequence[Looked]) -> Conflict:
-    left = Counters(setting.allocated, setting.features.behaviour)
-    pools = {each.pool.id: each.pool for found in looked for each in found.left if each.device.counters}
+    left = Counters(setting.allocated)
+    pools = dict.fromkeys(each.pool for found in looked for each in found.left if each.device.counters)
     details = [f"{each.report.request}: {_consumption(each)}" for each in looked if _consumption(each)]
-    for pool in pools.values():
+    for pool in pools:
         counters = left.available(pool).counters
         for name in dict.fromkeys(counter_set for counter_set, _ in counters):
             amounts = _amounts((each[1], value) for each, value in counters.items() if each[0] == name)

@@ -16,7 +16,7 @@ from dra_sdk.scheduling.explain.model import Explanation, Got, NodeReport, PodEx
 from dra_sdk.scheduling.explain.reports import Seen, grouped, merged, see
 from dra_sdk.scheduling.explain.setting import Attempt, Setting, in_short, results_of
 from dra_sdk.scheduling.explain.subject import Subject, nodes_of, subject_of_claim, subject_of_pod
-from dra_sdk.scheduling.explain.summary import summary
+from dra_sdk.scheduling.explain.summary import failure, success
 
 _NAMESPACE: Final = "default"
 
@@ -87,9 +87,15 @@ def _setting(subject: Subject, claim: JSON, nodes: Sequence[JSON]) -> Setting:
     alone = subject.setting([claim], nodes)
     waiting = [each for each in subject.claims if allocation_of(each) is None]
     others = [each for each in waiting if key_of(each) != key_of(claim)]
-    if not others or allocation_of(claim) is not None or not any(alone.attempt(each).fits for each in nodes):
+    if not others or allocation_of(claim) is not None or not _fits_somewhere(alone):
         return alone
     return subject.setting([*others, claim], nodes)
+
+
+def _fits_somewhere(setting: Setting) -> bool:
+    """Whether any node will do; none that comes after one on which the search is given up is tried."""
+    attempts = (setting.attempt(each) for each in setting.nodes)
+    return next((each.fits for each in attempts if each.fits or each.given_up), False)
 
 
 def _place(subject: Subject, key: Key) -> str:
@@ -115,7 +121,7 @@ def _allocated(subject: Subject, claim: JSON) -> Explanation:
         reports = tuple(each.report for each in see(subject.setting([claim], [known[place]]), {}))
     got = _got(results_of(claim))
     return Explanation(
-        shown(key), True, summary(_title(subject, key), got, place), _pod(subject), place, True, got, reports
+        shown(key), True, success(_title(subject, key), got, place), _pod(subject), place, True, got, reports
     )
 
 
@@ -138,7 +144,7 @@ def _would_fit(subject: Subject, setting: Setting, fitting: Seen, key: Key, seen
     got = _got(results_of({"status": {"allocation": attempt.allocations[-1]}}))
     reports = tuple(merged(each) for each in grouped(seen))
     return Explanation(
-        shown(key), True, summary(_title(subject, key), got, place), _pod(subject), place, False, got, reports
+        shown(key), True, success(_title(subject, key), got, place), _pod(subject), place, False, got, reports
     )
 
 
@@ -149,7 +155,7 @@ def _misfit(subject: Subject, setting: Setting, seen: Sequence[Seen], key: Key) 
     notes = ("The scheduler reports this as an error of the pod, and tries no further node.",) if final else ()
     changes, tried = ((), 0) if subject.refused else advice(subject.snapshot, setting, groups, _pod(subject))
     refused = f"{_title(subject, key)} cannot be had: {subject.refused}" if subject.refused else ""
-    text = refused or summary(_title(subject, key), (), "", reports)
+    text = refused or failure(_title(subject, key), reports)
     return Explanation(
         shown(key), False, text, _pod(subject), reports=reports, changes=changes, tried=tried, notes=notes
     )

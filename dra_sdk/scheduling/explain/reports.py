@@ -14,6 +14,7 @@ from dra_sdk.scheduling.explain.requests import Looked, Looker, short
 from dra_sdk.scheduling.explain.setting import Setting, in_short, with_allocation
 
 _GROUPS: Final = 5
+_GIVEN_UP: Final = 3
 _NAMING: Final = frozenset({"use", "capacity", "room", "counters"})
 """Tests whose details name devices or claims, which are different everywhere."""
 
@@ -26,6 +27,7 @@ class Seen:
     report: NodeReport
     setting: Setting
     looked: tuple[Looked, ...] = ()
+    given_up: bool = False
 
     @property
     def distance(self) -> tuple[bool, int, int]:
@@ -37,9 +39,17 @@ class Seen:
 
 
 def see(setting: Setting, obstacles: Mapping[str, str]) -> list[Seen]:
-    """Each node of a setting; `obstacles` say why the pod cannot run on some."""
-    looker = Looker(setting)
-    return [_see(looker, each, obstacles.get(each["metadata"]["name"], "")) for each in setting.nodes]
+    """Each node of a setting; `obstacles` say why the pod cannot run on some.
+
+    After three nodes on which the search is given up no further ones are looked at: kube-scheduler stops at the first.
+    """
+    looker, found, given_up = Looker(setting), [], 0
+    for each in setting.nodes:
+        found.append(_see(looker, each, obstacles.get(each["metadata"]["name"], "")))
+        given_up += found[-1].given_up
+        if given_up == _GIVEN_UP:
+            break
+    return found
 
 
 def _see(looker: Looker, node: JSON, obstacle: str) -> Seen:
@@ -67,9 +77,8 @@ def _see(looker: Looker, node: JSON, obstacle: str) -> Seen:
         found = conflicts(alone, node, [each for each in looked if each.report.enough])
     reports = tuple(each.report for each in looked)
     fits = attempt.fits and not obstacle
-    return Seen(
-        node, NodeReport(name, fits, obstacle, attempt.error, attempt.final, reports, tuple(found)), alone, looked
-    )
+    report = NodeReport(name, fits, obstacle, attempt.error, attempt.final, reports, tuple(found))
+    return Seen(node, report, alone, looked, attempt.given_up)
 
 
 def grouped(seen: Iterable[Seen]) -> list[list[Seen]]:

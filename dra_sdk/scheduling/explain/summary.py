@@ -44,10 +44,13 @@ def passing(stage: Stage, report: RequestReport) -> str:
     return _PLURAL[stage.kind].format(cls=report.device_class, label=stage.label)
 
 
-def summary(claim: str, got: Sequence[Got], place: str, reports: Sequence[NodeReport] = ()) -> str:
-    """What the claim gets, or why it gets nothing on the node that is nearest to a solution."""
-    if got or place:
-        return f"{claim} can be had{f' on {place}' if place else ''}: {devices(got, place) or 'it asks for no device'}"
+def success(claim: str, got: Sequence[Got], place: str) -> str:
+    """What the claim gets, on one node or, without a `place`, wherever it is used."""
+    return f"{claim} can be had{f' on {place}' if place else ''}: {devices(got, place) or 'it asks for no device'}"
+
+
+def failure(claim: str, reports: Sequence[NodeReport]) -> str:
+    """Why the claim gets nothing on the node that is nearest to a solution."""
     if not reports:
         return f"{claim} cannot be had: there are no nodes"
     nodes = sum(len(each.nodes) for each in reports)

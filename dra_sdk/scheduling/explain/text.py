@@ -38,7 +38,9 @@ def _pod(explanation: PodExplanation) -> Iterator[str]:
 
 def _claim(explanation: Explanation) -> Iterator[str]:
     yield explanation.summary
-    shown = explanation.reports[:1] if explanation.satisfiable else explanation.reports
+    shown = [each for each in explanation.reports if each.requests or each.obstacle or each.error or each.conflicts]
+    if explanation.satisfiable:
+        shown = shown[:1]
     for index, report in enumerate(shown[:_GROUPS]):
         yield ""
         yield from _node(report, told=index == 0)

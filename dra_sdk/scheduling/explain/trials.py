@@ -133,7 +133,7 @@ class Trials:
 
     def _attempt(self, setting: Setting, node: JSON) -> Attempt:
         found = setting.attempt(node)
-        self.steps += setting.allocator.steps
+        self.steps += setting.allocator.work
         return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -58,12 +57,9 @@ class MutantDriver:
         if "stale-socket" in self.faults and self.service.exists():
             self.problem = "ended with status 1"
             return
-        late = "late-service" in self.faults
-        if not late:
+        if "late-service" not in self.faults:  # it comes too late for anybody who asks as soon as it registers
             self._serve(self.service, [*self._plugin_handlers(), *self._health_handlers(), *self._any_handler()])
         self._serve(self.registration, [self._registration_handler()])
-        if late:
-            threading.Timer(0.3, self._serve, (self.service, list(self._plugin_handlers()))).start()
         self.publisher.start()
 
     def stop(self) -> None:

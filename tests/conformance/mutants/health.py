@@ -11,7 +11,7 @@ from tests.conformance.mutants.faults import Faults
 from tests.conformance.mutants.preparer import Preparer
 from tests.conformance.mutants.publisher import devices
 
-TIMEOUT = 1
+TIMEOUT = 30
 REPEAT = 0.2
 _LOOK = 0.02
 

@@ -18,6 +18,16 @@ from tests.conformance.mutants.state import State
 
 JSON = dict[str, Any]
 _names = count(1)
+AT_ONCE = 4
+
+
+def _soon(happens: Callable[[], bool]) -> bool:
+    """Wait a second for what other calls, or the end of this one, bring about; whether it came."""
+    for _ in range(100):
+        if happens():
+            return True
+        time.sleep(0.01)
+    return False
 
 
 class RefusedError(Exception):
@@ -45,9 +55,7 @@ class Preparer:
         with self._counting:
             self._under_way += 1
         try:
-            if "few-at-once" in self.faults:
-                time.sleep(0.05)
-            if "few-at-once" in self.faults and self._under_way > 4:
+            if "few-at-once" in self.faults and _soon(lambda: self._under_way > AT_ONCE):
                 raise RefusedError("too many claims at once")
             if "no-lock" in self.faults:
                 return self._without_lock(namespace, name, uid, active)
@@ -85,6 +93,7 @@ class Preparer:
         if self._remembered.get(uid) == "under way":
             raise RefusedError("the claim is being prepared")
         self._remembered[uid] = "under way"
+        _soon(lambda: self._under_way > 1)
         time.sleep(0.05)
         try:
             return self._prepare(namespace, name, uid, active)
@@ -124,10 +133,10 @@ class Preparer:
 
     def _commit(self, uid: str, found: list[JSON], active: Callable[[], bool]) -> list[JSON]:
         self._state.put(uid, {"complete": False, "devices": found})
-        if {"half-done", "trips-over-half"} & self.faults:
-            time.sleep(0.05)
-            if "half-done" in self.faults and not active():
-                raise RefusedError("the kubelet has gone")
+        if "half-done" in self.faults and _soon(lambda: not active()):
+            raise RefusedError("the kubelet has gone")
+        if "trips-over-half" in self.faults:
+            _soon(lambda: self.dead)
         if self.dead:
             raise RefusedError("the process is dead")
         self._specs.write(uid, found)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.mutants.faults import Faults, faults
+from tests.waiting import LONG
 
 
 @dataclass(frozen=True)
@@ -17,21 +18,24 @@ class Mutant:
     patience: dict[str, float] = field(default_factory=dict)
     lenient_server: bool = False
     """Whether the API server takes whatever it is sent."""
+    hurried: bool = False
+    """Whether the kubelet's own deadlines are what it misses."""
 
     @property
     def name(self) -> str:
         return "+".join(sorted(self.faults))
 
 
-def _mutant(*names: str, patience: dict[str, Any] | None = None, lenient_server: bool = False, **found: str) -> Mutant:
+def _mutant(*names: str, patience: dict[str, Any] | None = None, **found: Any) -> Mutant:
+    options = {name: found.pop(name) for name in ("lenient_server", "hurried") if name in found}
     checks = {name.replace("_", "-"): reason for name, reason in found.items()}
-    return Mutant(faults(*names), checks, patience or {}, lenient_server)
+    return Mutant(faults(*names), checks, patience or {}, **options)
 
 
 MUTANTS = (
     # registration
     _mutant("hidden-socket", patience={"start": 0.4}, REG_001="no socket in"),
-    _mutant("slow-get-info", REG_002="DEADLINE_EXCEEDED"),
+    _mutant("slow-get-info", hurried=True, REG_002="DEADLINE_EXCEEDED"),
     _mutant("csi-type", REG_003="type is 'CSIPlugin'", KEP_001="CSIPlugin"),
     _mutant("bad-name", REG_004="name"),
     _mutant("relative-endpoint", REG_005="is not absolute"),
@@ -52,16 +56,16 @@ MUTANTS = (
     # slices
     _mutant("no-slices", patience={"slices": 0.2}, SLC_001="there is no ResourceSlice", KEP_002="no device"),
     _mutant("invalid-slice", lenient_server=True, SLC_002="Dev_0"),
-    _mutant("missing-slice", patience={"slices": 0.3}, SLC_003="resourceSliceCount is 3", KEP_003="cannot allocate"),
+    _mutant("missing-slice", patience={"slices": 2}, SLC_003="resourceSliceCount is 3", KEP_003="cannot allocate"),
     _mutant("duplicate-device", SLC_003="device dev-0 is there 2 times"),
     _mutant("lost-counters", SLC_003="wires-gone/wires, which is not there"),
     _mutant("other-node", SLC_004="slices of other nodes"),
     _mutant("no-owner", SLC_005="not owned by Node"),
     _mutant("own-domain", SLC_006="is to be model"),
     _mutant("made-up-attribute", SLC_006="colour is no attribute of"),
-    _mutant("never-back", patience={"slices": 0.5}, SLC_007="not all is back"),
-    _mutant("restless", patience={"slices": 0.5}, SLC_008="though nothing happened"),
-    _mutant("greedy", SLC_009="of another driver was changed"),
+    _mutant("never-back", patience={"slices": 4}, SLC_007="not all is back"),
+    _mutant("restless", patience={"slices": 2, "quiet": LONG}, SLC_008="though nothing happened"),
+    _mutant("greedy", patience={"quiet": LONG}, SLC_009="of another driver was changed"),
     # prepare
     _mutant("empty-answer", PREP_001="has no entry for claim", KEP_004="has no entry for claim"),
     _mutant("extra-entry", PREP_001="which was not asked for"),
@@ -115,7 +119,7 @@ MUTANTS = (
     _mutant("unadvertised-health", HLTH_005="is not offered, but reports"),
     _mutant("blocked-by-stream", HLTH_006="busy with health"),
     _mutant("one-stream", patience={"health": 0.3}, HLTH_007="brought no report"),
-    _mutant("reports-once", HLTH_008="no second report"),
+    _mutant("reports-once", patience={"health": 3}, HLTH_008="no second report"),
     # security
     _mutant("open-socket", SEC_001="srw-rw-rw-"),
     _mutant("open-data", SEC_002="anybody may write"),
@@ -129,7 +133,7 @@ MUTANTS = (
     _mutant("leaks-files", LOAD_002="open files of the process"),
     _mutant("leaks-specs", LOAD_002="CDI specs are left"),
     _mutant("four-at-most", LOAD_003="too many devices"),
-    _mutant("slow", "get-info-waits", LOAD_004="DEADLINE_EXCEEDED"),
+    _mutant("slow", "get-info-waits", hurried=True, LOAD_004="DEADLINE_EXCEEDED"),
     # the last of KEP-5970
     _mutant("guard-never-forgets", KEP_007="held by another claim"),
     # restart
@@ -141,7 +145,7 @@ MUTANTS = (
     _mutant("memory-only", RST_006="CDI specs are left", ROLL_002="CDI specs are left"),
     _mutant("names-by-process", RST_007="after the restart differs", ROLL_003="answer differently"),
     _mutant("clears-cdi", RST_008="once the driver has ended"),
-    _mutant("rewrites-on-start", RST_009="changed with the restart"),
+    _mutant("rewrites-on-start", patience={"quiet": LONG}, RST_009="changed with the restart"),
     _mutant("trips-over-half", RST_010="half prepared"),
     _mutant("guard-in-memory", RST_011="was prepared for two claims", ROLL_006="was prepared for two claims"),
     # rolling

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.conformance.check import Severity, Status
+from dra_sdk.conformance.report.text import closing
 from tests.conformance.report.results import RESULTS, report
 
 PASSED, MUST, SHOULD, ABSENT, _ = RESULTS
@@ -23,3 +24,5 @@ def test_a_driver_conforms_unless_something_that_must_hold_failed() -> None:
 
 def test_where_nothing_was_seen_to_hold_nothing_is_claimed() -> None:
     assert not report(ABSENT).conformant
+    assert report(ABSENT).exit_status == 2
+    assert list(closing(report(ABSENT)))[-1].endswith("the driver could not be checked")

@@ -6,6 +6,7 @@ import pytest
 
 from dra_sdk.scheduling.allocator import AllocationError, Features, Inventory, NodeView
 from dra_sdk.scheduling.allocator.amounts import UNIT
+from dra_sdk.wire.profile import ServerProfile
 from tests.scheduling.allocator.build import NEWER, a_slice, consumes, counter_sets, device, node, of_1_37
 
 ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
@@ -82,6 +83,17 @@ def test_since_1_37_counter_sets_concern_the_nodes_they_name() -> None:
     assert incomplete == ["2 of 3 slices of generation 1 are there"]
     assert Inventory(slices, NEWER).view(node("n3")).pools == []
     assert len(Inventory(slices).view(node("n3")).pools) == 1
+
+
+def test_in_1_34_counter_sets_concern_the_nodes_they_name() -> None:
+    """Whether partitionable devices are on or not: a slice with counters is one with devices."""
+    sets = [{"name": "set", "counters": {"memory": {"value": "1"}}}]
+    here = a_slice(device("a"), sharedCounters=sets)
+    there = a_slice(device("b"), pool="p", nodeName="n2", sharedCounters=sets)
+    for on in (True, False):
+        features = Features.of(ServerProfile.of("1.34", {"DRAPartitionableDevices": on}))
+        assert see(here, there, features=features) == ["a"]
+        assert see(here, there, features=features, at=node("n3")) == []
 
 
 def test_counter_sets_of_another_node_are_found_all_the_same() -> None:

@@ -7,12 +7,21 @@ from dra_sdk.scheduling.allocator.amounts import UNIT
 from dra_sdk.scheduling.allocator.devices import Contents
 from dra_sdk.scheduling.allocator.pools import Pool
 from dra_sdk.scheduling.allocator.slices import SliceView
+from dra_sdk.wire.profile import ServerProfile
 from tests.scheduling.allocator.build import a_slice, consumes, counter_sets, device, node
+
+OF_1_34 = Features.of(ServerProfile.of("1.34", {"DRAPartitionableDevices": True}))
+
+
+def views(features: Features, *slices: dict[str, Any], others: tuple[dict[str, Any], ...] = ()) -> list[Pool]:
+    everything = [SliceView(raw, order, Contents()) for order, raw in enumerate((*slices, *others))]
+    return pools.view(everything[: len(slices)], everything, node(), features)
 
 
 def view(*slices: dict[str, Any], others: tuple[dict[str, Any], ...] = (), partitionable: bool = True) -> Pool | None:
-    everything = [SliceView(raw, order, Contents()) for order, raw in enumerate((*slices, *others))]
-    return pools.view(everything[: len(slices)], everything, node(), Features(partitionable_devices=partitionable))
+    found = views(Features(partitionable_devices=partitionable), *slices, others=others)
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 def devices(pool: Pool | None) -> list[str]:
@@ -86,6 +95,33 @@ def test_devices_beside_counter_sets_in_one_slice_are_not_offered() -> None:
     both["spec"]["sharedCounters"] = [{"name": "set", "counters": {"memory": {"value": "1"}}}]
     found = view(both, a_slice(device("b") | consumes(memory="1"), name="s2", count=2))
     assert devices(found) == ["b"]
+
+
+def mixed(name: str, *devices: dict[str, Any], memory: str = "4", count: int = 2, **spec: Any) -> dict[str, Any]:
+    """A slice as 1.34 has it: counter set `set` and the devices that use it."""
+    sets = [{"name": "set", "counters": {"memory": {"value": memory}}}]
+    return a_slice(*devices, name=name, count=count, sharedCounters=sets, **spec)
+
+
+def test_in_1_34_each_slice_has_counters_of_its_own() -> None:
+    first = mixed("s1", device("a") | consumes(memory="1"), device("plain"))
+    found = views(OF_1_34, first, mixed("s2", device("b") | consumes(memory="1"), memory="9"))
+    assert [devices(each) for each in found] == [["a", "plain"], ["b"]]
+    assert [each.counters for each in found] == [{("set", "memory"): 4 * UNIT}, {("set", "memory"): 9 * UNIT}]
+    assert found[0].ledger != found[1].ledger
+    assert {each.name for each in found} == {"gpu.example.com/n1"}
+
+
+def test_in_1_34_the_slices_of_a_pool_stand_and_fall_together() -> None:
+    binds = device("b") | {"bindingConditions": ["ready"]}
+    assert [each.binds for each in views(OF_1_34, mixed("s1", device("a")), mixed("s2", binds))] == [True, True]
+    (twice,) = views(OF_1_34, mixed("s1", device("a")), mixed("s2", device("a")))
+    assert twice.invalid == "duplicate device name a"
+    (elsewhere,) = views(OF_1_34, mixed("s1", device("a")), a_slice(device("b") | consumes(memory="1"), count=2))
+    assert elsewhere.invalid == "device b: counter set set not found"
+    assert [each.incomplete for each in views(OF_1_34, mixed("s1", device("a")))] == [
+        "1 of 2 slices of generation 1 are there"
+    ]
 
 
 def test_without_partitionable_devices_counters_are_not_judged() -> None:

@@ -139,8 +139,26 @@ def test_an_error_that_other_choices_would_meet_is_still_met() -> None:
 def test_the_search_is_given_up_after_so_many_steps() -> None:
     nics = [device(f"nic-{index}", numa=index) for index in range(8)]
     wanted = claim(*(request(f"r{index}") for index in range(6)), constraints=[NUMA])
-    with pytest.raises(SearchLimitError, match="claim ns/c: the search was given up after 5 steps"):
+    with pytest.raises(
+        SearchLimitError,
+        match="claim ns/c: the search was given up after 5 steps, as kube-scheduler gives up after 10 s",
+    ):
         allocated(allocator(a_slice(*nics), max_steps=5), wanted)
+
+
+@pytest.mark.parametrize(
+    ("count", "kind"), [(1, "distinctAttribute"), (2, "matchAttribute")], ids=["many tried", "many looked at"]
+)
+def test_devices_that_are_tried_and_looked_at_count_too(count: int, kind: str) -> None:
+    """Else a step would take the longer the more devices there are, and the limit would say little about time."""
+    many = [device(f"gpu-{index}", numa=index % 9) for index in range(120)]
+    requests = [request(f"r{index}", count=count) for index in range(16)]
+    wanted = claim(*requests, constraints=[{kind: f"{DRIVER}/numa"}])
+    found = allocator(a_slice(*many), max_steps=20_000)
+    with pytest.raises(SearchLimitError):
+        allocated(found, wanted)
+    assert 20_000 < found.work < 20_000 + 2 * len(many)
+    assert found.steps < 2_000
 
 
 def test_many_claims_with_many_devices() -> None:

@@ -132,6 +132,15 @@ def test_what_an_older_server_drops_is_dropped_and_told():
     assert read(text, version="1.35", DRADeviceTaints=True).warnings == ()
 
 
+def test_what_many_devices_lose_is_told_once():
+    devices = ", ".join(f"{{name: d{number}, taints: [{{key: k, effect: NoSchedule}}]}}" for number in range(3))
+    spec = f"{{driver: d, pool: {{name: p, resourceSliceCount: 1}}, nodeName: n, devices: [{devices}]}}"
+    text = f"apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {{name: s}}\nspec: {spec}\n"
+    (warning,) = read(text, version="1.35").warnings
+    off = "dropped by the server, whose feature gate DRADeviceTaints is off (and so are 2 more such fields)"
+    assert warning == f"0.yaml:4: ResourceSlice/s: spec.devices[0].taints: {off}"
+
+
 def test_what_is_left_after_dropping_must_still_make_sense():
     alternatives = "spec: {devices: {requests: [{name: a, firstAvailable: [{name: b, deviceClassName: gpu}]}]}}\n"
     text = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: a}\n" + alternatives

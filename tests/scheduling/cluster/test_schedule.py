@@ -6,6 +6,7 @@ from dra_sdk.scheduling.cluster import schedule
 from dra_sdk.scheduling.cluster.claims import FINALIZER
 from dra_sdk.wire.profile import ServerProfile
 from tests.scheduling.cluster.objects import (
+    DRIVER,
     allocated,
     claim,
     cluster,
@@ -262,3 +263,19 @@ def test_in_a_small_cluster_an_error_on_any_node_ends_the_attempt():
     assert nodes_of(outcome) == {"p": None}
     assert "no such key: model" in reason(outcome)
     assert nodes_of(placed(*small, *(node(f"node-{index}") for index in range(98)))) == {"p": "node-a"}
+
+
+def test_each_search_that_is_given_up_leaves_less_to_the_next():
+    """So that many claims without a solution have an answer in a time that can be waited for."""
+    devices = [f"gpu-{number}" for number in range(40)]
+    slices = gpus("node-a", *devices)
+    for number, each in enumerate(slices["spec"]["devices"]):
+        each["attributes"]["number"] = {"int": number % 7}
+    distinct = [{"distinctAttribute": f"{DRIVER}/number"}]
+    wanted = [claim(name, *(request(f"r{i}") for i in range(8)), constraints=distinct) for name in "abc"]
+    outcome = schedule(cluster(node("node-a"), slices, *wanted, claim("easy")), 80_000)
+    reasons = [each.reason for each in outcome.unallocated]
+    given_up = "claim default/{}: the search was given up after {} steps, as kube-scheduler gives up after 10 s"
+    expected = [given_up.format(*each) for each in (("a", 80_000), ("b", 40_000), ("c", 30_000))]
+    assert reasons == expected
+    assert outcome.claims_by_key["default", "easy"].allocation

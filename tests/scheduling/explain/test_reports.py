@@ -5,7 +5,7 @@ from dra_sdk.scheduling.explain.reports import Seen, grouped, merged, see
 from dra_sdk.scheduling.explain.subject import subject_of_claim
 from tests.scheduling.explain.situations import BIG
 from tests.scheduling.explain.test_setting import setting
-from tests.scheduling.worlds import GPU, claim, device, exactly, given, gpus, pool_slice, world
+from tests.scheduling.worlds import GPU, claim, device, exactly, given, gpus, plain_node, pool_slice, world
 
 
 def groups(*objects: object) -> list[list[str]]:
@@ -51,8 +51,18 @@ def test_a_search_that_is_given_up_has_a_reason_all_the_same():
     wanted = claim("c", exactly("a", GPU, count=2), exactly("b", GPU, count=3))
     made = setting("taken").changed(claims=(wanted,), holders=(), slices=(gpus("n1", 4),), steps=3)
     report = see(made, {})[0].report
-    assert report.error == "the search was given up after 3 steps"
+    assert report.error == "the search was given up after 3 steps, as kube-scheduler gives up after 10 s"
     assert report.conflicts[0].text == "requests a, b need 5 devices together, 4 are left for them"
+
+
+def test_after_three_nodes_that_are_given_up_no_more_are_looked_at():
+    wanted = claim("c", exactly("a", GPU, count=2), exactly("b", GPU, count=3))
+    slices = tuple(gpus(f"n{number}", 4) for number in range(6))
+    nodes = tuple(plain_node(f"n{number}") for number in range(6))
+    made = setting("taken").changed(claims=(wanted,), holders=(), slices=slices, nodes=nodes)
+    assert len(see(made, {})) == 6
+    found = see(made.changed(steps=3), {})
+    assert [each.given_up for each in found] == [True, True, True]
 
 
 def test_what_other_claims_of_the_pod_take_is_in_use():

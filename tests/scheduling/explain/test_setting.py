@@ -38,7 +38,7 @@ def test_a_search_that_takes_too_long_is_given_up():
     made = setting("taken").changed(holders=(), steps=1)
     attempt = made.attempt(made.nodes[0])
     assert (attempt.fits, attempt.given_up, attempt.final) == (False, True, True)
-    assert attempt.error == "the search was given up after 1 steps"
+    assert attempt.error == "the search was given up after 1 steps, as kube-scheduler gives up after 10 s"
 
 
 def test_only_what_depends_on_a_change_is_made_anew():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dra_sdk.scheduling.explain.model import Conflict, Drop, Got, NodeReport, RequestReport, Stage
-from dra_sdk.scheduling.explain.summary import devices, of_request, reason, summary
+from dra_sdk.scheduling.explain.summary import devices, failure, of_request, reason, success
 
 
 def report(*stages: Stage, needed: int | None = 2, found: int = 4) -> RequestReport:
@@ -44,5 +44,7 @@ def test_what_is_decisive():
 def test_devices():
     got = (Got("a", "d.io/n1/x"), Got("a", "d.io/n1/y"), Got("a", "d.io/n1/z"), Got("b", "d.io/rack/7/w", admin=True))
     assert devices(got, "n1") == "a gets x, y and z; b gets d.io/rack/7/w (admin access)"
-    assert summary("claim c", got[:1], "n1") == "claim c can be had on n1: a gets x"
-    assert summary("claim c", (), "n1") == "claim c can be had on n1: it asks for no device"
+    assert success("claim c", got[:1], "n1") == "claim c can be had on n1: a gets x"
+    assert success("claim c", (), "n1") == "claim c can be had on n1: it asks for no device"
+    assert success("claim c", (), "") == "claim c can be had: it asks for no device"
+    assert failure("claim c", ()) == "claim c cannot be had: there are no nodes"

@@ -1,0 +1,67 @@
+"""Drawn CEL expressions about a device: sound ones of every function, ones that cost too much, and broken ones."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+A: Final = 'device.attributes["d.example.com"]'
+#: What an expression of a type is made of: leaves, and patterns with the types of what goes into them.
+LEAVES: Final = {
+    "s": (f"{A}.s", "'abc'", "''", "device.driver", "'é'", "string(1)"),
+    "i": (f"{A}.i", "1", "0", "-3", "9223372036854775807", f"size({A})"),
+    "l": (f"{A}.ls", "['a', 'b']", "[1, 2, 3]", "[]", "'a,b'.split(',')", "[[1], [2]]"),
+    "m": (A, "device.attributes", "device.capacity", "{'a': 1}", "{}"),
+    "q": ('device.capacity["d.example.com"].mem', "quantity('1Gi')"),
+    "v": (f"{A}.v", "semver('1.2.3')", "semver('v1', true)"),
+    "b": (f"{A}.b", "true", "device.allowMultipleAllocations"),
+}
+PATTERNS: Final = {
+    "s": "{s}.replace({s}, {s})|{s}.lowerAscii()|{s}.upperAscii()|{s}.substring({i})|{s}.trim()|{s}.charAt({i})"
+    "|{s}.find({s})|{l}.join({s})|({s} + {s})|({b} ? {s} : {s})|string({a})|{s}.reverse()",
+    "i": "({i} + {i})|({i} * {i})|({i} / {i})|({i} % {i})|-{i}|int({a})|size({l})|{s}.indexOf({s})|{l}.indexOf({a})"
+    "|{l}.sum()|{l}.max()|{q}.asInteger()|{q}.sign()|{v}.major()|{v}.compareTo({v})|cel.bind(y, {i}, y * y)",
+    "l": "{l}.map(x, {a})|{l}.filter(x, {b})|({l} + {l})|[{a}, {a}]|{s}.split({s})|{l}.slice({i}, {i})|{l}.flatten()"
+    "|{l}.distinct()|{l}.sort()|{l}.sortBy(e, e)|lists.range({i})|{s}.findAll({s})|{m}.map(k, k)"
+    "|{l}.transformList(i, v, {a})",
+    "m": "{{{s}: {a}}}|{m}.transformMap(k, v, {a})",
+    "q": "quantity({s})|{q}.add({q})|{q}.sub({i})",
+    "v": "semver({s})|semver({s}, {b})",
+    "b": "({s} == {s})|({a} == {a})|({i} < {i})|({a} in {l})|({a} in {m})|{s}.startsWith({s})|{s}.endsWith({s})"
+    "|{s}.contains({s})|{s}.matches({s})|matches({s}, {s})|{a}.includes({a})|{l}.includes({a})|{l}.all(x, {b})"
+    "|{l}.exists(x, x == {a})|{l}.exists_one(x, {b})|{m}.all(k, {b})|{l}.all(i, v, v != i)|({b} && {b})|({b} || {b})"
+    "|!{b}|({b} ? {b} : {b})|has(" + A + ".s)|{l}.isSorted()|sets.contains({l}, {l})|sets.intersects({l}, {l})"
+    "|{q}.isLessThan({q})|{q}.isInteger()|isQuantity({s})|{v}.isGreaterThan({v})|isSemver({s})|isIP({s})|isCIDR({s})"
+    "|ip({s}).family() == {i}|cidr({s}).containsIP({s})|optional.of({a}).hasValue()|" + A + ".?z.hasValue()|bool({s})",
+}
+_NOISE: Final = "()[]{}.,'\"?:!&|=<>+-*/%01axé \n"
+_DEPTHS: Final = (1, 1, 2, 2, 3)
+_BROKEN: Final = 0.25
+_NESTED: Final = 0.08
+
+
+def expression(draw: random.Random) -> str:
+    """One expression, bool or meant to be: one in four is damaged, one in twelve loops within loops."""
+    made = _drawn(draw, "b", draw.choice(_DEPTHS))
+    if draw.random() < _NESTED:
+        for name in "pqr"[: draw.randint(1, 3)]:
+            made = f"{A}.exists({name}, {A}.exists({name}{name}, {name} == {name}{name} && {made}))"
+    if draw.random() < _BROKEN:
+        place = draw.randrange(len(made))
+        made = made[:place] + draw.choice(["", draw.choice(_NOISE)]) + made[place + 1 :]
+    return made
+
+
+def _drawn(draw: random.Random, kind: str, depth: int) -> str:
+    if kind == "a":
+        kind = draw.choice("silqvbm")
+    if not depth:
+        return draw.choice(LEAVES[kind])
+    pattern = draw.choice(_ways(kind))
+    parts = {each: _drawn(draw, each, depth - 1) for each in "silmqvba" if f"{{{each}}}" in pattern}
+    return pattern.format(**parts)
+
+
+def _ways(kind: str) -> list[str]:
+    """The patterns of a type; `||` does not part two of them."""
+    return [each.replace("\0", "||") for each in PATTERNS[kind].replace("||", "\0").split("|")]
