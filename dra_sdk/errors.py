@@ -27,11 +27,15 @@ The kubelet sees `str(error)` in the pod's events, so each message names the obj
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
+from types import TracebackType
 from typing import ClassVar, Final
 
 _BUSY: Final = frozenset({429, 500, 502, 503, 504})
 _FORBIDDEN: Final = 403
 _ROLES_NOT_READ: Final = re.compile(r"RBAC: .*role.* not found", re.DOTALL)
+_NOT_THE_AUTHORS: Final = sys.stdlib_module_names | {"dra_sdk", "pluggy"}
 
 
 class DraError(Exception):
@@ -139,3 +143,25 @@ class UnreachableError(ApiError):
     def temporary(self) -> bool:
         """Always."""
         return True
+
+
+def raised_at(error: BaseException) -> str:
+    """Where an author's own code raised `error`, as ` (my_driver.py, line 12)`; empty where none of it ran.
+
+    Empty also for an error of this tree, whose sentence is meant for whoever uses the driver.
+    That is the last line of the package that the SDK called: a file that is missing is told by `pathlib`, but the line
+    to look at is the one that wanted to read it.
+    """
+    if isinstance(error, DraError):
+        return ""
+    found = [each for each in _frames(error.__traceback__) if each[0] not in _NOT_THE_AUTHORS]
+    lines = [(file, line) for package, file, line in found if package == found[0][0]]
+    return f" ({lines[-1][0].rpartition('/')[2]}, line {lines[-1][1]})" if lines else ""
+
+
+def _frames(frame: TracebackType | None) -> Iterator[tuple[str, str, int]]:
+    """Package, file and line of each call, outermost first."""
+    while frame is not None:
+        package = str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0]
+        yield package, frame.tb_frame.f_code.co_filename, frame.tb_lineno
+        frame = frame.tb_next

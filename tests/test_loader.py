@@ -212,9 +212,11 @@ def test_missing_hooks_are_named() -> None:
         def dra_driver_info(self) -> DriverInfo:
             return DriverInfo("x.example.com")
 
-    with pytest.raises(DriverLoadError, match="lacks the required hook dra_driver_info and dra_discover and dra_prep"):
+    with pytest.raises(
+        DriverLoadError, match=r"lacks the required hooks dra_driver_info, dra_discover and dra_prepare$"
+    ):
         Driver.of(Empty())
-    with pytest.raises(DriverLoadError, match="lacks the required hook dra_discover and dra_prepare"):
+    with pytest.raises(DriverLoadError, match=r"lacks the required hooks dra_discover and dra_prepare$"):
         Driver.of(OnlyInfo())
 
 

@@ -15,7 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dra_sdk.cli.files import check_host_root, is_directory
+from dra_sdk.cli.parser import from_text, positive_seconds, whole_number
+from dra_sdk.cli.sentences import lines
 from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.runtime.settings import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,11 +41,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("conformance", help="check any DRA driver against its contract", description=__doc__)
     _add_driver(parser)
     _add_place(parser)
-    parser.add_argument("--level", action="append", default=[], metavar="NAME,…", help="levels or checks (default all)")
+    parser.add_argument(
+        "--level", action="append", default=[], metavar="NAME,…", help="only these levels or checks; may be repeated"
+    )
     parser.add_argument("--list", action="store_true", help="list the checks and what each is about, and check nothing")
-    parser.add_argument("--strict", action="store_true", help="what should hold must hold")
-    parser.add_argument("--load", type=int, default=50, metavar="N", help="claims of the load level (default 50)")
-    parser.add_argument("--start-timeout", type=float, default=30.0, metavar="S", help="for a driver to register (30)")
+    parser.add_argument("--strict", action="store_true", help="a check that should hold, and does not, fails too")
+    parser.add_argument(
+        "--load", type=whole_number(1), default=50, metavar="N", help="claims of the load level (default 50)"
+    )
+    parser.add_argument(
+        "--start-timeout",
+        type=positive_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long a driver may take to register (default 30)",
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a JSON report, with all evidence")
     parser.add_argument("-q", "--quiet", action="store_true", help="only print failures and the score")
@@ -50,8 +64,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _add_driver(parser: argparse.ArgumentParser) -> None:
     driver = parser.add_mutually_exclusive_group()
-    driver.add_argument("--driver", default="", help="start a driver of this SDK: an installed name, or module:Class")
-    driver.add_argument("--command", default="", help=COMMAND_HELP)
+    driver.add_argument(
+        "--driver", default="", metavar="NAME", help="start a driver of this SDK: an installed name, or module:Class"
+    )
+    driver.add_argument("--command", default="", metavar="LINE", help=COMMAND_HELP)
     driver.add_argument(
         "--registry", type=Path, metavar="DIR", help="check a driver that runs, by its registration socket"
     )
@@ -63,9 +79,17 @@ def _add_driver(parser: argparse.ArgumentParser) -> None:
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="use this API server, not the embedded one")
-    parser.add_argument("--node-name", default="", metavar="NAME", help="the driver's node (default: made for the run)")
+    parser.add_argument(
+        "--node-name",
+        default="",
+        type=from_text(node_name),
+        metavar="NAME",
+        help="the driver's node (default: one that is made for the run)",
+    )
     parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="with --registry: CDI specs (default /var/run/cdi)")
-    parser.add_argument("--host-root", type=Path, default=Path("/"), metavar="DIR", help="where host paths are found")
+    parser.add_argument(
+        "--host-root", type=Path, default=Path("/"), metavar="DIR", help="where host paths are found (default /)"
+    )
     parser.add_argument(
         "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to ask for devices by"
     )
@@ -77,7 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _listed() if arguments.list else _checked(arguments)
     except DraError as error:
-        print(f"dra-sdk: {error}", file=sys.stderr)
+        for line in lines(error):
+            print(line, file=sys.stderr)
         return CANNOT
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -99,6 +124,7 @@ def _checked(arguments: argparse.Namespace) -> int:
 
     if not (arguments.driver or arguments.command or arguments.registry):
         raise SettingsError("say which driver: --driver NAME, --command '…' or --registry DIR")
+    _check_flags(arguments)
     checks = select(name for names in arguments.level for name in names.split(",") if name)
     report = _report(arguments, checks)
     for line in text.closing(report):
@@ -107,6 +133,18 @@ def _checked(arguments: argparse.Namespace) -> int:
         if path:
             _write(path, content(report))
     return report.exit_status
+
+
+def _check_flags(arguments: argparse.Namespace) -> None:
+    """SettingsError for what would be found out, or passed over, only after minutes of checks."""
+    if not arguments.registry and (arguments.disruptive or arguments.cdi_dir):
+        raise SettingsError("--disruptive and --cdi-dir are about a driver that runs already: give --registry DIR too")
+    if arguments.registry and not is_directory(arguments.registry):
+        raise SettingsError(f"--registry {arguments.registry} is no directory; a kubelet makes its plugins_registry")
+    check_host_root(arguments.host_root)
+    for path in filter(None, (arguments.junit, arguments.json)):
+        if is_directory(path) or not is_directory(path.absolute().parent):
+            raise SettingsError(f"cannot write {path}: it must be a file in a directory that exists")
 
 
 def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:

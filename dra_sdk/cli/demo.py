@@ -2,23 +2,33 @@
 
 The driver is the real one and runs as it would on a node: it publishes over HTTP, is registered, prepares and
 unprepares over unix sockets, and writes CDI specs to files. The match is kube-scheduler's; nothing is told in advance.
+Exit status: 0 if the story came to its end, 1 if the driver fails or finds no device, 2 for bad input.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from dra_sdk.cli.files import check_host_root
 from dra_sdk.cli.logs import set_up_logging
+from dra_sdk.cli.sentences import lines, yaml_text
 from dra_sdk.cli.table import print_table
-from dra_sdk.loader import load_driver
+from dra_sdk.errors import DraError, DriverLoadError, SettingsError
+from dra_sdk.loader import Driver, load_driver
+from dra_sdk.model.node import Node
+from dra_sdk.runtime.discovery import discover
 from dra_sdk.runtime.settings import Settings
+from dra_sdk.runtime.settings import path as path_type
+from dra_sdk.slices.objects import resource_slices
 
 if TYPE_CHECKING:
     from dra_sdk.simulator import EmbeddedCluster, RunningPod
+    from dra_sdk.simulator.oci import HostDevice
 
 CLASS, CLAIM, IMPOSSIBLE, POD = "demo", "demo-claim", "demo-too-much", "demo-pod"
 _API = "resource.k8s.io/v1"
@@ -33,27 +43,48 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the subcommand."""
     parser = commands.add_parser("demo", help="show a claim's whole life on this machine", description=__doc__)
     parser.add_argument("driver", nargs="?", default="cpu", help="a name that `dra-sdk drivers` lists, or module:Class")
+    parser.add_argument(
+        "--host-root",
+        type=path_type,
+        default=Path("/"),
+        metavar="DIR",
+        help="where it looks for /sys, /proc and /dev: a tree of files, or this machine (default /)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the story and print it; status 1 where the driver finds no device, which is where it ends then."""
+    """Run the story and print it; status 1 where the driver fails or finds no device, which is where it ends then."""
+    set_up_logging("warning", "text")
+    check_host_root(arguments.host_root)
+    driver = load_driver(arguments.driver)
+    try:
+        return _story(driver, arguments.host_root)
+    except (SettingsError, DriverLoadError):
+        raise
+    except DraError as error:
+        for line in lines(error):
+            print(line, file=sys.stderr)
+        return 1
+
+
+def _story(driver: Driver, root: Path) -> int:
     from dra_sdk.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
     from dra_sdk.simulator import EmbeddedCluster  # noqa: PLC0415
 
-    set_up_logging("warning", "text")
-    driver = load_driver(arguments.driver)
     name = driver.info.name
-    with EmbeddedCluster() as cluster:
+    with EmbeddedCluster(host=partial(_host_device, root)) as cluster:
         settings = Settings(
             node_name=cluster.node_name,
             kubeconfig=cluster.kubeconfig,
             kubelet_dir=cluster.registry_dir.parent,
             cdi_dir=cluster.cdi_dir,
+            host_root=root,
         )
+        slices = _expected(driver, settings, cluster.profile.minor)
         with DriverProcess(driver, settings):
             cluster.kubelet.wait_for_driver(name)
-            devices = _describe(cluster, name)
+            devices = _describe(cluster, name, slices)
             if not devices:
                 return 1
             _request(cluster, name, devices[0])
@@ -65,10 +96,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _describe(cluster: EmbeddedCluster, driver: str) -> list[JSON]:
+def _host_device(root: Path, host_path: str) -> HostDevice:
+    from dra_sdk.simulator.oci import host_device  # noqa: PLC0415
+
+    return host_device(str(root / host_path.lstrip("/")))
+
+
+def _expected(driver: Driver, settings: Settings, minor: int) -> int:
+    """How many slices the driver will publish; HookError or InvalidObjectError at once where it cannot."""
+    pools = discover(driver, Node(settings.node_name, settings.host_root))
+    return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
+
+
+def _describe(cluster: EmbeddedCluster, driver: str, slices: int) -> list[JSON]:
     """What the driver found and published; the story is about the first device."""
     _tell(f"1. Describe: {driver} runs, the kubelet has registered it, and it publishes what this machine has.")
-    published = cluster.wait_slices(driver)
+    published = cluster.wait_slices(driver, slices)
     devices: list[JSON] = [device for each in published for device in each["spec"].get("devices", [])]
     if not devices:
         print("   It found no device, so there is nothing to ask for.")
@@ -89,7 +132,7 @@ def _request(cluster: EmbeddedCluster, driver: str, device: JSON) -> None:
     }
     claim = _claim(CLAIM, expression)
     _tell("2. Request: an administrator made a class, and a user claims one of its devices by a CEL expression.")
-    print(yaml.safe_dump_all([device_class, claim], sort_keys=False), end="")
+    print(yaml_text([device_class, claim]), end="")
     cluster.api.create("deviceclasses", device_class)
     cluster.api.create("resourceclaims", claim)
 
@@ -214,4 +257,4 @@ def _tell(text: str) -> None:
 
 
 def _show(value: object) -> None:
-    print(yaml.safe_dump(value, sort_keys=False, default_flow_style=False), end="")
+    print(yaml_text([value]), end="")

@@ -1,44 +1,94 @@
-"""`dra-sdk discover NAME`: what a driver finds on this machine, as a table or as the exact ResourceSlices."""
+"""`dra-sdk discover NAME`: what a driver finds on this machine, as a table or as the exact ResourceSlices.
+
+The slices are those that `dra-sdk run` publishes with the same settings, a file of --overlay-file included. Exit
+status: 0 if an API server would take them, 1 if not or if the driver fails, 2 for bad input.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from dra_sdk.cli.files import check_host_root, printable
+from dra_sdk.cli.sentences import lines, yaml_text
 from dra_sdk.cli.table import print_table
-from dra_sdk.loader import load_driver
+from dra_sdk.errors import DraError
+from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model.device import Capacity
 from dra_sdk.model.node import Node
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.runtime.discovery import discover
-from dra_sdk.runtime.settings import add_flags, read_settings
+from dra_sdk.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.slices.objects import resource_slices
+
+if TYPE_CHECKING:
+    from dra_sdk.overlay import Overlay
+
+SETTINGS = frozenset({"node_name", "host_root", "overlay_file"})
+"""Those that make a difference to what is found."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("discover", help="show what a driver finds on this machine", description=__doc__)
     parser.add_argument("driver", help="a name that `dra-sdk drivers` lists, or module:Class")
-    parser.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table")
-    add_flags(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "yaml", "json"),
+        default="table",
+        help="table: a row for each device (default); yaml, json: the ResourceSlices, for `dra-sdk validate` or a file",
+    )
+    add_flags(parser, SETTINGS)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Discover once and print; status 1 if a pool breaks a limit."""
+    """Discover once and print; status 1 if the driver fails or a pool breaks a limit."""
     settings = read_settings(arguments)
-    driver = load_driver(arguments.driver)
-    pools = discover(driver, Node(settings.node_name, settings.host_root))
-    slices = list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name))
-    if arguments.output == "table":
-        print_table(("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY"), [row for pool in pools for row in _rows(pool)])
-    elif arguments.output == "json":
+    check_host_root(settings.host_root)
+    driver, overlay = load_driver(arguments.driver), _overlay(settings)
+    try:
+        pools, slices = _found(driver, settings, overlay)
+    except DraError as error:  # whatever it is, it comes from the driver
+        for line in lines(error):
+            print(line, file=sys.stderr)
+        return 1
+    if arguments.output == "json":
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}, indent=2))
+    elif arguments.output == "yaml":
+        print(yaml_text(slices), end="")
     else:
-        print(yaml.safe_dump_all(slices, sort_keys=False), end="")
+        print_table(("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY"), [row for pool in pools for row in _rows(pool)])
+    if not any(pool.devices for pool in pools):
+        print(f"driver {driver.info.name} finds no device under {settings.host_root}", file=sys.stderr)
     return 0
+
+
+def _overlay(settings: Settings) -> Overlay | None:
+    if settings.overlay_file is None:
+        return None
+    from dra_sdk.overlay import load  # noqa: PLC0415 (brings CEL along)
+
+    return load(settings.overlay_file)
+
+
+def _found(
+    driver: Driver, settings: Settings, overlay: Overlay | None
+) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
+    """The pools and their slices; what the driver says is checked before an overlay builds on it."""
+    name, node = driver.info.name, settings.node_name
+    pools: Sequence[ResourcePool] = discover(driver, Node(node, settings.host_root))
+    slices = list(resource_slices(pools, driver=name, node_name=node))
+    if overlay is not None:
+        done = overlay.apply(pools, driver=name, node=node)
+        for problem in done.problems:
+            print(printable(f"note: {problem}"), file=sys.stderr)
+        pools, slices = done.pools, list(resource_slices(done.pools, driver=name, node_name=node))
+    return pools, slices
 
 
 def _rows(pool: ResourcePool) -> list[tuple[str, str, str, str]]:

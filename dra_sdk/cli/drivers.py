@@ -1,4 +1,7 @@
-"""`dra-sdk drivers`: what is installed, and whether it loads; what a driver's configuration may say."""
+"""`dra-sdk drivers`: what is installed, and whether it loads; what a driver's configuration may say.
+
+Exit status: 0 if every driver loads, 1 if one does not, 2 for bad input.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, load_driver, origin
 from dra_sdk.model.config import json_schema
 
+_SCHEMA = "print the JSON Schema of a driver's opaque configuration; NAME is one of the list, or module:Class"
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("drivers", help="list the installed drivers", description=__doc__)
-    parser.add_argument("--schema", metavar="NAME", help="print the JSON Schema of a driver's opaque configuration")
+    parser.add_argument("--schema", metavar="NAME", help=_SCHEMA)
     parser.set_defaults(run=run)
 
 

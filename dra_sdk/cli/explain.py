@@ -13,13 +13,14 @@ import json
 import sys
 from collections.abc import Iterator
 
-import yaml
-
 from dra_sdk.cli.files import printable
 from dra_sdk.cli.scenario import add_scenario_flags, read_scenario, report
+from dra_sdk.cli.sentences import yaml_text
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.scheduling.cluster import Outcome, Snapshot, schedule
 from dra_sdk.scheduling.explain import Explanation, PodExplanation, explain_outcome, explain_pod_outcome, text
+
+_OUTPUT = "text: in sentences (default); yaml, json: all that was found, on every node"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     which.add_argument("--claim", metavar="[NAMESPACE/]NAME", help="explain this claim")
     which.add_argument("--pod", metavar="[NAMESPACE/]NAME", help="explain all claims of this pod")
     parser.add_argument("--on", metavar="NODE", help="look at this node only")
-    parser.add_argument("-o", "--output", choices=("text", "yaml", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("-o", "--output", choices=("text", "yaml", "json"), default="text", help=_OUTPUT)
     parser.set_defaults(run=run)
 
 
@@ -80,4 +81,4 @@ def _print(found: list[Explanation | PodExplanation], output: str) -> None:
     if output == "json":
         print(json.dumps(objects, indent=2))
     else:
-        print(yaml.safe_dump(objects, sort_keys=False, allow_unicode=True, width=1000), end="")
+        print(yaml_text([objects]), end="")

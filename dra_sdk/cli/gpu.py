@@ -15,7 +15,7 @@ PREFIX = "gpu."
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand and its own."""
-    parser = commands.add_parser("gpu", help="about GPUs", description=__doc__)
+    parser = commands.add_parser("gpu", help="the GPUs of all drivers: `gpu top`", description=__doc__)
     inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     shown = inner.add_parser("top", help="GPUs, partitions, claims, health", description=__doc__)
     top.add_top_flags(shown)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
 
+from dra_sdk.cli.files import printable
+from dra_sdk.cli.parser import Parser
+from dra_sdk.cli.sentences import lines
 from dra_sdk.errors import DraError
 
 COMMANDS = ("run", "drivers", "discover", "validate", "simulate", "explain", "top", "gpu", "demo", "conformance")
+_STATUS = (
+    "Exit status of every command: 0 it is done, and the answer is yes; 1 it is done, and the answer is no; "
+    "2 it could not be done, and the message says what is wrong with flags, settings, files, driver or cluster."
+)
+FAILED = 2
+INTERRUPTED = 130  # as a shell has it for SIGINT
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; exit status 0, 1 for an error that was explained, 2 for wrong usage."""
+    """Run one command; the exit status, as the help has it."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else every connection that a peer closes is a line on stderr
-    parser = argparse.ArgumentParser("dra-sdk", description="Kubernetes DRA drivers in Python")
+    parser = Parser("dra-sdk", description="Kubernetes DRA drivers in Python", epilog=_STATUS)
     parser.add_argument("--version", action="version", version=f"dra-sdk {version('dra-sdk')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     given = sys.argv[1:] if arguments is None else arguments
@@ -26,10 +34,18 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return int(parsed.run(parsed))
     except DraError as error:
-        print(f"dra-sdk: {error}", file=sys.stderr)
+        for line in lines(error):
+            print(line, file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
         return 1
-    except (KeyboardInterrupt, BrokenPipeError):
-        return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(printable(f"dra-sdk: {error.filename}: {error.strerror}"), file=sys.stderr)
+        return FAILED
 
 
 if __name__ == "__main__":

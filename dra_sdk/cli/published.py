@@ -6,24 +6,34 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from dra_sdk.errors import SettingsError
+from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import find_driver, load_driver
 from dra_sdk.model.node import Node
 from dra_sdk.runtime.discovery import discover
 from dra_sdk.scheduling.cluster import Source
+from dra_sdk.slices.layout import WANTED_BY_1_34, torn
 from dra_sdk.slices.objects import resource_slices
 from dra_sdk.wire.documents import Document
+from dra_sdk.wire.profile import OLDEST, ServerProfile
 
 FIXTURES = "fixtures"
+_PARTITIONS = "DRAPartitionableDevices"
 
 
-def published(name: str, root: Path, nodes: Sequence[str]) -> Iterator[Source]:
-    """What the driver `name` finds under `root` (its `sys`, `proc`, `dev`), once for each of the nodes."""
+def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfile) -> Iterator[Source]:
+    """What the driver `name` finds under `root` (its `sys`, `proc`, `dev`), once for each of the nodes.
+
+    As slices for a server of this profile; InvalidObjectError where one of 1.34 cannot have the devices' counters.
+    """
     driver = load_driver(name)
     for node in nodes:
-        pools = discover(driver, Node(node, root))
-        slices = resource_slices(pools, driver=driver.info.name, node_name=node)
-        yield Source(f"driver {name} on node {node}", [Document(each) for each in slices])
+        pools, source = discover(driver, Node(node, root)), f"driver {name} on node {node}"
+        slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
+        lost = torn([each["spec"] for each in slices])
+        if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
+            problem = f"{WANTED_BY_1_34}: {len(lost)} devices, {lost[0]} the first, have no place beside their sets"
+            raise InvalidObjectError(source, [problem])
+        yield Source(source, [Document(each) for each in slices])
 
 
 def fixture_root(driver: str, fixture: str) -> Path:

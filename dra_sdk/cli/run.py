@@ -1,4 +1,8 @@
-"""`dra-sdk run NAME`: run a driver until SIGTERM or SIGINT."""
+"""`dra-sdk run NAME`: run a driver until SIGTERM or SIGINT.
+
+A flag wins over its environment variable (in brackets), that over the file of --config, that over the default. Exit
+status: 0 ended as asked, 1 ended while a hook was still at work, 2 could not start.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from queue import SimpleQueue
 from time import monotonic
 from types import FrameType
 
+from dra_sdk.cli.files import check_host_root
 from dra_sdk.cli.logs import set_up_logging
 from dra_sdk.loader import load_driver
 from dra_sdk.runtime.settings import add_flags, read_settings
@@ -33,9 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     So does the first one before the driver serves: all that can be half done by then is put right by any next start.
     """
+    _on_signal(_end_at_once)  # before all that takes time: the first process of a container is deaf without
     from dra_sdk.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
 
     settings = read_settings(arguments)
+    check_host_root(settings.host_root)
     set_up_logging(settings.log_level, settings.log_format)
     others = set(threading.enumerate())
     asked: SimpleQueue[signal.Signals] = SimpleQueue()  # unlike an Event's, its locks suffer signal handlers
@@ -44,7 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         _on_signal(_end_at_once)
         asked.put(signal.Signals(number))
 
-    _on_signal(_end_at_once)
     with DriverProcess(load_driver(arguments.driver), settings) as process:
         _on_signal(end)
         log.info("%s: stopping", asked.get().name)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dra_sdk.cli import sentences
 from dra_sdk.cli.files import STDIN, printable, read_content, shown_name
+from dra_sdk.cli.parser import from_text
 from dra_sdk.cli.validate import feature_gates
 from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.runtime.settings import node_name
 from dra_sdk.scheduling.cluster import Reading, ReadingError, Snapshot, Source, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
@@ -35,16 +38,27 @@ def add_scenario_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="*", metavar="FILE", help=f"YAML or JSON with {kinds}; {STDIN} is standard input"
     )
-    parser.add_argument("--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers")
-    parser.add_argument("--fixture", metavar="NAME|DIR", help="where it discovers: instead of / a tree like it")
     parser.add_argument(
-        "--node", action="append", default=[], metavar="NAME", help=f"node it discovers on, {_NODE} by default; repeat"
+        "--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers; may be repeated"
+    )
+    parser.add_argument(
+        "--fixture", metavar="NAME|DIR", help="where it discovers, instead of /: a directory, or a tree it comes with"
+    )
+    parser.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        type=from_text(node_name),
+        metavar="NAME",
+        help=f"node it discovers on, {_NODE} by default; may be repeated",
     )
     parser.add_argument("--from-cluster", action="store_true", help="add the objects of a running cluster")
-    parser.add_argument("--kubeconfig", type=Path, help="its kubeconfig; by default as kubectl finds it")
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="its kubeconfig; by default as kubectl finds it"
+    )
     versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
     parser.add_argument(
-        "--server-version", choices=versions, help=f"default: that of the running cluster, or 1.{_USUAL}"
+        "--server-version", choices=versions, help=f"its release; by default that of the running cluster, or 1.{_USUAL}"
     )
     parser.add_argument(
         "--feature-gates",
@@ -68,12 +82,12 @@ def read_scenario(arguments: argparse.Namespace) -> Scenario:
         source, found = read_cluster(arguments.kubeconfig)
         sources.append(source)
         version = version or found
-    sources += _discovered(arguments)
-    sources += _files(arguments.files)
     profile = ServerProfile.of(version or f"1.{_USUAL}", arguments.feature_gates)
+    discovered, files = list(_discovered(arguments, profile)), list(_files(arguments.files))
+    sources += discovered + files
     reading = read_snapshot(sources, profile)
     snapshot, made_up = reading.snapshot.with_nodes_of_slices()
-    return Scenario(snapshot, (*_notes(reading, made_up), *_missing(snapshot)))
+    return Scenario(snapshot, (*_empty(discovered, files), *_notes(reading, made_up), *_missing(snapshot)))
 
 
 def report(error: DraError) -> int:
@@ -81,19 +95,19 @@ def report(error: DraError) -> int:
     if isinstance(error, ReadingError):
         lines = [line for problem in error.problems for line in problem.split("\n")]
     else:
-        lines = [f"dra-sdk: {error}"]
+        lines = sentences.lines(error)
     for line in lines:
         print(printable(line), file=sys.stderr)
     return BAD_INPUT
 
 
-def _discovered(arguments: argparse.Namespace) -> Iterator[Source]:
+def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[Source]:
     if arguments.driver:
         from dra_sdk.cli.published import fixture_root, published  # noqa: PLC0415 (the others need no driver)
 
         for driver in dict.fromkeys(arguments.driver):
             root = fixture_root(driver, arguments.fixture) if arguments.fixture else Path("/")
-            yield from published(driver, root, list(dict.fromkeys(arguments.node)) or [_NODE])
+            yield from published(driver, root, list(dict.fromkeys(arguments.node)) or [_NODE], profile)
     elif arguments.fixture or arguments.node:
         raise SettingsError("--fixture and --node say where a driver discovers: give --driver NAME too")
 
@@ -108,6 +122,16 @@ def _files(names: list[str]) -> Iterator[Source]:
             problems.append(f"dra-sdk: {error}")
     if problems:
         raise ReadingError(problems)
+
+
+def _empty(discovered: Sequence[Source], files: Sequence[Source]) -> Iterator[str]:
+    """Who was asked and has nothing to tell, which is seldom meant."""
+    for source in discovered:
+        if not any(each.value["spec"].get("devices") for each in source.documents):
+            yield f"{source.name} finds no device; --fixture says where else to look"
+    for source in files:
+        if not any(each.value for each in source.documents):
+            yield f"{source.name} holds no object"
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:

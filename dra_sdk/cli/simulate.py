@@ -12,13 +12,12 @@ import json
 import sys
 from pathlib import Path
 
-import yaml
-
 from dra_sdk.cli.changes import add_what_if_flags, advice, apply, changes
 from dra_sdk.cli.files import printable
 from dra_sdk.cli.picture import write_picture
 from dra_sdk.cli.placements import HEADINGS, rows, summary
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, read_scenario, report
+from dra_sdk.cli.sentences import yaml_text
 from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError
 from dra_sdk.scheduling.cluster import Outcome, schedule
@@ -30,7 +29,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_scenario_flags(parser)
     add_what_if_flags(parser)
     parser.add_argument(
-        "-o", "--output", choices=("table", "yaml", "json"), default="table", help="yaml, json: the claims, allocated"
+        "-o",
+        "--output",
+        choices=("table", "yaml", "json"),
+        default="table",
+        help="table: who has what (default); yaml, json: the claims, allocated",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.html", help="also draw nodes, devices and claims")
     parser.set_defaults(run=run)
@@ -59,7 +62,7 @@ def _print(scenario: Scenario, before: Outcome, after: Outcome, arguments: argpa
     if arguments.output == "json":
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(after.snapshot.claims)}, indent=2))
     elif arguments.output == "yaml":
-        print(yaml.dump_all(after.snapshot.claims, Dumper=_Plain, sort_keys=False), end="")
+        print(yaml_text(after.snapshot.claims), end="")
     else:
         other = sys.stdout
         print_table(HEADINGS, [[printable(cell) for cell in row] for row in rows(after)])
@@ -68,11 +71,3 @@ def _print(scenario: Scenario, before: Outcome, after: Outcome, arguments: argpa
     for line in ["", *lines] if lines else []:
         print(printable(line), file=other)
     print(printable(summary(after)), file=sys.stderr)
-
-
-class _Plain(yaml.SafeDumper):
-    """YAML without references: two claims of one template have parts in common."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (its signature)
-        """Always."""
-        return True

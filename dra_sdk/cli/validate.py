@@ -1,7 +1,8 @@
 """`dra-sdk validate`: would an API server take these objects?
 
 Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
-without a cluster. Objects of other kinds are passed over.
+without a cluster. Objects of other kinds are passed over. Exit status: 0 if it would, 1 if not, 2 for a
+file that cannot be read.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.scheduling.expressions import compiler
 from dra_sdk.wire.documents import Document, objects, read_documents
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST
-from dra_sdk.wire.validation import ServerProfile, dropped, title, validate
+from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.fields import split
+from dra_sdk.wire.validation.problems import DECODING
+from dra_sdk.wire.validation.storage import without_disabled
 from dra_sdk.wire.validation.structure import GROUP, KINDS
 
 _NAMESPACED = {"ResourceClaim", "ResourceClaimTemplate"}
@@ -30,7 +33,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("validate", help="check objects in files against the API", description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"YAML or JSON; {STDIN} reads standard input")
     versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
-    parser.add_argument("--server-version", choices=versions, default=versions[-1], help="default: %(default)s")
+    parser.add_argument(
+        "--server-version", choices=versions, default=versions[-1], help="the server's release (default %(default)s)"
+    )
     parser.add_argument(
         "--feature-gates",
         type=feature_gates,
@@ -87,6 +92,8 @@ class _Report:
             self.unreadable += 1
             print(printable(f"dra-sdk: {error}"), file=sys.stderr)
             return
+        if not any(document.value is not None for document in documents):
+            print(printable(f"note: {shown} holds no object"), file=sys.stderr)
         for document in documents:
             for place, obj in objects(document.value):
                 self._check_object(shown, document, place, obj)
@@ -98,13 +105,26 @@ class _Report:
         self.checked += 1
         obj = _in_a_namespace(obj)
         subject = title(obj).replace(" ", "/", 1)
-        problems = validate(obj, profile=self.profile, compile_cel=compiler(self.profile))
+        problems, beside = self._judge(obj)
         self.problems += len(problems)
         found = [(each.field, str(each) if each.field else each.detail) for each in problems]
+        found += [(each.field, f"warning: {each}") for each in beside]
         found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
         lines = ((document.line([*place, *split(path)]), text) for path, text in found)
         for line, text in sorted(lines, key=lambda each: each[0]):
             print(printable(f"{shown}:{line}: {subject}: {text}"))
+
+    def _judge(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
+        """What the server refuses, and what it would refuse beside that, did it not drop the field before it looks."""
+        compile_cel = compiler(self.profile)
+        found = validate(obj, profile=self.profile, compile_cel=compile_cel)
+        if not dropped(obj, self.profile):
+            return found, []
+        kept = without_disabled(obj, None, self.profile)
+        refused = [each for each in found if each.type in DECODING]
+        refused += validate(kept, profile=self.profile, compile_cel=compile_cel)
+        known = {(each.field, each.type) for each in refused}
+        return refused, [each for each in found if (each.field, each.type) not in known]
 
     def summary(self) -> str:
         """One line for the end."""

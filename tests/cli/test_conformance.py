@@ -6,13 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from dra_sdk.cli.main import main
+from dra_sdk.conformance import plugin
 from dra_sdk.conformance.catalog import CHECKS
+from dra_sdk.conformance.levels import registration
+from dra_sdk.conformance.plugin import TIMING
+from tests.waiting import LONG
 
 COMMAND = f"{sys.executable} -m tests.conformance.mutants cli.example.com"
 
@@ -24,7 +29,11 @@ def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[1].startswith("REG-001     registration  must    A driver places a unix socket")
 
 
-def test_a_driver_that_conforms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_that_conforms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (plugin, registration):  # a second for GetInfo is too little for a busy machine
+        monkeypatch.setattr(module, "TIMING", replace(TIMING, get_info=LONG))
     flags = ["--level", "registration,PREP-001", "--level", "ROLL-001"]
     files = ["--json", str(tmp_path / "r.json"), "--junit", str(tmp_path / "r.xml")]
     assert main(["conformance", "--command", COMMAND, *flags, *files]) == 0
@@ -64,7 +73,13 @@ def test_a_driver_that_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         (["--driver", "cpu", "--level", "nothing"], "no level or check is called 'nothing'"),
         (["--driver", "absent:Driver"], "absent"),
         (["--command", "/absent/driver"], "cannot run /absent/driver: No such file or directory"),
-        (["--registry", "/absent"], "no driver answers in /absent"),
+        (["--registry", "/absent"], "--registry /absent is no directory"),
+        (["--registry", "."], "no driver answers in ."),
+        (["--command", "x", "--disruptive"], "--disruptive and --cdi-dir are about a driver that runs already"),
+        (["--command", "x", "--cdi-dir", "/"], "--disruptive and --cdi-dir are about a driver that runs already"),
+        (["--command", "x", "--host-root", "/absent"], "--host-root /absent is no directory"),
+        (["--command", "x", "--junit", "/absent/r.xml"], "cannot write /absent/r.xml: it must be a file in a dire"),
+        (["--command", "x", "--json", "/"], "cannot write /: it must be a file in a directory that exists"),
         (["--command", "x", "--kubeconfig", "/absent"], "/absent"),
         (["--command", "x", "--claim", "/absent"], "cannot read /absent: No such file or directory"),
     ],
@@ -86,11 +101,33 @@ def test_on_sigterm_the_driver_ends_as_well(tmp_path: Path) -> None:
             assert process.poll() is None
             time.sleep(0.05)
         process.terminate()
-        assert process.wait(30) == 128 + signal.SIGTERM
+        assert process.wait(LONG) == 128 + signal.SIGTERM
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
-def test_a_report_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--command", COMMAND, "--level", "REG-001", "--json", str(tmp_path / "absent/r.json")]
-    assert main(["conformance", *flags]) == 2
-    assert "cannot write" in capsys.readouterr().err
+def test_a_report_that_cannot_be_written_is_told_before_the_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--command", COMMAND, "--level", "REG-001", "--json", "/absent/r.json"]) == 2
+    captured = capsys.readouterr()
+    assert "cannot write" in captured.err
+    assert captured.out == ""
+
+
+def test_a_disk_that_refuses_a_report_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "-q", "--command", COMMAND, "--level", "REG-001", "--json", "/dev/full"]) == 2
+    assert "cannot write /dev/full: No space left on device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "rule"),
+    [
+        ("--load", "0", "must be a whole number, 1 or more"),
+        ("--load", "many", "must be a whole number, 1 or more"),
+        ("--start-timeout", "-1", "must be a number of seconds above 0"),
+        ("--node-name", "Bad_Name", "must be a DNS subdomain"),
+    ],
+)
+def test_a_flag_says_what_it_takes(flag: str, value: str, rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["conformance", "--command", "x", f"{flag}={value}"])
+    assert stop.value.code == 2
+    assert f"argument {flag}: '{value}': {rule}" in capsys.readouterr().err

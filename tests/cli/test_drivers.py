@@ -42,6 +42,6 @@ def test_what_has_no_schema(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "bare_driver.py").write_text(BARE)
     monkeypatch.syspath_prepend(tmp_path)
     bare = run("drivers", "--schema", "bare_driver:Bare")
-    assert (bare.status, bare.out) == (1, "")
+    assert (bare.status, bare.out) == (2, "")
     assert bare.err == "dra-sdk: driver bare.example.com takes no configuration, so there is no schema of it\n"
     assert "unknown driver 'bare'" in run("drivers", "--schema", "bare").err

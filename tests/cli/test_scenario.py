@@ -24,6 +24,39 @@ class BellDriver:
     def dra_prepare(self, claim):
         return []
 '''
+CAKES = '''\
+"""A driver for tests, whose devices can be cut from cakes."""
+
+from dra_sdk import CounterConsumption, CounterSet, Device, DriverInfo, ResourcePool
+
+
+class CakeDriver:
+    def dra_driver_info(self):
+        return DriverInfo("cake.example.com")
+
+    def dra_discover(self, node):
+        cakes = dict(line.split() for line in (node.root / "cakes").read_text().splitlines())
+        sets = [CounterSet(cake, {"slices": 2}) for cake in cakes]
+        devices = [
+            Device(f"{cake}-{number}", consumes=[CounterConsumption(cake, {"slices": 1})])
+            for cake, most in cakes.items()
+            for number in range(int(most))
+        ]
+        return [ResourcePool(node.name, devices, sets)]
+
+    def dra_prepare(self, claim):
+        return []
+'''
+PIECES = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: piece}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: pieces}
+spec: {devices: {requests: [{name: piece, exactly: {deviceClassName: piece, count: COUNT}}]}}
+"""
 CLASS = """\
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -93,3 +126,57 @@ def test_the_cpu_driver_on_a_machine_with_two_numa_nodes(capsys, tmp_path):
     by_slices = runner(capsys)("simulate", *files, EXAMPLES / "nodes" / "cpu-numa.yaml")
     assert result.status == by_slices.status == 0
     assert result.cells == by_slices.cells
+
+
+@pytest.fixture
+def eat(capsys, tmp_path, monkeypatch):
+    """Asks for pieces of cake: two can be had of each cake, however many it may be cut into."""
+    (tmp_path / "cake_driver_of_tests.py").write_text(CAKES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def simulate(cakes, pieces, version, *, on):
+        (tmp_path / "cakes").write_text(cakes)
+        (tmp_path / "pieces.yaml").write_text(PIECES.replace("COUNT", str(pieces)))
+        gates = ("--server-version", version, "--feature-gates", f"DRAPartitionableDevices={str(on).lower()}")
+        driver = ("--driver", "cake_driver_of_tests:CakeDriver", "--fixture", tmp_path)
+        return runner(capsys)("simulate", "pieces.yaml", *driver, *gates)
+
+    return simulate
+
+
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.37"])
+def test_partitions_are_published_as_the_release_takes_them(eat, version):
+    """1.34 wants them in one slice with their counters, later releases in another."""
+    result = eat("sponge 3\nfruit 3", 4, version, on=True)
+    assert result.status == 0, result.err
+    pieces = [f"cake.example.com/node-1/{name}" for name in ("sponge-0", "sponge-1", "fruit-0", "fruit-1")]
+    assert [row[4] for row in result.cells] == pieces
+    assert eat("sponge 3\nfruit 3", 5, version, on=True).status == 1
+
+
+def test_what_1_34_cannot_have_is_told_in_a_sentence(eat):
+    result = eat("wedding 129", 1, "1.34", on=True)
+    assert result.status == 2
+    wanted = "1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
+    lost = "129 devices, wedding-0 the first, have no place beside their sets"
+    source = "driver cake_driver_of_tests:CakeDriver on node node-1"
+    assert result.err == f"dra-sdk: {source}: {wanted}: {lost}\n"
+    assert eat("wedding 129", 1, "1.35", on=True).status == 0
+
+
+def test_1_34_drops_counters_by_default_however_many_devices_use_them(eat):
+    result = eat("wedding 129", 3, "1.34", on=False)
+    assert result.status == 0, result.err
+    assert "consumesCounters: dropped by the server, whose feature gate DRAPartitionableDevices is off" in result.err
+
+
+def test_who_has_nothing_to_tell_is_noted(tmp_path, capsys):
+    (tmp_path / "empty.yaml").touch()
+    run = runner(capsys)
+    for command in ("simulate", "explain"):
+        done = run(command, tmp_path / "empty.yaml", "--driver", "tests.cli.cards:Cards", "--fixture", tmp_path)
+        assert done.status == 0
+        assert f"note: {tmp_path}/empty.yaml holds no object\n" in done.err
+        source = "driver tests.cli.cards:Cards on node node-1"
+        assert f"note: {source} finds no device; --fixture says where else to look\n" in done.err

@@ -266,7 +266,7 @@ def test_files_that_cannot_be_read_are_all_told(run):
     assert result.status == 2
     assert "dra-sdk: cluster.yaml: line " in result.err
     assert "dra-sdk: cannot read missing.yaml: No such file or directory" in result.err
-    assert "dra-sdk: cannot read .: Is a directory" in result.err
+    assert "dra-sdk: cannot read .: it is a directory; name its files, as in ./*.yaml" in result.err
 
 
 def test_a_class_that_does_not_exist_leaves_the_claim_without_devices(run):

@@ -74,8 +74,8 @@ EXPECTED = {
         )
     },
     "gpu-use-cases/10-dynamic-mig": {
-        "default/half-1": ("dyn-1", {"mig": ["gpu-0-mig-3g40gb-9-0"]}),
-        "default/half-2": ("dyn-1", {"mig": ["gpu-0-mig-3g40gb-9-4"]}),
+        "default/half-1": ("dyn-1", {"mig": ["gpu-0-mig-3g40gb-9-4"]}),
+        "default/half-2": ("dyn-1", {"mig": ["gpu-0-mig-3g40gb-9-0"]}),
         "default/whole": ("dyn-1", {"container-0-request-0": ["gpu-1"]}),
         "default/small": None,
     },

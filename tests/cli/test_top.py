@@ -36,8 +36,8 @@ def test_partitions_claims_and_pods(run, tmp_path):
     assert found.status == 0
     assert [[row[1].strip(), row[-3]] for row in found.cells] == [
         ["gpu-0", "blocked"],
-        ["gpu-0-mig-3g40gb-9-0", "in use"],
         ["gpu-0-mig-3g40gb-9-4", "in use"],
+        ["gpu-0-mig-3g40gb-9-0", "in use"],
         ["23 more", "23 blocked"],
         ["gpu-1", "in use"],
         ["25 more", "25 blocked"],
@@ -170,3 +170,26 @@ def test_only_flags_that_count_are_offered(run, command):
     refused = run(*command, "--drain-seconds", "1")
     assert refused.status == 2
     assert "unrecognized arguments: --drain-seconds" in refused.err
+
+
+def test_there_is_one_source_and_its_own_flags(run, tmp_path):
+    file = NODES / "gpu-mixed.yaml"
+    for arguments, said in (
+        (("--here", "cpu", file), "--here and files do not go together: each says where the devices are read from"),
+        ((file, "--kubeconfig", "x"), "files and --kubeconfig do not go together"),
+        (("--node-name", "n", file), "--node-name says where a driver looks: give --here NAME too"),
+        (("--host-root", tmp_path, "--config", "x"), "--config, --host-root says where a driver looks"),
+        (("--here", "cpu", "--host-root", "/absent"), "--host-root /absent is no directory"),
+        (("--here", "nobody"), "unknown driver 'nobody'"),
+        ((tmp_path / "none.yaml",), "none.yaml: No such file or directory"),
+        (("--kubeconfig", tmp_path / "none"), "none cannot be read: No such file or directory"),
+    ):
+        found = run("top", *arguments)
+        assert (found.status, found.out) == (2, ""), arguments
+        assert said in found.err
+
+
+def test_a_node_where_a_driver_finds_nothing(run, tmp_path):
+    found = run("top", "--here", "tests.cli.cards:Cards", "--host-root", tmp_path, "--kubelet-dir", tmp_path)
+    assert (found.status, found.out) == (0, "")
+    assert found.err == "no devices of any driver; tests.cli.cards:Cards finds nothing on this node\n"

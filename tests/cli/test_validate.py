@@ -100,14 +100,31 @@ def test_each_problem_has_file_line_object_and_field(run):
 
 
 def test_an_older_server_has_other_limits_and_drops_fields(run):
-    status, lines, _ = run("--server-version", "1.34", "a.yaml", a_yaml=SLICE.replace("    colour: red\n", ""))
-    assert status == 1
+    arguments = ("--server-version", "1.34", "a.yaml")
+    content = SLICE.replace("    colour: red\n", "")
     taints = "ResourceSlice/node-a-gpu: {}spec.devices[0].taints"
-    gate = "DRADeviceTaints is off"
+    wrong = "[0].effect: must be one of NoExecute, NoSchedule, is 'None'"
+    status, lines, summary = run(*arguments, a_yaml=content)
     assert lines == [
-        f"a.yaml:11: {taints.format('warning: ')}: dropped by the server, whose feature gate {gate}",
-        f"a.yaml:13: {taints.format('')}[0].effect: must be one of NoExecute, NoSchedule, is 'None'",
+        f"a.yaml:11: {taints.format('warning: ')}: dropped by the server, whose feature gate DRADeviceTaints is off",
+        f"a.yaml:13: {taints.format('warning: ')}{wrong}",
     ]
+    assert (status, "0 problems" in summary) == (0, True), "the server drops the field before it looks"
+    status, lines, _ = run("--feature-gates", "DRADeviceTaints=true", *arguments)
+    assert (status, lines) == (1, [f"a.yaml:13: {taints.format('')}{wrong}"])
+
+
+def test_what_is_wrong_only_because_a_field_is_dropped_is_a_problem(run):
+    content = SLICE.replace("{string: XXXX}", "{ints: [1]}").replace("effect: None", "effect: NoExecute")
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    named = "ResourceSlice/node-a-gpu: {}spec.devices[0].{}"
+    gate = "dropped by the server, whose feature gate DRAListTypeAttributes is off"
+    assert lines == [
+        f"a.yaml:11: {named.format('', 'colour')}: unknown field",
+        f"a.yaml:16: {named.format('', 'attributes[model]')}: must have exactly one value, has none",
+        f"a.yaml:16: {named.format('warning: ', 'attributes[model].ints')}: {gate}",
+    ]
+    assert (status, "2 problems" in summary) == (1, True)
 
 
 def test_a_dropped_field_is_no_problem(run):
@@ -170,13 +187,15 @@ def test_the_other_files_are_checked_all_the_same(run, tmp_path):
     assert status == 2
     assert len(lines) == 1
     assert "dra-sdk: cannot read missing.yaml: No such file or directory" in errors
-    assert "Is a directory" in errors
+    assert "it is a directory; name its files" in errors
     assert "2 files not readable" in errors
 
 
 @pytest.mark.parametrize("content", ["", "---\n", "# nothing\n", "null\n"])
 def test_an_empty_file_has_no_objects(run, content):
-    assert run("a.yaml", a_yaml=content)[:2] == (0, [])
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    assert (status, lines) == (0, [])
+    assert "note: a.yaml holds no object\n" in summary
 
 
 @pytest.mark.parametrize("content", ["- 1\n", "text\n", "1\n"])

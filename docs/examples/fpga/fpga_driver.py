@@ -1,0 +1,116 @@
+"""FPGA cards: whole, cut into regions, and their DMA bandwidth in shares; with configuration, undo and health.
+
+An invented device, so that everything here is plain files: `/sys/class/fpga/card0/{model,regions,health,region0,…}`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Literal
+
+from pydantic import Field
+
+from dra_sdk import (
+    AllocatedDevice,
+    Capacity,
+    Claim,
+    ContainerEdits,
+    CounterConsumption,
+    CounterSet,
+    Device,
+    DeviceHealth,
+    DeviceNode,
+    DriverInfo,
+    HealthStatus,
+    HeldClaim,
+    Node,
+    OpaqueConfig,
+    PermanentError,
+    PreparedDevice,
+    RequestPolicy,
+    ResourcePool,
+)
+
+FPGAS = "sys/class/fpga"
+
+
+class FpgaConfig(OpaqueConfig, api_version="fpga.example.com/v1"):
+    """What a claim may say; in YAML the fields are `bitstream`, `clockMhz` and `mode`."""
+
+    bitstream: str = Field(default="blank", max_length=64)
+    clock_mhz: int = Field(default=200, ge=50, le=400)
+    mode: Literal["stream", "batch"] = "stream"
+
+
+class FpgaDriver:
+    """One pool per node. Devices of card 0 are `card0`, `card0-region0` and so on, and `card0-dma`."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        """The first class is the configuration of claims that bring none."""
+        return DriverInfo("fpga.example.com", configs=[FpgaConfig])
+
+    def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
+        """The whole card and its regions take from one counter set, so nobody gets a region of a card in use."""
+        devices: list[Device] = []
+        sets: list[CounterSet] = []
+        for card in sorted((node.root / FPGAS).glob("card*")):
+            regions = int((card / "regions").read_text())
+            sets.append(CounterSet(f"{card.name}-regions", {"regions": regions}))
+            devices += _devices(card, regions)
+        yield ResourcePool(node.name, devices, sets)
+
+    def dra_prepare(self, claim: Claim[FpgaConfig]) -> Iterator[PreparedDevice]:
+        """Load the bitstream; what was there before goes into the journal first, so that it can be put back."""
+        for device in claim.devices:
+            card = device.name.partition("-")[0]
+            for region in _regions(claim.node, device.name):
+                claim.journal({"region": str(region), "before": region.read_text()})
+                region.write_text(device.config.bitstream)
+            node = DeviceNode(f"/dev/{device.base_request}", host_path=f"/dev/fpga{card.removeprefix('card')}")
+            yield device.prepared(ContainerEdits(env=_environment(device), device_nodes=[node]))
+
+    def dra_unprepare(self, claim: HeldClaim) -> None:
+        """Put back what the journal says, newest first; a claim that was never prepared has none."""
+        for entry in reversed(claim.journal):
+            Path(entry["region"]).write_text(entry["before"])
+
+    def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+        """Every two seconds the state of each card, and so of what is part of it."""
+        while not stop.is_set():
+            yield [health for card in sorted((node.root / FPGAS).glob("card*")) for health in _health(card)]
+            stop.wait(2)
+
+
+def _devices(card: Path, regions: int) -> Iterator[Device]:
+    model, counters = (card / "model").read_text().strip(), f"{card.name}-regions"
+    whole = [CounterConsumption(counters, {"regions": regions})]
+    yield Device(card.name, {"type": "card", "model": model}, {"regions": regions}, consumes=whole)
+    for number in range(regions):
+        part = [CounterConsumption(counters, {"regions": 1})]
+        yield Device(f"{card.name}-region{number}", {"type": "region", "model": model}, consumes=part)
+    policy = RequestPolicy(default="1Gi", min="1Gi", step="1Gi")
+    bandwidth = {"bandwidth": Capacity("16Gi", policy)}
+    yield Device(f"{card.name}-dma", {"type": "dma", "model": model}, bandwidth, allow_multiple_allocations=True)
+
+
+def _regions(node: Node, device: str) -> list[Path]:
+    """The files of the regions that a device is made of; a DMA share has none."""
+    card, _, part = device.partition("-")
+    found = sorted((node.root / FPGAS / card).glob(part or "region[0-9]*"))
+    if not found and part != "dma":
+        raise PermanentError(f"device {device}: the card has no region {part}; was it replaced?")
+    return found
+
+
+def _environment(device: AllocatedDevice[FpgaConfig]) -> dict[str, str]:
+    share = device.consumed_capacity.get("bandwidth")
+    clock = {"FPGA_CLOCK_MHZ": str(device.config.clock_mhz), "FPGA_MODE": device.config.mode}
+    return clock if share is None else {**clock, "FPGA_BANDWIDTH": str(share)}
+
+
+def _health(card: Path) -> Iterator[DeviceHealth]:
+    told = (card / "health").read_text().strip()
+    status = HealthStatus.HEALTHY if told == "ok" else HealthStatus.UNHEALTHY
+    regions = int((card / "regions").read_text())
+    for name in (card.name, *(f"{card.name}-region{number}" for number in range(regions)), f"{card.name}-dma"):
+        yield DeviceHealth(name, status, "" if told == "ok" else told)

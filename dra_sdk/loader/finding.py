@@ -1,0 +1,135 @@
+"""From a name to a driver that is imported, made and checked."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+from dra_sdk.errors import DriverLoadError, raised_at
+from dra_sdk.loader.driver import Driver
+from dra_sdk.loader.hooks import has_hooks
+
+DRIVERS = "dra_sdk.drivers"
+EXTENSIONS = "dra_sdk.extensions"
+_SUFFIX: Final = ".py"
+_TARGET: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def iter_drivers() -> list[EntryPoint]:
+    """All advertised drivers, sorted by name, without importing any."""
+    return sorted(entry_points(group=DRIVERS), key=lambda found: (found.name, found.value))
+
+
+def origin(found: EntryPoint) -> str:
+    """Name and version of the distribution that advertises an entry point."""
+    return f"{found.dist.name} {found.dist.version}" if found.dist else "an unknown distribution"
+
+
+def find_driver(name: str) -> EntryPoint:
+    """The one entry point called `name`; DriverLoadError where there is none, or more than one."""
+    known = iter_drivers()
+    matches = {(each.value, origin(each)): each for each in known if each.name == name}
+    if not matches:
+        listed = ", ".join(sorted({each.name for each in known})) or "none"
+        raise DriverLoadError(
+            f"unknown driver {name!r}; installed drivers: {listed} (see `dra-sdk drivers`); "
+            f"one that is not installed is written module:Class{_here(name)}"
+        )
+    if len(matches) > 1:
+        where = " and ".join(f"{each.value} of {origin(each)}" for each in matches.values())
+        raise DriverLoadError(f"driver {name!r} is advertised more than once: {where}; uninstall one of them")
+    return next(iter(matches.values()))
+
+
+def load_driver(name: str) -> Driver:
+    """Import, instantiate and check one driver; `name` is an entry point, or `module:Class` for one not installed.
+
+    A module that is not installed may lie in the working directory.
+
+    Raises DriverLoadError with the driver, its distribution and the reason.
+    """
+    if ":" in name:
+        found, source = _outside(name), f"driver {name!r}"
+    else:
+        found = find_driver(name)
+        source = f"driver {name!r} ({found.value} of {origin(found)})"
+    driver = Driver(source)
+    driver.register(_construct(found, source))
+    for extension in entry_points(group=EXTENSIONS):
+        label = f"extension {extension.name!r} ({extension.value} of {origin(extension)})"
+        driver.extend(_construct(extension, label), label)
+    driver.check()
+    return driver
+
+
+def _outside(name: str) -> EntryPoint:
+    """The entry point that a driver outside any distribution would have."""
+    here = _here(name)
+    if not _TARGET.fullmatch(name) or (here and name.partition(":")[0].endswith(_SUFFIX)):
+        example = here or ", such as my_driver:MyDriver for a file my_driver.py in this directory"
+        raise DriverLoadError(f"driver {name!r} must be written module:Class{example}")
+    if os.getcwd() not in sys.path:  # noqa: PTH109 (as in sys.path); a file that lies here, as `python -m` finds it
+        sys.path.append(os.getcwd())  # noqa: PTH109
+    return EntryPoint(name, name, DRIVERS)
+
+
+def _here(name: str) -> str:
+    """How a file of that name would be written, where one lies in the working directory."""
+    module, _, attribute = name.partition(":")
+    file = Path(module if module.endswith(_SUFFIX) else f"{module}{_SUFFIX}")
+    if file.is_absolute() or not (module and file.is_file()):
+        return ""
+    return f", here {'.'.join(file.with_suffix('').parts)}:{attribute or 'MyDriver'}"
+
+
+def _construct(found: EntryPoint, source: str) -> object:
+    try:
+        target = found.load()
+    except (Exception, SystemExit) as error:  # whatever an import can raise is the author's to see
+        raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(found, error)}") from error
+    if not inspect.isclass(target):
+        if has_hooks(target):
+            return target
+        raise DriverLoadError(f"{source} is {_described(target)}, want a class with methods dra_…")
+    try:
+        return target()
+    except (Exception, SystemExit) as error:
+        raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_needs(target)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}{raised_at(error)}"
+
+
+def _instead(found: EntryPoint, error: BaseException) -> str:
+    """What there is in place of a module or a class that is not there."""
+    module = sys.modules.get(found.module)
+    if module is None:
+        missing = isinstance(error, ModuleNotFoundError) and found.module.startswith(error.name or "-")
+        return f"; it is neither installed nor a file in {Path.cwd()}" if missing else ""
+    if hasattr(module, found.attr.partition(".")[0]):
+        return ""
+    classes = [name for name, value in vars(module).items() if inspect.isclass(value) and has_hooks(value)]
+    return f"; it has {', '.join(classes)}" if classes else "; it has no class with methods dra_…"
+
+
+def _needs(target: type) -> str:
+    """What is wrong with a constructor that asks for arguments."""
+    try:
+        inspect.signature(target).bind()
+    except TypeError:
+        return "; a driver is made without arguments, so each needs a default"
+    except ValueError:  # a class of an extension module does not tell
+        return ""
+    return ""
+
+
+def _described(value: object) -> str:
+    if value is None:
+        return "None"
+    return f"a {type(value).__name__}"

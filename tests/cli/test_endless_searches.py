@@ -1,0 +1,64 @@
+"""Claims for which a solution would be looked for longer than anybody waits: they end, or are ended."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+import yaml
+
+from tests.cli.commands import runner
+
+DRIVER = "d.example.com"
+
+
+def objects():
+    """Forty devices with seven values of an attribute, and a claim for eight of different values."""
+    devices = [{"name": f"d{i}", "attributes": {"a": {"int": i % 7}}} for i in range(40)]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    requests = [{"name": f"r{i}", "exactly": {"deviceClassName": "c"}} for i in range(8)]
+    wanted = {"requests": requests, "constraints": [{"distinctAttribute": f"{DRIVER}/a"}]}
+    specs = {
+        "ResourceSlice": {"driver": DRIVER, "pool": pool, "nodeName": "n1", "devices": devices},
+        "DeviceClass": {},
+        "ResourceClaim": {"devices": wanted},
+    }
+    for kind, spec in specs.items():
+        yield {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": spec}
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    path = tmp_path / "endless.yaml"
+    path.write_text(yaml.safe_dump_all(objects()))
+    return lambda command: runner(capsys)(command, path)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", ["simulate", "explain"])
+def test_a_search_without_end_is_given_up_in_a_sentence(run, command):
+    result = run(command)
+    assert result.status == 1
+    told = "there are not enough different values" if command == "explain" else "given up after 1000000 steps"
+    assert told in result.out
+    assert "Traceback" not in result.err
+
+
+@pytest.fixture
+def interruptible():
+    """As a terminal has it; the workers of pytest-xdist turn a deaf ear."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("command", ["simulate", "explain"])
+def test_it_can_be_interrupted(run, command):
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    result = run(command)
+    timer.join()
+    assert (result.status, result.out) == (130, "")
+    assert "Traceback" not in result.err

@@ -1,0 +1,132 @@
+"""Claims that ask for nothing, for nonsense or for far too much: each is answered in a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.commands import EXAMPLES, runner
+
+JSON = dict[str, Any]
+TOPPING = "pizza.example.com/topping"
+NEVER = [{"cel": {"expression": "false"}}]
+HUGE = 2**63 - 1
+
+
+def exactly(name: str = "a", **more: Any) -> JSON:
+    return {"name": name, "exactly": {"deviceClassName": "pizza", **more}}
+
+
+def first(*ways: JSON) -> JSON:
+    return {
+        "name": "a",
+        "firstAvailable": [{"name": f"s{i}", "deviceClassName": "pizza", **each} for i, each in enumerate(ways)],
+    }
+
+
+@pytest.fixture
+def explain(capsys, tmp_path):
+    """Explains claim `odd` beside the pizzas: exit status, stdout and stderr."""
+
+    def run(claim: JSON, *arguments: str):
+        path = tmp_path / "odd.yaml"
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "odd"}}
+        path.write_text(yaml.safe_dump(head | claim))
+        return runner(capsys)("explain", path, EXAMPLES / "pizza.yaml", "--claim", "odd", *arguments)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {},
+        {"spec": None},
+        {"spec": {}},
+        {"spec": {"devices": None}},
+        {"spec": {"devices": {}}},
+        {"spec": {"devices": {"requests": []}}},
+        {"spec": {"devices": {"constraints": [{"matchAttribute": TOPPING}]}}},
+        {"spec": {"devices": {"config": [{"opaque": {"driver": "pizza.example.com", "parameters": {}}}]}}},
+        {"spec": {}, "status": {}},
+    ],
+    ids=str,
+)
+def test_a_claim_that_asks_for_nothing_can_be_had(explain, claim):
+    result = explain(claim)
+    assert (result.status, result.out) == (0, "claim odd can be had on table-1: it asks for no device\n")
+    (found,) = json.loads(explain(claim, "-o", "json").out)
+    assert found["satisfiable"]
+    assert "got" not in found
+
+
+@pytest.mark.parametrize("allocation", [{}, {"devices": {}}, {"devices": {"results": []}}], ids=str)
+def test_a_claim_that_has_nothing_and_is_not_on_any_node(explain, allocation):
+    result = explain({"spec": {}, "status": {"allocation": allocation}})
+    assert (result.status, result.out) == (0, "claim odd can be had: it asks for no device\n")
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ({"requests": [exactly(count=33)]}, "number of requested devices 33 exceeds the claim limit of 32"),
+        ({"requests": [exactly(count=HUGE)]}, f"number of requested devices {HUGE} exceeds the claim limit of 32"),
+        ({"requests": [exactly(allocationMode="All", selectors=NEVER)]}, "none passes selector 0"),
+        ({"requests": [first({"selectors": NEVER}, {"selectors": NEVER})]}, "none passes selector 0"),
+        ({"requests": [{"name": "a", "exactly": {"deviceClassName": "nope"}}]}, "device class nope: it does not exist"),
+        ({"requests": [exactly(selectors=[{"cel": {"expression": "1 / 0 == 1"}}])]}, "division by zero"),
+        ({"requests": [exactly(capacity={"requests": {"crumbs": "1"}})]}, "4 without capacity crumbs"),
+        ({"requests": [exactly(capacity={"requests": {"slices": "9E"}})]}, "policy does not allow slices: 9E"),
+        (
+            {"requests": [exactly(count=2)], "constraints": [{"matchAttribute": "pizza.example.com/none"}]},
+            "none has the attribute of constraint 0",
+        ),
+        (
+            {
+                "requests": [exactly(count=2)],
+                "constraints": [{"matchAttribute": TOPPING}, {"distinctAttribute": TOPPING}],
+            },
+            "constraint 0 (matchAttribute pizza.example.com/topping): no value is shared by enough devices",
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_claim_that_cannot_be_had_says_why(explain, devices, said):
+    result = explain({"spec": {"devices": devices}})
+    assert result.status == 1
+    summary = result.out.partition("\n")[0]
+    assert summary.startswith("claim odd cannot be had")
+    assert said in summary
+
+
+@pytest.mark.parametrize("count", [10_000_000, HUGE])
+def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
+    """Each smaller count that might help is tried, of which there are as many as a claim may have."""
+    far_too_many = {"count": count, "selectors": NEVER}
+    result = explain({"spec": {"devices": {"requests": [first(far_too_many, {"count": 9})]}}})
+    assert result.status == 1
+    assert result.out.endswith("first:\n  1. request a/s1: ask for 4 devices instead of 9\n")
+    assert explain({"spec": {"devices": {"requests": [first(far_too_many, {"count": 4})]}}}).status == 0
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        ({"spec": []}, "odd.yaml:5: ResourceClaim/odd: spec: must be an object"),
+        ({"spec": {"devices": {"requests": [{"name": "a"}]}}}, "requests[0]: must have exactly or firstAvailable"),
+        ({"spec": {"devices": {"requests": [exactly(count=-1)]}}}, "count: must be greater than zero, is -1"),
+        ({"spec": {"devices": {"requests": [exactly(), exactly()]}}}, "requests[1]: 'a' was given before"),
+        (
+            {"spec": {}, "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}},
+            "status.reservedFor: must be empty while nothing is allocated",
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_no_server_would_take_is_bad_input(explain, claim, said):
+    result = explain(claim)
+    assert (result.status, result.out) == (2, "")
+    assert said in result.err

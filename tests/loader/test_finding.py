@@ -1,0 +1,100 @@
+"""Drivers by name, by module:Class, and by all that people write instead."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.errors import DriverLoadError
+from dra_sdk.loader import load_driver
+
+CODE = """
+from dra_sdk import DriverInfo
+
+class Helper:
+    pass
+
+class Mine:
+    def dra_driver_info(self): return DriverInfo("mine.example.com")
+    def dra_discover(self, node): return []
+    def dra_prepare(self, claim): return []
+
+class Needy(Mine):
+    def __init__(self, path, other=1): pass
+
+class Raising(Mine):
+    def __init__(self): self.path = open("/absent")
+
+def factory(): return Mine()
+
+made = Mine()
+nothing = None
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with a module of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mod_mine.py").write_text(CODE)
+    (tmp_path / "mod_none.py").write_text("VALUE = 1\n")
+    (tmp_path / "mod_half.py").write_text("import mod_absent\n")
+    yield tmp_path
+    for name in ("mod_mine", "mod_none", "mod_half"):
+        sys.modules.pop(name, None)
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(DriverLoadError) as caught:
+        load_driver(name)
+    return str(caught.value)
+
+
+def test_a_class_or_an_instance_of_a_module_here() -> None:
+    assert load_driver("mod_mine:Mine").info.name == "mine.example.com"
+    assert load_driver("mod_mine:made").info.name == "mine.example.com"
+
+
+@pytest.mark.parametrize("name", ["mod_mine.py:Mine", "./mod_mine:Mine", "./mod_mine.py:Mine"])
+def test_a_file_is_not_a_module_but_told_as_one(name: str) -> None:
+    assert refusal(name) == f"driver {name!r} must be written module:Class, here mod_mine:Mine"
+
+
+@pytest.mark.parametrize("name", [":Mine", "mod_other:", "a b:C", "a/b:C", "1a:C", "a:b:c", "/abs/x.py:C"])
+def test_what_is_neither_is_told_by_example(name: str) -> None:
+    assert refusal(name).startswith(f"driver {name!r} must be written module:Class, such as my_driver:MyDriver")
+
+
+@pytest.mark.parametrize("name", ["mod_mine", "mod_mine.py"])
+def test_a_module_without_class_is_told_how_to_go_on(name: str) -> None:
+    assert refusal(name).endswith("one that is not installed is written module:Class, here mod_mine:MyDriver")
+
+
+def test_what_is_not_there_is_told_with_where_it_was_looked_for(here: Path) -> None:
+    missing = f"ModuleNotFoundError: No module named 'mod_gone'; it is neither installed nor a file in {here}"
+    assert refusal("mod_gone:Mine") == f"driver 'mod_gone:Mine' failed to load: {missing}"
+    assert refusal("mod_gone.inner:Mine").endswith(f"it is neither installed nor a file in {here}")
+    assert refusal("mod_mine:Yours").endswith("has no attribute 'Yours'; it has Mine, Needy, Raising")
+    assert refusal("mod_none:Yours").endswith("; it has no class with methods dra_…")
+
+
+def test_what_a_module_lacks_is_not_taken_for_the_module() -> None:
+    assert refusal("mod_half:Mine").endswith("No module named 'mod_absent' (mod_half.py, line 1)")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("factory", "a function"), ("nothing", "None"), ("CODE", "a str"), ("sys", "")]
+)
+def test_what_is_no_class_is_named(here: Path, name: str, what: str) -> None:
+    (here / "mod_mine.py").write_text(f"import sys\n{CODE}\nCODE = 'x'\n")
+    assert f"driver 'mod_mine:{name}' is {what}" in refusal(f"mod_mine:{name}")
+    assert refusal(f"mod_mine:{name}").endswith("want a class with methods dra_…")
+
+
+def test_a_constructor_is_called_without_arguments() -> None:
+    assert refusal("mod_mine:Needy").endswith("; a driver is made without arguments, so each needs a default")
+    assert refusal("mod_mine:Raising").endswith("No such file or directory: '/absent' (mod_mine.py, line 16)")

@@ -1,0 +1,192 @@
+"""What the documentation says is so: links, manifests, commands, permissions, metrics, the driver of its guide."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_sdk.cli.main import COMMANDS
+from dra_sdk.cli.parser import Parser
+from dra_sdk.loader import load_driver
+from dra_sdk.runtime.process import DriverProcess
+from dra_sdk.runtime.settings import SETTINGS
+from dra_sdk.simulator import EmbeddedCluster
+from tests.cli.commands import Run, runner
+from tests.embedded import settings_for
+from tests.waiting import wait
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
+MANIFESTS = sorted([*(ROOT / "deploy").rglob("*.yaml"), *(ROOT / "docs").rglob("*.yaml")])
+FPGA = ROOT / "docs/examples/fpga"
+NAMES = {path: str(path.relative_to(ROOT)) for path in (*PAGES, *MANIFESTS)}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def objects(path: Path) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = page.read_text()
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = link.partition("#")
+        if not file.startswith("http"):
+            target = page.parent / file if file else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """As they are made of headings where the pages are shown."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=NAMES.get)
+def test_a_server_would_take_every_manifest(path: Path, run: Run) -> None:
+    done = run("validate", path)
+    assert (done.status, done.out) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_a_server_would_take_every_object_of_a_page(page: Path, run: Run, tmp_path: Path) -> None:
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
+        if "resource.k8s.io" in block:
+            (tmp_path / "block.yaml").write_text(block)
+            done = run("validate", tmp_path / "block.yaml")
+            assert (done.status, done.out) == (0, ""), block
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The calls of `dra-sdk` in the page's blocks, and those in its text that have all their arguments."""
+    text = page.read_text()
+    for block in re.findall(r"```(?:console|sh)?\n(.*?)```", text, re.DOTALL):
+        for line in re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*dra-sdk (.*)$", block, re.MULTILINE):
+            yield shlex.split(line.partition("  #")[0])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_every_command_of_a_page_is_one(page: Path) -> None:
+    parser = Parser("dra-sdk")
+    added = parser.add_subparsers(required=True)
+    for name in COMMANDS:
+        __import__(f"dra_sdk.cli.{name}", fromlist=["add_parser"]).add_parser(added)
+    for words in commands(page):
+        if "…" not in words:
+            parser.parse_args(words)  # ends the process with the reason where it is wrong
+
+
+def test_commands_are_found() -> None:
+    assert sum(len(list(commands(page))) for page in PAGES) > 10
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy").rglob("*daemonset.yaml")), ids=lambda path: path.name)
+def test_a_daemonset_sets_what_there_is_and_names_what_is_made(path: Path) -> None:
+    (found,) = objects(path)
+    accounts = {
+        each["metadata"]["name"] for each in objects(ROOT / "deploy/rbac.yaml") if each["kind"] == "ServiceAccount"
+    }
+    spec = found["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    settings = {each.env for each in SETTINGS}
+    documented = "".join(page.read_text() for page in (ROOT / "drivers").glob("*/README.md"))
+    for variable in (each["name"] for each in container["env"]):
+        assert variable in settings or f"`{variable}`" in documented, variable
+    assert spec["serviceAccountName"] in accounts
+    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in spec["volumes"]}
+    command, driver = container["args"]
+    assert command == "run"
+    assert load_driver(driver).info.name.partition(".")[0] in found["metadata"]["name"] or driver == "cpu"
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["path"] in (ROOT / "docs/install.md").read_text()
+
+
+def allowed(file: str) -> set[tuple[str, str]]:
+    rules = [
+        rule for each in objects(ROOT / f"deploy/{file}") if each["kind"] == "ClusterRole" for rule in each["rules"]
+    ]
+    return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+
+@pytest.fixture
+def metrics_and_requests() -> tuple[str, set[tuple[str, str]]]:
+    """Of a CPU driver that published, prepared and unprepared: its metrics, and what it asked of the API server."""
+    with EmbeddedCluster() as cluster:
+        settings = settings_for(cluster, http_address="127.0.0.1:0")
+        with DriverProcess(load_driver("cpu"), settings) as process:
+            cluster.kubelet.wait_for_driver("dra.cpu")
+            cluster.wait_slices("dra.cpu")
+            wait(lambda: process.slices.synced)
+            cluster.create_class("cpus")
+            cluster.create_claim("one", {"cpu": "cpus"})
+            cluster.create_pod("user", ["one"])
+            cluster.schedule()
+            cluster.run_pod("user")
+            cluster.stop_pod("user")
+            text = process.metrics.text().decode()
+            process.slices.publish([])
+            wait(lambda: not cluster.api.list("resourceslices"))
+        return text, {
+            (each.verb, f"{each.resource}/{each.subresource}".rstrip("/")) for each in cluster.server.log.records()
+        }
+
+
+def test_the_role_has_what_a_driver_asks_for_and_the_page_has_the_metrics(
+    metrics_and_requests: tuple[str, set[tuple[str, str]]],
+) -> None:
+    text, requests = metrics_and_requests
+    assert ("watch", "resourceslices") in requests
+    assert ("delete", "resourceslices") in requests
+    assert requests <= allowed("rbac.yaml")
+    page = (ROOT / "docs/install.md").read_text()
+    for verb, resource in allowed("rbac.yaml"):
+        assert re.search(rf"^\| .*`{verb}`.* {resource} \|", page, re.MULTILINE), (verb, resource)
+    made = {name for name in re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE) if not name.endswith("_created")}
+    made.add("dra_sdk_slices_created")
+    told = set(re.findall(r"`(dra_sdk_\w+?)(?:\{[\w,]+\})?`(?=[,| ])", page.partition("## When something")[0]))
+    assert {name for name in told if "{" not in name} >= made
+
+
+def test_the_driver_of_the_guide_is_strictly_typed() -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(FPGA / "fpga_driver.py")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_driver_of_the_guide_lives_through_the_demo(run: Run, tmp_path: Path) -> None:
+    card = tmp_path / "sys/class/fpga/card0"
+    card.mkdir(parents=True)
+    for name, content in (("model", "v80"), ("regions", "1"), ("health", "ok"), ("region0", "blank")):
+        (card / name).write_text(content)
+    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text("any text")
+    found = run("discover", "fpga_driver:FpgaDriver", "--host-root", tmp_path)
+    assert [row[1] for row in found.cells] == ["card0", "card0-region0", "card0-dma"]
+    told = run("demo", "fpga_driver:FpgaDriver", "--host-root", tmp_path)
+    missing = f"[Errno 2] No such file or directory: '{tmp_path}/dev/fpga0'"
+    assert told.err == f"dra-sdk: CDI device '/dev/device': cannot stat host device '/dev/fpga0': {missing}\n"
+
+
+def test_the_class_of_each_driver_chooses_its_devices() -> None:
+    for folder, name in (
+        ("cpu/class.yaml", "dra.cpu"),
+        ("gpu/nvidia.yaml", "gpu.nvidia.com"),
+        ("gpu/amd.yaml", "gpu.amd.com"),
+    ):
+        classes = {each["metadata"]["name"]: each for each in objects(ROOT / "deploy" / folder)}
+        assert f'device.driver == "{name}"' in classes[name]["spec"]["selectors"][0]["cel"]["expression"]
