@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
@@ -10,7 +11,7 @@ from dra_sdk.simulator import ClaimRef
 from dra_sdk.simulator.kubelet import wire
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
-from tests.faults.site import wait
+from tests.waiting import LONG, wait
 
 
 class HangingDriver(LampDriver):
@@ -39,18 +40,18 @@ def wait_hanging(knob: Path) -> None:
     wait(knob.with_suffix(".hangs").exists)
 
 
-def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, ref: ClaimRef) -> Future[None]:
+def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, *refs: ClaimRef, by: str = wire.V1) -> Future[None]:
     """A call that hangs by now; it does not end with the registration, as a kubelet's does."""
     knob = hang(driver, step)
-    call = pool.submit(_straight, driver, step.partition(":")[0], ref)
+    call = pool.submit(_straight, driver, step.partition(":")[0], refs, by)
     wait_hanging(knob)
     return call
 
 
-def _straight(driver: Outside, kind: str, ref: ClaimRef) -> None:
+def _straight(driver: Outside, kind: str, refs: Sequence[ClaimRef], version: str) -> None:
     with driver.channel() as channel:
         if kind == "prepare":
-            answers = wire.prepare(channel, wire.V1, NAME, [ref], 30)
+            answers = wire.prepare(channel, version, NAME, refs, LONG)
         else:
-            answers = wire.unprepare(channel, wire.V1, [ref], 30)
-    assert answers[ref.uid][0] == ""
+            answers = wire.unprepare(channel, version, refs, LONG)
+    assert [answers[ref.uid][0] for ref in refs] == [""] * len(refs)

@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.simulator.kubelet.records import NOTIFY
 from tests.faults import lamps
-from tests.faults.site import Site, wait
+from tests.faults.site import Site
+from tests.waiting import LONG, wait
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,9 +46,10 @@ class Outside(Site):
     @contextmanager
     def running(self, *flags: str) -> Iterator[None]:
         """Start it, wait until the kubelet knows it, and see that it and all others are dead at the end."""
+        before = self.registrations()
         self.start(*flags)
         try:
-            self.cluster.kubelet.wait_for_driver(lamps.NAME, timeout=20)
+            self.wait_registered(before + 1)
             yield
         finally:
             self.kill()
@@ -60,8 +63,33 @@ class Outside(Site):
     def terminate(self) -> int:
         """SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(LONG)
+
+    def registrations(self) -> int:
+        """How often the kubelet has registered a driver so far, all processes together."""
+        calls = self.cluster.kubelet.calls(NOTIFY, lamps.NAME)
+        return sum(bool(each.registered) and not each.error for each in calls)
+
+    def wait_registered(self, times: int) -> None:
+        """Until the kubelet has registered drivers so often: what it knows at first may be a process that has ended."""
+        self.wait(lambda: self.registrations() >= times)
+        self.cluster.kubelet.wait_for_driver(lamps.NAME, timeout=LONG)
 
     def wait_logged(self, text: str) -> None:
         """Until its log has this text."""
-        wait(lambda: text in self.log.read_text())
+        self.wait(lambda: text in self.log.read_text())
+
+    def wait_watching(self) -> None:
+        """Until it has connected to the API server and only follows its slices: then it ends at once."""
+        self.wait(lambda: self.cluster.server.open_watches)
+
+    def wait(self, check: Callable[[], object]) -> None:
+        """Until `check` is true; fails at once, with its log, where the process has ended."""
+
+        def checked() -> object:
+            ended = self.process.poll() is not None
+            found = check()
+            assert found or not ended, f"the driver has ended with {self.process.returncode}: {self.log.read_text()}"
+            return found
+
+        wait(checked)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import grpc
@@ -18,6 +17,7 @@ from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
 from dra_sdk.simulator.kubelet import wire
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
+from tests.waiting import LONG
 
 REQUEST = "lamp"
 Answers = Mapping[str, tuple[str, Sequence[Any]]]
@@ -115,7 +115,7 @@ class Inside(Site):
 
     def wait_registered(self) -> None:
         """Until the kubelet knows it."""
-        self.cluster.kubelet.wait_for_driver(NAME)
+        self.cluster.kubelet.wait_for_driver(NAME, timeout=LONG)
 
     def assert_sound(self, lamp: str = "lamp-39") -> None:
         """And the driver makes no more trouble, and its process thinks the same."""
@@ -126,11 +126,3 @@ class Inside(Site):
 
 def _nothing(_step: str, _path: Path) -> None:
     """No trouble."""
-
-
-def wait(check: Callable[[], object], seconds: float = 10.0) -> None:
-    """Until `check` is true; fails with what it gave last."""
-    deadline = monotonic() + seconds
-    while not (found := check()):
-        assert monotonic() < deadline, f"not within {seconds} s: {found!r}"
-        sleep(0.01)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +16,8 @@ from dra_sdk.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusEr
 from dra_sdk.simulator.faults import Effect
 from dra_sdk.simulator.kubelet import ResponseError
 from dra_sdk.simulator.request_log import RequestRecord
-from tests.faults.site import Inside, wait
+from tests.faults.site import Inside
+from tests.waiting import LONG, wait
 
 CLAIMS = CATALOG["resourceclaims"]
 SHORT: dict[str, tuple[Effect, int]] = {
@@ -73,15 +77,25 @@ def test_what_waiting_does_not_cure_is_told_at_once(site: Inside, trouble: str) 
     site.assert_held()
 
 
+@contextmanager
+def own_time(site: Inside) -> Iterator[list[float]]:
+    """The client's time goes on only while it waits for its next try; how long it waited."""
+    waited: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "time", SimpleNamespace(monotonic=lambda: sum(waited)))
+        patch.setattr(site.process.connection.get()._closed, "wait", waited.append)
+        yield waited
+
+
 @pytest.mark.parametrize("effect", [Reject(statuses.unavailable()), Reset(), Reset(after_serving=True)])
-def test_trouble_that_lasts_is_told(site: Inside, effect: Effect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "FETCH_SECONDS", 0.4)
+def test_trouble_that_lasts_is_told(site: Inside, effect: Effect) -> None:
     ref = site.claim("lamp-0")
     rule = site.cluster.server.faults.add(FaultRule(effect, "get", "resourceclaims"))
     said = "answered 503 ServiceUnavailable" if isinstance(effect, Reject) else "no answer from http://127.0.0.1"
-    with pytest.raises(ResponseError, match=said):
+    with own_time(site) as waited, pytest.raises(ResponseError, match=said):
         site.prepare(ref)
-    assert rule.hits > 2
+    assert connection.FETCH_SECONDS - 2.5 < sum(waited) <= connection.FETCH_SECONDS  # the last pauses are of 2 s
+    assert rule.hits > len(waited) > 5
     site.assert_held()
 
 
@@ -123,14 +137,15 @@ def test_a_server_that_comes_back_while_we_wait(site: Inside) -> None:
 
 
 def test_a_server_that_never_answers(fresh: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "Timeouts", partial(Timeouts, read=0.2))
-    monkeypatch.setattr(connection, "FETCH_SECONDS", 0.5)
+    monkeypatch.setattr(client, "Timeouts", partial(Timeouts, read=1.0))
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()
         rule = fresh.cluster.server.faults.add(FaultRule(Delay(60), "get", "resourceclaims"))
-        with pytest.raises(ResponseError, match=r"no answer from http://127.0.0.1:\d+: .*timed out"):
-            fresh.prepare(ref)
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "FETCH_SECONDS", 0.5)
+            with pytest.raises(ResponseError, match=r"no answer from http://127.0.0.1:\d+: .*timed out"):
+                fresh.prepare(ref)
         fresh.cluster.server.faults.remove(rule)
         fresh.prepare(ref)
         fresh.unprepare(ref)
@@ -151,7 +166,7 @@ def test_credentials_that_come_late(fresh: Inside) -> None:
         fresh.cluster.kubeconfig.write_bytes(later)
         fresh.prepare(ref)
         fresh.unprepare(ref)
-        assert fresh.process.slices.wait_synced(10)
+        assert fresh.process.slices.wait_synced(LONG)
         fresh.assert_sound()
 
 

@@ -12,7 +12,8 @@ from dra_sdk.simulator.faults import Effect
 from dra_sdk.slices import controller
 from dra_sdk.slices.timing import Timing
 from tests.faults.lamps import NAME
-from tests.faults.site import Inside, wait
+from tests.faults.site import Inside
+from tests.waiting import LONG, wait
 
 SLICES = CATALOG["resourceslices"]
 FEW, MANY = 40, 200  # devices for one slice and for two
@@ -43,12 +44,15 @@ def publish(site: Inside, count: int) -> None:
 
 
 def assert_published(site: Inside, count: int) -> None:
-    wait(lambda: sorted(site.slices()) == sorted(f"lamp-{number}" for number in range(count)))
-    assert site.process.slices.wait_synced(10)
-    wait(lambda: site.process.slices.errors == {})
-    pools = [each["spec"]["pool"] for each in site.cluster.api.list("resourceslices")]
-    assert {pool["resourceSliceCount"] for pool in pools} == {len(pools)}
-    assert len({pool["generation"] for pool in pools}) == 1
+    wait(lambda: published(site, count) and site.process.slices.synced and site.process.slices.errors == {})
+
+
+def published(site: Inside, count: int) -> bool:
+    """Whether these are the lamps of one whole pool: a slice that was made twice is gone again."""
+    slices = [each["spec"] for each in site.cluster.api.list("resourceslices")]
+    names = sorted(device["name"] for each in slices for device in each.get("devices", ()))
+    pools = {(each["pool"]["generation"], each["pool"]["resourceSliceCount"]) for each in slices}
+    return names == sorted(f"lamp-{number}" for number in range(count)) and [size for _, size in pools] == [len(slices)]
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
@@ -70,6 +74,7 @@ def test_a_watch_that_breaks_and_cannot_be_had_again_at_once(site: Inside, troub
     assert_published(site, FEW)
     watch = site.cluster.server.faults.add(FaultRule(TROUBLE[trouble], "watch", "resourceslices", times=1))
     relist = site.cluster.server.faults.add(FaultRule(TROUBLE[trouble], "list", "resourceslices", times=1))
+    wait(lambda: site.cluster.server.open_watches == 1)
     assert site.cluster.server.close_watches(reset=True) == 1
     wait(lambda: watch.hits == 1 and site.cluster.server.open_watches == 1)
     publish(site, MANY)
@@ -83,8 +88,8 @@ def test_a_watch_that_breaks_again_and_again_misses_nothing(fresh: Inside) -> No
     with fresh.running():
         assert_published(fresh, FEW)
         for reset in (True, False, True):
-            fresh.cluster.server.close_watches(reset=reset)
             wait(lambda: fresh.cluster.server.open_watches == 1)
+            fresh.cluster.server.close_watches(reset=reset)
         (ours,) = fresh.cluster.api.list("resourceslices")
         fresh.cluster.api.delete("resourceslices", ours["metadata"]["name"])
         assert_published(fresh, FEW)
@@ -108,8 +113,8 @@ def test_a_server_that_was_away_gets_what_changed_meanwhile(fresh: Inside) -> No
         assert_published(fresh, FEW)
         fresh.cluster.server.stop()
         publish(fresh, MANY)
-        wait(lambda: "no answer from http://127.0.0.1" in str(fresh.process.slices.errors))
-        assert not fresh.process.slices.synced
+        slices = fresh.process.slices
+        wait(lambda: "no answer from http://127.0.0.1" in str(slices.errors) and not slices.synced)
         fresh.cluster.server.start()
         assert_published(fresh, MANY)
         fresh.assert_sound()
@@ -129,5 +134,5 @@ def test_what_others_do_to_our_slices_is_put_right(fresh: Inside) -> None:
         fresh.cluster.api.create("resourceslices", {"metadata": {"name": "x"}, "spec": {**foreign, "pool": pool}})
         publish(fresh, 0)
         wait(lambda: not fresh.slices())
-        assert fresh.process.slices.wait_synced(10)
+        assert fresh.process.slices.wait_synced(LONG)
         assert fresh.cluster.api.get("resourceslices", "x")["spec"]["driver"] != NAME

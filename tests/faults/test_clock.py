@@ -25,7 +25,7 @@ from dra_sdk.simulator import EmbeddedCluster, FaultRule, Reject, statuses
 from tests.faults.hanging import HangingDriver, calling
 from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
-from tests.faults.site import wait
+from tests.waiting import LONG, wait
 
 YEARS = 10 * 365 * 86400.0
 
@@ -70,13 +70,14 @@ def test_a_life_with_a_jumping_clock(driver: Outside) -> None:
     ref = driver.claim("lamp-0", "lamp-1")
     busy = cluster.server.faults.add(FaultRule(Reject(statuses.too_many_requests(1)), name=ref.name, times=1))
     away = cluster.server.faults.add(FaultRule(Reject(statuses.unavailable()), verb="create", times=1))
-    with driver.running(), ThreadPoolExecutor(1) as pool:
+    with driver.running("--drain-seconds", str(LONG)), ThreadPoolExecutor(1) as pool:
         driver.prepare(ref)
         driver.prepare(ref)
         driver.assert_held(ref)
         wait(lambda: len(driver.slices()) == 40)
         assert (busy.hits, away.hits) == (1, 1)
-        assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "lamp-0", "Healthy")
+        assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "lamp-0", "Healthy", LONG)
+        driver.wait_watching()
         assert cluster.server.close_watches(reset=True) == 1
         wait(lambda: cluster.server.open_watches == 1)
         (slice_,) = cluster.api.list("resourceslices")
@@ -90,8 +91,8 @@ def test_a_life_with_a_jumping_clock(driver: Outside) -> None:
         with pytest.raises(TimeoutError):
             call.result(0.3)
         (driver.lamps.parent / "unprepare: begin").unlink()
-        call.result(10)
-        assert driver.process.wait(20) == 0
+        call.result(LONG)
+        assert driver.process.wait(LONG) == 0
     driver.assert_held()
 
 
@@ -103,6 +104,6 @@ def test_a_successor_with_a_jumping_clock_waits_for_its_predecessor(driver: Outs
         second, driver.process = driver.process, first
         assert driver.terminate() == 0
         driver.process = second
-        driver.cluster.kubelet.wait_for_driver(NAME, timeout=20)
+        driver.wait_registered(2)
         driver.assert_sound()
         assert driver.terminate() == 0

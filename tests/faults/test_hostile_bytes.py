@@ -14,7 +14,8 @@ import pytest
 
 from dra_sdk.simulator.kubelet import wire
 from dra_sdk.wire.proto import dra_v1_pb2
-from tests.faults.site import Inside, wait
+from tests.faults.site import Inside
+from tests.waiting import LONG, wait
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -50,7 +51,7 @@ def stack() -> Iterator[ExitStack]:
 
 def connect(stack: ExitStack, path: Path, content: bytes) -> socket.socket:
     client = stack.enter_context(socket.socket(socket.AF_UNIX))
-    client.settimeout(5)
+    client.settimeout(LONG)
     client.connect(str(path))
     with suppress(ConnectionError):  # it need not listen to the end
         client.sendall(content)
@@ -94,21 +95,21 @@ def test_a_kubelet_that_hangs_up_in_the_middle_of_a_call(site: Inside) -> None:
     def step(name: str) -> None:
         if name == "prepare: on":
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(LONG)
 
     site.driver.step = step
     with site.channel() as channel:
         prepare = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/NodePrepareResources")
         claim = dra_v1_pb2.Claim(namespace=ref.namespace, name=ref.name, uid=ref.uid)
-        call = prepare.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]).SerializeToString(), timeout=20)
-        assert entered.wait(10)
+        call = prepare.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]).SerializeToString(), timeout=LONG)
+        assert entered.wait(LONG)
         call.cancel()
     with ThreadPoolExecutor(1) as pool:
         again = pool.submit(site.prepare, ref)
         wait(lambda: len(site.process.preparer._tickets._open) == 2)
         assert site.driver.prepared.count(ref.uid) == 1
         leave.set()
-        again.result(10)
+        again.result(LONG)
     assert site.driver.prepared.count(ref.uid) == 1
     site.assert_held(ref)
     site.unprepare(ref)

@@ -13,6 +13,7 @@ from dra_sdk.simulator import ClaimRef, EmbeddedCluster
 from dra_sdk.simulator.kubelet import wire
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.site import Inside
+from tests.waiting import LONG
 
 NAMES = [
     "", ".", "..", "/", "../..", "../../../../etc/passwd", "a/b", "a?b=c", "a#b", "%2e%2e%2f", "a b", "a\nb", "a\x00b",
@@ -55,7 +56,7 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
         refs.append(ClaimRef(**changed))
     before = files(site.cluster)
     with site.channel() as channel:
-        prepared = wire.prepare(channel, service, NAME, [*refs, good], 20)
+        prepared = wire.prepare(channel, service, NAME, [*refs, good], LONG)
         assert prepared.keys() == {ref.uid for ref in (*refs, good)}
         assert prepared[good.uid][0] == ""
         for ref in refs:
@@ -64,7 +65,7 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
             assert "internal error" not in error
             assert len(error) < 5000
             assert devices == ()
-        unprepared = wire.unprepare(channel, service, [*refs, good], 20)
+        unprepared = wire.unprepare(channel, service, [*refs, good], LONG)
         assert {uid: error for uid, (error, _) in unprepared.items() if error} == {}
         assert unprepared.keys() == prepared.keys()
     assert files(site.cluster) == before
@@ -74,17 +75,17 @@ def test_one_uid_many_times(site: Inside) -> None:
     good = site.claim("lamp-0")
     others = [ClaimRef("default", f"other-{number}", good.uid) for number in range(10)]
     with site.channel() as channel:
-        answers = wire.prepare(channel, wire.V1, NAME, [*others, good], 20)
+        answers = wire.prepare(channel, wire.V1, NAME, [*others, good], LONG)
         assert answers.keys() == {good.uid}
         assert answers[good.uid][0] == "", "the last one with this UID is the claim"
-        assert wire.unprepare(channel, wire.V1, [*others, good], 20) == {good.uid: ("", ())}
+        assert wire.unprepare(channel, wire.V1, [*others, good], LONG) == {good.uid: ("", ())}
 
 
 def test_thousands_of_claims_in_a_call(site: Inside) -> None:
     refs = [ClaimRef("default", f"x-{number}", f"uid-{number}") for number in range(2_000)]
     with site.channel() as channel:
-        assert len(wire.unprepare(channel, wire.V1, refs, 40)) == 2_000
-        assert wire.prepare(channel, wire.V1, NAME, [], 10) == {}
+        assert len(wire.unprepare(channel, wire.V1, refs, LONG)) == 2_000
+        assert wire.prepare(channel, wire.V1, NAME, [], LONG) == {}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_a_message_that_is_none(site: Inside, method: str, content: bytes) -> No
     with site.channel() as channel:
         call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/{method}")
         with pytest.raises(grpc.RpcError, match="Exception deserializing request") as caught:
-            call(content, timeout=10)
+            call(content, timeout=LONG)
         assert caught.value.code() is grpc.StatusCode.INTERNAL
 
 
@@ -104,5 +105,5 @@ def test_a_message_that_is_too_large(site: Inside) -> None:
     with site.channel() as channel:
         refs = [ClaimRef("default", "x" * 1000, f"{number}" * 100) for number in range(4_000)]
         with pytest.raises(grpc.RpcError) as caught:
-            wire.prepare(channel, wire.V1, NAME, refs, 10)
+            wire.prepare(channel, wire.V1, NAME, refs, LONG)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

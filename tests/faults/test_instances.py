@@ -18,7 +18,8 @@ from dra_sdk.simulator.kubelet import ResponseError
 from dra_sdk.simulator.kubelet.errors import DriverCallError
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
-from tests.faults.site import Inside, wait
+from tests.faults.site import Inside
+from tests.waiting import LONG, wait
 
 POD = "0a1b2c3d-0000-4000-8000-000000000001"
 NEXT = "0a1b2c3d-0000-4000-8000-000000000002"
@@ -36,7 +37,7 @@ def test_a_second_one_waits_and_says_what_to_do(
     fresh: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(runtime, "SUCCESSION_SECONDS", 0.2)
+    monkeypatch.setattr(runtime, "SUCCESSION_SECONDS", 1.0)
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()
@@ -60,7 +61,7 @@ def test_a_second_one_takes_over_when_the_first_ends(fresh: Inside) -> None:
             starting = pool.submit(second.__enter__)
             with pytest.raises(TimeoutError):
                 starting.result(0.2)
-        starting.result(10)
+        starting.result(LONG)
     fresh.cluster.kubelet.restart()
     fresh.wait_registered()
     fresh.prepare(ref)
@@ -74,7 +75,7 @@ def test_two_with_pod_uids_work_side_by_side(fresh: Inside) -> None:
     old, new = fresh.claim("lamp-0"), fresh.claim("lamp-1")
     with another(fresh, pod_uid=NEXT):
         with fresh.running(pod_uid=POD):
-            fresh.cluster.kubelet.wait_for_driver(NAME, instances=2)
+            fresh.cluster.kubelet.wait_for_driver(NAME, instances=2, timeout=LONG)
             fresh.prepare(old)
             other = fresh.claim("lamp-0")
             with pytest.raises(ResponseError, match=f"lamp-0 is held by claim default/{old.name}"):
@@ -109,6 +110,7 @@ def test_one_process_registers_and_another_serves(fresh: Inside, pod_uid: str) -
             wait(lambda: len(fresh.slices()) == 40)
         with pytest.raises(DriverCallError, match="UNAVAILABLE"):
             fresh.prepare(ref)
+        assert fresh.cluster.kubelet.wait_for_no_driver(NAME, LONG)
         with fresh.running(serve="service", pod_uid=pod_uid):
             wait(lambda: all(each.connected for each in fresh.cluster.kubelet.plugins))
             fresh.prepare(ref)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from threading import Event
 from time import monotonic, sleep
 
 import grpc
@@ -17,6 +18,7 @@ from dra_sdk.simulator.kubelet import wire
 from dra_sdk.wire.state import decode
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
+from tests.waiting import LONG
 
 SITES = 2
 KILLS = 15  # at each site
@@ -46,7 +48,7 @@ class Victim(Outside):
         self.start()
         try:
             with self.channel() as channel:
-                grpc.channel_ready_future(channel).result(20)
+                self.wait_ready(channel)
                 seconds = self._whole_life(channel)
                 if call == "unprepare":
                     self._call("prepare", channel)
@@ -64,11 +66,17 @@ class Victim(Outside):
         self.start()
         try:
             with self.channel() as channel:
-                grpc.channel_ready_future(channel).result(20)
+                self.wait_ready(channel)
                 self._whole_life(channel)
             assert self.terminate() == 0
         finally:
             self.kill()
+
+    def wait_ready(self, channel: grpc.Channel) -> None:
+        """Until somebody listens; fails where the process has ended."""
+        ready = Event()
+        grpc.channel_ready_future(channel).add_done_callback(lambda _: ready.set())
+        self.wait(ready.is_set)
 
     def _whole_life(self, channel: grpc.Channel) -> dict[str, float]:
         """What the kubelet does after a restart; how long each call takes once there is nothing to clear up."""
@@ -84,10 +92,10 @@ class Victim(Outside):
 
     def _call(self, call: str, channel: grpc.Channel) -> None:
         if call == "prepare":
-            error, devices = wire.prepare(channel, wire.V1, NAME, [self.ref], 20.0)[self.ref.uid]
+            error, devices = wire.prepare(channel, wire.V1, NAME, [self.ref], LONG)[self.ref.uid]
             assert [device.device for device in devices] == list(LAMPS), error
         else:
-            error, _ = wire.unprepare(channel, wire.V1, [self.ref], 20.0)[self.ref.uid]
+            error, _ = wire.unprepare(channel, wire.V1, [self.ref], LONG)[self.ref.uid]
             assert not error
 
     def _what_is_left(self) -> str:

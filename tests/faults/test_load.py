@@ -14,7 +14,8 @@ from dra_sdk.wire.proto import dra_v1_pb2
 from tests.faults.site import Inside
 
 CALLS = 1000
-OVERTAKEN = "the claim was unprepared while this call was waiting"
+CALL = 250.0  # seconds: the last of so many calls has to wait for all others
+OVERTAKEN = " while this call was waiting"  # unprepared, or prepared again
 RESPONSES = {"Prepare": dra_v1_pb2.NodePrepareResourcesResponse, "Unprepare": dra_v1_pb2.NodeUnprepareResourcesResponse}
 
 
@@ -34,7 +35,7 @@ def call(channel: grpc.Channel, kind: str, ref: ClaimRef) -> Any:
         response_deserializer=RESPONSES[kind].FromString,
     )
     claim = dra_v1_pb2.Claim(namespace=ref.namespace, name=ref.name, uid=ref.uid)
-    return stub.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]), timeout=60)
+    return stub.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]), timeout=CALL)
 
 
 def all_at_once(site: Inside, calls: Iterable[tuple[str, ClaimRef]]) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 
 from dra_sdk.runtime import supervise
 from dra_sdk.simulator.kubelet import ResponseError
-from tests.faults.site import Inside, wait
+from tests.faults.site import Inside
+from tests.waiting import wait
 
 
 class OwnError(BaseException):

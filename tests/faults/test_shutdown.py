@@ -13,10 +13,12 @@ import pytest
 
 from dra_sdk.prepare.tickets import Ticket, Tickets
 from dra_sdk.runtime import process as runtime
+from dra_sdk.runtime import sockets
 from dra_sdk.simulator import Delay, EmbeddedCluster, FaultRule
+from dra_sdk.simulator.kubelet import wire
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
 from tests.faults.outside import Outside
-from tests.faults.site import wait
+from tests.waiting import LONG, wait
 
 ABANDONED = "ending while still at work: a call of the kubelet; the next start goes on from the state files"
 
@@ -26,11 +28,11 @@ class HastyDriver(HangingDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        runtime.STOP_SECONDS = 0.3
+        runtime.STOP_SECONDS = 1.0
 
 
 class BelatedDriver(HangingDriver):
-    """In a process that takes its time between the end of a call's work and its answer, as a busy node does."""
+    """In a process that takes its time after the work on each claim of a call, as on a busy node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +40,7 @@ class BelatedDriver(HangingDriver):
 
         def remove(tickets: Tickets, ticket: Ticket) -> None:
             ended(tickets, ticket)
-            sleep(0.4)
+            sleep(2 * sockets.LAST_SECONDS)
 
         setattr(Tickets, "remove", remove)  # noqa: B010 (mypy: a method)
 
@@ -70,25 +72,29 @@ def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
         driver.assert_held(ref)
         driver.unprepare(ref)
         driver.assert_sound()
+        driver.wait_watching()
         assert driver.terminate() == 0
 
 
+@pytest.mark.parametrize("version", [wire.V1, wire.V1BETA1])
 @pytest.mark.parametrize("kind", [HangingDriver, BelatedDriver])
-def test_a_call_that_ends_within_the_drain_time_is_answered(tmp_path: Path, kind: type[HangingDriver]) -> None:
+def test_a_call_that_ends_within_the_drain_time_is_answered(
+    tmp_path: Path, kind: type[HangingDriver], version: str
+) -> None:
     with EmbeddedCluster() as cluster:
-        _end_within_the_drain_time(Outside(cluster, tmp_path, f"{kind.__module__}:{kind.__name__}"))
+        _end_within_the_drain_time(Outside(cluster, tmp_path, f"{kind.__module__}:{kind.__name__}"), version)
 
 
-def _end_within_the_drain_time(driver: Outside) -> None:
-    ref = driver.claim("lamp-0")
-    with driver.running(), ThreadPoolExecutor(1) as pool:
-        call = calling(pool, driver, "prepare: on", ref)
+def _end_within_the_drain_time(driver: Outside, version: str) -> None:
+    refs = driver.claim("lamp-0"), driver.claim("lamp-1")
+    with driver.running("--drain-seconds", str(LONG)), ThreadPoolExecutor(1) as pool:
+        call = calling(pool, driver, "prepare: on", *refs, by=version)
         driver.process.send_signal(signal.SIGTERM)
         wait(lambda: not list(driver.cluster.registry_dir.iterdir()))
         (driver.lamps.parent / "prepare: on").unlink()
-        call.result(10)
-        assert driver.process.wait(20) == 0
-    driver.assert_held(ref)
+        call.result(LONG)
+        assert driver.process.wait(LONG) == 0
+    driver.assert_held(*refs)
 
 
 @pytest.mark.parametrize("step", ["discover", "watch"])
@@ -96,13 +102,14 @@ def test_a_hook_in_a_thread_of_its_own_is_not_waited_for(driver: Outside, step: 
     knob = hang(driver, step)
     with driver.running():
         wait_hanging(knob)
+        driver.wait_watching()
         assert driver.terminate() == 0
 
 
 def test_an_api_server_that_does_not_answer_is_not_waited_for(driver: Outside) -> None:
     slow = driver.cluster.server.faults.add(FaultRule(Delay(30), resource="resourceslices"))
     with driver.running():
-        wait(lambda: slow.hits)
+        driver.wait(lambda: slow.hits)
         assert driver.terminate() == 1
     assert "ending while still at work: slices" in driver.log.read_text()
 
@@ -115,7 +122,7 @@ def test_a_second_signal_ends_it_at_once(driver: Outside, number: signal.Signals
         driver.process.send_signal(number)
         driver.wait_logged(f"{number.name}: stopping")
         driver.process.send_signal(number)
-        assert driver.process.wait(10) == 128 + number
+        assert driver.process.wait(LONG) == 128 + number
 
 
 def test_a_signal_while_it_waits_for_another_instance(driver: Outside) -> None:

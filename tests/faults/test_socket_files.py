@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from dra_sdk.runtime import sockets, supervise
-from tests.faults.site import Inside, wait
+from dra_sdk.simulator.kubelet import wire
+from tests.faults.lamps import NAME
+from tests.faults.site import Inside
+from tests.waiting import LONG, wait
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,6 +52,28 @@ def test_a_socket_that_was_removed(site: Inside, path: Path, caplog: pytest.LogC
     assert f"{path} was removed or replaced; making it again" in caplog.text
     registers_again(site)
     site.prepare(ref)
+    site.unprepare(ref)
+
+
+def test_a_call_under_way_when_its_socket_is_lost_is_answered(site: Inside) -> None:
+    ref, service = site.claim("lamp-0"), site.process.paths.service
+    entered, leave = Event(), Event()
+
+    def step(name: str) -> None:
+        if name == "prepare: on":
+            entered.set()
+            assert leave.wait(LONG)
+
+    site.driver.step = step
+    with site.channel() as channel, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(wire.prepare, channel, wire.V1, NAME, [ref], LONG)
+        assert entered.wait(LONG)
+        service.unlink()
+        wait(service.is_socket)
+        with pytest.raises(TimeoutError):
+            call.result(2 * sockets.LAST_SECONDS)
+        leave.set()
+        assert call.result(LONG)[ref.uid][0] == ""
     site.unprepare(ref)
 
 

@@ -13,6 +13,7 @@ from dra_sdk.simulator.kubelet import wire
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.fuzz.strategies import ODD_TEXTS, fuzz
+from tests.waiting import LONG
 
 names = st.one_of(st.text(max_size=20), st.sampled_from([each for each in ODD_TEXTS if each != "\ud800"]))
 refs = st.lists(st.builds(ClaimRef, names, names, names), max_size=4)
@@ -57,7 +58,7 @@ def test_bytes(site: Inside, method: str) -> None:
         @fuzz(150)
         @given(st.binary(max_size=40))
         def run(content: bytes) -> None:
-            error = call.future(content, timeout=20).exception()
+            error = call.future(content, timeout=LONG).exception()
             assert error is None or error.code().name == "INTERNAL"
 
         run()
