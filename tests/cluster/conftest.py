@@ -7,6 +7,7 @@ left up.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ from tests.cluster.driver_process import ROOT, DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.features import MARK, VERSION, header, left_out, turned_on
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.manifests import device_class
+from tests.cluster.manifests import ADMINS, admin_namespace, device_class
 
+LIMIT = 900.0
+"""Seconds for one test: more than a few waits that fail, which say more than a test that is broken off."""
 NAME = os.environ.get("DRA_SDK_TEST_CLUSTER", "test")
 BLUE = 'device.attributes["lamps.example.com"].colour == "blue"'
 
@@ -30,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     described = "the releases that a test is about: since=36, until=36, because=why it means nothing on others"
     config.addinivalue_line("markers", f"{MARK}({described})")
     config.stash[LEFT_OUT] = {}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, clusters and drivers are taken away
 
 
 def pytest_report_header() -> list[str]:
@@ -37,10 +41,10 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A kubelet retries after ten seconds or a minute, so these tests may take longer than others."""
+    """A kubelet retries after ten seconds or a minute and more, so these tests may take longer than others."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(LIMIT))
     dropped = list(left_out(items))
     for item, reason in dropped:
         config.stash[LEFT_OUT].setdefault(reason, []).append(item.nodeid)
@@ -57,7 +61,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 @contextmanager
 def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Iterator[Cluster]:
-    """A cluster with the classes and the driver's account that the tests use."""
+    """A cluster with the classes, the driver's account and the namespace of administrators that the tests use."""
     assert os.geteuid() == 0, "the cluster tests need root"
     found = Cluster.find(name)
     wanted = {**turned_on(), **(gates or {})}
@@ -66,9 +70,11 @@ def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Itera
     assert wanted.items() <= cluster.gates.items(), f"{name} runs with gates {cluster.gates}, these tests need {wanted}"
     try:
         cluster.kubectl("apply", "-f", str(ROOT / "deploy/rbac.yaml"))
-        cluster.apply(device_class("dra.cpu", "dra.cpu"), device_class("lamp", "lamps.example.com"))
-        cluster.apply(device_class("blue-lamp", "lamps.example.com", BLUE))
-        cluster.apply(device_class("knobs", "knobs.example.com"), device_class("other", "other.example.com"))
+        classes = {"dra.cpu": "dra.cpu", "lamp": "lamps.example.com"}
+        classes |= {"knobs": "knobs.example.com", "other": "other.example.com"}
+        cluster.apply(*(device_class(name, driver) for name, driver in classes.items()))
+        cluster.apply(device_class("blue-lamp", "lamps.example.com", BLUE), admin_namespace(ADMINS))
+        cluster.wait_namespace(ADMINS)
         yield cluster
     finally:
         if found is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.patience import PATIENCE
 
 # Pods first: 1.34 does not notice that a claim for extended resources has lost its pod, but looks when the claim goes.
 EVERYTHING = ("pods", "resourceclaims,resourceclaimtemplates")
@@ -51,12 +52,17 @@ class Drivers:
             driver.knobs.reset()
         try:
             for kinds in EVERYTHING:
-                self._cluster.kubectl("delete", kinds, "--all", "--wait=true", "--timeout=90s")
+                everywhere = ("--all", "--all-namespaces", "--wait=true", f"--timeout={PATIENCE:.0f}s")
+                self._cluster.kubectl("delete", kinds, *everywhere)
             for driver in filter(DriverUnderTest.running, self._started):
-                driver.wait(lambda driver=driver: not driver.held(), 60.0)  # type: ignore[misc]
+                driver.wait(lambda driver=driver: not driver.held())  # type: ignore[misc]
             for driver in filter(DriverUnderTest.running, self._started):
                 assert driver.stop() == 0, driver.log_text()
         finally:
+            for driver in filter(DriverUnderTest.running, self._started):
+                driver.kill()
+            for driver in self._started:
+                print(driver.log_text())
             for driver in self._started:
                 self._remove(driver)
 
@@ -65,11 +71,9 @@ class Drivers:
         return self._started[-1]
 
     def _remove(self, driver: DriverUnderTest) -> None:
-        if driver.running():
-            driver.kill()
-        print(driver.log_text())
-        self._cluster.kubectl("delete", "resourceslices", f"--field-selector=spec.driver={driver.name}")
+        """What an ended driver leaves on purpose: its slices and its state, and its sockets if it was killed."""
+        self._cluster.api.delete(driver.path)
         for stale in (self._cluster.kubelet_dir / "plugins_registry").glob(f"{driver.name}-*"):
             stale.unlink()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # of several instances, or of one that had none
             shutil.rmtree(driver.data)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 JSON = dict[str, Any]
+ADMINS = "admins"
+"""A namespace of every cluster of these tests, where admin access is allowed."""
 # Not `env`: a shell drops variables whose names are no identifiers, and a claim's UID has dashes.
 SHOW = "cat /proc/1/environ; echo; echo done; trap 'exit 0' TERM; sleep 3600 & wait"
 SHORT = "true"
-STUBBORN = "echo done; trap '' TERM; while true; do sleep 1; done"
+STUBBORN = "trap 'echo told to end' TERM; echo done; while true; do sleep 1; done"
+
+
+def admin_namespace(name: str) -> JSON:
+    """A namespace where admin access is allowed."""
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def device_class(name: str, driver: str, condition: str = "true") -> JSON:

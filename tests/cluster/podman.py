@@ -24,7 +24,7 @@ mount -t tmpfs none /sys/fs/cgroup
 exec "$@"
 """
 PODMAN = ["podman", "--runtime=crun", "--runroot=/run/podman", "--tmpdir=/run/podman-tmp", "--storage-driver=vfs"]
-PODMAN += ["--cgroup-manager=cgroupfs", "--events-backend=none"]
+PODMAN += ["--cgroup-manager=cgroupfs", "--events-backend=none", "--network-config-dir=/run/networks"]
 RUN = ["run", "--rm", "--cgroups=disabled", "--network=none", "--ulimit=nofile=256:256", "--ulimit=nproc=256:256"]
 
 

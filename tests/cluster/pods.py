@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 from dra_sdk.simulator.kubelet.claims import load
 from tests.cluster.features import HEALTH_IS_TOLD_OF, KUBELET_KNOWS_SHARES
@@ -67,10 +69,28 @@ def logs(cluster: Cluster, pod_name: str, container: str = "main", namespace: st
     return cluster.wait_until(read, f"output of {pod_name}/{container}")
 
 
+def wait_printed(cluster: Cluster, pod_name: str, line: str) -> None:
+    """Until its only container has printed this line."""
+    cluster.wait_until(
+        lambda: line in cluster.kubectl("logs", pod_name, check=False).splitlines(), f"{line!r} of {pod_name}"
+    )
+
+
 def printed(cluster: Cluster, pod_name: str, container: str = "main") -> dict[str, str]:
     """The environment of devices that a container printed."""
     environment = logs(cluster, pod_name, container).partition("\n")[0].split("\0")
     return dict(each.split("=", 1) for each in environment if each.startswith(("LAMP", "BRIGHTNESS", "DRA_")))
+
+
+def end_container(cluster: Cluster, pod_name: str) -> None:
+    """End a pod's only container, which shows what it has (`SHOW`), without the kubelet; until it has ended."""
+    process = cluster.container_process(pod_name)
+
+    def ended() -> bool:
+        process.send(signal.SIGTERM)  # before it has set its trap, the first process of a container hears nothing
+        return not process.alive()
+
+    cluster.wait_until(ended, f"the container of {pod_name} has ended")
 
 
 def claim_of(cluster: Cluster, pod_name: str) -> str:
@@ -132,13 +152,12 @@ def device_health(cluster: Cluster, pod_name: str) -> list[tuple[str, str]]:
 
 def failures(cluster: Cluster, names: Iterable[str]) -> list[str]:
     """What the kubelet complained about these pods: events of failed prepares."""
-    pods = {read_pod(cluster, name)["metadata"]["uid"] for name in names}
-    events = cluster.api.get("/api/v1/namespaces/default/events")["items"]
-    return [
-        each["message"]
-        for each in events
-        if each["involvedObject"].get("uid") in pods and each["reason"] == "FailedPrepareDynamicResources"
-    ]
+    found = []
+    for name in names:
+        uid = read_pod(cluster, name)["metadata"]["uid"]
+        selector = quote(f"involvedObject.uid={uid},reason=FailedPrepareDynamicResources")
+        found += cluster.api.get(f"/api/v1/namespaces/default/events?fieldSelector={selector}")["items"]
+    return [each["message"] for each in found]
 
 
 def wait_failure(cluster: Cluster, name: str, words: str = "") -> None:

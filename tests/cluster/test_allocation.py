@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import KNOBS, Drivers
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.manifests import JSON, claim, first_available, lamp, pod_with, request, where
+from tests.cluster.manifests import ADMINS, JSON, claim, first_available, lamp, pod_with, request, where
 from tests.cluster.pods import (
     allocated,
     failures,
@@ -22,8 +21,7 @@ from tests.cluster.pods import (
     wait_unschedulable,
 )
 
-WARD = "ward"
-IN_WARD = f"--namespace={WARD}"
+IN_ADMINS = f"--namespace={ADMINS}"
 
 
 def run(cluster: Cluster, name: str, *requests: JSON, configs: list[JSON] | None = None) -> None:
@@ -96,29 +94,19 @@ def test_the_chosen_alternative_brings_its_configuration(
     assert printed(cluster, "lit")["BRIGHTNESS_DESK"] == brightness
 
 
-@pytest.fixture
-def ward(cluster: Cluster) -> Iterator[None]:
-    """A namespace where admin access is allowed."""
-    cluster.kubectl("create", "namespace", WARD)
-    cluster.kubectl("label", "namespace", WARD, "resource.kubernetes.io/admin-access=true")
-    yield
-    cluster.kubectl("delete", "namespace", WARD)
-
-
-@pytest.mark.usefixtures("ward")
 def test_admin_access_sees_devices_that_others_hold(cluster: Cluster, knobs: DriverUnderTest) -> None:
     run(cluster, "lit", request("desk", "knobs"))
     cluster.wait_pod("lit")
     since = started_at(cluster, "lit")
     look = claim("look", [request("all", "knobs", allocationMode="All", adminAccess=True)])
-    for place in ("default", WARD):
+    for place in ("default", ADMINS):
         said = cluster.kubectl("apply", f"--namespace={place}", "-f", "-", input=text(look), check=False)
         assert ("Forbidden" in said) == (place == "default")
-    cluster.kubectl("apply", IN_WARD, "-f", "-", input=text(pod_with("warden", look)))
-    cluster.wait_pod("warden", namespace=WARD)
-    assert len(allocated(cluster, "look", WARD)) == 8
+    cluster.kubectl("apply", IN_ADMINS, "-f", "-", input=text(pod_with("warden", look)))
+    cluster.wait_pod("warden", namespace=ADMINS)
+    assert len(allocated(cluster, "look", ADMINS)) == 8
     assert len(knobs.held()) == 2
-    cluster.kubectl("delete", IN_WARD, "pod", "warden")
+    cluster.kubectl("delete", IN_ADMINS, "pod", "warden")
     knobs.wait(lambda: len(knobs.held()) == 1)
     assert started_at(cluster, "lit") == since
     assert not failures(cluster, ["lit"])

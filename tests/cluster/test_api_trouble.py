@@ -8,7 +8,7 @@ from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, pod_with, request
 from tests.cluster.pods import failures, nudge
-from tests.cluster.trouble import paused, stopped
+from tests.cluster.trouble import paused, without_api_server
 
 
 def start_pod_with_two_claims(cluster: Cluster, driver: DriverUnderTest) -> None:
@@ -33,7 +33,7 @@ def test_a_slow_api_server_delays_a_prepare(cluster: Cluster, knobs: DriverUnder
 
 def test_without_an_api_server_a_claim_fails_alone_and_works_later(cluster: Cluster, knobs: DriverUnderTest) -> None:
     start_pod_with_two_claims(cluster, knobs)
-    with stopped(cluster, "apiserver"):
+    with without_api_server(cluster):
         knobs.knobs.reset()
         knobs.wait(lambda: "cannot prepare claim default/second" in knobs.log_text())
         assert [path for path in knobs.held() if "first" in path.read_text()] == knobs.held()

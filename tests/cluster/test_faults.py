@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from signal import SIGKILL
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import STUBBORN
-from tests.cluster.pods import nudge, read_pod, run_pod, start_pod, started_at, wait_failure
-from tests.cluster.trouble import stopped
+from tests.cluster.pods import nudge, read_pod, run_pod, start_pod, started_at, wait_failure, wait_printed
+from tests.cluster.trouble import without_api_server
 
 
 def test_a_driver_restart_touches_neither_slices_nor_pods(cluster: Cluster, lamps: DriverUnderTest) -> None:
@@ -19,7 +20,7 @@ def test_a_driver_restart_touches_neither_slices_nor_pods(cluster: Cluster, lamp
     lamps.start()
     lamps.wait(lamps.registrations)
     run_pod(cluster, "lit-too")
-    assert lamps.slices() == before
+    lamps.assert_kept(before)
     assert started_at(cluster, "lit") == since
 
 
@@ -38,9 +39,10 @@ def test_a_killed_driver_comes_back_over_its_stale_sockets(cluster: Cluster, lam
 def test_a_kubelet_restart_brings_slices_back_and_keeps_pods(cluster: Cluster, lamps: DriverUnderTest) -> None:
     run_pod(cluster, "lit")
     before, since = lamps.slices(), started_at(cluster, "lit")
+    registered, old = lamps.registrations(), {each["metadata"]["uid"] for each in before}
     cluster.restart("kubelet")
-    lamps.wait(lambda: lamps.slices() and lamps.slices()[0]["metadata"] != before[0]["metadata"])
-    lamps.wait(lambda: lamps.registrations() == 2)
+    lamps.wait(lambda: (now := lamps.slices()) and old.isdisjoint(each["metadata"]["uid"] for each in now))
+    lamps.wait_registered_again(registered)
     assert [each["spec"] for each in lamps.slices()] == [each["spec"] for each in before]
     assert started_at(cluster, "lit") == since
     run_pod(cluster, "lit-too")
@@ -72,9 +74,14 @@ def test_an_unprepare_that_fails_holds_the_pod_and_succeeds_later(cluster: Clust
 
 
 def test_unprepare_needs_no_api_server(cluster: Cluster, lamps: DriverUnderTest) -> None:
-    run_pod(cluster, "stubborn", command=STUBBORN, grace=4)
+    run_pod(cluster, "stubborn", command=STUBBORN, grace=120)
+    wait_printed(cluster, "stubborn", "done")
+    container = cluster.container_process("stubborn")
     cluster.kubectl("delete", "pod", "stubborn", "--wait=false")
-    with stopped(cluster, "apiserver"):
+    wait_printed(cluster, "stubborn", "told to end")  # so the kubelet knows of it
+    with without_api_server(cluster):
+        assert lamps.held()
+        container.send(SIGKILL)
         lamps.wait_free()
     cluster.wait_gone("pod", "stubborn")
     run_pod(cluster, "lit")

@@ -7,7 +7,7 @@ import json
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, container, lamp, pod, request, template
-from tests.cluster.pods import printed
+from tests.cluster.pods import printed, wait_failure
 
 
 def test_the_cpu_driver_gives_a_pod_cpus_from_a_template(cluster: Cluster, cpus: DriverUnderTest) -> None:
@@ -25,7 +25,7 @@ def test_the_cpu_driver_gives_a_pod_cpus_from_a_template(cluster: Cluster, cpus:
     uid = claims[0]["metadata"]["uid"]
     environment = printed(cluster, "pinned", "main")
     assert environment[f"DRA_CPUSET_{uid}"] in {"0", "1"}
-    assert [path.name for path in cpus.specs()] == [f"dra.k8s.io-cpu_claim-{uid}.json"]
+    assert [path.name for path in cpus.specs()] == [f"dra.k8s.io-cpu_dra.cpu_claim-{uid}.json"]
 
     cluster.kubectl("delete", "pod", "pinned")
     cpus.wait(lambda: not cpus.held() and not cpus.specs())
@@ -86,11 +86,5 @@ def test_a_wrong_configuration_is_told_in_the_events(cluster: Cluster, lamps: Dr
     cluster.apply(claim("too-bright", [request("desk", "lamp")], [lamp(101)]))
     uses = [{"name": "lamps", "resourceClaimName": "too-bright"}]
     cluster.apply(pod("dazzled", uses, container("main", {"name": "lamps"})))
-
-    def told() -> bool:
-        return "brightness: must be less than or equal to 100 (got 101)" in cluster.kubectl(
-            "events", "--for=pod/dazzled"
-        )
-
-    cluster.wait_until(told, "the event that names the field")
+    wait_failure(cluster, "dazzled", "brightness: must be less than or equal to 100 (got 101)")
     assert not lamps.held()

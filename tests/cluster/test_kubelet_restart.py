@@ -6,10 +6,9 @@ from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, pod_with, request
-from tests.cluster.pods import allocated, claim_of, nudge, run_pod, start_pod, wait_failure
+from tests.cluster.pods import allocated, claim_of, end_container, nudge, run_pod, start_pod, wait_failure
 from tests.cluster.trouble import paused, stopped
 
-ENDS_SOON = "echo done; sleep 4"
 FORCE = ("--grace-period=0", "--force", "--wait=false")
 
 
@@ -45,10 +44,11 @@ def test_a_failed_unprepare_is_repeated_after_a_kubelet_restart(cluster: Cluster
 
 
 def test_pods_that_end_while_the_kubelet_is_away_are_unprepared(cluster: Cluster, knobs: DriverUnderTest) -> None:
-    run_pod(cluster, "short", "knobs", command=ENDS_SOON)
+    run_pod(cluster, "short", "knobs")
     run_pod(cluster, "deleted", "knobs")
     with stopped(cluster, "kubelet"):
         cluster.kubectl("delete", "pod", "deleted", "--wait=false")
+        end_container(cluster, "short")
         assert len(knobs.held()) == 2
     cluster.wait_pod("short", phase="Succeeded")
     cluster.wait_gone("pod", "deleted")
@@ -63,7 +63,7 @@ def test_a_pod_that_vanished_while_the_kubelet_was_away_is_unprepared(cluster: C
         cluster.kubectl("delete", "resourceclaims", "--all")
         assert knobs.stop() == 0
         knobs.start()
-    knobs.wait_free(90.0)
+    knobs.wait_free()
 
 
 def test_a_force_deleted_pod_and_its_name_again(cluster: Cluster, knobs: DriverUnderTest) -> None:

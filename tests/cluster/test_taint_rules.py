@@ -50,9 +50,11 @@ def test_a_rule_evicts_and_keeps_others_away_until_it_is_gone(
 ) -> None:
     run_pod(cluster, "lit", "knobs")
     run_pod(cluster, "bystander", "knobs")
-    lamp, since = str(allocated(cluster, claim_of(cluster, "lit"))[0]["device"]), started_at(cluster, "bystander")
+    taken = claim_of(cluster, "lit")
+    lamp, since = str(allocated(cluster, taken)[0]["device"]), started_at(cluster, "bystander")
     take_away(lamp)
     cluster.wait_gone("pod", "lit")
+    cluster.wait_gone("resourceclaim", taken)
     knobs.wait(lambda: len(knobs.held()) == 1)
     assert "taints" not in knobs.published(lamp), "a rule leaves the driver's slices alone"
 

@@ -22,8 +22,11 @@ Pair = tuple[DriverUnderTest, DriverUnderTest]
 
 @pytest.fixture
 def pair(drivers: Drivers) -> Pair:
-    """The driver that works, and the one that fails."""
-    return drivers.knobs(), drivers.knobs(name=OTHER)
+    """The driver that works, and the one that fails; they start at the same time."""
+    good = drivers.knobs(until=DriverUnderTest.running)
+    bad = drivers.knobs(name=OTHER)
+    good.wait(good.ready)
+    return good, bad
 
 
 def start_pods(cluster: Cluster, *names: str) -> None:
@@ -32,9 +35,25 @@ def start_pods(cluster: Cluster, *names: str) -> None:
     cluster.apply(both, *(pod_with(name, both) for name in names))
 
 
+def restart_kubelet(cluster: Cluster, pair: Pair) -> None:
+    """Restart it, and wait until it knows both drivers again."""
+    before = [driver.registrations() for driver in pair]
+    cluster.restart("kubelet")
+    for driver, seen in zip(pair, before, strict=True):
+        driver.wait_registered_again(seen)
+
+
 def contents(driver: DriverUnderTest) -> dict[Path, str]:
     """The CDI specs of one driver."""
     return {path: path.read_text() for path in driver.specs() if path.name.startswith(driver.name)}
+
+
+def prepared(cluster: Cluster, driver: DriverUnderTest) -> dict[Path, str]:
+    """The same, or, where there are none, let the kubelet try again."""
+    if not (found := contents(driver)):
+        nudge(cluster, *NAMES)
+        time.sleep(1)
+    return found
 
 
 def told_twice(cluster: Cluster) -> bool:
@@ -60,12 +79,10 @@ def test_the_kubelet_restarts_while_one_of_two_prepares(cluster: Cluster, pair: 
     slow.knobs.set(hold=["prepare"])
     start_pods(cluster, "lit")
     slow.wait(lambda: slow.knobs.calls("prepare", "begin"))
-    cluster.restart("kubelet")
-    for driver in pair:
-        driver.wait(lambda driver=driver: driver.registrations() == 2)
+    restart_kubelet(cluster, pair)
     slow.knobs.reset()
     cluster.wait_pod("lit")
-    assert slow.answered("prepare") == 2
+    slow.wait(lambda: slow.answered("prepare") == 2)
     for driver in pair:
         assert len(driver.knobs.calls("prepare", "begin")) == len(contents(driver)) == 1
 
@@ -77,9 +94,7 @@ def test_the_kubelet_restarts_while_one_of_two_unprepares(cluster: Cluster, pair
     slow.knobs.set(hold=["unprepare"])
     cluster.kubectl("delete", "pod", "lit", "--wait=false")
     slow.wait(lambda: slow.knobs.calls("unprepare", "begin"))
-    cluster.restart("kubelet")
-    for driver in pair:
-        driver.wait(lambda driver=driver: driver.registrations() == 2)
+    restart_kubelet(cluster, pair)
     slow.knobs.reset()
     cluster.wait_gone("pod", "lit")
     for driver in pair:
@@ -93,9 +108,7 @@ def test_one_of_two_fails_to_prepare(cluster: Cluster, pair: Pair) -> None:
     start_pods(cluster, *NAMES)
     for name in NAMES:
         wait_failure(cluster, name, "the knob for prepare is turned to fail")
-    while not (before := contents(good)):
-        nudge(cluster, *NAMES)
-        time.sleep(1)
+    before = cluster.wait_until(lambda: prepared(cluster, good), "a pod for which the good one is asked first")
     assert not contents(bad)
     bad.knobs.reset()
     nudge(cluster, *NAMES)
@@ -119,10 +132,10 @@ def test_one_of_two_fails_to_unprepare(cluster: Cluster, pair: Pair) -> None:
     cluster.kubectl("delete", "pod", *NAMES, "--wait=false")
     bad.wait(lambda: len({call.claim for call in bad.knobs.calls("unprepare", "failed")}) == len(NAMES))
     assert len(contents(bad)) == len(NAMES)
-    good.wait(lambda: good.answered("unprepare"), 90.0)
+    good.wait(lambda: good.answered("unprepare"))
     bad.knobs.reset()
     for name in NAMES:
-        cluster.wait_gone("pod", name, timeout=90.0)
+        cluster.wait_gone("pod", name)
     for driver in pair:
         driver.wait_free()
     assert len(good.knobs.calls("unprepare", "begin")) == len(NAMES)

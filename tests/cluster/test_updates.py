@@ -88,7 +88,7 @@ def test_a_sequential_update_keeps_slices_and_serves_who_waited(cluster: Cluster
     wait_failure(cluster, "waiting")
     driver.start()
     insist(cluster, "waiting")
-    assert driver.slices() == before
+    driver.assert_kept(before)
     assert started_at(cluster, "early") == since
     cluster.kubectl("delete", "pod", "early", "waiting")
     driver.wait_free()

@@ -22,6 +22,23 @@ def paused(cluster: Cluster, component: str) -> Iterator[None]:
 
 
 @contextmanager
+def without_api_server(cluster: Cluster) -> Iterator[None]:
+    """No API server, killed: it would wait a minute for those who watch it.
+
+    The control plane ends with it and starts with it, as where there is a leader to elect: else, each of its watches
+    would be opened again after a pause of its own, up to half a minute.
+    """
+    gone = ("scheduler", "controller-manager", "apiserver")
+    for component in gone:
+        cluster.kill(component)
+    try:
+        yield
+    finally:
+        for component in reversed(gone):
+            cluster.start(component)
+
+
+@contextmanager
 def stopped(cluster: Cluster, component: str) -> Iterator[None]:
     """A component that has ended and is started again afterwards."""
     cluster.stop(component)

@@ -13,6 +13,7 @@ from urllib3 import HTTPSConnectionPool
 from tests.cluster.differential.case import JSON
 from tests.cluster.harness.api import Api
 from tests.cluster.harness.errors import HarnessError
+from tests.cluster.harness.patience import PATIENCE
 
 _GROUPS: Final = {
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
@@ -51,7 +52,7 @@ class Requests:
         address = urlsplit(api.server)
         assert address.hostname is not None
         self._pool = HTTPSConnectionPool(
-            address.hostname, address.port, maxsize=_CONNECTIONS, ssl_context=api.trust, timeout=30.0
+            address.hostname, address.port, maxsize=_CONNECTIONS, ssl_context=api.trust, timeout=PATIENCE
         )
 
     def close(self) -> None:

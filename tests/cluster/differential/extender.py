@@ -30,16 +30,16 @@ class Extender:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    def fitting(self, namespace: str, pod: str) -> list[str] | None:
-        """The nodes that fitted a pod when it was last tried, sorted; None where there was none."""
+    def fitting(self, uid: str) -> list[str]:
+        """The nodes that fitted a pod when it was last tried, sorted."""
         with self._lock:
-            return self._fitting.get(f"{namespace}/{pod}")
+            return self._fitting.get(uid, [])
 
     def choose(self, pod: dict[str, Any], nodes: list[str]) -> str:
         """Remember the nodes and return the one that the pod wants."""
         metadata, nodes = pod["metadata"], sorted(nodes)
         with self._lock:
-            self._fitting[f"{metadata['namespace']}/{metadata['name']}"] = nodes
+            self._fitting[metadata["uid"]] = nodes
         return nodes[int(metadata.get("annotations", {}).get(CHOICE, "0")) % len(nodes)]
 
     @contextmanager

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Event, Thread
+from typing import Final
 
 from dra_sdk.errors import ApiError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.watching import Watch
 from tests.cluster.differential.api import collection
 from tests.cluster.differential.case import JSON
+
+_PAUSE: Final = 0.1
 
 
 class PodWatcher:
@@ -25,16 +28,19 @@ class PodWatcher:
         self._ended = Event()
         self._watch: Watch | None = None
 
-    def decided(self, namespace: str, name: str, timeout: float) -> JSON | None:
-        """A pod that is bound or said to be unschedulable; None where it is neither within `timeout` seconds."""
-        deadline, key = time.monotonic() + timeout, f"{namespace}/{name}"
+    def decided(self, uid: str, timeout: float) -> JSON | None:
+        """A pod that is bound or said to be unschedulable; None where it is neither within `timeout` seconds.
+
+        Not by its name: what is known of an earlier pod of the same name may still be here.
+        """
+        deadline = time.monotonic() + timeout
         with self._changed:
-            while key not in self._decided:
+            while uid not in self._decided:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
                 self._changed.wait(left)
-            return self._decided[key]
+            return self._decided[uid]
 
     @contextmanager
     def running(self) -> Iterator[PodWatcher]:
@@ -52,33 +58,33 @@ class PodWatcher:
             self._client.close()
 
     def _follow(self) -> None:
+        """List and watch; anew when the watch ends or the server does not answer in time."""
         while not self._ended.is_set():
-            found = self._client.list(collection("Pod"))
-            for pod in found["items"]:
-                self._note(pod)
-            with self._changed:
-                if not self._ended.is_set():
-                    version = found["metadata"]["resourceVersion"]
-                    self._watch = self._client.watch(collection("Pod"), resource_version=version)
-            self._read()
+            try:
+                found = self._client.list(collection("Pod"))
+                for pod in found["items"]:
+                    self._note(pod)
+                self._read(found["metadata"]["resourceVersion"])
+            except ApiError:
+                self._ended.wait(_PAUSE)
 
-    def _read(self) -> None:
-        """Note what changes until the watch ends; then all is listed anew."""
-        if self._watch is None:
-            return
-        with suppress(ApiError):
-            for event in self._watch:
-                if event["type"] != "BOOKMARK":
-                    self._note(event["object"], gone=event["type"] == "DELETED")
+    def _read(self, version: str) -> None:
+        """Note what changes from a version on, until the watch ends."""
+        with self._changed:
+            if self._ended.is_set():
+                return
+            self._watch = watch = self._client.watch(collection("Pod"), resource_version=version)
+        for event in watch:
+            if event["type"] != "BOOKMARK":
+                self._note(event["object"], gone=event["type"] == "DELETED")
 
     def _note(self, pod: JSON, *, gone: bool = False) -> None:
-        metadata = pod["metadata"]
-        key = f"{metadata.get('namespace')}/{metadata['name']}"
+        uid = pod["metadata"]["uid"]
         with self._changed:
             if gone:
-                self._decided.pop(key, None)
+                self._decided.pop(uid, None)
             elif _is_decided(pod):
-                self._decided[key] = pod
+                self._decided[uid] = pod
                 self._changed.notify_all()
 
 

@@ -15,11 +15,11 @@ from tests.cluster.differential.case import ADMIN, JSON, PLAIN, PodPlan
 from tests.cluster.differential.extender import CHOICE, Extender
 from tests.cluster.differential.pods import PodWatcher
 from tests.cluster.harness.errors import HarnessError
+from tests.cluster.harness.patience import PATIENCE
 from tests.cluster.harness.plane import BETA, Plane, PlaneSettings, control_plane
 from tests.cluster.harness.progress import Progress
 
 PLUGINS: Final = ("PrioritySort", "NodeResourcesFit", "NodeAffinity", "DynamicResources", "DefaultBinder")
-_PATIENCE: Final = 30.0
 _LOOK: Final = 0.05
 
 
@@ -52,7 +52,7 @@ class RealCluster:
             raise HarnessError(f"pod {plan.name}: {made.message}")
         if plan.templates:
             self._generate_claims(plan, made)
-        verdict = self._wait(plan)
+        verdict = self._wait(plan, made["metadata"]["uid"])
         if verdict.kind != "scheduled":
             # else it is tried again with each change that follows
             self.requests.delete("Pod", plan.namespace, plan.name)
@@ -101,27 +101,27 @@ class RealCluster:
         change = {"status": {"resourceClaimStatuses": statuses}}
         self.requests.patch("Pod", plan.namespace, plan.name, change, status=True)
 
-    def _wait(self, plan: PodPlan) -> Verdict:
-        deadline = time.monotonic() + _PATIENCE
+    def _wait(self, plan: PodPlan, uid: str) -> Verdict:
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            pod = self._watcher.decided(plan.namespace, plan.name, _LOOK)
+            pod = self._watcher.decided(uid, _LOOK)
             if pod is not None and (verdict := self._verdict(plan, pod)):
                 return verdict
             # With binding conditions a pod waits for its devices after they are allocated.
-            if pod is None and self._extender.fitting(plan.namespace, plan.name) and (verdict := self._bound(plan, "")):
+            if pod is None and self._extender.fitting(uid) and (verdict := self._bound(plan, uid, "")):
                 return verdict
             self.plane.check()
-        raise HarnessError(f"pod {plan.name}: the scheduler has not decided within {_PATIENCE:.0f} s")
+        raise HarnessError(f"pod {plan.name}: the scheduler has not decided within {PATIENCE:.0f} s")
 
     def _verdict(self, plan: PodPlan, pod: JSON) -> Verdict | None:
         node = pod["spec"].get("nodeName")
         if node:
-            return self._bound(plan, node)
+            return self._bound(plan, pod["metadata"]["uid"], node)
         condition = next(each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled")
         failed = condition["reason"] == "SchedulerError"
         return Verdict("error" if failed else "unschedulable", condition.get("message", ""))
 
-    def _bound(self, plan: PodPlan, node: str) -> Verdict | None:
+    def _bound(self, plan: PodPlan, uid: str, node: str) -> Verdict | None:
         claims = {name: self.claim(plan.namespace, name) for name in plan.claim_names()}
         allocations = {name: (claim.get("status") or {}).get("allocation") for name, claim in claims.items()}
         known = {name: each for name, each in allocations.items() if each is not None}
@@ -129,7 +129,7 @@ class RealCluster:
         extended = self._extended(plan)
         if len(known) < len(claims) or not reserved or (plan.extended and extended is None):
             return None
-        fitting = self._extender.fitting(plan.namespace, plan.name) or []
+        fitting = self._extender.fitting(uid)
         chosen = node or fitting[plan.choice % len(fitting)]
         return Verdict("scheduled", "", chosen, tuple(fitting), known, extended)
 
@@ -193,7 +193,9 @@ def _scheduler_config(kubeconfig: Path, extender: str) -> JSON:
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 1,
         "profiles": [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": plugins}}],
-        "extenders": [{"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": "20s"}],
+        "extenders": [
+            {"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": f"{PATIENCE:.0f}s"}
+        ],
     }
 
 

@@ -29,7 +29,10 @@ AT_ONCE: Final = 12
 SLOTS: Final = 48
 """More than run at once, so that a slot has time to be forgotten by the scheduler before it is used again."""
 _SETTLE: Final = 0.1
-_SETTLE_AGAIN: Final = 0.5
+_SLOWLY: Final = (0.5, 5.0)
+"""Seconds that the scheduler gets to see the objects of a case that disagreed, in one repetition after the other."""
+_ENOUGH: Final = 10
+"""When so many cases disagree for good, the machine is not to blame: the rest is repeated once."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Tally:
 
 @dataclass
 class Result:
-    """A case and where it disagrees; `first` is what a first, faster run disagreed about and the second did not."""
+    """A case and where it disagrees; `first` is what a first, faster run disagreed about and a slower one did not."""
 
     case: Case
     disagreements: list[Disagreement]
@@ -76,7 +79,7 @@ class Summary:
         pods = ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items()))
         agreed = len(self.results) - len(self.failed)
         return (
-            f"{agreed} of {len(self.results)} cases agree ({again} in a second run): "
+            f"{agreed} of {len(self.results)} cases agree ({again} in a slower run): "
             f"{objects} objects ({refused} refused), pods: {pods}"
         )
 
@@ -94,8 +97,8 @@ class Runner:
     def run(self, cases: Iterable[Case], tell: Callable[[Result], None] = lambda _result: None) -> Summary:
         """Run all cases; `tell` hears of each as it ends.
 
-        A case that disagrees is run once more by itself, slowly: the scheduler may not have seen all objects, or too
-        many.
+        A case that disagrees is run again by itself, more and more slowly: the scheduler may not have seen all objects,
+        or too many.
         """
         summary, again = Summary(), []
         for together, group in _groups(cases):
@@ -105,10 +108,18 @@ class Runner:
                 else:
                     summary.add(result, tell)
         for first in again:
-            second = self._attempt(first.case, _SETTLE_AGAIN)
-            second.first = [] if second.disagreements else first.disagreements
-            summary.add(second, tell)
+            pauses = _SLOWLY if len(summary.failed) < _ENOUGH else _SLOWLY[:1]
+            summary.add(self._again(first, pauses), tell)
         return summary
+
+    def _again(self, first: Result, pauses: Iterable[float]) -> Result:
+        result = first
+        for settle in pauses:
+            result = self._attempt(first.case, settle)
+            if not result.disagreements:
+                result.first = first.disagreements
+                break
+        return result
 
     def _all(self, cases: Iterable[Case], at_once: int) -> Iterator[Result]:
         with ThreadPoolExecutor(at_once, thread_name_prefix="case") as pool:
@@ -175,7 +186,7 @@ class _Attempt:
         if not self._disagreements and pods and self._ours.decided():
             time.sleep(settle)
             for plan in pods:
-                outcomes.append(self._schedule(plan))
+                outcomes.append(self._schedule(plan, max(settle, _SLOWLY[0])))
                 if self._disagreements:
                     break
         refused = len(self._case.objects) - len(self._created)
@@ -203,7 +214,7 @@ class _Attempt:
         if found := compare_created(obj, made, self._ours.create(obj)):
             self._disagreements.append(found)
 
-    def _schedule(self, plan: PodPlan) -> str:
+    def _schedule(self, plan: PodPlan, pause: float) -> str:
         self._pods.append(plan)
         self._ours.generate_claims(plan)
         pod = pod_object(plan, self._case.nodes)
@@ -212,7 +223,7 @@ class _Attempt:
         verdict = self._real.schedule(plan, self._case.nodes)
         exact = self._ours.exact
         if verdict.kind != "scheduled" and not plan.templates and compare_pod(plan, verdict, prospect, exact=exact):
-            time.sleep(_SETTLE_AGAIN)
+            time.sleep(pause)
             verdict = self._real.schedule(plan, self._case.nodes)
         found = compare_pod(plan, verdict, prospect, exact=exact)
         if found is None and exact:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -15,10 +16,11 @@ from .api import Api, fetch
 from .build import ensure_kubernetes
 from .cache import DEFAULT_VERSION, Cache, Version
 from .components import Components
-from .daemons import START_TIMEOUT, Daemons
+from .daemons import Daemons
 from .errors import HarnessError
 from .layout import DEFAULT_NAME, Layout
-from .processes import MARK, strangers
+from .patience import PATIENCE
+from .processes import MARK, Process, strangers
 from .progress import Progress, Step
 from .runtime import Runtime, ensure_runtime, ensure_tools
 from .state import State, choose_ports
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ENDED = {"Succeeded", "Failed"}
+_COLLECTIONS = {"resourceclaim": "/apis/resource.k8s.io/v1"}
+_UNHEARD = "TLS handshake timeout"
+"""What kubectl says where it had no connection after ten seconds, so that nobody has heard of its request."""
 
 
 class Cluster:
@@ -183,15 +188,18 @@ class Cluster:
         """
         program, cache = str(self._kube / "kubectl"), self.dir / "discovery"
         command = [program, f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}", *args]
-        done = subprocess.run(command, input=input or "", capture_output=True, text=True, check=False)
+        deadline, unheard = time.monotonic() + PATIENCE, True
+        while unheard:
+            done = subprocess.run(command, input=input or "", capture_output=True, text=True, check=False)
+            unheard = _UNHEARD in done.stderr and time.monotonic() < deadline
         if check and done.returncode != 0:
             raise HarnessError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
         return done.stdout if check else done.stdout + done.stderr
 
     def apply(self, *objects: Mapping[str, Any] | str) -> None:
-        """Creates or changes objects, each a mapping or YAML text."""
-        for manifest in objects:
-            self.kubectl("apply", "-f", "-", input=manifest if isinstance(manifest, str) else json.dumps(manifest))
+        """Creates or changes objects, each a mapping or YAML text, in their order."""
+        texts = [manifest if isinstance(manifest, str) else json.dumps(manifest) for manifest in objects]
+        self.kubectl("apply", "-f", "-", input="".join(f"---\n{text}\n" for text in texts))
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, pod: str | None = None, hours: int = 24) -> Path:
         """Returns a kubeconfig that acts as an existing service account on this cluster's node.
@@ -211,7 +219,7 @@ class Cluster:
     # -- wait ----------------------------------------------------------------------------------------------------
 
     def wait_until(
-        self, check: Callable[[], T | None], what: str, timeout: float = 60.0, watch: Iterable[str] | None = None
+        self, check: Callable[[], T | None], what: str, timeout: float = PATIENCE, watch: Iterable[str] | None = None
     ) -> T:
         """Calls `check` until it returns something true, and returns that.
 
@@ -220,51 +228,64 @@ class Cluster:
         """
         return self._daemons.wait_until(check, what, timeout, watch)
 
-    def wait_node_ready(self, timeout: float = START_TIMEOUT) -> None:
+    def wait_node_ready(self, timeout: float = PATIENCE) -> None:
         """Waits until the node's Ready condition is True."""
         path = f"/api/v1/nodes/{self.node_name}"
         self.wait_until(lambda: _condition(self._try_get(path), "Ready"), f"node {self.node_name} Ready", timeout)
 
+    def wait_namespace(self, name: str) -> None:
+        """Waits until pods can be made in a new namespace: they need its default service account."""
+        path = _path("serviceaccount", name, "default")
+        self.wait_until(lambda: self._try_get(path), f"the default service account of namespace {name}")
+
     def wait_pod(
-        self, name: str, *, namespace: str = "default", phase: str = "Running", timeout: float = 60.0
+        self, name: str, *, namespace: str = "default", phase: str = "Running", timeout: float = PATIENCE
     ) -> dict[str, Any]:
         """Waits until a pod reaches `phase` (with Running: until it is Ready too); returns the pod.
 
         The HarnessError of one that does not, or that ends in another way, has the pod's events.
         """
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        path = _path("pod", namespace, name)
         seen: dict[str, Any] = {}
 
         def reached() -> Any:
             pod = self.api.get(path)
-            seen.update(pod["status"] if pod else {"phase": "absent"})
-            if seen["phase"] in _ENDED - {phase}:
+            seen.update(pod or {"status": {"phase": "absent"}})
+            now = seen["status"]["phase"]
+            if now in _ENDED - {phase}:
                 raise HarnessError(f"pod {namespace}/{name} has ended")
-            good = pod and seen["phase"] == phase and (phase != "Running" or _condition(pod, "Ready"))
-            return pod if good else None
+            return pod if now == phase and (phase != "Running" or _condition(pod, "Ready")) else None
 
         try:
             return self.wait_until(reached, f"pod {namespace}/{name} {phase}", timeout)
         except HarnessError as error:
-            events = self.kubectl("events", f"--namespace={namespace}", f"--for=pod/{name}", check=False)
-            raise HarnessError(f"{error}; its phase is {seen.get('phase')}\n{events}") from None
+            uid = seen.get("metadata", {}).get("uid", "")  # events of earlier pods of this name are not its own
+            which = (f"--namespace={namespace}", f"--field-selector=involvedObject.uid={uid}")
+            events = self.kubectl("get", "events", *which, "--sort-by=.lastTimestamp", check=False)
+            raise HarnessError(f"{error}; its status is {seen.get('status')}\n{events}") from None
 
-    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = 120.0) -> None:
-        """Waits until an object is deleted; `resource` as for kubectl, `pod` or `resourceclaims.resource.k8s.io`.
+    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = PATIENCE) -> None:
+        """Waits until an object is deleted; `resource` is `pod`, `serviceaccount` or `resourceclaim`.
 
         The HarnessError of one that stays has the object, its events, and what devices are published.
         """
-        where = f"--namespace={namespace}"
-        options = (where, "--ignore-not-found", "--output=name")
+        where, path = f"--namespace={namespace}", _path(resource, namespace, name)
         try:
-            self.wait_until(
-                lambda: not self.kubectl("get", resource, name, *options), f"{resource} {name} gone", timeout
-            )
+            self.wait_until(lambda: self.api.get(path) is None, f"{resource} {name} gone", timeout)
         except HarnessError as error:
             found = self.kubectl("get", f"{resource}/{name}", where, "--output=yaml", check=False)
             events = self.kubectl("get", "events", where, "--sort-by=.lastTimestamp", check=False)
             slices = self.kubectl("get", "resourceslices", "--output=yaml", check=False)
             raise HarnessError(f"{error}\n{found}\n{events}\n{slices}") from None
+
+    def container_process(self, pod: str, *, namespace: str = "default") -> Process:
+        """The first process of a pod's only container, as this machine sees it; HarnessError once it has ended."""
+        (status,) = self.api.get(_path("pod", namespace, pod))["status"]["containerStatuses"]
+        note = self._layout.tasks / status["containerID"].removeprefix("containerd://") / "init.pid"
+        found = Process.of(int(note.read_text())) if note.exists() else None
+        if found is None:
+            raise HarnessError(f"the container of pod {namespace}/{pod} has ended")
+        return found
 
     # -- break and mend ------------------------------------------------------------------------------------------
 
@@ -284,7 +305,7 @@ class Cluster:
         """Kills a component at once, as a crash does."""
         self._daemons.kill(component)
 
-    def start(self, component: str, timeout: float = START_TIMEOUT) -> None:
+    def start(self, component: str, timeout: float = PATIENCE) -> None:
         """Starts a stopped or crashed component and waits until it serves.
 
         After the kubelet or containerd, it waits until the kubelet knows its pods and reaches their containers,
@@ -296,7 +317,7 @@ class Cluster:
         if component in {"kubelet", "containerd"} and runs["kubelet"] and runs["apiserver"]:
             self.wait_until(self._kubelet_is_back, "the kubelet knows its pods and reaches containerd", timeout)
 
-    def restart(self, component: str, timeout: float = START_TIMEOUT) -> None:
+    def restart(self, component: str, timeout: float = PATIENCE) -> None:
         """Stops a component and starts it again."""
         self.stop(component)
         self.start(component, timeout)
@@ -338,8 +359,7 @@ class Cluster:
             daemons.wait_healthy(name)
         step.detail = "node"
         self.wait_node_ready()
-        account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self.wait_until(lambda: self._try_get(account), "the default service account, which pods need", START_TIMEOUT)
+        self.wait_namespace("default")
         step.detail = f"node {self.node_name} is ready"
         self._state.ready = True
         daemons.save()
@@ -398,6 +418,11 @@ def _check_machine(*, starting: bool = True) -> None:
             f"another kubelet runs on this machine (process {others[0]}); a second one would take over its "
             "device-plugin socket"
         )
+
+
+def _path(resource: str, namespace: str, name: str) -> str:
+    """Where the API server has an object of a namespace."""
+    return f"{_COLLECTIONS.get(resource, '/api/v1')}/namespaces/{namespace}/{resource}s/{name}"
 
 
 def _condition(thing: Any, kind: str) -> bool:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from .errors import HarnessError
+from .patience import PATIENCE
 from .processes import Process, kill, spawn, terminate
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from .state import State
 
 T = TypeVar("T")
-START_TIMEOUT = 90.0
-"""Seconds a component may take to serve; three are usual, but a CI machine may be busy."""
 _STOP_PATIENCE = 5.0
 """Seconds a component gets to end by itself; the API server would wait a minute for open watches."""
 _POLL = 0.1
@@ -78,7 +77,7 @@ class Daemons:
         if process := self._forget(name):
             kill([process])
 
-    def start(self, name: str, timeout: float = START_TIMEOUT) -> None:
+    def start(self, name: str, timeout: float = PATIENCE) -> None:
         """Starts a component unless it runs, and waits until it serves.
 
         The controller manager and the scheduler end when the API server goes away at a bad moment, and their
@@ -90,7 +89,7 @@ class Daemons:
             for client in [client for client in _CORE_CLIENTS if client in self._state.processes]:
                 self.start(client, timeout)
 
-    def wait_healthy(self, name: str, timeout: float = START_TIMEOUT) -> None:
+    def wait_healthy(self, name: str, timeout: float = PATIENCE) -> None:
         """Waits until a component serves; HarnessError with the end of its log if it does not."""
         try:
             self.wait_until(self.part(name).healthy, f"{name} serves", timeout, watch=[name])

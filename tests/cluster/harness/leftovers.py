@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from . import mounts
 from .errors import HarnessError
+from .patience import PATIENCE
 from .processes import Process
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ SYSCTLS = (
 )
 """What the kubelet sets for itself and the pod network turns on."""
 _SHIM_ADDRESS_FILES = ("bootstrap.json", "address")
-_PATIENCE = 10.0
 
 
 def container_ids(tasks: Path) -> list[str]:
@@ -72,7 +72,7 @@ def processes_in(cgroups: Iterable[Path]) -> list[Process]:
 
 def remove_cgroups(cgroups: list[Path], roots: Iterable[Path] | None = None) -> None:
     """Removes empty cgroups, children first; a process that was just killed keeps its own for a moment."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     for cgroup in cgroups:
         while cgroup.is_dir():
             try:

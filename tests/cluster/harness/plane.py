@@ -19,6 +19,7 @@ from .cache import Cache, Version
 from .components import Component, Components
 from .errors import HarnessError
 from .layout import Layout
+from .patience import PATIENCE
 from .processes import MARK, kill, spawn
 from .runtime import ensure_runtime
 from .state import PORTS, State
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 BETA = {"AllAlpha": False, "AllBeta": True}
 """The gates of the clusters of this harness, unless others are asked for."""
 _PORT_RANGE = range(30000, 32700)
-_START_TIMEOUT = 60.0
 _POLL = 0.05
 
 
@@ -146,7 +146,7 @@ def _start(part: Component, layout: Layout, environment: Mapping[str, str], plan
     # Its data is thrown away next, so a crash is as good as an orderly stop.
     stack.callback(kill, [process])
     plane.processes[part.name] = process
-    deadline = time.monotonic() + _START_TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while not part.healthy():
         if not process.alive() or time.monotonic() > deadline:
             raise HarnessError(f"{part.name} did not come up; its log ends:\n{layout.tail(part.name)}")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from .patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -104,11 +106,11 @@ def terminate(process: Process, patience: float) -> None:
 
 
 def kill(processes: Iterable[Process]) -> list[Process]:
-    """Kills processes; returns those that survived (stuck in the kernel)."""
+    """Kills processes and waits until they are gone; returns those that survived (stuck in the kernel)."""
     targets = list(processes)
     for process in targets:
         process.send(signal.SIGKILL)
-    return wait_gone(targets, 10)
+    return wait_gone(targets, PATIENCE)
 
 
 def marked(name: str, proc: Path = Path("/proc")) -> list[Process]:

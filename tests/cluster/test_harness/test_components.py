@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_components_see_no_proxy_and_the_runtime_first(layout, monkeypatch):
     environment = components(layout).environment()
     assert sorted(environment) == ["HOME", "PATH", "TMPDIR"]
     assert environment["PATH"].startswith("/cache/usr/bin:")
+
+
+def test_probe_of_a_server_that_ends_within_its_answer_is_a_no():
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        probe = pool.submit(answers, f"http://127.0.0.1:{server.getsockname()[1]}/healthz")
+        connection, _ = server.accept()
+        connection.recv(1000)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\no")
+        connection.close()
+        assert not probe.result()
 
 
 def test_probe_of_a_closed_port_is_a_no():

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.cluster.harness.patience import PATIENCE
 from tests.cluster.harness.processes import (
     MARK,
     Process,
@@ -36,19 +37,17 @@ def test_stat_of_a_program_with_brackets_in_its_name():
 
 def test_spawned_process_is_found_by_its_mark_and_logged(tmp_path, started):
     log = tmp_path / "log"
-    process = spawn(
-        ["/bin/sh", "-c", "echo out; echo err >&2; sleep 600"], log, {MARK: "unit-spawn", "PATH": "/bin:/usr/bin"}
-    )
+    mark = f"unit-{os.getpid()}-spawn"  # other runs of these tests may be under way
+    process = spawn(["/bin/sh", "-c", "echo out; echo err >&2; sleep 600"], log, {MARK: mark, "PATH": "/bin:/usr/bin"})
     started.append(process)
-    deadline = time.monotonic() + 10
-    while log.exists() and log.read_text().count("\n") < 2 and time.monotonic() < deadline:
+    while log.read_text().count("\n") < 2:
         time.sleep(0.02)
     assert log.read_text() == "out\nerr\n"
-    found = marked("unit-spawn")
+    found = marked(mark)
     assert process in found
     started.extend(found)
     assert os.getsid(process.pid) == process.pid
-    assert marked("unit-spaw") == []
+    assert marked(mark[:-1]) == []
 
 
 def test_stranger_with_a_reused_id_is_neither_alive_nor_killed(tmp_path, started):
@@ -72,7 +71,7 @@ def test_terminate_kills_what_ignores_it(tmp_path, started):
 
 def test_ended_child_is_not_alive_and_leaves_no_zombie(tmp_path):
     process = spawn(["/bin/true"], tmp_path / "log", {})
-    assert wait_gone([process], 10) == []
+    assert wait_gone([process], PATIENCE) == []
     with pytest.raises(ChildProcessError):
         os.waitpid(process.pid, 0)
 

@@ -1,0 +1,56 @@
+"""Requests to a server that is too busy, and to none."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.cluster.harness import pki
+from tests.cluster.harness.api import Api
+from tests.cluster.harness.patience import PATIENCE
+
+ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"kind": "Pod"}'
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+
+
+@pytest.fixture
+def authority(tmp_path) -> pki.Authority:
+    made = pki.Authority(tmp_path / "pki")
+    made.create()
+    made.issue("server", "server", hosts=["IP:127.0.0.1"])
+    made.issue("admin", "admin")
+    return made
+
+
+def serve(listener: socket.socket, authority: pki.Authority) -> None:
+    """Drop a connection before it speaks TLS, break another one off within the answer, answer the third."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.certificate("server"), authority.key("server"))
+    listener.settimeout(PATIENCE)
+    first, _ = listener.accept()
+    first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+    first.close()
+    for answer in (ANSWER[:-5], ANSWER):
+        accepted, _ = listener.accept()
+        with context.wrap_socket(accepted, server_side=True) as connection:
+            connection.recv(10000)
+            connection.sendall(answer)
+
+
+def test_a_server_that_is_too_busy_is_asked_again(authority):
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        done = pool.submit(serve, listener, authority)
+        api = Api(authority, f"https://127.0.0.1:{listener.getsockname()[1]}")
+        assert api.get("/api/v1/namespaces/default/pods/lit") == {"kind": "Pod"}
+        done.result()
+
+
+def test_where_there_is_no_server_that_is_told_at_once(authority):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        Api(authority, f"https://127.0.0.1:{port}").get("/api/v1/nodes")
