@@ -37,5 +37,6 @@ def test_nothing_else_went_wrong_in_the_machine(outcome):
     expected = inside_tests()
     failed = any(outcome.problem(test) for test in expected)
     said = f"{outcome.ended}; the console ends:\n{outcome.tail()}"
+    assert not outcome.why, said
     assert outcome.status == int(failed), said
     assert set(outcome.cases) == set(expected), said

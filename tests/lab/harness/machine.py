@@ -22,6 +22,7 @@ from tests.lab.harness.contained import entered
 from tests.lab.harness.hardware import Hardware, command
 from tests.lab.harness.initrd import initrd, kernel_release
 from tests.lab.harness.layers import CHECKOUT, PYTHON, RESULTS, remove_unused
+from tests.lab.harness.watch import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 TIME = 1200.0
 """Seconds for a whole run: six minutes were seen on two busy cores, because every instruction is emulated."""
-_INITRD = "initrd"
+SILENCE = 180.0
+"""Seconds after the last line of the console, and the last beat that `guest/second` writes each five of its seconds."""
+_BEAT, _INITRD = "beat", "initrd"
 _PREFIX = "dra-sdk-lab-"
 _GRACE = 10.0  # seconds from the kill until all is gone, and from the birth of a directory to its lock
 _SHOWN = 100  # characters of a line of the console
@@ -46,8 +49,12 @@ def run_tests(
     *,
     hardware: Hardware | None = None,
     seconds: float = TIME,
+    silence: float = SILENCE,
 ) -> Outcome:
-    """Boots, runs `pytest` with these arguments in the checkout, powers off, and tells what came of it."""
+    """Boots, runs `pytest` with these arguments in the checkout, powers off, and tells what came of it.
+
+    A machine that takes longer than `seconds`, or gives no sign of life for `silence` seconds, is ended.
+    """
     with _directory() as results, layers.in_use():
         (results / "arguments").write_text("".join(f"{each}\n" for each in arguments))
         (results / _INITRD).write_bytes(initrd(layers.base))
@@ -64,7 +71,8 @@ def run_tests(
                 step.detail = line[:_SHOWN]
                 progress.debug(line)
 
-            console, why = _run(entered(layers.base, qemu, read=shares, write={RESULTS: results}), seconds, show)
+            line = entered(layers.base, qemu, read=shares, write={RESULTS: results})
+            console, why = _run(line, results / _BEAT, show, seconds=seconds, silence=silence)
         return outcome.read(results, console, why)
 
 
@@ -84,7 +92,9 @@ def _directory() -> Iterator[Path]:
             os.close(handle)
 
 
-def _run(line: Sequence[str], seconds: float, show: Callable[[str], None]) -> tuple[str, str]:
+def _run(
+    line: Sequence[str], beat: Path, show: Callable[[str], None], *, seconds: float, silence: float
+) -> tuple[str, str]:
     """The console, and why the machine ended where it did not power off by itself."""
     lines: list[str] = []
     process = subprocess.Popen(
@@ -99,18 +109,19 @@ def _run(line: Sequence[str], seconds: float, show: Callable[[str], None]) -> tu
         raise HarnessError("the machine has no console")
     reader = threading.Thread(target=_read, args=(process.stdout, lines, show), name="console", daemon=True)
     reader.start()
-    why = ""
     try:
-        status = process.wait(seconds)
-        why = f"QEMU ended with status {status}" if status else ""
-    except subprocess.TimeoutExpired:
-        why = f"it was ended after {seconds:.0f} s"
+        why = wait(process, lambda: (len(lines), _written(beat)), seconds=seconds, silence=silence)
     finally:
         process.kill()  # with it goes all that runs below it
         process.wait(_GRACE)
         reader.join(_GRACE)
         process.stdout.close()
     return "\n".join(lines), why
+
+
+def _written(path: Path) -> int:
+    """When, in ns; 0 where it is not there yet."""
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def _read(console: IO[str], lines: list[str], show: Callable[[str], None]) -> None:

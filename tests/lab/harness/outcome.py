@@ -34,7 +34,7 @@ class Outcome:
         """Why a test cannot count as passed; empty where it did."""
         case = self.cases.get(test)
         if case is None:
-            return f"{test} did not run in the machine: {self.ended}; its console ends:\n{self.tail()}"
+            return f"{test} did not run in the machine: {self.ended}; its console ends:\n{self.tail(12)}"
         return "" if case.ending == "passed" else f"{test} in the machine: {case.ending}\n{case.said}"
 
     @property
@@ -43,8 +43,8 @@ class Outcome:
         status = "the machine ended before pytest" if self.status is None else f"pytest ended with status {self.status}"
         return self.why or status
 
-    def tail(self, lines: int = 40) -> str:
-        """The end of the console."""
+    def tail(self, lines: int = 100) -> str:
+        """The end of the console; one that panicked needs some lines to tell."""
         return "\n".join(self.console.splitlines()[-lines:])
 
 

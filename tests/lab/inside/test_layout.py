@@ -30,3 +30,19 @@ def test_so_says_the_kernel():
     cpus = Path("/sys/devices/system/cpu")
     siblings = {(path / "topology/thread_siblings_list").read_text().strip() for path in cpus.glob("cpu[0-9]*")}
     assert siblings == {"0-1", "2-3"}
+
+
+def test_a_kernel_that_hangs_ends_the_machine():
+    """Nobody could see otherwise that it hangs: it goes on to give signs of life."""
+    settings = {
+        "panic": "-1",
+        "panic_on_oops": "1",
+        "panic_on_rcu_stall": "1",
+        "softlockup_panic": "1",
+        "watchdog_thresh": "60",
+        "hung_task_panic": "1",
+        "hung_task_timeout_secs": "120",
+    }
+    assert {name: Path("/proc/sys/kernel", name).read_text().strip() for name in settings} == settings
+    stall = Path("/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout")
+    assert stall.read_text().strip() == "120"

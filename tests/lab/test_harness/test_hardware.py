@@ -39,3 +39,8 @@ def test_the_root_is_read_only_and_nothing_is_connected():
     assert options(words, "-kernel") == ["/boot/k"]
     assert not options(words, "-netdev")
     assert "-nodefaults" in words
+
+
+def test_one_thread_runs_all_cpus():
+    """With more, QEMU 10.0 loses ends of interrupts: see the README."""
+    assert options(Hardware().arguments(), "-accel") == ["tcg,thread=single"]

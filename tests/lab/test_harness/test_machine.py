@@ -24,14 +24,14 @@ def layers(tmp_path):
 def run(layers, tmp_path, monkeypatch):
     """Runs a script instead of QEMU; `$1` is where the machine writes to."""
 
-    def start(script, *, seconds=20.0):
+    def start(script, **limits):
         monkeypatch.setattr(machine, "initrd", lambda base: b"")
         monkeypatch.setattr(
             machine,
             "entered",
             lambda root, line, *, read, write: ["sh", "-c", script, "qemu", *map(str, write.values())],
         )
-        return machine.run_tests(layers, tmp_path, ["a b", "c"], Progress(), seconds=seconds)
+        return machine.run_tests(layers, tmp_path, ["a b", "c"], Progress(), **{"seconds": 20.0, **limits})
 
     return start
 
@@ -44,7 +44,20 @@ def test_what_it_wrote_and_said_comes_back(run):
 def test_one_that_does_not_end_is_ended(run):
     found = run("echo up; exec sleep 60", seconds=0.5)
     assert (found.status, found.console) == (None, "up")
-    assert found.why == "it was ended after 0 s"
+    assert found.why == "it was ended after 0.5 s"
+
+
+def test_one_that_gives_no_sign_of_life_is_ended(run):
+    found = run("echo 'stuck here'; exec sleep 60", silence=1.0)
+    assert (found.status, found.why) == (None, "it was ended after 1 s without a sign of life")
+    assert "stuck here" in found.problem("test_a")
+
+
+@pytest.mark.parametrize("sign", ["cat /proc/uptime > $1/beat", "echo"])
+def test_one_that_gives_signs_of_life_is_not(run, sign):
+    """Each way of them by itself, for longer than it may be silent."""
+    found = run(f"for each in 1 2 3 4 5 6 7 8; do {sign}; sleep 0.4; done", silence=2.0)
+    assert found.why == ""
 
 
 def test_one_that_does_not_start(run):
