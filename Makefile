@@ -11,6 +11,9 @@ SLOW := tests/faults tests/fuzz tests/conformance tests/prepare/test_crash.py te
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
   drivers/gpu/tests/prepare/test_mps_watch.py drivers/gpu/tests/describe/test_releases.py
 
+# What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
+DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
+
 .PHONY: demo test lint unit faults test-cluster test-differential test-lab cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
@@ -32,11 +35,11 @@ faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 
 test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root and Go for the first build
 	$(BIN)/python -m tests.cluster.harness build
-	$(BIN)/python -m pytest tests/cluster --ignore tests/cluster/test_differential.py --timeout 300
+	$(BIN)/python -m pytest tests/cluster $(DRAWN:%=--ignore %)
 
 test-differential: $(VENV)/.developed   ## drawn cases for a real API server and scheduler, and for the simulated ones
 	$(BIN)/python -m tests.cluster.harness build
-	$(BIN)/python -m pytest tests/cluster/test_differential.py
+	$(BIN)/python -m pytest $(DRAWN)
 
 test-lab: $(VENV)/.developed   ## GPU passthrough in a virtual machine with a real kernel, PCI and IOMMU; needs root, and apt once
 	$(BIN)/python -m tests.lab.harness prepare

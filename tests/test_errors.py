@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from dra_sdk.errors import (
     InvalidObjectError,
     PermanentError,
     RetriableError,
+    raised_at,
 )
 
 
@@ -66,3 +68,24 @@ def test_an_api_error_carries_what_the_server_said() -> None:
     error = ApiError("GET x: too many requests", status=429, reason="TooManyRequests", retry_after=2.5)
     assert (error.status, error.reason, error.retry_after) == (429, "TooManyRequests", 2.5)
     assert str(error) == "GET x: too many requests"
+
+
+def test_where_an_author_raised_is_the_last_line_of_the_authors_own() -> None:
+    code = "from pathlib import Path\n\n\ndef read():\n    Path('/absent').read_text()\n\n\ndef hook():\n    read()\n"
+    space: dict[str, Any] = {"__name__": "my_driver.inner"}
+    exec(compile(code, "/somewhere/my_driver/inner.py", "exec"), space)
+    with pytest.raises(FileNotFoundError) as caught:
+        space["hook"]()
+    inside = caught.value.__traceback__
+    assert inside
+    assert raised_at(caught.value.with_traceback(inside.tb_next)) == " (inner.py, line 5)"
+
+
+def test_nothing_is_said_of_an_error_that_no_author_raised() -> None:
+    assert raised_at(ValueError("never raised")) == ""
+    with pytest.raises(DraError) as caught:
+        raise DraError("a sentence of its own")
+    assert raised_at(caught.value) == ""
+    with pytest.raises(ValueError, match="invalid literal") as caught_too:
+        int("x")
+    assert re.fullmatch(r" \(test_errors.py, line \d+\)", raised_at(caught_too.value))
