@@ -28,7 +28,7 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.developed
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW:%=--ignore %)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
 faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --timeout 300
