@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.runtime.settings import Settings
-from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.tools.simulator import EmbeddedCluster
 
 
 def settings_for(cluster: EmbeddedCluster, **changes: Any) -> Settings:

@@ -16,9 +16,9 @@ import yaml
 from dra_sdk.cli.main import COMMANDS
 from dra_sdk.cli.parser import Parser
 from dra_sdk.loader import load_driver
-from dra_sdk.runtime.process import DriverProcess
-from dra_sdk.runtime.settings import SETTINGS
-from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import SETTINGS
+from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
 from tests.waiting import wait

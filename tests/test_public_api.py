@@ -44,7 +44,7 @@ def test_every_public_class_is_documented() -> None:
             assert not value.__doc__.startswith(f"{name}("), f"{name} has a generated docstring only"
 
 
-@pytest.mark.parametrize("module", ["dra_sdk", "dra_sdk.loader", "dra_sdk.prepare.engine"])
+@pytest.mark.parametrize("module", ["dra_sdk", "dra_sdk.loader", "dra_sdk.node.prepare.engine"])
 def test_importing_loads_nothing_heavy(module: str) -> None:
     loaded = imported_by(module)
     assert module in loaded
@@ -64,6 +64,6 @@ def test_every_module_says_what_it_is_for() -> None:
         assert head.startswith('"""'), path
 
 
-@pytest.mark.parametrize("name", ["model", "prepare", "kubelet", "runtime", "wire", "kube", "hardware"])
+@pytest.mark.parametrize("name", ["model", "wire", "kube", "hardware", "node.prepare", "node.kubelet", "node.runtime"])
 def test_every_package_can_be_imported_by_itself(name: str) -> None:
     assert importlib.import_module(f"dra_sdk.{name}")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.loader import Driver
-from dra_sdk.runtime.process import DriverProcess
-from dra_sdk.simulator import AllocatedDevice, EmbeddedCluster
-from dra_sdk.simulator.oci import HostDevice
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
+from dra_sdk.tools.simulator.oci import HostDevice
 from tests.embedded import settings_for
 
 ROOT = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from dra_sdk.scheduling.cluster import (
+from dra_sdk.tools.scheduling.cluster import (
     NO_NODE,
     Change,
     Help,
@@ -22,7 +22,7 @@ from dra_sdk.scheduling.cluster import (
     shown,
     would_help,
 )
-from dra_sdk.scheduling.cluster.names import JSON
+from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.resource.device import DeviceTaint
 from dra_sdk.wire.validation.names import dns_subdomain

@@ -19,14 +19,14 @@ from dra_sdk.cli.files import check_host_root, is_directory
 from dra_sdk.cli.parser import from_text, positive_seconds, whole_number
 from dra_sdk.cli.sentences import lines
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.runtime.settings import node_name
+from dra_sdk.node.runtime.settings import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dra_sdk.conformance.check import Check, Result
-    from dra_sdk.conformance.report.summary import Report
-    from dra_sdk.conformance.target import Target
+    from dra_sdk.tools.conformance.check import Check, Result
+    from dra_sdk.tools.conformance.report.summary import Report
+    from dra_sdk.tools.conformance.target import Target
 
 CANNOT = 2
 COMMAND_HELP = (
@@ -110,8 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def target(arguments: argparse.Namespace) -> Target:
     """What the flags say."""
-    from dra_sdk.conformance.subject import Patience  # noqa: PLC0415
-    from dra_sdk.conformance.target import Target  # noqa: PLC0415
+    from dra_sdk.tools.conformance.subject import Patience  # noqa: PLC0415
+    from dra_sdk.tools.conformance.target import Target  # noqa: PLC0415
 
     names = ("driver", "command", "registry", "driver_name", "kubeconfig", "node_name", "cdi_dir", "host_root", "claim")
     given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive")}
@@ -119,8 +119,8 @@ def target(arguments: argparse.Namespace) -> Target:
 
 
 def _checked(arguments: argparse.Namespace) -> int:
-    from dra_sdk.conformance.catalog import select  # noqa: PLC0415 (gRPC: not for the other commands)
-    from dra_sdk.conformance.report import data, junit, text  # noqa: PLC0415
+    from dra_sdk.tools.conformance.catalog import select  # noqa: PLC0415 (gRPC: not for the other commands)
+    from dra_sdk.tools.conformance.report import data, junit, text  # noqa: PLC0415
 
     if not (arguments.driver or arguments.command or arguments.registry):
         raise SettingsError("say which driver: --driver NAME, --command '…' or --registry DIR")
@@ -148,8 +148,8 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
-    from dra_sdk.conformance.report.summary import Report  # noqa: PLC0415
-    from dra_sdk.conformance.runner import run_checks  # noqa: PLC0415
+    from dra_sdk.tools.conformance.report.summary import Report  # noqa: PLC0415
+    from dra_sdk.tools.conformance.runner import run_checks  # noqa: PLC0415
 
     chosen = target(arguments)
     started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
@@ -163,7 +163,7 @@ def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
 
 def _teller(*, quiet: bool) -> Callable[[Result], None]:
     """Prints each result as it comes."""
-    from dra_sdk.conformance.report.text import Table  # noqa: PLC0415
+    from dra_sdk.tools.conformance.report.text import Table  # noqa: PLC0415
 
     table = Table()
 
@@ -176,7 +176,7 @@ def _teller(*, quiet: bool) -> Callable[[Result], None]:
 
 def _listed() -> int:
     from dra_sdk.cli.table import print_table  # noqa: PLC0415
-    from dra_sdk.conformance.catalog import CHECKS  # noqa: PLC0415
+    from dra_sdk.tools.conformance.catalog import CHECKS  # noqa: PLC0415
 
     rows = [(check.id, check.level, check.severity.value, check.contract) for check in CHECKS]
     print_table(("CHECK", "LEVEL", "", "CONTRACT"), rows)

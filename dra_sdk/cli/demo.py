@@ -21,14 +21,14 @@ from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model.node import Node
-from dra_sdk.runtime.discovery import discover
-from dra_sdk.runtime.settings import Settings
-from dra_sdk.runtime.settings import path as path_type
-from dra_sdk.slices.objects import resource_slices
+from dra_sdk.node.runtime.discovery import discover
+from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.node.runtime.settings import path as path_type
+from dra_sdk.node.slices.objects import resource_slices
 
 if TYPE_CHECKING:
-    from dra_sdk.simulator import EmbeddedCluster, RunningPod
-    from dra_sdk.simulator.oci import HostDevice
+    from dra_sdk.tools.simulator import EmbeddedCluster, RunningPod
+    from dra_sdk.tools.simulator.oci import HostDevice
 
 CLASS, CLAIM, IMPOSSIBLE, POD = "demo", "demo-claim", "demo-too-much", "demo-pod"
 _API = "resource.k8s.io/v1"
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _story(driver: Driver, root: Path) -> int:
-    from dra_sdk.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
-    from dra_sdk.simulator import EmbeddedCluster  # noqa: PLC0415
+    from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
+    from dra_sdk.tools.simulator import EmbeddedCluster  # noqa: PLC0415
 
     name = driver.info.name
     with EmbeddedCluster(host=partial(_host_device, root)) as cluster:
@@ -97,7 +97,7 @@ def _story(driver: Driver, root: Path) -> int:
 
 
 def _host_device(root: Path, host_path: str) -> HostDevice:
-    from dra_sdk.simulator.oci import host_device  # noqa: PLC0415
+    from dra_sdk.tools.simulator.oci import host_device  # noqa: PLC0415
 
     return host_device(str(root / host_path.lstrip("/")))
 
@@ -153,7 +153,7 @@ def _explain(cluster: EmbeddedCluster, driver: str, devices: list[JSON]) -> None
 
 
 def _explanation(cluster: EmbeddedCluster) -> str:
-    from dra_sdk.scheduling.explain import explain, text  # noqa: PLC0415 (CEL: not for the other commands)
+    from dra_sdk.tools.scheduling.explain import explain, text  # noqa: PLC0415 (CEL: not for the other commands)
 
     told = text(explain(cluster.snapshot(), f"default/{IMPOSSIBLE}")).rstrip()
     return "\n".join(f"   {line}".rstrip() for line in told.splitlines())

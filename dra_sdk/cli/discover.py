@@ -20,12 +20,12 @@ from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model.device import Capacity
 from dra_sdk.model.node import Node
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.runtime.discovery import discover
-from dra_sdk.runtime.settings import Settings, add_flags, read_settings
-from dra_sdk.slices.objects import resource_slices
+from dra_sdk.node.runtime.discovery import discover
+from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
+from dra_sdk.node.slices.objects import resource_slices
 
 if TYPE_CHECKING:
-    from dra_sdk.overlay import Overlay
+    from dra_sdk.node.overlay import Overlay
 
 SETTINGS = frozenset({"node_name", "host_root", "overlay_file"})
 """Those that make a difference to what is found."""
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _overlay(settings: Settings) -> Overlay | None:
     if settings.overlay_file is None:
         return None
-    from dra_sdk.overlay import load  # noqa: PLC0415 (brings CEL along)
+    from dra_sdk.node.overlay import load  # noqa: PLC0415 (brings CEL along)
 
     return load(settings.overlay_file)
 

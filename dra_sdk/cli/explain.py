@@ -17,8 +17,8 @@ from dra_sdk.cli.files import printable
 from dra_sdk.cli.scenario import add_scenario_flags, read_scenario, report
 from dra_sdk.cli.sentences import yaml_text
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.scheduling.cluster import Outcome, Snapshot, schedule
-from dra_sdk.scheduling.explain import Explanation, PodExplanation, explain_outcome, explain_pod_outcome, text
+from dra_sdk.tools.scheduling.cluster import Outcome, Snapshot, schedule
+from dra_sdk.tools.scheduling.explain import Explanation, PodExplanation, explain_outcome, explain_pod_outcome, text
 
 _OUTPUT = "text: in sentences (default); yaml, json: all that was found, on every node"
 

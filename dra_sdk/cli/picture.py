@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.scheduling.cluster import Key, Outcome, shown
-from dra_sdk.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
-from dra_sdk.scheduling.picture import Waiting, page, scene
+from dra_sdk.tools.scheduling.cluster import Key, Outcome, shown
+from dra_sdk.tools.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
+from dra_sdk.tools.scheduling.picture import Waiting, page, scene
 
 _EXPLAINED: Final = 20
 """How many are explained; for further ones the scheduler's own reason has to do."""

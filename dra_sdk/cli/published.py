@@ -9,10 +9,10 @@ from pathlib import Path
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import find_driver, load_driver
 from dra_sdk.model.node import Node
-from dra_sdk.runtime.discovery import discover
-from dra_sdk.scheduling.cluster import Source
-from dra_sdk.slices.layout import WANTED_BY_1_34, torn
-from dra_sdk.slices.objects import resource_slices
+from dra_sdk.node.runtime.discovery import discover
+from dra_sdk.node.slices.layout import WANTED_BY_1_34, torn
+from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.tools.scheduling.cluster import Source
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 

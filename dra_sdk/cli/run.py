@@ -19,7 +19,7 @@ from types import FrameType
 from dra_sdk.cli.files import check_host_root
 from dra_sdk.cli.logs import set_up_logging
 from dra_sdk.loader import load_driver
-from dra_sdk.runtime.settings import add_flags, read_settings
+from dra_sdk.node.runtime.settings import add_flags, read_settings
 
 log = logging.getLogger(__name__)
 LAST_SECONDS = 1.0  # for threads that are done, or nearly so
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     So does the first one before the driver serves: all that can be half done by then is put right by any next start.
     """
     _on_signal(_end_at_once)  # before all that takes time: the first process of a container is deaf without
-    from dra_sdk.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
+    from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
 
     settings = read_settings(arguments)
     check_host_root(settings.host_root)

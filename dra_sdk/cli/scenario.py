@@ -13,8 +13,8 @@ from dra_sdk.cli.files import STDIN, printable, read_content, shown_name
 from dra_sdk.cli.parser import from_text
 from dra_sdk.cli.validate import feature_gates
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.runtime.settings import node_name
-from dra_sdk.scheduling.cluster import Reading, ReadingError, Snapshot, Source, read_snapshot
+from dra_sdk.node.runtime.settings import node_name
+from dra_sdk.tools.scheduling.cluster import Reading, ReadingError, Snapshot, Source, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 

@@ -20,7 +20,7 @@ from dra_sdk.cli.scenario import Scenario, add_scenario_flags, read_scenario, re
 from dra_sdk.cli.sentences import yaml_text
 from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError
-from dra_sdk.scheduling.cluster import Outcome, schedule
+from dra_sdk.tools.scheduling.cluster import Outcome, schedule
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

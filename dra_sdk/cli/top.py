@@ -21,8 +21,8 @@ from dra_sdk.cli.usage import DeviceUsage, usage
 from dra_sdk.cli.usage_sources import JSON, of_cluster, of_files, of_node
 from dra_sdk.cli.usage_table import HEADINGS, rows, summary
 from dra_sdk.errors import SettingsError
-from dra_sdk.runtime.settings import add_flags, read_settings
-from dra_sdk.scheduling.cluster import ReadingError
+from dra_sdk.node.runtime.settings import add_flags, read_settings
+from dra_sdk.tools.scheduling.cluster import ReadingError
 
 _CLEAR = "\033[H\033[2J"
 _OF_NODE = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})

@@ -8,14 +8,14 @@ from typing import Any
 
 from dra_sdk.cli.files import read_content, shown_name
 from dra_sdk.errors import StateError
-from dra_sdk.health.memory import decode as decode_unhealthy
-from dra_sdk.health.taints import TaintPolicy, overlay
 from dra_sdk.loader import load_driver
 from dra_sdk.model.node import Node
-from dra_sdk.runtime.discovery import discover
-from dra_sdk.runtime.settings import Settings
-from dra_sdk.scheduling.cluster import Source, read_snapshot
-from dra_sdk.slices.objects import resource_slices
+from dra_sdk.node.health.memory import decode as decode_unhealthy
+from dra_sdk.node.health.taints import TaintPolicy, overlay
+from dra_sdk.node.runtime.discovery import discover
+from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.tools.scheduling.cluster import Source, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.state import ClaimState, decode

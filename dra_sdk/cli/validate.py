@@ -16,7 +16,7 @@ from typing import Any
 
 from dra_sdk.cli.files import STDIN, printable, read_content, shown_name
 from dra_sdk.errors import InvalidObjectError, SettingsError
-from dra_sdk.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.wire.documents import Document, objects, read_documents
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate

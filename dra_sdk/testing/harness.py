@@ -24,19 +24,19 @@ from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.prepare.cdi import CdiDirectory
-from dra_sdk.prepare.engine import Effects, Preparer
-from dra_sdk.prepare.files import Files
-from dra_sdk.prepare.metadata import ClaimMetadata
-from dra_sdk.prepare.places import claim_store, settle
-from dra_sdk.runtime.discovery import discover
-from dra_sdk.simulator.cdi import CdiDirectories
+from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.prepare.metadata import ClaimMetadata
+from dra_sdk.node.prepare.places import claim_store, settle
+from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.container import ContainerView, source_of
 from dra_sdk.testing.files import QuickFiles
 from dra_sdk.testing.match import Match, NotAllocatedError
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import RELEASES, fresh_slices, refusals
+from dra_sdk.tools.simulator.cdi import CdiDirectories
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from dra_sdk.wire.profile import ServerProfile
 

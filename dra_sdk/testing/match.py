@@ -1,6 +1,6 @@
 """The API server's and the scheduler's part of a test: storing slices, classes and claims, and matching them.
 
-By the real match (`dra_sdk.scheduling`) and the real limits (`dra_sdk.wire.validation`), without a server.
+By the real match (`dra_sdk.tools.scheduling`) and the real limits (`dra_sdk.wire.validation`), without a server.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 from dra_sdk.errors import DraError
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.scheduling.cluster import Snapshot, schedule
-from dra_sdk.scheduling.explain import explain, text
-from dra_sdk.scheduling.expressions import compiler
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import fresh_slices, stored
+from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
+from dra_sdk.tools.scheduling.explain import explain, text
+from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.wire.dra import ClaimRef
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import sentence, validate

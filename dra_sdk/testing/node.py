@@ -16,8 +16,8 @@ from pathlib import Path
 
 from dra_sdk.hardware import Host
 from dra_sdk.model.node import Node
-from dra_sdk.simulator.oci import HostDevice
 from dra_sdk.testing.sysfs import FakeMachine
+from dra_sdk.tools.simulator.oci import HostDevice
 
 _BOOT_IDS = itertools.count(1)
 

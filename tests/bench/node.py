@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from dra_sdk.simulator.kubelet import Call, ClaimRef, KubeletEmulator, KubeletTiming
-from dra_sdk.simulator.kubelet.records import GET_INFO, NOTIFY
-from dra_sdk.simulator.local import LocalClient
-from dra_sdk.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.kubelet import Call, ClaimRef, KubeletEmulator, KubeletTiming
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY
+from dra_sdk.tools.simulator.local import LocalClient
+from dra_sdk.tools.simulator.objects import ObjectStore
 from tests.bench.contestants import NODE, Contestant, Running
 from tests.cluster.harness.errors import HarnessError
 

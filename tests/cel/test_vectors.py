@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dra_sdk import cel
+from tests.vectors import files
 
 JSON = dict[str, Any]
 
-VECTORS = Path(os.environ.get("DRA_SDK_VECTORS", Path(__file__).parents[3] / "shared" / "vectors")) / "cel-cases"
-if not VECTORS.is_dir():
-    pytest.skip(f"no vectors: {VECTORS} is missing, set DRA_SDK_VECTORS", allow_module_level=True)
-
-TABLE = json.loads((VECTORS / "cel-cases.json").read_text())
+TABLE = files("cel-cases")["cel-cases"]
 RUNS = [
     pytest.param(case, observed, id=f"{case['name']}-{'lists' if observed['listTypeAttributes'] else 'scalars'}")
     for case in TABLE["cases"]

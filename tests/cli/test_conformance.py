@@ -13,13 +13,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from dra_sdk.cli.main import main
-from dra_sdk.conformance import plugin
-from dra_sdk.conformance.catalog import CHECKS
-from dra_sdk.conformance.levels import registration
-from dra_sdk.conformance.plugin import TIMING
+from dra_sdk.tools.conformance import plugin
+from dra_sdk.tools.conformance.catalog import CHECKS
+from dra_sdk.tools.conformance.levels import registration
+from dra_sdk.tools.conformance.plugin import TIMING
 from tests.waiting import LONG
 
-COMMAND = f"{sys.executable} -m tests.conformance.mutants cli.example.com"
+COMMAND = f"{sys.executable} -m tests.tools.conformance.mutants cli.example.com"
 
 
 def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dra_sdk.cli import explain
-from tests.scheduling.explain import situations
-from tests.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
+from tests.tools.scheduling.explain import situations
+from tests.tools.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
 
 OBJECTS = ("nodes", "slices", "classes", "claims", "pods")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import runner
-from tests.scheduling.cluster.objects import claim, device_class, gpus, pod
+from tests.tools.scheduling.cluster.objects import claim, device_class, gpus, pod
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 
 from dra_sdk.cli.picture import write_picture
 from dra_sdk.errors import SettingsError
-from dra_sdk.scheduling.cluster import schedule
-from tests.scheduling.explain import situations
-from tests.scheduling.picture.hostile import Page
-from tests.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
+from dra_sdk.tools.scheduling.cluster import schedule
+from tests.tools.scheduling.explain import situations
+from tests.tools.scheduling.picture.hostile import Page
+from tests.tools.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
 
 
 def drawn(path: Path, *objects: object) -> str:

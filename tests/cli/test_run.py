@@ -19,11 +19,11 @@ def test_signals_are_heard_before_anything_that_takes_time(monkeypatch: pytest.M
         """Stands where the first slow import looks."""
 
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "dra_sdk.runtime.process":
+            if name == "dra_sdk.node.runtime.process":
                 heard.extend(signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT))
                 raise ImportError(name)
 
-    monkeypatch.delitem(sys.modules, "dra_sdk.runtime.process", raising=False)
+    monkeypatch.delitem(sys.modules, "dra_sdk.node.runtime.process", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Library(), *sys.meta_path])
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

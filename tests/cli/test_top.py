@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_sdk.health.memory import encode as encode_unhealthy
-from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.node.health.memory import encode as encode_unhealthy
 from dra_sdk.testing.sysfs import regular_machine
+from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.wire.state import ClaimState, DeviceState, Phase, encode
 from tests.cli.commands import EXAMPLES, runner
 

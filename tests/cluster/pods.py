@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from dra_sdk.simulator.kubelet.claims import load
+from dra_sdk.tools.simulator.kubelet.claims import load
 from tests.cluster.features import HEALTH_IS_TOLD_OF, KUBELET_KNOWS_SHARES
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import SHOW, claim, container, pod, pod_with, request, template

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.cel.environment import NOT_OFFERED
-from dra_sdk.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
 from tests.cluster.differential.api import Requests, collection, refusal

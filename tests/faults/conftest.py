@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.faults.site import Inside
 
 

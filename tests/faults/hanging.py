@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
 
-from dra_sdk.simulator import ClaimRef
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.tools.simulator import ClaimRef
+from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
 from tests.waiting import LONG, wait

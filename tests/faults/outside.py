@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dra_sdk.simulator import EmbeddedCluster
-from dra_sdk.simulator.kubelet.records import NOTIFY
+from dra_sdk.tools.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator.kubelet.records import NOTIFY
 from tests.faults import lamps
 from tests.faults.site import Site
 from tests.waiting import LONG, wait

@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 
 from dra_sdk.loader import Driver
-from dra_sdk.prepare.files import Files
-from dra_sdk.runtime.process import DriverProcess
-from dra_sdk.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
+from dra_sdk.tools.simulator.kubelet import wire
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
 from tests.waiting import LONG

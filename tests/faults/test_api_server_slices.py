@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from dra_sdk.simulator import CATALOG, Delay, FaultRule, Reject, Reset, statuses
-from dra_sdk.simulator.faults import Effect
-from dra_sdk.slices import controller
-from dra_sdk.slices.timing import Timing
+from dra_sdk.node.slices import controller
+from dra_sdk.node.slices.timing import Timing
+from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, statuses
+from dra_sdk.tools.simulator.faults import Effect
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.waiting import LONG, wait

@@ -20,8 +20,8 @@ from types import SimpleNamespace
 import pytest
 
 from dra_sdk import DeviceHealth, HealthStatus, Node
-from dra_sdk.prepare import files
-from dra_sdk.simulator import EmbeddedCluster, FaultRule, Reject, statuses
+from dra_sdk.node.prepare import files
+from dra_sdk.tools.simulator import EmbeddedCluster, FaultRule, Reject, statuses
 from tests.faults.hanging import HangingDriver, calling
 from tests.faults.lamps import NAME
 from tests.faults.outside import Outside

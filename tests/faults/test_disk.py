@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError, StateError
-from dra_sdk.simulator import ClaimRef
-from dra_sdk.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator import ClaimRef
+from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.faults.site import Inside
 
 WRITING = ("create", "write", "fsync", "rename")

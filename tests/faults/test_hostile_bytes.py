@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import wire
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.faults.site import Inside
 from tests.waiting import LONG, wait

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from dra_sdk import DriverInfo
-from dra_sdk.simulator import ClaimRef, EmbeddedCluster
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
+from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.site import Inside
 from tests.waiting import LONG

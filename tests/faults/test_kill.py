@@ -13,8 +13,8 @@ from time import monotonic, sleep
 import grpc
 import pytest
 
-from dra_sdk.simulator import EmbeddedCluster
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.tools.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator.kubelet import wire
 from dra_sdk.wire.state import decode
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside

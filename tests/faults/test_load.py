@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from dra_sdk.simulator import ClaimRef
+from dra_sdk.tools.simulator import ClaimRef
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.faults.site import Inside
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.runtime import supervise
-from dra_sdk.simulator.kubelet import ResponseError
+from dra_sdk.node.runtime import supervise
+from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.faults.site import Inside
 from tests.waiting import wait
 

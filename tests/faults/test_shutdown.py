@@ -11,11 +11,11 @@ from time import sleep
 import grpc
 import pytest
 
-from dra_sdk.prepare.tickets import Ticket, Tickets
-from dra_sdk.runtime import process as runtime
-from dra_sdk.runtime import sockets
-from dra_sdk.simulator import Delay, EmbeddedCluster, FaultRule
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.node.prepare.tickets import Ticket, Tickets
+from dra_sdk.node.runtime import process as runtime
+from dra_sdk.node.runtime import sockets
+from dra_sdk.tools.simulator import Delay, EmbeddedCluster, FaultRule
+from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
 from tests.faults.outside import Outside
 from tests.waiting import LONG, wait

@@ -10,8 +10,8 @@ from threading import Event
 
 import pytest
 
-from dra_sdk.runtime import sockets, supervise
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.node.runtime import sockets, supervise
+from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.waiting import LONG, wait

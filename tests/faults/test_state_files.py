@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.simulator import ClaimRef
-from dra_sdk.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator import ClaimRef
+from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 

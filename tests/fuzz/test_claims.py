@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 from dra_sdk import Device, DriverInfo, OpaqueConfig
 from dra_sdk.errors import ClaimError, ConfigError
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.prepare.allocation import allocated_devices
-from dra_sdk.prepare.config import resolve
+from dra_sdk.node.prepare.allocation import allocated_devices
+from dra_sdk.node.prepare.config import resolve
 from dra_sdk.wire.claim import Config, Opaque, Result, read_claim
 from dra_sdk.wire.dra import ClaimRef
 from tests.fuzz.documents import CLAIM, DRIVER, UID

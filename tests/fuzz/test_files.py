@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError, StateError
-from dra_sdk.health import memory
-from dra_sdk.metadata.reading import read_metadata
 from dra_sdk.model.device import Version
-from dra_sdk.overlay.errors import OverlayError
-from dra_sdk.overlay.file import load
-from dra_sdk.runtime.settings import SETTINGS as TABLE
-from dra_sdk.runtime.settings_file import read_settings_file
+from dra_sdk.node.health import memory
+from dra_sdk.node.metadata.reading import read_metadata
+from dra_sdk.node.overlay.errors import OverlayError
+from dra_sdk.node.overlay.file import load
+from dra_sdk.node.runtime.settings import SETTINGS as TABLE
+from dra_sdk.node.runtime.settings_file import read_settings_file
 from dra_sdk.wire import state
 from dra_sdk.wire.cdi.reading import read_spec
 from dra_sdk.wire.documents import read_documents

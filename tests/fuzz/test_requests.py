@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk.simulator import ClaimRef, EmbeddedCluster
-from dra_sdk.simulator.kubelet import wire
+from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
+from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.fuzz.strategies import ODD_TEXTS, fuzz

@@ -244,7 +244,7 @@ def test_a_401_while_the_kubeconfig_is_gone_stays_a_401(serve, connect, tmp_path
 
 def test_the_kubernetes_client_is_not_imported_early():
     code = """
-import sys, dra_sdk.kube.client, dra_sdk.kube.paths, dra_sdk.slices.controller
+import sys, dra_sdk.kube.client, dra_sdk.kube.paths, dra_sdk.node.slices.controller
 print([name for name in ("kubernetes", "urllib3", "requests") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.watching import Watch
-from dra_sdk.simulator import certificates
-from dra_sdk.simulator.objects import ObjectStore
-from dra_sdk.simulator.server import ApiServer
+from dra_sdk.tools.simulator import certificates
+from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.server import ApiServer
 from tests.kube.scripted import Answer, Asked
 from tests.waiting import LONG
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.scheduling.expressions import compiler
 from dra_sdk.testing import claim, devices, first_of, request
+from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
 from tests.testing.lamps import NAME, LampConfig

@@ -1,4 +1,4 @@
-"""The Python half: `python -m tests.bench.matching.ours FILE` does what gomatch does, with dra_sdk.scheduling.
+"""The Python half: `python -m tests.bench.matching.ours FILE` does what gomatch does, with dra_sdk.tools.scheduling.
 
 An allocator lives as long as its inventory here, whereas the scheduler makes one for each pod: it may remember what
 selectors said about devices.
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dra_sdk.scheduling.allocator import Allocated, Allocator, Features, Inventory
+from dra_sdk.tools.scheduling.allocator import Allocated, Allocator, Features, Inventory
 from dra_sdk.wire.profile import ServerProfile
 
 JSON = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The same slices, classes, claims and pods for a real control plane and for `dra_sdk.scheduling`: both must agree.
+"""The same slices, classes, claims and pods for a real control plane and for ours (`tools.scheduling`): both agree.
 
 Cases are drawn from a seed (`generate`), applied to a real API server and kube-scheduler with nodes that are mere
 objects (`real`), and to the offline checks and the allocator of this package (`ours`). What is compared, for each

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dra_sdk.scheduling.allocator import (
+from dra_sdk.tools.scheduling.allocator import (
     SKIPS_OPERATIONS,
     Allocated,
     AllocationError,
@@ -16,12 +16,12 @@ from dra_sdk.scheduling.allocator import (
     InvalidPoolsError,
     Inventory,
 )
-from dra_sdk.scheduling.allocator.nodes import declares, matches
-from dra_sdk.scheduling.cluster import Snapshot, schedule
-from dra_sdk.simulator.objects import ObjectStore
-from dra_sdk.simulator.resources import server_catalog
-from dra_sdk.simulator.statuses import StatusError, bad_request
-from dra_sdk.simulator.strategy import Strategy
+from dra_sdk.tools.scheduling.allocator.nodes import declares, matches
+from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
+from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.resources import server_catalog
+from dra_sdk.tools.simulator.statuses import StatusError, bad_request
+from dra_sdk.tools.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
 from tests.cluster.differential.api import Refusal, collection, refusal
 from tests.cluster.differential.case import JSON, PodPlan

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.simulator import statuses
-from dra_sdk.simulator.faults import FaultRule, Reject
-from dra_sdk.simulator.local import LocalClient
-from dra_sdk.simulator.objects import ObjectStore
-from dra_sdk.simulator.server import ApiServer
+from dra_sdk.tools.simulator import statuses
+from dra_sdk.tools.simulator.faults import FaultRule, Reject
+from dra_sdk.tools.simulator.local import LocalClient
+from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.server import ApiServer
 from tests.cluster.differential.case import JSON
 from tests.cluster.differential.pods import PodWatcher
 from tests.cluster.harness.patience import PATIENCE

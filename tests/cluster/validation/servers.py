@@ -6,10 +6,10 @@ import copy
 from http import HTTPStatus
 from typing import Final
 
-from dra_sdk.simulator.objects import ObjectStore
-from dra_sdk.simulator.resources import ResourceType, server_catalog
-from dra_sdk.simulator.statuses import StatusError, bad_request
-from dra_sdk.simulator.strategy import Strategy
+from dra_sdk.tools.simulator.objects import ObjectStore
+from dra_sdk.tools.simulator.resources import ResourceType, server_catalog
+from dra_sdk.tools.simulator.statuses import StatusError, bad_request
+from dra_sdk.tools.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
 from tests.cluster.differential.api import Refusal, Requests, collection, refusal
 from tests.cluster.differential.case import JSON

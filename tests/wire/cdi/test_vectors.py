@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,11 @@ from dra_sdk.wire.cdi.checks import device_problems, edits_problems
 from dra_sdk.wire.cdi.names import split_device
 from dra_sdk.wire.cdi.reading import read_spec
 from dra_sdk.wire.cdi.versions import version_problem
+from tests.vectors import ROOT
 
 JSON = dict[str, Any]
 
-VECTORS = Path(os.environ.get("DRA_SDK_VECTORS", Path(__file__).parents[4] / "shared" / "vectors")) / "cdi-cases"
-if not VECTORS.is_dir():
-    pytest.skip(f"no vectors: {VECTORS} is missing, set DRA_SDK_VECTORS", allow_module_level=True)
-
+VECTORS = ROOT / "cdi-cases"
 SIMULATOR = "applying edits, and the cache of a runtime, are the simulator's"
 LEGACY = "annotations and OCI devices ask for CDI devices where there is no DRA; the kubelet passes CDI IDs by CRI"
 LEFT_OUT = {

@@ -1,34 +1,8 @@
-"""The models, against every object of the upstream validation tables."""
+"""The models of API objects."""
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-from typing import Any
-
-import pytest
-
 from dra_sdk.wire.resource import Device, ResourceClaim, ResourceSlice
-from dra_sdk.wire.validation.structure import KINDS
-
-VECTORS = Path(os.environ.get("DRA_SDK_VECTORS", Path(__file__).parents[4] / "shared" / "vectors")) / "validation-cases"
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
-@pytest.mark.skipif(not VECTORS.is_dir(), reason=f"no vectors: {VECTORS} is missing, set DRA_SDK_VECTORS")
-def test_every_upstream_object_is_read_and_written_unchanged():
-    files = sorted(VECTORS.glob("*/*.json"))
-    assert files
-    for file in files:
-        case = json.loads(file.read_text())
-        for obj in filter(None, (case["object"], case.get("oldObject"))):
-            assert KINDS[obj["kind"]].model_validate(obj).to_json() == without_nulls(obj), file.name
 
 
 def test_all_kinds_of_attributes_and_capacities():

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dra_sdk.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.wire.validation import ServerProfile, validate
+from tests.vectors import ROOT
 
-VECTORS = Path(os.environ.get("DRA_SDK_VECTORS", Path(__file__).parents[4] / "shared" / "vectors")) / "validation-cases"
-if not VECTORS.is_dir():
-    pytest.skip(f"no vectors: {VECTORS} is missing, set DRA_SDK_VECTORS", allow_module_level=True)
-
+VECTORS = ROOT / "validation-cases"
 CASES = {str(file.relative_to(VECTORS).with_suffix("")): file for file in sorted(VECTORS.glob("*/*.json"))}
 
 

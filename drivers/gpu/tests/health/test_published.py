@@ -15,10 +15,10 @@ from dra_driver_gpu.settings import GpuSettings
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
-from dra_sdk.runtime.process import DriverProcess
-from dra_sdk.runtime.settings import Settings
-from dra_sdk.simulator import AllocatedDevice, EmbeddedCluster
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.testing import claim, request
+from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
 
 NAME = "gpu.nvidia.com"
 MakeGpus = Callable[..., Any]

@@ -1,6 +1,6 @@
 // Command gomatch allocates claims with the allocator of k8s.io/dynamic-resource-allocation, the way the scheduler's
 // plugin uses it, and says how long that took and what each claim got. It is the Go half of the comparison in
-// tests/bench/matching, whose Python half does the same with dra_sdk.scheduling.
+// tests/bench/matching, whose Python half does the same with dra_sdk.tools.scheduling.
 package main
 
 import (

@@ -1,0 +1,145 @@
+"""The latest known state of every device, and who wants to hear of it. Safe for threads.
+
+```
+dra_device_health ─ report ─▶ HealthFeed ─ follow ──▶ one kubelet stream for each version of the health API
+                                         ─ subscribe ▶ taints, logs: changes of status only
+```
+
+A report vouches for the devices that it names and for no others. So a follower is sent those again, changed or not, and
+the rest is left alone: a kubelet believes what it hears for the device's whole timeout from the moment it hears
+it, and a source that hangs must decay to Unknown there. Source: KEP-4680.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Condition, RLock
+from time import monotonic
+from typing import Any
+
+from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.node.health.reports import Key, read_report
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChange:
+    """One device whose status is another than before; `old` is Unknown where nothing fresh was known."""
+
+    pool: str
+    device: str
+    old: HealthStatus
+    new: HealthStatus
+    message: str = ""
+
+
+Listener = Callable[[Sequence[HealthChange]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    health: DeviceHealth
+    since: float
+
+    def fresh(self, now: float) -> bool:
+        return now - self.since < self.health.timeout
+
+
+class HealthFeed:
+    """What `driver` reports of its devices; `pool` is the node's own, for devices that name none."""
+
+    def __init__(self, driver: str, pool: str, *, clock: Callable[[], float] = monotonic) -> None:
+        self._driver, self._pool, self._clock = driver, pool, clock
+        self._reporting = RLock()  # keeps listeners in the order of the reports
+        self._changed = Condition()
+        self._entries: dict[Key, _Entry] = {}
+        self._waiting: dict[str, set[Key]] = {}
+        self._listeners: list[Listener] = []
+        self._closed = False
+
+    def report(self, devices: Any) -> None:
+        """Take one list from `dra_device_health`; HookError, and nothing taken, if it is not one."""
+        reported = read_report(self._driver, self._pool, devices)
+        with self._reporting:
+            changes = self._merge(reported)
+            for listener in tuple(self._listeners) if changes else ():
+                try:
+                    listener(changes)
+                except Exception:  # what one listener cannot do must not silence the others
+                    log.exception("a listener failed on %d changes of device health", len(changes))
+
+    def snapshot(self) -> list[DeviceHealth]:
+        """Every device whose state is younger than its timeout, by pool and name; pools are filled in."""
+        with self._changed:
+            return self._fresh(self._entries)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Have `listener` called with the changes of each report that brings any, in the reporter's thread."""
+        with self._reporting:
+            self._listeners.append(listener)
+
+    def follow(self, group: str, alive: Callable[[], bool]) -> Iterator[list[DeviceHealth]]:
+        """All that is known, at once if that is anything; then what is reported, as soon as it is.
+
+        Reports that come in while the follower is busy reach it together, each device with its latest state. Ends
+        when another follower of the same `group` begins, when the feed is closed, or when `alive()` is found False,
+        which is looked at again after every report and `wake`.
+        """
+        with self._changed:
+            mine = set(self._entries)
+            self._waiting[group] = mine
+            self._changed.notify_all()
+        return self._batches(group, mine, alive)
+
+    def wake(self) -> None:
+        """Have the followers look at their `alive` now."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all followers, those to come as well."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _batches(self, group: str, mine: set[Key], alive: Callable[[], bool]) -> Iterator[list[DeviceHealth]]:
+        def ended() -> bool:
+            return self._closed or self._waiting.get(group) is not mine or not alive()
+
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: mine or ended())
+                    if ended():
+                        return
+                    batch = self._fresh(mine)
+                    mine.clear()
+                if batch:
+                    yield batch
+        finally:
+            with self._changed:
+                if self._waiting.get(group) is mine:
+                    del self._waiting[group]
+
+    def _merge(self, reported: dict[Key, DeviceHealth]) -> list[HealthChange]:
+        with self._changed:
+            now = self._clock()
+            # What went stale is forgotten, so names that a driver no longer uses do not pile up.
+            known = {key: entry for key, entry in self._entries.items() if entry.fresh(now)}
+            self._entries = known | {key: _Entry(health, now) for key, health in reported.items()}
+            for waiting in list(self._waiting.values()):
+                waiting.update(reported)
+            self._changed.notify_all()
+        return [
+            HealthChange(*key, old, health.status, health.message)
+            for key, health in reported.items()
+            if (old := known[key].health.status if key in known else HealthStatus.UNKNOWN) is not health.status
+        ]
+
+    def _fresh(self, keys: Iterable[Key]) -> list[DeviceHealth]:
+        now = self._clock()
+        entries = [self._entries[key] for key in sorted(keys) if key in self._entries]
+        return [entry.health for entry in entries if entry.fresh(now)]

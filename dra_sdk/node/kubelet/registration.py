@@ -1,0 +1,57 @@
+"""The registration service: the kubelet finds the socket in its plugins_registry and asks who we are.
+
+Source: k8s.io/kubelet pkg/apis/pluginregistration/v1. The kubelet gives GetInfo one second, so nothing here waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+import grpc
+
+from dra_sdk.node.kubelet.server import Method, unary
+from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
+
+log = logging.getLogger(__name__)
+SERVICE = "pluginregistration.Registration"
+
+
+class Registration:
+    """Answers the kubelet's two registration calls and remembers the outcome.
+
+    `registered` is set while the kubelet has accepted the driver; `error` is its last complaint, or empty.
+    """
+
+    def __init__(self, driver: str, endpoint: Path, versions: Sequence[str]) -> None:
+        self._info = wire.PluginInfo(
+            type="DRAPlugin", name=driver, endpoint=str(endpoint), supported_versions=list(versions)
+        )
+        self.registered = Event()
+        self.error = ""
+
+    def methods(self) -> dict[str, Method]:
+        """The handlers of the service, by method name."""
+        return {
+            "GetInfo": unary(self._get_info, wire.InfoRequest, wire.PluginInfo),
+            "NotifyRegistrationStatus": unary(self._notify, wire.RegistrationStatus, wire.RegistrationStatusResponse),
+        }
+
+    def _get_info(self, _request: wire.InfoRequest, _context: grpc.ServicerContext) -> wire.PluginInfo:
+        return self._info
+
+    def _notify(
+        self, status: wire.RegistrationStatus, _context: grpc.ServicerContext
+    ) -> wire.RegistrationStatusResponse:
+        if status.plugin_registered:
+            self.error = ""
+            self.registered.set()
+            log.info("registered with the kubelet as %s", self._info.name)
+        else:
+            # The kubelet tries again by itself; ending here would only lose prepared claims' answers.
+            self.error = status.error or "the kubelet gave no reason"
+            self.registered.clear()
+            log.error("the kubelet refused to register %s: %s", self._info.name, self.error)
+        return wire.RegistrationStatusResponse()

@@ -1,0 +1,105 @@
+"""Reading device metadata, in a container or on the host: `read_request(resource_claim_directory("gpu", "r"))`.
+
+Source: KEP-5304. A reader takes the first document whose version it knows and skips versions it does not, so that a
+newer driver does not break it; anything else that is wrong with the stream is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.node.metadata.document import KIND, VERSIONS, DeviceMetadata
+from dra_sdk.node.metadata.layout import SUFFIX
+
+_SPACE = " \t\r\n"
+
+
+def read_metadata(content: str | bytes, source: str = "device metadata") -> DeviceMetadata:
+    """The first document of a known version; InvalidObjectError names `source` and what is wrong."""
+    unknown: list[str] = []
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+        for value in _stream(text):
+            version = _version(value)
+            if version in VERSIONS:
+                return _document(version, value)
+            unknown.append(version)
+    except (ValueError, RecursionError) as error:
+        raise InvalidObjectError(source, [str(error)]) from error
+    if unknown:
+        raise InvalidObjectError(source, [f"has no version that is known here, only {', '.join(unknown)}"])
+    raise InvalidObjectError(source, ["is empty"])
+
+
+def read_file(path: Path) -> DeviceMetadata:
+    """Read one file; InvalidObjectError names it, also where it cannot be opened."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidObjectError(f"device metadata {path}", [f"cannot be read: {error.strerror}"]) from error
+    return read_metadata(content, f"device metadata {path}")
+
+
+def read_request(directory: Path | str) -> DeviceMetadata:
+    """All that any driver says about one request, as one document with the identity of the first.
+
+    `directory` is where a container finds the request's files; InvalidObjectError where it has none.
+    """
+    paths = sorted(Path(directory).glob(f"*{SUFFIX}"))
+    if not paths:
+        raise InvalidObjectError(f"device metadata {directory}", [f"there is no file *{SUFFIX}"])
+    documents = [read_file(path) for path in paths]
+    requests: dict[str, dict[str, Any]] = {}
+    for request in (each for document in documents for each in document.requests):
+        merged = requests.setdefault(request.name, {"name": request.name, "devices": []})
+        merged["devices"] += [device.model_dump(by_alias=True) for device in request.devices]
+    pod_claim = next((each.pod_claim_name for each in documents if each.pod_claim_name is not None), None)
+    first = documents[0].model_dump(by_alias=True)
+    return DeviceMetadata.model_validate(first | {"podClaimName": pod_claim, "requests": list(requests.values())})
+
+
+def _stream(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    position = 0
+    while position < len(text):
+        if text[position] in _SPACE:
+            position += 1
+            continue
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"is not JSON: line {error.lineno}: {error.msg}") from error
+        yield value
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"is not JSON: {name} is no number")
+
+
+def _version(value: Any) -> str:
+    """The apiVersion of a document; ValueError unless it has that and a kind."""
+    if not isinstance(value, dict):
+        raise ValueError(f"holds a {type(value).__name__}, want objects")  # noqa: TRY004 (an error of the content)
+    version, kind = value.get("apiVersion"), value.get("kind")
+    if not isinstance(version, str) or not version or version.count("/") > 1:
+        raise ValueError(f"holds an object whose apiVersion is {version!r}")
+    if not isinstance(kind, str) or not kind:
+        raise ValueError(f"holds an object of {version} whose kind is {kind!r}")
+    if version in VERSIONS and kind != KIND:
+        raise ValueError(f"holds an object of {version} that is a {kind}, want {KIND}")
+    return version
+
+
+def _document(version: str, value: Any) -> DeviceMetadata:
+    try:
+        return DeviceMetadata.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"holds a {KIND} of {version} that cannot be understood: {where}: {first['msg']}") from error

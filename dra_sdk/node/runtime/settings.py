@@ -1,0 +1,283 @@
+"""Every setting of a driver process: one table, read from flags, the environment and a file.
+
+A flag wins over its environment variable, which wins over the file, which wins over the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.node.runtime.settings_file import read_settings_file
+
+CONFIG = "DRA_SDK_CONFIG"
+_DAY = 86400
+Serve = Literal["both", "common", "registration", "service"]
+Effect = Literal["None", "NoSchedule", "NoExecute"]
+Taint = Literal["None", "NoSchedule", "NoExecute", "off"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+_NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NODE_NAME_LIMIT: Final = 253  # characters
+_UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]{0,63}")  # it becomes part of names of files
+_PORT_LIMIT: Final = 65535
+
+
+def path(text: str) -> Path:
+    """An absolute path: the kubelet reads it too, from another working directory."""
+    if not text:
+        raise ValueError("must not be empty")
+    return Path(text).absolute()
+
+
+def seconds(text: str) -> float:
+    """A time span."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= _DAY:
+        raise ValueError(f"must be a number of seconds from 0 to {_DAY}")
+    return value
+
+
+def node_name(text: str) -> str:
+    """The name of a Node, or nothing."""
+    if text and not (_NODE_NAME.fullmatch(text) and len(text) <= _NODE_NAME_LIMIT):
+        raise ValueError(
+            f"must be a DNS subdomain (lower-case letters, digits, inner '-' and '.', "
+            f"at most {_NODE_NAME_LIMIT} characters)"
+        )
+    return text
+
+
+def pod_uid(text: str) -> str:
+    """The UID of a pod, or nothing."""
+    if text and not _UID.fullmatch(text):
+        raise ValueError("must be a pod's metadata.uid (letters, digits, '-', '.', '_' and ':', at most 64 characters)")
+    return text
+
+
+def address(text: str) -> str:
+    """A host and a port to listen on, or nothing; without a host it is every address of the machine."""
+    _, colon, port = text.rpartition(":")
+    if text and not (colon and port.isdecimal() and int(port) <= _PORT_LIMIT):
+        raise ValueError(f"must be host:port or :port, with a port from 0 to {_PORT_LIMIT}")
+    return text
+
+
+def settings_table() -> str:
+    """The table of all settings in Markdown, for the documentation."""
+    rows = [
+        f"| `{each.flag}` | `{each.env}` | `{each.key}` | {f'`{each.default}`' if each.default else ''} | {each.help} |"
+        for each in SETTINGS
+    ]
+    return "\n".join(["| flag | environment | file | default | meaning |", "|---|---|---|---|---|", *rows]) + "\n"
+
+
+def serve(text: str) -> Serve:
+    """Which sockets a process opens."""
+    chosen: Serve = _one_of(text, get_args(Serve))
+    return chosen
+
+
+def taint(text: str) -> Taint:
+    """The effect of a taint, or off."""
+    chosen: Taint = _one_of(text, get_args(Taint))
+    return chosen
+
+
+def log_level(text: str) -> LogLevel:
+    """From which level on messages are logged; in capitals too."""
+    chosen: LogLevel = _one_of(text.lower(), get_args(LogLevel))
+    return chosen
+
+
+def log_format(text: str) -> LogFormat:
+    """For people or for machines."""
+    chosen: LogFormat = _one_of(text, get_args(LogFormat))
+    return chosen
+
+
+def _one_of(text: str, choices: tuple[Any, ...]) -> Any:
+    if text not in choices:
+        raise ValueError(f"is not one of {', '.join(choices)}")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table: attribute of Settings, environment variable, default, what it means, and how it is read."""
+
+    name: str
+    env: str
+    default: Any
+    help: str
+    type: Callable[[str], Any] = str
+    metavar: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def key(self) -> str:
+        """The key in a settings file."""
+        first, *others = self.name.split("_")
+        return first + "".join(each.capitalize() for each in others)
+
+    def given(self, text: str) -> Any:
+        """The value of its flag; ArgumentTypeError with the reason, which argparse drops of a ValueError."""
+        try:
+            return self.type(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+    def read(self, environment: Mapping[str, str], file: Mapping[str, str], name: Path | None = None) -> Any:
+        """The value from the environment, else the file `name`, else the default; SettingsError if it is not usable."""
+        for source, text in (
+            (f"environment variable {self.env}", environment.get(self.env, "")),
+            (f"setting {self.key} of settings file {name}", file.get(self.key, "")),
+        ):
+            if text:
+                try:
+                    return self.type(text)
+                except ValueError as error:
+                    raise SettingsError(f"{source}={text!r}: {error}") from error
+        return self.default
+
+
+SETTINGS = (
+    Setting("node_name", "NODE_NAME", "", "name of this node; by default the host name", node_name, "NAME"),
+    Setting("kubeconfig", "KUBECONFIG", None, "kubeconfig file; by default the pod's service account", path, "FILE"),
+    Setting(
+        "kubelet_dir", "DRA_SDK_KUBELET_DIR", Path("/var/lib/kubelet"), "the kubelet's root directory", path, "DIR"
+    ),
+    Setting("cdi_dir", "DRA_SDK_CDI_DIR", Path("/var/run/cdi"), "where CDI specs are written", path, "DIR"),
+    Setting(
+        "host_root", "DRA_SDK_HOST_ROOT", Path("/"), "where the host's /sys, /proc and /dev are found", path, "DIR"
+    ),
+    Setting(
+        "pod_uid",
+        "POD_UID",
+        "",
+        "UID of the driver's pod; switches rolling updates on (kubelet 1.33 and later)",
+        pod_uid,
+        "UID",
+    ),
+    Setting(
+        "drain_seconds",
+        "DRA_SDK_DRAIN_SECONDS",
+        20.0,
+        "how long calls under way may take at shutdown",
+        seconds,
+        "SECONDS",
+    ),
+    Setting(
+        "serve",
+        "DRA_SDK_SERVE",
+        "both",
+        "sockets of this process: both, common, registration or service",
+        serve,
+        "WHICH",
+    ),
+    Setting(
+        "unhealthy_taint",
+        "DRA_SDK_UNHEALTHY_TAINT",
+        "NoSchedule",
+        "taint of unhealthy devices: NoSchedule, NoExecute, None (tell only) or off",
+        taint,
+        "EFFECT",
+    ),
+    Setting(
+        "overlay_file",
+        "DRA_SDK_OVERLAY_FILE",
+        None,
+        "YAML file that adds attributes and taints to devices",
+        path,
+        "FILE",
+    ),
+    Setting(
+        "http_address",
+        "DRA_SDK_HTTP_ADDRESS",
+        "",
+        "host:port for /metrics, /healthz and /readyz; off by default",
+        address,
+        "HOST:PORT",
+    ),
+    Setting("log_level", "DRA_SDK_LOG_LEVEL", "info", "debug, info, warning or error", log_level, "LEVEL"),
+    Setting("log_format", "DRA_SDK_LOG_FORMAT", "text", "text or json", log_format, "FORMAT"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one process; see SETTINGS for what each means."""
+
+    node_name: str
+    kubeconfig: Path | None = None
+    kubelet_dir: Path = Path("/var/lib/kubelet")
+    cdi_dir: Path = Path("/var/run/cdi")
+    host_root: Path = Path("/")
+    pod_uid: str = ""
+    drain_seconds: float = 20.0
+    serve: Serve = "both"
+    unhealthy_taint: Taint = "NoSchedule"
+    overlay_file: Path | None = None
+    http_address: str = ""
+    log_level: str = "info"
+    log_format: str = "text"
+
+    @property
+    def registry(self) -> Path:
+        """Where the kubelet looks for registration sockets."""
+        return self.kubelet_dir / "plugins_registry"
+
+    @property
+    def taint_effect(self) -> Effect | None:
+        """The effect of the taint on unhealthy devices, None for no taint."""
+        return None if self.unhealthy_taint == "off" else self.unhealthy_taint
+
+    def plugin_data(self, driver: str) -> Path:
+        """The directory that belongs to one driver."""
+        return self.kubelet_dir / "plugins" / driver
+
+
+def add_flags(parser: argparse._ActionsContainer, only: Container[str] | None = None) -> None:
+    """Add one flag per setting, or those of some by name, and `--config` for the file."""
+    parser.add_argument("--config", type=path, metavar="FILE", help=f"YAML file with settings [${CONFIG}]")
+    for each in SETTINGS if only is None else [each for each in SETTINGS if each.name in only]:
+        shown = f" (default {each.default})" if each.default else ""
+        said = f"{each.help}{shown} [${each.env}]"
+        parser.add_argument(each.flag, type=each.given, metavar=each.metavar, help=said)
+
+
+def read_settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings from parsed flags, the environment and the file; SettingsError names what is wrong."""
+    found = os.environ if environment is None else environment
+    named = getattr(flags, "config", None) or (path(found[CONFIG]) if found.get(CONFIG) else None)
+    file = read_settings_file(named, {each.key for each in SETTINGS}) if named else {}
+    values = {}
+    for each in SETTINGS:
+        given = getattr(flags, each.name, None)
+        values[each.name] = each.read(found, file, named) if given is None else given
+    if getattr(flags, "kubeconfig", None) is None and os.pathsep in found.get("KUBECONFIG", ""):
+        values["kubeconfig"] = None  # several files, which the API client reads together
+    values["node_name"] = values["node_name"] or _host_name()
+    return Settings(**values)
+
+
+def _host_name() -> str:
+    host = socket.gethostname().lower()
+    try:
+        return node_name(host)
+    except ValueError as error:
+        raise SettingsError(f"the host name {host!r} is no node's name, which {error}: give --node-name") from error

@@ -1,0 +1,153 @@
+"""From the pools an author describes to the slices that hold them, within the limits of the API.
+
+Pure. What no API server would take is refused here, with the device and the field. Source: resource.k8s.io/v1
+ResourceSliceSpec: 128 devices a slice, 64 where any device of the pool has taints, consumed counters or list
+attributes; 8 counter sets a slice; counter sets and devices never in one slice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model.device import NodeSelection
+from dra_sdk.model.pool import ResourcePool
+from dra_sdk.node.slices.limits import refusals
+from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
+
+JSON = dict[str, Any]
+Check = Callable[[Sequence[JSON], str, str], list[str]]
+_T = TypeVar("_T")
+
+DEVICES: Final = 128
+COMPLEX_DEVICES: Final = 64
+COUNTER_SETS: Final = 8
+_PROBLEMS: Final = 20
+_OTHER_TYPE: Final = (AttributeError, TypeError)  # what comes of an author's None or text where an object is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """The slices of one pool, in order: ResourceSliceSpecs without `driver` and `pool`.
+
+    `node_bound` says that they carry `nodeName`, so that the kubelet deletes them when the driver goes.
+    """
+
+    name: str
+    slices: tuple[JSON, ...]
+
+    @property
+    def node_bound(self) -> bool:
+        """Whether the slices belong to one node only."""
+        return all("nodeName" in each for each in self.slices)
+
+
+def plan(
+    pools: Iterable[ResourcePool], *, driver: str, node_name: str | None, check: Check = refusals
+) -> dict[str, PoolPlan | InvalidObjectError]:
+    """The plan of each pool by its name, or what is wrong with it; one bad pool leaves the others alone.
+
+    `node_name` is the driver's node, None for a driver that publishes for the whole cluster. `check` gives one sentence
+    for each rule of the API that the slices of a pool break. Equal pools give equal plans.
+    """
+    found: dict[str, PoolPlan | InvalidObjectError] = {}
+    for pool in pools:
+        name = str(pool.name)
+        if name in found:
+            found[name] = InvalidObjectError(f"pool {name}", ["there are two pools of this name"])
+            continue
+        try:
+            found[name] = _plan(pool, driver, node_name, check)
+        except InvalidObjectError as error:
+            found[name] = _shortened(error)
+        except _OTHER_TYPE as error:
+            found[name] = InvalidObjectError(f"pool {name}", [_said(error)])
+    return found
+
+
+def _plan(pool: ResourcePool, driver: str, node_name: str | None, check: Check) -> PoolPlan:
+    problems: list[str] = []
+    devices = list(_converted((lambda each: device_json(each, driver)), pool.devices, problems))
+    sets = list(_converted(counter_set_json, pool.counter_sets, problems))
+    problems += _duplicates("device", devices) + _duplicates("counter set", sets) + list(_dangling(devices, sets))
+    nodes = _nodes(pool, node_name, problems)
+    if problems:
+        raise InvalidObjectError(f"pool {pool.name}", problems)
+    limit = COMPLEX_DEVICES if any(map(is_complex, devices)) else DEVICES
+    slices = [
+        *({**nodes, "sharedCounters": part} for part in _parts(sets, COUNTER_SETS)),
+        *({**nodes, "devices": part} for part in _parts(devices, limit)),
+    ]
+    planned = tuple(slices or [nodes])
+    if refused := check(planned, driver, pool.name):
+        raise InvalidObjectError(f"pool {pool.name}", refused)
+    return PoolPlan(str(pool.name), planned)
+
+
+def _converted(convert: Any, items: Iterable[Any], problems: list[str]) -> Iterator[JSON]:
+    for item in items:
+        try:
+            yield convert(item)
+        except InvalidObjectError as error:
+            problems += [f"{error.subject}: {problem}" for problem in error.problems]
+        except _OTHER_TYPE as error:
+            problems.append(f"{getattr(item, 'name', item)}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    return f"a value is of another type than the model's: {error}"
+
+
+def _shortened(error: InvalidObjectError) -> InvalidObjectError:
+    """With as many problems as somebody reads: thousands of devices are often wrong in the same way."""
+    more = len(error.problems) - _PROBLEMS
+    shown = [*error.problems[:_PROBLEMS], f"and {more} more problems"] if more > 0 else error.problems
+    return InvalidObjectError(error.subject, shown)
+
+
+def _parts(items: Sequence[_T], size: int) -> list[list[_T]]:
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _duplicates(what: str, items: Sequence[JSON]) -> list[str]:
+    counts = Counter(item["name"] for item in items)
+    return [f"{what} {name}: there are {count} of this name" for name, count in counts.items() if count > 1]
+
+
+def _dangling(devices: Sequence[JSON], sets: Sequence[JSON]) -> Iterator[str]:
+    known = {each["name"]: each["counters"] for each in sets}
+    for device in devices:
+        for consumption in device.get("consumesCounters", ()):
+            name = consumption["counterSet"]
+            if name not in known:
+                yield f"device {device['name']}: consumes from counter set {name}, which the pool does not have"
+                continue
+            for counter in sorted(consumption["counters"].keys() - known[name].keys()):
+                yield f"device {device['name']}: consumes counter {counter}, which counter set {name} does not have"
+
+
+def _nodes(pool: ResourcePool, node_name: str | None, problems: list[str]) -> JSON:
+    """The fields that say which nodes reach the pool."""
+    own = sum(device.node is not None for device in pool.devices)
+    if own:
+        if own < len(pool.devices):
+            problems.append("node: either every device has its own, or none")
+        if pool.node is not None:
+            problems.append("node: either the pool has one or its devices, not both")
+        return {"perDeviceNodeSelection": True}
+    if pool.node is None:
+        if node_name is None:
+            problems.append("node: must say which nodes reach it, because this driver does not run for one node")
+        return {"nodeName": node_name}
+    return _chosen(pool.node, node_name, problems)
+
+
+def _chosen(node: NodeSelection, node_name: str | None, problems: list[str]) -> JSON:
+    found = node_selection_json(node, problems)
+    if node.node_name is not None and node.node_name != node_name:
+        whose = f"the driver of node {node_name}" if node_name else "a driver of the whole cluster"
+        problems.append(f"node: {whose} cannot publish for node {node.node_name}; use node_selector")
+    return found

@@ -1,0 +1,136 @@
+"""Reading CDI directories and injecting named devices into an OCI spec: what a runtime does with `cdi_device_ids`.
+
+    cdi = CdiDirectories([root / "etc", root / "run"])
+    spec = cdi.inject({"ociVersion": "1.2.0"}, ["gpu.example.com/claim=1234"])
+
+Directories are in rising priority (/etc/cdi, then /var/run/cdi) and are read afresh each time. A device that two specs
+of one directory define is a conflict: neither counts. Contract: the CDI specification 1.1.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dra_sdk.errors import DraError, InvalidObjectError
+from dra_sdk.tools.simulator import oci
+from dra_sdk.wire.cdi.reading import read_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from dra_sdk.tools.simulator.resources import JsonObject
+
+_SUFFIXES = frozenset({".json", ".yaml"})
+
+
+class UnresolvedDevicesError(DraError):
+    """Devices that no loaded spec defines. `names` are theirs; the message has the spec errors that may explain it."""
+
+    def __init__(self, names: Sequence[str], errors: dict[Path, list[str]]) -> None:
+        known = "".join(f"; {path}: {', '.join(why)}" for path, why in sorted(errors.items()))
+        super().__init__(f"unresolvable CDI devices {', '.join(names)}{known}")
+        self.names = tuple(names)
+
+
+@dataclass(frozen=True)
+class CdiSpec:
+    """One loaded spec file. `priority` is the index of its directory."""
+
+    path: Path
+    priority: int
+    content: JsonObject
+
+    @property
+    def kind(self) -> str:
+        """`vendor/class`."""
+        return str(self.content["kind"])
+
+
+@dataclass(frozen=True)
+class CdiDevice:
+    """One device of a spec, with the edits of its own."""
+
+    spec: CdiSpec
+    name: str
+    edits: JsonObject
+
+    @property
+    def qualified(self) -> str:
+        """`vendor/class=device`."""
+        return f"{self.spec.kind}={self.name}"
+
+
+@dataclass
+class CdiSnapshot:
+    """What the directories held at one moment: the specs, the devices by qualified name, and what is wrong by file."""
+
+    specs: list[CdiSpec] = field(default_factory=list)
+    devices: dict[str, CdiDevice] = field(default_factory=dict)
+    errors: dict[Path, list[str]] = field(default_factory=dict)
+
+
+class CdiDirectories:
+    """The CDI directories of one node, in rising priority. `host` looks device nodes up, by default on this machine."""
+
+    def __init__(self, directories: Iterable[Path], host: oci.HostLookup = oci.host_device) -> None:
+        self.directories = tuple(directories)
+        self.host = host
+
+    def load(self) -> CdiSnapshot:
+        """Reads every spec file now. A missing directory is an empty one."""
+        snapshot = CdiSnapshot()
+        claimed: dict[str, list[CdiDevice]] = {}
+        for priority, directory in enumerate(self.directories):
+            for path in _spec_files(directory):
+                try:
+                    spec = CdiSpec(path, priority, read_spec(path.read_bytes(), path.name))
+                except (InvalidObjectError, OSError) as error:
+                    snapshot.errors.setdefault(path, []).append(str(error))
+                    continue
+                snapshot.specs.append(spec)
+                for device in spec.content["devices"]:
+                    found = CdiDevice(spec, device["name"], device["containerEdits"])
+                    claimed.setdefault(found.qualified, []).append(found)
+        for name, devices in claimed.items():
+            _settle(snapshot, name, devices)
+        return snapshot
+
+    def inject(self, spec: JsonObject, names: Sequence[str]) -> JsonObject:
+        """A copy of the OCI `spec` with the devices' edits applied, those of a spec file once and first.
+
+        `UnresolvedDevicesError` where a device is unknown, `oci.InjectionError` where its edits cannot be applied.
+        """
+        snapshot = self.load()
+        missing = [name for name in names if name not in snapshot.devices]
+        if missing:
+            raise UnresolvedDevicesError(missing, snapshot.errors)
+        edits: list[JsonObject] = []
+        used: set[Path] = set()
+        for device in (snapshot.devices[name] for name in names):
+            if device.spec.path not in used:
+                used.add(device.spec.path)
+                edits.append(device.spec.content.get("containerEdits") or {})
+            edits.append(device.edits)
+        injected = copy.deepcopy(spec)
+        oci.apply_edits(injected, oci.merged_edits(edits), self.host)
+        return injected
+
+
+def _settle(snapshot: CdiSnapshot, name: str, devices: list[CdiDevice]) -> None:
+    highest = max(device.spec.priority for device in devices)
+    best = [device for device in devices if device.spec.priority == highest]
+    if len(best) == 1:
+        snapshot.devices[name] = best[0]
+        return
+    paths = ", ".join(device.spec.path.name for device in best)
+    for device in best:
+        snapshot.errors.setdefault(device.spec.path, []).append(f"conflicting device {name!r} in {paths}")
+
+
+def _spec_files(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())

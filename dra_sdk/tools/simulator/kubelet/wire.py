@@ -1,0 +1,164 @@
+"""The gRPC calls of the kubelet, typed, over the generated messages.
+
+Names that a driver advertises (`v1.DRAPlugin`) are not the names on the wire
+(`k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import grpc
+
+from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.wire.proto import (
+    dra_health_v1_pb2,
+    dra_health_v1alpha1_pb2,
+    dra_v1_pb2,
+    dra_v1beta1_pb2,
+    pluginregistration_v1_pb2,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Protocol
+
+    from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
+
+    class HealthStream(Protocol):
+        """A health stream: iterate it for reports, `cancel` it from another thread."""
+
+        def __iter__(self) -> Iterator[dra_health_v1_pb2.NodeWatchResourcesResponse]: ...
+        def cancel(self) -> bool:
+            """Ends the stream from this side."""
+
+
+PLUGIN_TYPE = "DRAPlugin"
+V1 = "v1.DRAPlugin"
+V1BETA1 = "v1beta1.DRAPlugin"
+PLUGIN_SERVICES = (V1, V1BETA1)
+HEALTH_V1 = "v1.DRAResourceHealth"
+HEALTH_V1ALPHA1 = "v1alpha1.DRAResourceHealth"
+
+_MESSAGES = {V1: dra_v1_pb2, V1BETA1: dra_v1beta1_pb2}
+_POLLING_LOOK = 0.01
+_PREFIX = "/k8s.io.kubelet.pkg.apis.dra."
+
+Answers = dict[str, tuple[str, tuple[PreparedDevice, ...]]]
+"""A driver's answer: by claim UID, the error ("" for none) and the devices."""
+
+
+def channel(socket: str, timing: KubeletTiming) -> grpc.Channel:
+    """A channel to a unix socket; nothing is sent before the first call or subscription."""
+    options = [
+        # Channels to one path would otherwise share connection and back-off, even across restarts.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", int(timing.reconnect_first * 1000)),
+        ("grpc.min_reconnect_backoff_ms", int(timing.reconnect_first * 1000)),
+        ("grpc.max_reconnect_backoff_ms", int(timing.reconnect_last * 1000)),
+    ]
+    return grpc.insecure_channel(f"unix:{socket}", options=options)
+
+
+def close(channel: grpc.Channel) -> None:
+    """Closes a channel that nothing is subscribed to any more; calls in flight are cut off.
+
+    grpcio polls connectivity in a thread of its own, which notices the end of the last subscription within 0.2 s, and
+    dies with a traceback where the channel is closed under it before that.
+    """
+    state = getattr(channel, "_connectivity_state", None)
+    while getattr(state, "polling", False):
+        time.sleep(_POLLING_LOOK)
+    channel.close()
+
+
+def failure(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
+    """The status of a call that failed, and a line that says so."""
+    code: grpc.StatusCode = error.code()
+    return code, f"{code.name}: {error.details()}"
+
+
+def get_info(channel: grpc.Channel, timeout: float) -> pluginregistration_v1_pb2.PluginInfo:
+    """Registration.GetInfo."""
+    call = channel.unary_unary(
+        "/pluginregistration.Registration/GetInfo",
+        request_serializer=pluginregistration_v1_pb2.InfoRequest.SerializeToString,
+        response_deserializer=pluginregistration_v1_pb2.PluginInfo.FromString,
+    )
+    return call(pluginregistration_v1_pb2.InfoRequest(), timeout=timeout)
+
+
+def notify(channel: grpc.Channel, error: str, timeout: float) -> None:
+    """Registration.NotifyRegistrationStatus: registered where `error` is empty."""
+    call = channel.unary_unary(
+        "/pluginregistration.Registration/NotifyRegistrationStatus",
+        request_serializer=pluginregistration_v1_pb2.RegistrationStatus.SerializeToString,
+        response_deserializer=pluginregistration_v1_pb2.RegistrationStatusResponse.FromString,
+    )
+    status = pluginregistration_v1_pb2.RegistrationStatus(plugin_registered=not error, error=error)
+    call(status, timeout=timeout)
+
+
+def prepare(channel: grpc.Channel, service: str, driver: str, claims: Sequence[ClaimRef], timeout: float) -> Answers:
+    """DRAPlugin.NodePrepareResources in the chosen version."""
+    messages = _MESSAGES[service]
+    call = channel.unary_unary(
+        f"{_PREFIX}{service}/NodePrepareResources",
+        request_serializer=messages.NodePrepareResourcesRequest.SerializeToString,
+        response_deserializer=messages.NodePrepareResourcesResponse.FromString,
+    )
+    request = messages.NodePrepareResourcesRequest(claims=_claims(service, claims))
+    response = call(request, timeout=timeout)
+    return {
+        uid: (answer.error, tuple(_device(driver, device) for device in answer.devices))
+        for uid, answer in response.claims.items()
+    }
+
+
+def unprepare(channel: grpc.Channel, service: str, claims: Sequence[ClaimRef], timeout: float) -> Answers:
+    """DRAPlugin.NodeUnprepareResources in the chosen version."""
+    messages = _MESSAGES[service]
+    call = channel.unary_unary(
+        f"{_PREFIX}{service}/NodeUnprepareResources",
+        request_serializer=messages.NodeUnprepareResourcesRequest.SerializeToString,
+        response_deserializer=messages.NodeUnprepareResourcesResponse.FromString,
+    )
+    request = messages.NodeUnprepareResourcesRequest(claims=_claims(service, claims))
+    response = call(request, timeout=timeout)
+    return {uid: (answer.error, ()) for uid, answer in response.claims.items()}
+
+
+def watch_health(channel: grpc.Channel, service: str) -> HealthStream:
+    """DRAResourceHealth.NodeWatchResources; both versions have the same messages."""
+    request = (
+        dra_health_v1_pb2.NodeWatchResourcesRequest()
+        if service == HEALTH_V1
+        else dra_health_v1alpha1_pb2.NodeWatchResourcesRequest()
+    )
+    call = channel.unary_stream(
+        f"/{service}/NodeWatchResources",
+        request_serializer=type(request).SerializeToString,
+        response_deserializer=dra_health_v1_pb2.NodeWatchResourcesResponse.FromString,
+    )
+    stream: HealthStream = call(request)
+    return stream
+
+
+def _claims(service: str, claims: Sequence[ClaimRef]) -> list[dra_v1_pb2.Claim]:
+    message = _MESSAGES[service].Claim
+    return [message(namespace=claim.namespace, uid=claim.uid, name=claim.name) for claim in claims]
+
+
+def _device(driver: str, device: dra_v1_pb2.Device) -> PreparedDevice:
+    # v1beta1 has no share_id.
+    shared = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
+    return PreparedDevice(
+        driver,
+        device.pool_name,
+        device.device_name,
+        tuple(device.request_names),
+        tuple(device.cdi_device_ids),
+        device.share_id if shared else None,
+    )

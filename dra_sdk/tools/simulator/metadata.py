@@ -1,0 +1,124 @@
+"""What the server writes into `metadata`: names, uid, times, generation, and what an update may not change.
+
+Source: k8s.io/apiserver pkg/registry/rest (BeforeCreate, BeforeUpdate) and pkg/storage/names.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dra_sdk.tools.simulator import statuses
+
+if TYPE_CHECKING:
+    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+
+GENERATED_BASE = 58
+GENERATED_SUFFIX = 5
+# No vowels and no characters that look alike, so that no words come out.
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def now() -> str:
+    """The time as `metadata` carries it: RFC 3339, whole seconds, UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def generated_name(base: str) -> str:
+    """`base` cut to 58 characters plus five random ones."""
+    suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(GENERATED_SUFFIX))
+    return base[:GENERATED_BASE] + suffix
+
+
+def for_create(resource: ResourceType, obj: JsonObject, namespace: str) -> JsonObject:
+    """The object as the server first stores it; `StatusError` where its metadata does not allow that."""
+    metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if value is not None}
+    if metadata.get("resourceVersion"):
+        raise statuses.StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    namespace = checked_namespace(resource, metadata, namespace)
+    if not metadata.get("name"):
+        if not metadata.get("generateName"):
+            cause = ("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
+            raise statuses.invalid(resource, "", [cause])
+        metadata["name"] = generated_name(metadata["generateName"])
+    metadata.pop("namespace", None)
+    metadata.pop("managedFields", None)
+    for key in _SERVER_OWNED:
+        metadata.pop(key, None)
+    if namespace:
+        metadata["namespace"] = namespace
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = now()
+    if resource.generation:
+        metadata["generation"] = 1
+    created = {**obj, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    if resource.status and not resource.keeps_status_on_create:
+        created.pop("status", None)
+    return created
+
+
+def checked_namespace(resource: ResourceType, metadata: JsonObject, namespace: str) -> str:
+    """The namespace of the request; `StatusError` 400 where the object names another one."""
+    if not resource.namespaced:
+        return ""
+    named = metadata.get("namespace") or namespace
+    if not named:
+        raise statuses.bad_request(f"{resource.kind} needs a namespace")
+    if namespace and named != namespace:
+        raise statuses.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return str(named)
+
+
+def check_type(resource: ResourceType, obj: JsonObject) -> None:
+    """`StatusError` 400 where the object says that it is of another kind."""
+    wanted = (resource.api_version, resource.kind)
+    given = (obj.get("apiVersion") or wanted[0], obj.get("kind") or wanted[1])
+    if given != wanted:
+        raise statuses.bad_request(
+            f"the API version and kind in the data ({given[0]}, {given[1]}) do not match the expected ones "
+            f"({wanted[0]}, {wanted[1]})"
+        )
+
+
+def check_preconditions(resource: ResourceType, current: JsonObject, uid: str | None, version: str | None) -> None:
+    """`StatusError` 409 where the stored object is not the one that the caller means."""
+    metadata = current["metadata"]
+    name = metadata["name"]
+    if uid and uid != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
+        raise statuses.conflict(resource, name, why)
+    if version and version != metadata["resourceVersion"]:
+        raise statuses.conflict(resource, name)
+
+
+def for_update(resource: ResourceType, current: JsonObject, wanted: JsonObject, subresource: str) -> JsonObject:
+    """`current` with the part that this endpoint may change taken from `wanted`.
+
+    The main endpoint takes everything but status (where that is a subresource), the status endpoint only status.
+    """
+    if subresource == "status":
+        kept = {key: value for key, value in current.items() if key != "status"}
+        return {**kept, "status": wanted["status"]} if wanted.get("status") is not None else kept
+    updated = {**wanted, "apiVersion": resource.api_version, "kind": resource.kind}
+    updated["metadata"] = _updated_metadata(current["metadata"], wanted.get("metadata") or {})
+    if resource.status:
+        updated.pop("status", None)
+        if "status" in current:
+            updated["status"] = current["status"]
+    if resource.generation and updated.get("spec") != current.get("spec"):
+        updated["metadata"]["generation"] = current["metadata"].get("generation", 0) + 1
+    return updated
+
+
+def _updated_metadata(current: JsonObject, wanted: JsonObject) -> JsonObject:
+    metadata = {key: value for key, value in wanted.items() if value is not None}
+    for key in (*_SERVER_OWNED, "name", "namespace", "generateName", "managedFields", "resourceVersion"):
+        metadata.pop(key, None)
+        if key in current:
+            metadata[key] = current[key]
+    return metadata

@@ -1,0 +1,189 @@
+"""Applying CDI container edits to an OCI runtime spec, as a container runtime does before it starts a container.
+
+Source: the CDI specification 1.1 and the Go library's behaviour, down to the order of mounts.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.errors import DraError
+
+if TYPE_CHECKING:
+    from dra_sdk.tools.simulator.resources import JsonObject
+
+_HOOKS = ("path", "args", "env", "timeout")
+_RDT = ("closID", "schemata", "l3CacheSchema", "memBwSchema", "enableMonitoring")
+_FIFO = "p"
+
+
+class InjectionError(DraError):
+    """A container edit cannot be applied; the message names the device and the reason."""
+
+
+@dataclass(frozen=True)
+class HostDevice:
+    """A device node on the host: `type` b, c or p, its numbers and its permission bits."""
+
+    type: str
+    major: int
+    minor: int
+    mode: int
+
+
+HostLookup = Callable[[str], HostDevice]
+"""Finds the device node at a host path; `OSError` where there is none."""
+
+
+def host_device(path: str) -> HostDevice:
+    """Looks the device node up on this machine; `OSError` where there is none."""
+    found = Path(path).stat()
+    for kind, is_kind in (("b", stat.S_ISBLK), ("c", stat.S_ISCHR), (_FIFO, stat.S_ISFIFO)):
+        if is_kind(found.st_mode):
+            mode = stat.S_IMODE(found.st_mode)
+            return HostDevice(kind, os.major(found.st_rdev), os.minor(found.st_rdev), mode)
+    raise OSError(f"{path} is not a device node")
+
+
+def apply_edits(spec: JsonObject, edits: JsonObject, host: HostLookup = host_device) -> None:
+    """Applies one set of container edits to `spec`, in place; `InjectionError` where a device node is missing."""
+    if edits.get("env"):
+        _add_env(_process(spec).setdefault("env", []), edits["env"])
+    for node in edits.get("deviceNodes") or []:
+        _add_device(spec, node, host)
+    for device in edits.get("netDevices") or []:
+        _linux(spec).setdefault("netDevices", {})[device["hostInterfaceName"]] = {"name": device["name"]}
+    if edits.get("mounts"):
+        _add_mounts(spec, edits["mounts"])
+    for hook in edits.get("hooks") or []:
+        spec.setdefault("hooks", {}).setdefault(hook["hookName"], []).append(_present(hook, _HOOKS))
+    if edits.get("intelRdt") is not None:
+        _linux(spec)["intelRdt"] = _present(edits["intelRdt"], _RDT)
+    for gid in edits.get("additionalGids") or []:
+        _add_gid(spec, gid)
+
+
+def merged_edits(edits: list[JsonObject]) -> JsonObject:
+    """Several sets of edits as one: lists one after another, the last intelRdt."""
+    merged: JsonObject = {}
+    for edit in edits:
+        for key, value in edit.items():
+            if value is None:
+                continue
+            merged[key] = [*merged.get(key, []), *value] if isinstance(value, list) else value
+    return merged
+
+
+def _present(source: JsonObject, keys: tuple[str, ...]) -> JsonObject:
+    return {key: source[key] for key in keys if source.get(key)}
+
+
+def _process(spec: JsonObject) -> JsonObject:
+    process: JsonObject = spec.setdefault("process", {"cwd": ""})
+    process.setdefault("user", {"uid": 0, "gid": 0})
+    return process
+
+
+def _linux(spec: JsonObject) -> JsonObject:
+    linux: JsonObject = spec.setdefault("linux", {})
+    return linux
+
+
+def _add_env(env: list[str], added: list[str]) -> None:
+    places = {variable.partition("=")[0]: index for index, variable in enumerate(env)}
+    for variable in added:
+        name = variable.partition("=")[0]
+        if name in places:
+            env[places[name]] = variable
+        else:
+            places[name] = len(env)
+            env.append(variable)
+
+
+def _add_gid(spec: JsonObject, gid: int) -> None:
+    if gid == 0:
+        return
+    gids = _process(spec)["user"].setdefault("additionalGids", [])
+    if gid not in gids:
+        gids.append(gid)
+
+
+def _add_device(spec: JsonObject, node: JsonObject, host: HostLookup) -> None:
+    device = _filled(node, host)
+    user = (spec.get("process") or {}).get("user") or {}
+    for key in ("uid", "gid"):
+        owner = node.get(key) if node.get(key) is not None else user.get(key) or None
+        if owner is not None:
+            device[key] = owner
+    devices = _linux(spec).setdefault("devices", [])
+    devices[:] = [other for other in devices if other["path"] != device["path"]]
+    devices.append(device)
+    if device["type"] in {"b", "c"}:
+        rule = {"allow": True, **{key: device[key] for key in ("type", "major", "minor")}}
+        access = node.get("permissions") or "rwm"
+        if access != "none":
+            rule["access"] = access
+        _linux(spec).setdefault("resources", {}).setdefault("devices", []).append(rule)
+
+
+def _filled(node: JsonObject, host: HostLookup) -> JsonObject:
+    """The device as the OCI spec has it, with what the edit leaves out read from the host."""
+    device: dict[str, Any] = {
+        "path": node["path"],
+        "type": node.get("type", ""),
+        "major": node.get("major", 0),
+        "minor": node.get("minor", 0),
+    }
+    if node.get("fileMode") is not None:
+        device["fileMode"] = node["fileMode"]
+    complete = device["type"] and (device["major"] or device["type"] == _FIFO)
+    path = node.get("hostPath") or node["path"]
+    try:
+        found = host(path)
+    except OSError as error:
+        if complete:
+            return device
+        raise InjectionError(f"CDI device {node['path']!r}: cannot stat host device {path!r}: {error}") from error
+    device.setdefault("fileMode", found.mode)
+    if complete:
+        return device
+    device["type"] = device["type"] or found.type
+    if device["type"] != found.type:
+        types = f"the edit says type {device['type']!r}, host device {path!r} has {found.type!r}"
+        raise InjectionError(f"CDI device {node['path']!r}: {types}")
+    if device["type"] != _FIFO and not device["major"]:
+        device["major"], device["minor"] = found.major, found.minor
+    return device
+
+
+def _add_mounts(spec: JsonObject, added: list[JsonObject]) -> None:
+    namespaces = (spec.get("linux") or {}).get("namespaces") or []
+    in_user_namespace = any(namespace["type"] == "user" for namespace in namespaces)
+    mounts = spec.setdefault("mounts", [])
+    for mount in added:
+        mounts[:] = [other for other in mounts if other["destination"] != mount["containerPath"]]
+        mounts.append(_mount(mount, in_user_namespace=in_user_namespace))
+    # Parents before children; the sort is stable, so the order among equals stays.
+    mounts.sort(key=lambda mount: posixpath.normpath(mount["destination"]).count("/"))
+
+
+def _mount(mount: JsonObject, *, in_user_namespace: bool) -> JsonObject:
+    options = list(mount.get("options") or [])
+    if in_user_namespace and not {"idmap", "ridmap"} & set(options):
+        last_bind = [option for option in options if option in {"bind", "rbind"}][-1:]
+        if last_bind == ["rbind"]:
+            options.append("ridmap")
+        elif last_bind or mount.get("type") == "bind":
+            options.append("idmap")
+    result: JsonObject = {"destination": mount["containerPath"], "source": mount["hostPath"]}
+    if mount.get("type"):
+        result["type"] = mount["type"]
+    if options:
+        result["options"] = options
+    return result

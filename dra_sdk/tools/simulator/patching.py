@@ -1,0 +1,137 @@
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and the media types of PATCH.
+
+A server has strategic merge patches too; this one answers 415 to them.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.errors import DraError
+from dra_sdk.tools.simulator import statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dra_sdk.tools.simulator.resources import ResourceType
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+
+
+class PatchError(DraError):
+    """A patch cannot be read, or does not fit the object."""
+
+    def __init__(self, why: str, *, readable: bool = True) -> None:
+        super().__init__(why)
+        self.readable = readable
+
+    def status(self, resource: ResourceType, name: str) -> statuses.StatusError:
+        """422 for a patch that does not fit, 400 for one that is none."""
+        if not self.readable:
+            return statuses.bad_request(str(self))
+        return statuses.invalid(resource, name, [("patch", "FieldValueInvalid", str(self))])
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """`target` after a merge patch (an object) or a JSON patch (a list); `PatchError` where it does not fit."""
+    return json_patched(target, patch) if isinstance(patch, list) else merge_patched(target, patch)
+
+
+def merge_patched(target: Any, patch: Any) -> Any:
+    """`target` with `patch` merged in: null removes, objects merge, everything else replaces. Changes neither."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patched(merged.get(key), value)
+    return merged
+
+
+def json_patched(target: Any, operations: Sequence[Any]) -> Any:
+    """`target` after all operations of a JSON patch, which is left as it is; `PatchError` where one does not fit."""
+    document = {"": copy.deepcopy(target)}
+    for operation in operations:
+        try:
+            name, path = operation["op"], ["", *_pointer(operation["path"])]
+            value = operation["value"] if name in {"add", "replace", "test"} else None
+            source = ["", *_pointer(operation["from"])] if name in {"move", "copy"} else []
+        except (KeyError, TypeError) as error:
+            raise PatchError(f"an operation lacks {error}", readable=False) from None
+        _operate(document, name, path, value, source)
+    return document[""]
+
+
+def _operate(document: dict[str, Any], name: str, path: list[str], value: Any, source: list[str]) -> None:
+    match name:
+        case "add":
+            _add(document, path, value)
+        case "remove":
+            _remove(document, path)
+        case "replace":
+            _remove(document, path)
+            _add(document, path, value)
+        case "move":
+            _add(document, path, _remove(document, source))
+        case "copy":
+            _add(document, path, copy.deepcopy(_found(document, source)))
+        case "test":
+            if _found(document, path) != value:
+                raise PatchError(f"testing path {_text(path)} failed")
+        case _:
+            raise PatchError(f"unknown operation {name!r}", readable=False)
+
+
+def _pointer(text: str) -> list[str]:
+    if text and not text.startswith("/"):
+        raise PatchError(f"{text!r} is not a JSON pointer", readable=False)
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _text(path: Sequence[str]) -> str:
+    return "/".join(path)
+
+
+def _found(document: Any, path: Sequence[str]) -> Any:
+    value = document
+    for part in path:
+        value = _child(value, part, path)
+    return value
+
+
+def _child(value: Any, part: str, path: Sequence[str]) -> Any:
+    try:
+        return value[_index(part, path)] if isinstance(value, list) else value[part]
+    except (LookupError, TypeError):
+        raise PatchError(f"no value at {_text(path)}") from None
+
+
+def _index(part: str, path: Sequence[str]) -> int:
+    if not part.isdecimal():
+        raise PatchError(f"{_text(path)}: {part!r} is not an index")
+    return int(part)
+
+
+def _add(document: Any, path: Sequence[str], value: Any) -> None:
+    parent, last = _found(document, path[:-1]), path[-1]
+    if isinstance(parent, list):
+        index = len(parent) if last == "-" else _index(last, path)
+        if index > len(parent):
+            raise PatchError(f"{_text(path)}: the list has {len(parent)} items")
+        parent.insert(index, value)
+    elif isinstance(parent, dict):
+        parent[last] = value
+    else:
+        raise PatchError(f"no value at {_text(path[:-1])}")
+
+
+def _remove(document: Any, path: Sequence[str]) -> Any:
+    removed, parent = _found(document, path), _found(document, path[:-1])
+    del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
+    return removed

@@ -1,0 +1,104 @@
+"""Field and label selectors of list, watch and deletecollection, parsed once and matched per object.
+
+Field selectors know `=`, `==` and `!=` on the paths that the kind allows; label selectors also know existence, `in` and
+`notin`. Contract: k8s.io/apimachinery pkg/fields and pkg/labels.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.tools.simulator import statuses
+
+if TYPE_CHECKING:
+    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+
+_COMPARISON = re.compile(r"^\s*(?P<key>[^=!\s]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^=!]*?)\s*$")
+_SET = re.compile(r"^\s*(?P<key>[^\s(),!]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)\s*$")
+_EXISTS = re.compile(r"^\s*(?P<not>!?)\s*(?P<key>[^\s=!,()]+)\s*$")
+_COMMA = re.compile(r",(?![^(]*\))")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One term: the value under `key` is (or is not, with `negated`) among `values`; no values means existence."""
+
+    key: str
+    values: frozenset[str] | None
+    negated: bool
+
+    def accepts(self, value: str | None) -> bool:
+        """Whether an object with this value (None: it has none) passes."""
+        present = value is not None if self.values is None else value in self.values
+        return present is not self.negated
+
+
+@dataclass(frozen=True)
+class Selector:
+    """What a list or watch asked for: a namespace ("" for all) and requirements on fields and labels."""
+
+    namespace: str = ""
+    fields: tuple[Requirement, ...] = ()
+    labels: tuple[Requirement, ...] = ()
+
+    def matches(self, obj: JsonObject) -> bool:
+        """Whether the object is in the selection."""
+        metadata = obj["metadata"]
+        if self.namespace and metadata.get("namespace", "") != self.namespace:
+            return False
+        labels = metadata.get("labels") or {}
+        return all(term.accepts(_field(obj, term.key)) for term in self.fields) and all(
+            term.accepts(labels.get(term.key)) for term in self.labels
+        )
+
+
+def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labels: str = "") -> Selector:
+    """Builds a selector; `StatusError` 400 for a path that the kind does not allow or text that does not parse."""
+    return Selector(
+        namespace,
+        tuple(_field_term(resource, term) for term in _terms(fields)),
+        tuple(_label_term(term) for term in _terms(labels)),
+    )
+
+
+def _terms(text: str) -> list[str]:
+    return [term for term in _COMMA.split(text) if term.strip()]
+
+
+def _field_term(resource: ResourceType, term: str) -> Requirement:
+    found = _COMPARISON.match(term)
+    if not found:
+        raise statuses.bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+    key = found["key"]
+    if key not in resource.field_selectors:
+        raise statuses.bad_request(_unknown(resource, key))
+    return Requirement(key, frozenset({found["value"]}), found["op"] == "!=")
+
+
+def _unknown(resource: ResourceType, key: str) -> str:
+    if resource.field_selectors == ("metadata.name", "metadata.namespace"):
+        return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    return f"field label not supported for {resource.api_version}, Kind={resource.kind}: {key}"
+
+
+def _label_term(term: str) -> Requirement:
+    if found := _SET.match(term):
+        values = frozenset(value.strip() for value in found["values"].split(","))
+        return Requirement(found["key"], values, found["op"] == "notin")
+    if found := _COMPARISON.match(term):
+        return Requirement(found["key"], frozenset({found["value"]}), found["op"] == "!=")
+    if found := _EXISTS.match(term):
+        return Requirement(found["key"], None, bool(found["not"]))
+    raise statuses.bad_request(f"unable to parse requirement: {term.strip()!r} is not a label selector")
+
+
+def _field(obj: JsonObject, path: str) -> str:
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    # An absent field is the empty string: that is how `spec.nodeName=` finds objects of no node.
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,160 @@
+"""Errors of the API server: one exception, whose `status` is the `meta/v1` Status object that goes over the wire.
+
+The functions build the errors that the server itself raises; tests and fault rules use the same ones, so that an
+injected error is indistinguishable from a real one. Contract: k8s.io/apimachinery pkg/api/errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.errors import DraError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dra_sdk.tools.simulator.resources import ResourceType
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+class StatusError(DraError):
+    """An answer of the API server other than success.
+
+    `status` is the Status object as a JSON dict; `code` its HTTP status code and `reason` its machine-readable reason.
+    """
+
+    def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+        }
+        if reason:
+            self.status["reason"] = reason
+        if details:
+            self.status["details"] = details
+        self.status["code"] = code
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds for the `Retry-After` header, or None where the client is not asked to wait."""
+        seconds = self.status.get("details", {}).get("retryAfterSeconds")
+        return int(seconds) if seconds else None
+
+
+def _details(resource: ResourceType, name: str, **more: Any) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": name, "group": resource.group, "kind": resource.plural, **more}
+    return {key: value for key, value in details.items() if value}
+
+
+def not_found(resource: ResourceType, name: str) -> StatusError:
+    """404: there is no such object."""
+    return StatusError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
+
+
+def already_exists(resource: ResourceType, name: str) -> StatusError:
+    """409 AlreadyExists: a create with a name that is taken."""
+    return StatusError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', _details(resource, name))
+
+
+def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> StatusError:
+    """409 Conflict: a stale resourceVersion or a precondition that does not hold."""
+    message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
+    return StatusError(409, "Conflict", message, _details(resource, name))
+
+
+def apply_conflict(causes: Sequence[tuple[str, str]], version: str) -> StatusError:
+    """409 Conflict of a server-side apply; `causes` are (manager, field path) pairs."""
+    lines = [f'conflict with "{manager}" using {version}: {path}' for manager, path in causes]
+    plural = "conflict" if len(causes) == 1 else "conflicts"
+    head = f"Apply failed with {len(causes)} {plural}: "
+    message = head + (lines[0] if len(lines) == 1 else "\n- ".join(["conflicts:", *lines]))
+    details = {
+        "causes": [
+            {
+                "reason": "FieldManagerConflict",
+                "message": f'conflict with "{manager}" using {version}',
+                "field": path,
+            }
+            for manager, path in causes
+        ]
+    }
+    return StatusError(409, "Conflict", message, details)
+
+
+def invalid(resource: ResourceType, name: str, causes: Sequence[tuple[str, str, str]]) -> StatusError:
+    """422 Invalid; `causes` are (field, type, message), as in ("spec.devices", "FieldValueTooMany", "must have …")."""
+    shown = [f"{field}: {message}" for field, _, message in causes]
+    body = shown[0] if len(shown) == 1 else "[" + ", ".join(shown) + "]"
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details: dict[str, Any] = {"name": name, "group": resource.group, "kind": resource.kind}
+    details["causes"] = [{"reason": kind_of, "message": message, "field": field} for field, kind_of, message in causes]
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {body}', {k: v for k, v in details.items() if v})
+
+
+def forbidden(resource: ResourceType, name: str, why: str) -> StatusError:
+    """403: the caller may not do this."""
+    return StatusError(403, "Forbidden", f'{resource.qualified} "{name}" is forbidden: {why}', _details(resource, name))
+
+
+def unauthorized() -> StatusError:
+    """401: no or a wrong bearer token."""
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request cannot be understood."""
+    return StatusError(400, "BadRequest", message)
+
+
+def expired(message: str) -> StatusError:
+    """410 Gone: the resourceVersion or continue token is older than what the server remembers."""
+    return StatusError(410, "Expired", message)
+
+
+def method_not_allowed(resource: ResourceType, action: str) -> StatusError:
+    """405: the resource has no such verb."""
+    message = f'{action} is not supported on resources of kind "{resource.qualified}"'
+    return StatusError(405, "MethodNotAllowed", message, _details(resource, ""))
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+    """415: the body is of a type that this server does not read."""
+    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def too_large(limit: int) -> StatusError:
+    """413: the body is longer than `limit` bytes."""
+    message = f"Request entity too large: limit is {limit}"
+    return StatusError(413, "RequestEntityTooLarge", message)
+
+
+def too_many_requests(retry_after: int = 1) -> StatusError:
+    """429 with a `Retry-After` of so many seconds, as API priority and fairness answers under load."""
+    message = "Too many requests, please try again later."
+    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after})
+
+
+def internal_error(why: str) -> StatusError:
+    """500: something broke inside the server."""
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
+
+
+def unavailable(why: str = "the server is currently unable to handle the request") -> StatusError:
+    """503: the server, or etcd behind it, is down for now."""
+    return StatusError(503, "ServiceUnavailable", why)
+
+
+def too_large_version(wanted: int, current: int) -> StatusError:
+    """504: a list asked for a resourceVersion that the server has not reached."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})

@@ -1,0 +1,137 @@
+"""What a server of one release does with objects of resource.k8s.io on their way into storage.
+
+    strategy = Strategy(store, ServerProfile.of("1.36", {"DRAListTypeAttributes": True}))
+    strategy.install()
+
+On the way in an object is decoded (wrong types: 400; unknown fields: forgotten), gets its default values, loses what
+feature gates drop, and is validated (422 with a cause per field). Objects of other groups pass untouched.
+Source: Kubernetes 1.36 pkg/registry/resource and pkg/apis/resource. Not done here: authorization of status writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.simulator import metadata, statuses
+from dra_sdk.wire.validation import validate
+from dra_sdk.wire.validation.problems import DECODING, Problem, ProblemType
+from dra_sdk.wire.validation.storage import decoded, without_disabled
+from dra_sdk.wire.validation.structure import GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dra_sdk.tools.simulator.objects import ObjectStore, Write
+    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+    from dra_sdk.wire.profile import ServerProfile
+
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
+_NAMESPACED = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
+
+
+class Strategy:
+    """The strategies of all kinds of resource.k8s.io, for one server."""
+
+    def __init__(self, store: ObjectStore, profile: ServerProfile) -> None:
+        self._store = store
+        self._profile = profile
+        self._compile_cel = compiler(profile)
+
+    def install(self) -> None:
+        """Has the store decode and admit by these rules from now on."""
+        self._store.decode = self.decode
+        self._store.admit.append(self.admit)
+
+    def decode(self, resource: ResourceType, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+        """The object with defaults and without unknown fields, and the paths of those; `StatusError` 400."""
+        if resource.group != GROUP:
+            return obj, []
+        whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+        found, problems = decoded(whole, self._profile, metadata.now())
+        if found is None:
+            why = "; ".join(map(str, problems))
+            version = f'in version "{resource.version}"'
+            raise statuses.bad_request(f"{resource.kind} {version} cannot be handled as a {resource.kind}: {why}")
+        return found, [problem.field for problem in problems]
+
+    def admit(self, write: Write) -> None:
+        """Drops and validates; `StatusError` 422 where the object breaks a rule."""
+        if write.resource.group != GROUP or write.verb == "delete":
+            return
+        if write.old is not None:
+            _prepare_for_update(write.object, write.old, write.subresource)
+        kept = without_disabled(write.object, write.old, self._profile)
+        write.object.clear()
+        write.object.update(kept)
+        if problems := [*self._admin_access(write), *self._problems(write)]:
+            causes = [(problem.field, f"FieldValue{problem.type}", problem.detail) for problem in problems]
+            raise statuses.invalid(write.resource, write.object["metadata"]["name"], causes)
+
+    def _problems(self, write: Write) -> Iterator[Problem]:
+        subresource = write.subresource if write.old is not None else ""
+        obj, old = write.object, write.old
+        found = validate(obj, old=old, profile=self._profile, subresource=subresource, compile_cel=self._compile_cel)
+        return (problem for problem in found if problem.type not in DECODING)
+
+    def _admin_access(self, write: Write) -> Iterator[Problem]:
+        """Devices in use by others are for namespaces with a label; the spec cannot change, so it is asked once."""
+        field = _admin_field(write.object, write.old, write.subresource)
+        namespaces = self._store.catalog.find("", "v1", "namespaces")
+        if not field or namespaces is None:
+            return
+        namespace = self._store.get(namespaces, write.object["metadata"]["namespace"]).object
+        if namespace["metadata"].get("labels", {}).get(ADMIN_ACCESS_LABEL) != "true":
+            why = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
+            yield Problem(field, ProblemType.FORBIDDEN, why)
+
+
+def _admin_field(obj: JsonObject, old: JsonObject | None, subresource: str) -> str:
+    """Where an object asks for admin access, "" where it does not or has had it before."""
+    if subresource == "status":
+        index = _first(_results(obj), "adminAccess")
+        had = old is not None and _first(_results(old), "adminAccess") is not None
+        return "" if index is None or had else f"status.allocation.devices.results[{index}].adminAccess"
+    if old is not None or obj["kind"] not in _NAMESPACED:
+        return ""
+    spec = obj.get("spec") or {}
+    spec = spec.get("spec") or {} if obj["kind"] == "ResourceClaimTemplate" else spec
+    requests = (spec.get("devices") or {}).get("requests") or []
+    index = _first([request.get("exactly") or {} for request in requests], "adminAccess")
+    return "" if index is None else f"spec.devices.requests[{index}].adminAccess"
+
+
+def _first(items: list[JsonObject], flag: str) -> int | None:
+    return next((index for index, item in enumerate(items) if item.get(flag)), None)
+
+
+def _results(claim: JsonObject) -> list[JsonObject]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or []
+
+
+def _prepare_for_update(obj: JsonObject, old: JsonObject, subresource: str) -> None:
+    if obj["kind"] == "ResourceClaim" and subresource == "status":
+        _forget_deallocated(obj, old)
+    if obj["kind"] == "DeviceTaintRule" and not subresource:
+        _restart_taint((obj.get("spec") or {}).get("taint") or {}, old["spec"]["taint"])
+
+
+def _forget_deallocated(claim: JsonObject, old: JsonObject) -> None:
+    """What drivers said of devices goes with the allocation of the devices."""
+    gone = {_device_id(result) for result in _results(old)} - {_device_id(result) for result in _results(claim)}
+    status = claim.get("status") or {}
+    if "devices" in status:
+        status["devices"] = [device for device in status["devices"] if _device_id(device) not in gone]
+        if not status["devices"]:
+            del status["devices"]
+
+
+def _device_id(device: JsonObject) -> tuple[Any, ...]:
+    return tuple(device.get(key) or "" for key in ("driver", "pool", "device", "shareID"))
+
+
+def _restart_taint(taint: JsonObject, old: JsonObject) -> None:
+    """The time of a taint is that of its effect, unless the client says otherwise."""
+    if taint.get("effect") != old.get("effect") and taint.get("timeAdded") == old.get("timeAdded"):
+        taint["timeAdded"] = metadata.now()

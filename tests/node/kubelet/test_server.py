@@ -1,0 +1,192 @@
+"""A server on a unix socket: whose socket it is, who may use it, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.node.kubelet.server import Method, SocketServer, stream, unary
+from dra_sdk.node.kubelet.sockets import hidden
+from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
+from tests.node.kubelet.conftest import Dial, Serve, call
+from tests.waiting import LONG
+
+
+def named(name: str) -> dict[str, dict[str, Method]]:
+    who = unary(lambda _request, _context: wire.PluginInfo(name=name), wire.InfoRequest, wire.PluginInfo)
+    return {"Test": {"Who": who}}
+
+
+def who(channel: grpc.Channel) -> str:
+    return str(call(channel, "/Test/Who", wire.InfoRequest(), wire.PluginInfo).name)
+
+
+def test_a_call_is_answered(serve: Serve, dial: Dial) -> None:
+    server = serve(named("me"))
+    assert who(dial(server.path)) == "me"
+
+
+def test_only_the_owner_may_use_the_socket(serve: Serve) -> None:
+    mode = serve(named("me")).path.stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_the_socket_is_alone_in_its_directory_and_gone_at_the_end(serve: Serve) -> None:
+    server = serve(named("me"))
+    assert os.listdir(server.path.parent) == ["dra.sock"]
+    server.stop()
+    assert os.listdir(server.path.parent) == []
+    server.stop()
+
+
+def test_after_the_end_nobody_is_served_not_even_those_it_knew(serve: Serve, dial: Dial) -> None:
+    server = serve(named("me"))
+    channel = dial(server.path)
+    assert who(channel) == "me"
+    server.stop()
+    with pytest.raises(grpc.RpcError) as caught:
+        who(channel)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_server_knows_whether_its_socket_is_still_in_its_place(serve: Serve) -> None:
+    old = serve(named("old"))
+    assert old.intact()
+    new = serve(named("new"))
+    assert not old.intact()
+    assert new.intact()
+    new.path.unlink()
+    assert not new.intact()
+
+
+def test_a_stale_socket_is_replaced(serve: Serve, dial: Dial, socket_dir: Path) -> None:
+    for name in ("dra.sock", ".stale"):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(socket_dir / name))
+    server = serve(named("me"))
+    assert who(dial(server.path)) == "me"
+
+
+def test_a_socket_that_a_killed_start_left_half_made_is_replaced(serve: Serve, dial: Dial, socket_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(hidden(socket_dir / "dra.sock")))
+    server = serve(named("me"))
+    assert who(dial(server.path)) == "me"
+    assert os.listdir(socket_dir) == ["dra.sock"]
+
+
+def test_a_foreign_file_in_the_way_is_an_error_and_stays(serve: Serve, socket_dir: Path) -> None:
+    (socket_dir / "dra.sock").write_text("precious")
+    with pytest.raises(SettingsError, match=r"dra\.sock exists and is not a socket"):
+        serve(named("me"))
+    assert (socket_dir / "dra.sock").read_text() == "precious"
+    assert os.listdir(socket_dir) == ["dra.sock"]
+
+
+def test_a_directory_that_is_missing_is_an_error_with_the_path(socket_dir: Path) -> None:
+    path = socket_dir / "missing/dra.sock"
+    with pytest.raises(SettingsError, match=f"cannot listen on {path}"):
+        SocketServer("test", path, named("me"), 1).start()
+
+
+def test_where_there_can_be_no_socket_nothing_is_made_that_stays(
+    socket_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver tries it every five seconds for as long as its socket is in the way of something."""
+    monkeypatch.setattr(grpc, "server", lambda *_args, **_options: pytest.fail("made a server, which leaves memory"))
+    (socket_dir / "file").touch()
+    for path in (socket_dir / "file", socket_dir / "missing/dra.sock"):
+        with pytest.raises(SettingsError, match=str(path)):
+            SocketServer("test", path, named("me"), 1)
+
+
+def test_the_socket_of_a_successor_survives_our_end(serve: Serve, dial: Dial) -> None:
+    old = serve(named("old"))
+    new = serve(named("new"))
+    channel = dial(new.path)
+    assert who(channel) == "new"
+    old.stop()
+    assert new.path.is_socket()
+    assert who(dial(new.path)) == "new"
+
+
+def test_a_predecessor_serves_those_it_knows_until_it_ends(serve: Serve, dial: Dial) -> None:
+    old = serve(named("old"))
+    channel = dial(old.path)
+    assert who(channel) == "old"
+    serve(named("new"))
+    assert who(channel) == "old"
+
+
+def test_two_servers_live_side_by_side(serve: Serve, dial: Dial) -> None:
+    first, second = serve(named("a"), "a.sock"), serve(named("b"), "b.sock")
+    assert (who(dial(first.path)), who(dial(second.path))) == ("a", "b")
+
+
+def test_an_unknown_method_or_service_is_unimplemented(serve: Serve, dial: Dial) -> None:
+    channel = dial(serve(named("me")).path)
+    for method in ("/Test/Nothing", "/Nobody/Who"):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(channel, method, wire.InfoRequest(), wire.PluginInfo)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_calls_run_in_threads_of_their_own(serve: Serve, dial: Dial) -> None:
+    both = Event()
+    entered: list[int] = []
+
+    def meet(_request: Any, _context: Any) -> wire.PluginInfo:
+        entered.append(1)
+        if len(entered) == 2:
+            both.set()
+        assert both.wait(LONG)
+        return wire.PluginInfo()
+
+    server = serve({"Test": {"Who": unary(meet, wire.InfoRequest, wire.PluginInfo)}})
+    channel = dial(server.path)
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(who, channel) for _ in range(2)]:
+            done.result(LONG)
+
+
+def test_a_call_under_way_may_end_within_the_grace(serve: Serve, dial: Dial) -> None:
+    entered, leave = Event(), Event()
+
+    def wait(_request: Any, _context: Any) -> wire.PluginInfo:
+        entered.set()
+        leave.wait(LONG)
+        return wire.PluginInfo(name="late")
+
+    server = serve({"Test": {"Who": unary(wait, wire.InfoRequest, wire.PluginInfo)}})
+    channel = dial(server.path)
+    with ThreadPoolExecutor(2) as pool:
+        answer = pool.submit(who, channel)
+        assert entered.wait(LONG)
+        stopped = pool.submit(server.stop, LONG)
+        leave.set()
+        assert answer.result(LONG) == "late"
+        stopped.result(LONG)
+
+
+def test_a_stream_is_delivered_in_order(serve: Serve, dial: Dial) -> None:
+    def count(_request: Any, _context: Any) -> Any:
+        for index in range(5):
+            yield wire.PluginInfo(name=str(index))
+
+    server = serve({"Test": {"Count": stream(count, wire.InfoRequest, wire.PluginInfo)}})
+    stub = dial(server.path).unary_stream(
+        "/Test/Count",
+        request_serializer=wire.InfoRequest.SerializeToString,
+        response_deserializer=wire.PluginInfo.FromString,
+    )
+    assert [each.name for each in stub(wire.InfoRequest(), timeout=LONG)] == ["0", "1", "2", "3", "4"]

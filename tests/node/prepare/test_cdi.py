@@ -1,0 +1,228 @@
+"""CDI specs of claims: their names, their isolation, and the directory they lie in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dra_sdk import ContainerEdits, DeviceNode, PreparedDevice
+from dra_sdk.errors import ClaimError, DraError, HookError, InvalidObjectError, SettingsError
+from dra_sdk.node.prepare.cdi import CdiDirectory, build_spec, name_devices
+from dra_sdk.node.prepare.files import PREFIX, Files
+from dra_sdk.wire.cdi import check_spec
+
+KIND = "example.com/lamp"
+EDITS = ContainerEdits(env={"LAMP": "1"})
+
+
+def device(
+    name: str = "lamp-0",
+    request: str = "r",
+    edits: ContainerEdits = EDITS,
+    cdi_name: str | None = None,
+    pool: str = "p",
+    share_id: str | None = None,
+) -> PreparedDevice:
+    return PreparedDevice(request, pool, name, share_id, edits, {}, cdi_name)
+
+
+def test_names_hold_claim_request_device_and_share() -> None:
+    devices = [device(), device("lamp-1", "r/big"), device(share_id="5-6")]
+    assert name_devices("u-1", devices) == ["claim-u-1_r_lamp-0", "claim-u-1_r.big_lamp-1", "claim-u-1_r_lamp-0_5-6"]
+
+
+def test_a_device_without_edits_needs_no_name() -> None:
+    nothing = ContainerEdits()
+    assert name_devices("u-1", [device(edits=nothing), device(edits=nothing, cdi_name="x")]) == ["", ""]
+
+
+def test_the_same_device_name_in_two_pools_gets_two_names() -> None:
+    names = name_devices("u-1", [device(), device(pool="q"), device(pool="s")])
+    assert len(set(names)) == 3
+
+
+def test_any_uid_gives_a_name_that_cdi_accepts() -> None:
+    for uid in ("a/b", "..", "x" * 253, "ä ö", ""):
+        (name,) = name_devices(uid, [device()])
+        spec = build_spec(KIND, [name], [device()])
+        assert check_spec(spec)["devices"][0]["name"] == name
+
+
+def test_a_spec_has_one_device_for_each_that_edits_something() -> None:
+    other = ContainerEdits(env={"B": "2"})
+    devices = [device(), device("lamp-1", edits=ContainerEdits()), device("lamp-2", edits=other)]
+    spec = build_spec(KIND, name_devices("u-1", devices), devices)
+    assert spec
+    assert spec["kind"] == KIND
+    assert [(each["name"], each["containerEdits"]["env"]) for each in spec["devices"]] == [
+        ("claim-u-1_r_lamp-0", ["LAMP=1"]),
+        ("claim-u-1_r_lamp-2", ["B=2"]),
+    ]
+
+
+def test_nothing_to_edit_makes_no_spec() -> None:
+    assert build_spec(KIND, [""], [device(edits=ContainerEdits())]) is None
+
+
+def test_devices_may_share_a_name_with_equal_edits_only() -> None:
+    same = [device(cdi_name="all"), device("lamp-1", cdi_name="all")]
+    spec = build_spec(KIND, name_devices("u-1", same), same)
+    assert spec
+    assert [each["name"] for each in spec["devices"]] == ["all"]
+    other = [device(cdi_name="all"), device("lamp-1", cdi_name="all", edits=ContainerEdits(env={"B": "2"}))]
+    with pytest.raises(HookError, match="two devices the CDI name 'all' with different edits"):
+        build_spec(KIND, name_devices("u-1", other), other)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        device(cdi_name="a/b"),
+        device(edits=ContainerEdits(env={"A=B": "1"})),
+        device(edits=ContainerEdits(device_nodes=[DeviceNode("")])),
+        device(edits=ContainerEdits(device_nodes=["/dev/x"])),  # type: ignore[list-item]
+        device(edits=ContainerEdits(env=["A=1"])),  # type: ignore[arg-type]
+    ],
+)
+def test_edits_that_cdi_refuses_are_refused_here(wrong: PreparedDevice) -> None:
+    with pytest.raises(DraError):
+        build_spec(KIND, name_devices("u-1", [wrong]), [wrong])
+
+
+@pytest.mark.parametrize("kind", ["", "lamp", "example.com/", "1st.example.com/lamp", "example.com/la mp"])
+def test_a_kind_that_cdi_refuses_is_refused_at_the_start(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InvalidObjectError, match="CDI kind"):
+        CdiDirectory(tmp_path, kind)
+
+
+@pytest.fixture
+def cdi(tmp_path: Path) -> CdiDirectory:
+    """An open CDI directory."""
+    made = CdiDirectory(tmp_path / "run/cdi", KIND)
+    made.open(set)
+    return made
+
+
+SPEC = {"cdiVersion": "0.3.0", "kind": KIND, "devices": []}
+
+
+def test_a_spec_is_written_readable_for_the_runtime_and_removed(cdi: CdiDirectory) -> None:
+    cdi.write("u-1", SPEC)
+    assert os.listdir(cdi.directory) == ["example.com-lamp_claim-u-1.json"]
+    assert json.loads(cdi.path("u-1").read_text()) == SPEC
+    assert cdi.path("u-1").stat().st_mode & 0o777 == 0o644
+    cdi.remove("u-1")
+    cdi.remove("u-1")
+    assert os.listdir(cdi.directory) == []
+
+
+def test_writing_nothing_removes_what_was_there(cdi: CdiDirectory) -> None:
+    cdi.write("u-1", SPEC)
+    cdi.write("u-1", None)
+    assert os.listdir(cdi.directory) == []
+
+
+@pytest.mark.parametrize("uid", ["../../etc/x", "/etc/passwd", "a/b", "..", "x" * 253])
+def test_hostile_uids_stay_in_the_directory(cdi: CdiDirectory, uid: str) -> None:
+    cdi.write(uid, SPEC)
+    assert len(os.listdir(cdi.directory)) == 1
+    assert cdi.path(uid).parent == cdi.directory
+    cdi.remove(uid)
+    assert os.listdir(cdi.directory) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff"])
+def test_a_lost_or_damaged_spec_is_written_again(cdi: CdiDirectory, content: bytes | None) -> None:
+    if content is not None:
+        cdi.path("u-1").write_bytes(content)
+    cdi.ensure("u-1", SPEC)
+    assert json.loads(cdi.path("u-1").read_text()) == SPEC
+
+
+def test_a_spec_that_is_as_it_should_be_is_not_touched(cdi: CdiDirectory) -> None:
+    cdi.write("u-1", SPEC)
+    before = cdi.path("u-1").stat()
+    cdi.ensure("u-1", SPEC)
+    assert cdi.path("u-1").stat() == before
+
+
+def test_a_directory_that_was_wiped_comes_back(cdi: CdiDirectory) -> None:
+    cdi.directory.rmdir()
+    cdi.ensure("u-1", SPEC)
+    assert json.loads(cdi.path("u-1").read_text()) == SPEC
+
+
+def test_opening_removes_what_belongs_to_no_claim_and_nothing_of_others(cdi: CdiDirectory) -> None:
+    mine = ["example.com-lamp_claim-u-1.json", "example.com-lamp_claim-u-2.json"]
+    temporary = f"{PREFIX}example.com-lamp_claim-u-3.json-abc"
+    others = [
+        "example.com-lamp.json",
+        "example.com-lamps_claim-u-2.json",
+        "other.com-lamp_claim-u-2.json",
+        f"{PREFIX}other.com-lamp_claim-u-2.json-x",
+        "vendor.yaml",
+    ]
+    for name in (*mine, *others, temporary):
+        (cdi.directory / name).touch()
+    cdi.open(lambda: {"u-1"})
+    assert sorted(os.listdir(cdi.directory)) == sorted(["example.com-lamp_claim-u-1.json", *others])
+
+
+def test_drivers_that_share_a_kind_leave_the_specs_of_each_other_alone(tmp_path: Path) -> None:
+    """Also those of one claim that has devices of both."""
+    names = ("example.com", "lamps.example.com", "lamps.other.com")
+    drivers = [CdiDirectory(tmp_path, KIND, driver=name) for name in names]
+    for each in drivers:
+        each.write("u-1", SPEC)
+    for each in drivers:
+        each.open(lambda: {"u-1"})
+    assert sorted(os.listdir(tmp_path)) == [
+        "example.com-lamp_claim-u-1.json",
+        "example.com-lamp_lamps.example.com_claim-u-1.json",
+        "example.com-lamp_lamps.other.com_claim-u-1.json",
+    ]
+    drivers[1].open(set)
+    drivers[2].remove("u-1")
+    assert os.listdir(tmp_path) == ["example.com-lamp_claim-u-1.json"]
+
+
+def test_a_claim_that_another_process_prepares_meanwhile_keeps_its_spec(cdi: CdiDirectory) -> None:
+    """Whether it writes state before the spec or after it."""
+    cdi.write("u-old", SPEC)
+    os.utime(cdi.path("u-old"), (1, 1))
+    cdi.write("u-state-comes-later", SPEC)
+
+    def prepared_meanwhile() -> set[str]:
+        cdi.write("u-new", SPEC)
+        return {"u-new"}
+
+    cdi.open(prepared_meanwhile, abandoned_after=600.0)
+    assert sorted(os.listdir(cdi.directory)) == [cdi.path("u-new").name, cdi.path("u-state-comes-later").name]
+
+
+def test_young_temporary_files_are_spared_where_another_process_may_own_them(cdi: CdiDirectory) -> None:
+    (cdi.directory / f"{PREFIX}example.com-lamp_claim-u-3.json-abc").touch()
+    cdi.open(set, abandoned_after=600.0)
+    assert len(os.listdir(cdi.directory)) == 1
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file/cdi"):
+        with pytest.raises(SettingsError, match=f"cannot use CDI directory {directory}"):
+            CdiDirectory(directory, KIND).open(set)
+
+
+def test_what_cannot_be_written_or_removed_is_the_claims_error(tmp_path: Path) -> None:
+    def read_only(step: str, _path: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    cdi = CdiDirectory(tmp_path, KIND, Files(read_only))
+    with pytest.raises(ClaimError, match=r"cannot write CDI spec .*claim-u-1.json: Read-only file system"):
+        cdi.write("u-1", SPEC)
+    cdi.path("u-1").touch()
+    with pytest.raises(ClaimError, match=r"cannot remove CDI spec .*claim-u-1.json: Read-only file system"):
+        cdi.remove("u-1")

@@ -1,0 +1,285 @@
+"""Many calls at once: what waits for what, what does not, and what is left afterwards."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Event, Lock
+from time import monotonic, sleep
+
+import pytest
+
+from dra_sdk import Claim, PreparedDevice
+from dra_sdk.errors import DeviceHeldError, HookError, RetriableError
+from dra_sdk.node.kubelet.plugin import VERSIONS, plugin_services
+from dra_sdk.node.prepare.engine import Preparer
+from dra_sdk.wire.proto import dra_v1_pb2
+from tests.node.prepare.world import LampConfig, LampDriver, World
+
+LONG = 50.0  # seconds after which something hangs; nothing waits that long unless it is broken
+
+
+class Gate(LampDriver):
+    """Stops inside prepare until it is opened."""
+
+    def __init__(self, lamps: Path) -> None:
+        super().__init__(lamps)
+        self.entered, self.open = Event(), Event()
+        self.fails = False
+        self.lets_pass = ""
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        if claim.uid == self.lets_pass:
+            yield from super().dra_prepare(claim)
+            return
+        self.entered.set()
+        assert self.open.wait(LONG)
+        if self.fails:
+            raise OSError("burnt")
+        yield from super().dra_prepare(claim)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads for calls."""
+    with ThreadPoolExecutor(32) as made:
+        yield made
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + LONG
+    while not condition():
+        assert monotonic() < deadline, "it never came true"
+        sleep(0.002)
+
+
+def under_way(preparer: Preparer, calls: int) -> Callable[[], bool]:
+    return lambda: len(preparer._tickets._open) == calls
+
+
+def test_one_claim_twice_at_once_runs_the_hook_once(world: World, pool: ThreadPoolExecutor) -> None:
+    gate = Gate(world.lamps)
+    preparer = world.preparer(gate)
+    ref = world.claim("u-1", "lamp-0")
+    calls = [pool.submit(preparer.prepare, ref) for _ in range(8)]
+    wait_for(under_way(preparer, 8))
+    gate.open.set()
+    answers = [call.result(LONG) for call in calls]
+    assert answers == [answers[0]] * 8
+    assert gate.prepared == ["u-1"]
+    assert world.fetched == ["u-1"]
+
+
+def test_claims_on_one_device_wait_for_each_other(world: World, pool: ThreadPoolExecutor) -> None:
+    inside = Counter[str]()
+    most = Counter[str]()
+    guard = Lock()
+
+    class Careful(LampDriver):
+        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+            for device in claim.devices:
+                with guard:
+                    inside[device.name] += 1
+                    most[device.name] = max(most[device.name], inside[device.name])
+            sleep(0.005)
+            for device in claim.devices:
+                with guard:
+                    inside[device.name] -= 1
+                yield device.prepared()
+
+    preparer = world.preparer(Careful(world.lamps))
+    refs = [world.claim(f"u-{n}", {"request": "r", "device": "lamp-0", "shareID": f"s-{n}"}) for n in range(8)]
+    for call in [pool.submit(preparer.prepare, ref) for ref in refs]:
+        call.result(LONG)
+    assert most == {"lamp-0": 1}
+
+
+def test_of_two_claims_that_want_one_device_the_second_is_refused(world: World, pool: ThreadPoolExecutor) -> None:
+    gate = Gate(world.lamps)
+    preparer = world.preparer(gate)
+    calls = [pool.submit(preparer.prepare, world.claim(f"u-{n}", "lamp-0", f"lamp-{n + 1}")) for n in range(6)]
+    gate.open.set()
+    errors = [call.exception(LONG) for call in calls]
+    assert errors.count(None) == 1
+    assert sum(isinstance(error, DeviceHeldError) for error in errors) == 5
+    assert len(world.states()) == 1
+
+
+def test_claims_on_different_devices_run_together(world: World, pool: ThreadPoolExecutor) -> None:
+    meeting = Barrier(6, timeout=LONG)
+
+    class Meet(LampDriver):
+        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+            meeting.wait()  # breaks unless all six are here
+            yield from super().dra_prepare(claim)
+
+    preparer = world.preparer(Meet(world.lamps))
+    calls = [pool.submit(preparer.prepare, world.claim(f"u-{n}", f"lamp-{n}")) for n in range(6)]
+    for call in calls:
+        assert len(call.result(LONG)) == 1
+
+
+def test_a_claim_that_hangs_stops_no_other(world: World, pool: ThreadPoolExecutor) -> None:
+    gate = Gate(world.lamps)
+    gate.lets_pass = "u-2"
+    preparer = world.preparer(gate)
+    hanging = pool.submit(preparer.prepare, world.claim("u-1", "lamp-0"))
+    assert gate.entered.wait(LONG)
+    other = world.claim("u-2", "lamp-1")
+    assert len(pool.submit(preparer.prepare, other).result(LONG)) == 1
+    pool.submit(preparer.unprepare, other).result(LONG)
+    pool.submit(preparer.unprepare, world.claim("u-3", "lamp-2")).result(LONG)
+    assert not hanging.done()
+    gate.open.set()
+    hanging.result(LONG)
+
+
+def test_an_unprepare_waits_for_the_prepare_and_undoes_it(world: World, pool: ThreadPoolExecutor) -> None:
+    gate = Gate(world.lamps)
+    preparer = world.preparer(gate)
+    ref = world.claim("u-1", "lamp-0")
+    prepare = pool.submit(preparer.prepare, ref)
+    assert gate.entered.wait(LONG)
+    unprepare = pool.submit(preparer.unprepare, ref)
+    wait_for(under_way(preparer, 2))
+    assert not unprepare.done()
+    gate.open.set()
+    assert len(prepare.result(LONG)) == 1
+    unprepare.result(LONG)
+    assert world.is_clean()
+
+
+def test_a_prepare_that_waited_while_its_claim_was_unprepared_does_not_begin(
+    world: World, pool: ThreadPoolExecutor
+) -> None:
+    """The kubelet gave up on it long ago; nobody would ever unprepare what it prepares."""
+    gate = Gate(world.lamps)
+    gate.fails = True
+    preparer = world.preparer(gate)
+    ref = world.claim("u-1", "lamp-0")
+    first = pool.submit(preparer.prepare, ref)
+    assert gate.entered.wait(LONG)
+    late = pool.submit(preparer.prepare, ref)
+    wait_for(under_way(preparer, 2))
+    unprepare = pool.submit(preparer.unprepare, ref)
+    wait_for(under_way(preparer, 3))
+    gate.open.set()
+    assert isinstance(first.exception(LONG), HookError)
+    assert isinstance(late.exception(LONG), RetriableError)
+    unprepare.result(LONG)
+    assert world.is_clean()
+    gate.fails = False
+    assert len(preparer.prepare(ref)) == 1
+
+
+def test_a_claim_that_was_unprepared_while_those_before_it_in_the_request_hung_is_not_prepared(
+    world: World, pool: ThreadPoolExecutor
+) -> None:
+    """The kubelet waits 45 s for a request with all claims of a pod, however long the first of them takes."""
+    gate = Gate(world.lamps)
+    gate.lets_pass = "u-2"
+    preparer = world.preparer(gate)
+    refs = [world.claim("u-1", "lamp-0"), world.claim("u-2", "lamp-1")]
+    service = plugin_services(preparer.prepare, preparer.unprepare)[VERSIONS["v1.DRAPlugin"][0]]
+    claims = [dra_v1_pb2.Claim(namespace=ref.namespace, uid=ref.uid, name=ref.name) for ref in refs]
+    request = dra_v1_pb2.NodePrepareResourcesRequest(claims=claims)
+    call = pool.submit(service["NodePrepareResources"].unary_unary, request, None)
+    assert gate.entered.wait(LONG)
+    preparer.unprepare(refs[1])
+    gate.open.set()
+    answer = call.result(LONG).claims
+    assert len(answer["u-1"].devices) == 1
+    assert "was unprepared while this call was waiting" in answer["u-2"].error
+    assert world.shining() == {"lamp-0": "u-1"}
+    assert len(preparer.prepare(refs[1])) == 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_unprepare_that_waited_while_its_claim_was_prepared_again_does_not_begin(
+    world: World, pool: ThreadPoolExecutor, shared: bool
+) -> None:
+    """Another pod got the claim meanwhile; of two instances in a rolling update either can be called."""
+    ref = world.claim("u-1", "lamp-0")
+    old, new = [world.preparer(shared=True) for _ in range(2)] if shared else [world.preparer()] * 2
+    answer = old.prepare(ref)
+    take, waiting, go_on = old._locks.take, Event(), Event()
+
+    def wait(names: frozenset[str]) -> None:
+        old._locks.take = take  # type: ignore[method-assign]
+        waiting.set()
+        assert go_on.wait(LONG)
+        take(names)
+
+    old._locks.take = wait  # type: ignore[method-assign]
+    late = pool.submit(old.unprepare, ref)
+    assert waiting.wait(LONG)
+    assert new.prepare(ref) == answer
+    go_on.set()
+    assert isinstance(late.exception(LONG), RetriableError)
+    assert world.shining() == {"lamp-0": "u-1"}
+    assert len(world.specs()) == 1
+    old.unprepare(ref)
+    assert world.is_clean()
+    for preparer in (old, new):
+        preparer._locks.close()
+
+
+def test_a_prepare_of_one_instance_does_not_begin_after_another_unprepared_its_claim(
+    world: World, pool: ThreadPoolExecutor
+) -> None:
+    old, new = [world.preparer(shared=True) for _ in range(2)]
+    ref = world.claim("u-1", "lamp-0")
+    take, waiting, go_on = old._locks.take, Event(), Event()
+
+    def wait(names: frozenset[str]) -> None:
+        old._locks.take = take  # type: ignore[method-assign]
+        waiting.set()
+        assert go_on.wait(LONG)
+        take(names)
+
+    old._locks.take = wait  # type: ignore[method-assign]
+    late = pool.submit(old.prepare, ref)
+    assert waiting.wait(LONG)
+    new.unprepare(ref)
+    go_on.set()
+    assert isinstance(late.exception(LONG), RetriableError)
+    assert world.is_clean()
+    for preparer in (old, new):
+        preparer._locks.close()
+
+
+def test_draining_waits_for_calls_under_way(world: World, pool: ThreadPoolExecutor) -> None:
+    gate = Gate(world.lamps)
+    preparer = world.preparer(gate)
+    call = pool.submit(preparer.prepare, world.claim("u-1", "lamp-0"))
+    assert gate.entered.wait(LONG)
+    assert not preparer.drain(0.01)
+    gate.open.set()
+    assert preparer.drain(LONG)
+    assert len(call.result(LONG)) == 1
+
+
+def test_a_thousand_calls_at_once_leave_what_the_last_ones_left(world: World, pool: ThreadPoolExecutor) -> None:
+    """Thirty claims fight for eight lamps; the driver itself refuses to put on a lamp that is on."""
+    chance = random.Random(7)
+    preparer = world.preparer()
+    refs = [world.claim(f"u-{n}", *(f"lamp-{lamp}" for lamp in chance.sample(range(8), 2))) for n in range(30)]
+    calls: list[Future[object]] = []
+    for _ in range(1000):
+        action = chance.choice([preparer.prepare, preparer.prepare, preparer.unprepare])
+        calls.append(pool.submit(action, chance.choice(refs)))
+    errors = Counter(type(error).__name__ for call in calls if (error := call.exception(60.0)))
+    assert set(errors) <= {"DeviceHeldError", "RetriableError"}
+    assert sum(errors.values()) < 1000
+    held = {claim.uid: {device.name for device in claim.devices} for claim in preparer.held()}
+    assert world.shining() == {lamp: uid for uid, lamps in held.items() for lamp in lamps}
+    assert world.states() == sorted(f"{uid}.json" for uid in held)
+    assert len(world.specs()) == len(held)
+    assert preparer.drain(0.0)
+    assert preparer._locks._held == set()
+    for ref in refs:
+        preparer.unprepare(ref)
+    assert world.is_clean()

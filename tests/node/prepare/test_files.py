@@ -1,0 +1,165 @@
+"""Durable files: whatever happens at whichever step, the file is the old one or the new one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.node.prepare.files import PREFIX, Files
+from tests.open_files import times_open
+
+STEPS = ["create", "write", "fsync", "rename", "fsync-directory"]
+
+
+def leftovers(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir() if path.name.startswith(PREFIX)]
+
+
+def test_a_file_is_written_with_its_mode_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    Files().write(path, b"one")
+    assert path.read_bytes() == b"one"
+    assert path.stat().st_mode & 0o777 == 0o600
+    Files().write(path, b"two", mode=0o644)
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_the_content_is_on_disk_before_the_name_is(tmp_path: Path) -> None:
+    seen: list[str] = []
+    files = Files(lambda step, path: seen.append(step))
+    files.write(tmp_path / "a", b"x")
+    assert seen == STEPS
+    seen.clear()
+    files.remove(tmp_path / "a")
+    assert seen == ["unlink", "fsync-directory"]
+
+
+def test_what_reaches_the_disk_is_the_whole_file_and_then_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, int]] = []
+    opened: list[Path] = []
+
+    def watch(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        opened.append(path)
+        synced.append((path.name, path.stat().st_size if path.is_file() else len(list(path.glob("a")))))
+
+    monkeypatch.setattr(os, "fsync", watch)
+    Files().write(tmp_path / "a", b"x" * 100)
+    Files().write(tmp_path / "a", b"y" * 50, survive_power_loss=False)
+    Files().remove(tmp_path / "a")
+    (first, second, third, fourth) = synced
+    assert first[0].startswith(PREFIX)
+    assert first[1] == 100
+    assert second == (tmp_path.name, 1)
+    assert third[0].startswith(PREFIX)
+    assert third[1] == 50
+    assert fourth == (tmp_path.name, 0)
+    assert [times_open(path) for path in opened] == [0] * len(synced)
+
+
+@pytest.mark.parametrize("failing", STEPS)
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failing_step_leaves_the_old_or_the_new_file(tmp_path: Path, failing: str, error: BaseException) -> None:
+    path = tmp_path / "a"
+    Files().write(path, b"old")
+
+    def fail(step: str, _path: Path) -> None:
+        if step == failing:
+            raise error
+
+    with pytest.raises(type(error)):
+        Files(fail).write(path, b"new")
+    assert path.read_bytes() == (b"new" if failing == "fsync-directory" else b"old")
+    assert leftovers(tmp_path) == []
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from dra_sdk.node.prepare.files import Files
+root, action, ended = Path(sys.argv[1]), sys.argv[2], []
+for step in sys.argv[3:]:
+    child = os.fork()
+    if child == 0:
+        files = Files(lambda found, _path: os._exit(7) if found == step else None)
+        path = root / step / "a"
+        files.remove(path) if action == "remove" else files.write(path, b"new" * 5000)
+        os._exit(0)
+    ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+sys.exit(7 if set(ended) == {7} else 1)
+"""
+
+
+@pytest.mark.parametrize(("action", "steps"), [("write", STEPS), ("remove", ["unlink", "fsync-directory"])])
+def test_a_process_that_dies_at_any_step_leaves_the_old_or_the_new_file(
+    tmp_path: Path, action: str, steps: list[str]
+) -> None:
+    for step in steps:
+        (tmp_path / step).mkdir()
+        Files().write(tmp_path / step / "a", b"old")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), action, *steps], env=environment, check=False)
+    assert child.returncode == 7
+    for step in steps:
+        path, last = tmp_path / step / "a", step == "fsync-directory"
+        if action == "remove":
+            assert path.exists() is not last
+        else:
+            assert path.read_bytes() == (b"new" * 5000 if last else b"old")
+        Files().sweep(path.parent)
+        assert leftovers(path.parent) == []
+
+
+def test_removing_nothing_succeeds_even_where_nothing_can_be_removed(tmp_path: Path) -> None:
+    def read_only(step: str, _path: Path) -> None:
+        if step == "unlink":
+            raise OSError(30, "Read-only file system")
+
+    (tmp_path / "file").touch()
+    Files(read_only).remove(tmp_path / "missing")
+    Files(read_only).remove(tmp_path / "no-directory" / "missing")
+    Files(read_only).remove(tmp_path / "file" / "missing")
+
+
+def test_a_removal_whose_last_step_failed_is_made_durable_by_the_next(tmp_path: Path) -> None:
+    seen: list[str] = []
+    path = tmp_path / "a"
+    path.touch()
+
+    def fail_once(step: str, _path: Path) -> None:
+        seen.append(step)
+        if seen == ["unlink", "fsync-directory"]:
+            raise OSError(5, "Input/output error")
+
+    files = Files(fail_once)
+    with pytest.raises(OSError, match="Input/output"):
+        files.remove(path)
+    files.remove(path)
+    assert seen == ["unlink", "fsync-directory", "fsync-directory"]
+
+
+def test_sweeping_takes_temporary_files_only_and_spares_young_ones_where_asked(tmp_path: Path) -> None:
+    for name in ("a.json", f"{PREFIX}a.json-x", f"{PREFIX}b.json-y"):
+        (tmp_path / name).touch()
+    os.utime(tmp_path / f"{PREFIX}b.json-y", (time.time() - 700,) * 2)
+    Files().sweep(tmp_path, older_than=600.0)
+    assert sorted(os.listdir(tmp_path)) == [f"{PREFIX}a.json-x", "a.json"]
+    Files().sweep(tmp_path, "b.*")
+    assert sorted(os.listdir(tmp_path)) == [f"{PREFIX}a.json-x", "a.json"]
+    Files().sweep(tmp_path)
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_name_as_long_as_a_file_name_can_be_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 250 + ".json")
+    Files().write(path, b"x")
+    assert path.read_bytes() == b"x"

@@ -1,0 +1,85 @@
+"""A driver without `dra_unprepare` has nothing to undo: fewer writes, the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Node, PreparedDevice
+from dra_sdk.errors import ClaimError, StateError
+from dra_sdk.loader import Driver
+from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.prepare.store import ClaimStore
+from dra_sdk.wire.dra import ClaimRef
+from tests.node.prepare.world import DRIVER, POOL, World
+
+
+class PlainDriver:
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(DRIVER)
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        return []
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            yield device.prepared(ContainerEdits(env={"LAMP": device.name}), data={"lamp": device.name})
+
+
+class Disk:
+    """Counts the steps; the one that is `bad` fails."""
+
+    def __init__(self, bad: int = 0) -> None:
+        self.steps: list[str] = []
+        self.bad = bad
+
+    def __call__(self, step: str, path: Path) -> None:
+        self.steps.append(step)
+        if len(self.steps) == self.bad:
+            raise OSError(28, "No space left on device")
+
+
+def preparer(world: World, disk: Disk) -> Preparer:
+    files = Files(disk)
+    store = ClaimStore(world.root / "claims", files, durable=False)
+    effects = Effects(
+        store=store,
+        cdi=CdiDirectory(world.cdi, f"{DRIVER}/device", files),
+        fetch=world.fetch,
+        published=world.published,
+        boot_id="boot",
+    )
+    made = Preparer(Driver.of(PlainDriver()), Node(POOL), effects)
+    made.recover()
+    disk.steps.clear()
+    return made
+
+
+def test_state_is_written_once(tmp_path: Path) -> None:
+    world, disk = World(tmp_path), Disk()
+    ref = world.claim("u-1", "lamp-0", "lamp-1")
+    held = preparer(world, disk)
+    held.prepare(ref)
+    spec, state = ["create", "write", "fsync", "rename"], ["create", "write", "rename"]
+    assert disk.steps == [*spec, *state]
+    (claim,) = held.held()
+    assert claim.complete
+    assert [device.data for device in claim.devices] == [{"lamp": "lamp-0"}, {"lamp": "lamp-1"}]
+
+
+@pytest.mark.parametrize("bad", range(1, 8))
+def test_a_disk_that_fails_at_any_step_leaves_nothing(tmp_path: Path, bad: int) -> None:
+    world = World(tmp_path)
+    ref: ClaimRef = world.claim("u-1", "lamp-0", "lamp-1")
+    with pytest.raises((StateError, ClaimError), match="No space left"):
+        preparer(world, Disk(bad)).prepare(ref)
+    again = preparer(world, Disk())
+    assert again.held() == []
+    assert not list(world.cdi.iterdir())
+    assert len(again.prepare(ref)) == 2
+    again.unprepare(ref)
+    assert not list(world.cdi.iterdir())

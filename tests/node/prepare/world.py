@@ -1,0 +1,184 @@
+"""A node in a directory: lamps as hardware, a dict as API server, and everything real in between.
+
+A lamp that is on is a file that holds the UID of the claim it shines for, so two claims on one lamp, a lamp that nobody
+put out and a hook that ran twice are all seen on disk, by any process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from dra_sdk import (
+    Claim,
+    ContainerEdits,
+    Device,
+    DriverInfo,
+    HeldClaim,
+    Node,
+    OpaqueConfig,
+    PermanentError,
+    PreparedDevice,
+)
+from dra_sdk.errors import NotFoundError
+from dra_sdk.loader import Driver
+from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.node.prepare.engine import Effects, Preparer
+from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.prepare.locks import NamedLocks
+from dra_sdk.node.prepare.metadata import ClaimMetadata
+from dra_sdk.node.prepare.order import Order
+from dra_sdk.node.prepare.store import ClaimStore
+from dra_sdk.wire.dra import ClaimRef
+
+DRIVER = "lamps.example.com"
+POOL = "node-a"
+
+
+class LampConfig(OpaqueConfig, api_version="lamps.example.com/v1"):
+    """How a lamp shines."""
+
+    brightness: int = Field(default=100, ge=0, le=100)
+
+
+class LampDriver:
+    """Puts lamps on and out; `step` is called at each boundary between the driver and the SDK."""
+
+    def __init__(self, lamps: Path, step: Callable[[str], None] = lambda _step: None) -> None:
+        self.lamps = lamps
+        self.step = step
+        self.prepared: list[str] = []
+        self.undone: list[HeldClaim] = []
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(DRIVER, configs=[LampConfig])
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        return [Device(f"lamp-{index}") for index in range(8)]
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        self.prepared.append(claim.uid)
+        self.step("hook: begin")
+        for device in claim.devices:
+            claim.journal({"lamp": device.name})
+            self.step("hook: journaled")
+            self.put_on(device.name, claim.uid)
+            self.step("hook: on")
+            yield device.prepared(
+                ContainerEdits(env={f"LAMP_{device.name[-1]}": str(device.config.brightness)}),
+                data={"lamp": device.name},
+            )
+        self.step("hook: end")
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        self.undone.append(claim)
+        self.step("undo: begin")
+        for device in claim.devices:
+            self.put_out(device.name, claim.uid)
+            self.step("undo: out")
+        self.step("undo: end")
+
+    def put_on(self, name: str, uid: str) -> None:
+        """Fails where the lamp is on already, for whomever."""
+        try:
+            handle = os.open(self.lamps / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            raise PermanentError(f"{name} is on for {(self.lamps / name).read_text()!r}") from None
+        with open(handle, "w") as file:
+            file.write(uid)
+
+    def put_out(self, name: str, uid: str) -> None:
+        """Leaves a lamp alone that shines for another claim."""
+        lamp = self.lamps / name
+        if lamp.exists() and lamp.read_text() in {uid, ""}:  # empty: killed before the UID was written
+            lamp.unlink()
+
+
+def _result(device: Any) -> dict[str, Any]:
+    if isinstance(device, dict):
+        return device
+    request, lamp = device if isinstance(device, tuple) else ("r", device)
+    return {"request": request, "device": lamp}
+
+
+class World:
+    """One node: directories, the API server's claims, and preparers over them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.lamps, self.claims, self.cdi = root / "lamps", root / "claims", root / "cdi"
+        self.lamps.mkdir(parents=True, exist_ok=True)
+        self.api: dict[str, dict[str, Any]] = {}
+        self.fetched: list[str] = []
+        self.driver = LampDriver(self.lamps)
+
+    def preparer(
+        self,
+        plugin: Any = None,
+        *,
+        boot_id: str = "boot-1",
+        files: Files | None = None,
+        shared: bool = False,
+        metadata: bool = False,
+    ) -> Preparer:
+        """A preparer as a fresh process has it: nothing but what is on disk."""
+        driver = Driver.of(plugin or self.driver)
+        store = ClaimStore(self.claims, files, shared=shared)
+        cdi = CdiDirectory(self.cdi, driver.info.cdi_kind, files)
+        locks = NamedLocks(self.root / "locks" if shared else None)
+        effects = Effects(
+            store=store,
+            cdi=cdi,
+            fetch=self.fetch,
+            published=self.published,
+            boot_id=boot_id,
+            locks=locks,
+            order=Order.shared(self.root, boot_id) if shared else Order(),
+            metadata=ClaimMetadata(DRIVER, self.root, files or Files()) if metadata else None,
+        )
+        made = Preparer(driver, Node("node-a", self.root), effects)
+        made.recover()
+        return made
+
+    def fetch(self, ref: ClaimRef) -> dict[str, Any]:
+        """GET a claim."""
+        self.fetched.append(ref.uid)
+        for claim in self.api.values():
+            if (claim["metadata"]["namespace"], claim["metadata"]["name"]) == (ref.namespace, ref.name):
+                return claim
+        raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
+
+    def published(self, pool: str, name: str) -> Device | None:
+        """What was discovered."""
+        return Device(name) if pool == POOL and name.startswith("lamp-") else None
+
+    def claim(self, uid: str, *devices: Any, config: Any = ()) -> ClaimRef:
+        """Put an allocated claim into the API; a device is a lamp for request `r`, `(request, lamp)` or a result."""
+        results = [{"driver": DRIVER, "pool": POOL, **_result(each)} for each in devices]
+        self.api[uid] = {
+            "metadata": {"namespace": "default", "name": f"claim-{uid}", "uid": uid},
+            "status": {"allocation": {"devices": {"results": results, "config": list(config)}}},
+        }
+        return ClaimRef("default", f"claim-{uid}", uid)
+
+    def shining(self) -> dict[str, str]:
+        """The lamps that are on and the claims they shine for."""
+        return {path.name: path.read_text() for path in sorted(self.lamps.iterdir())}
+
+    def specs(self) -> dict[str, Any]:
+        """The CDI specs, by file name, temporary ones included."""
+        found = sorted(self.cdi.iterdir()) if self.cdi.exists() else []
+        return {path.name: path.name.endswith(".json") and json.loads(path.read_text()) for path in found}
+
+    def states(self) -> list[str]:
+        """What lies in the state directory."""
+        return sorted(path.name for path in self.claims.iterdir())
+
+    def is_clean(self) -> bool:
+        """Whether nothing is left: no lamp, state, spec or temporary file."""
+        return (self.shining(), self.states(), self.specs()) == ({}, [], {})

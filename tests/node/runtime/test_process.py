@@ -1,0 +1,172 @@
+"""A whole driver process on the embedded cluster: order, restarts, faults of the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
+from dra_sdk.errors import SettingsError
+from dra_sdk.loader import Driver
+from dra_sdk.node.runtime import sockets
+from dra_sdk.node.runtime.instance import InstanceLock
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
+from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.statuses import unavailable
+from tests.embedded import settings_for
+from tests.node.runtime.conftest import ANY_PORT, Web
+from tests.waiting import LONG, wait
+
+NAME = "lamps.example.com"
+
+
+class LampDriver:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        yield from (Device(f"lamp-{number}") for number in range(3))
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        self.calls.append(f"prepare {claim.name}")
+        for device in claim.devices:
+            yield device.prepared(ContainerEdits(env={"LAMP": device.name}))
+
+    def dra_unprepare(self, claim: HeldClaim) -> None:
+        self.calls.append(f"unprepare {claim.name}")
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        running.create_class("lamp")
+        yield running
+
+
+def give(cluster: EmbeddedCluster, claim: str, *lamps: str) -> None:
+    cluster.create_claim(claim, {"lamp": "lamp"})
+    cluster.allocate(claim, [AllocatedDevice("lamp", NAME, cluster.node_name, lamp) for lamp in lamps])
+
+
+def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
+    lamps = LampDriver()
+    give(cluster, "one", "lamp-0", "lamp-2")
+    with DriverProcess(Driver.of(lamps), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver(NAME)
+        before = cluster.wait_slices(NAME)
+        first = cluster.run_pod("a", ["one"])
+    assert not list(cluster.registry_dir.iterdir())
+
+    with DriverProcess(Driver.of(lamps), settings_for(cluster)) as process:
+        cluster.kubelet.restart()
+        cluster.kubelet.wait_for_driver(NAME)
+        again = cluster.run_pod("a", ["one"])
+        cluster.wait_slices(NAME)  # which the kubelet deleted as it started
+        assert process.slices.wait_synced(LONG)
+        cluster.stop_pod("a")
+    assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
+    assert lamps.calls == ["prepare one", "unprepare one"]
+    assert [each["spec"] for each in cluster.api.list("resourceslices")] == [each["spec"] for each in before]
+
+
+def test_a_quick_restart_writes_nothing(cluster: EmbeddedCluster) -> None:
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
+        before = cluster.wait_slices(NAME)
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        assert process.slices.wait_synced(LONG)
+    assert cluster.api.list("resourceslices") == before
+
+
+def test_registration_needs_no_api_server(cluster: EmbeddedCluster) -> None:
+    cluster.server.faults.add(FaultRule(Reject(unavailable())))
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        cluster.kubelet.wait_for_driver(NAME)
+        assert not process.slices.synced
+
+
+def test_a_claim_that_is_not_allocated_is_refused_alone(cluster: EmbeddedCluster) -> None:
+    give(cluster, "good", "lamp-0")
+    cluster.create_claim("bad", {"lamp": "lamp"})
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        cluster.kubelet.wait_for_driver(NAME)
+        refs = [claim_ref(cluster, "good"), claim_ref(cluster, "bad")]
+        with pytest.raises(ResponseError, match="the claim is not allocated"):
+            cluster.kubelet.prepare(NAME, refs)
+        assert [held.name for held in process.preparer.held()] == ["good"]
+
+
+def claim_ref(cluster: EmbeddedCluster, name: str) -> ClaimRef:
+    return ClaimRef("default", name, cluster.api.get("resourceclaims", name, "default")["metadata"]["uid"])
+
+
+def test_without_a_registry_it_says_which_directory_is_missing(cluster: EmbeddedCluster) -> None:
+    with pytest.raises(SettingsError, match="plugins_registry is no directory"):
+        DriverProcess(Driver.of(LampDriver()), settings_for(cluster, kubelet_dir=cluster.root / "elsewhere")).start()
+
+
+def test_probes_and_metrics(cluster: EmbeddedCluster, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "LOOK_SECONDS", 3600.0)  # so that a socket that is removed stays away
+    read = web.read
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, http_address=ANY_PORT)) as process:
+        assert read("/healthz") == (200, "ok\n")
+        cluster.kubelet.wait_for_driver(NAME)
+        wait(lambda: read("/readyz") == (200, "ok\n"))
+        give(cluster, "one", "lamp-0")
+        cluster.run_pod("a", ["one"])
+        text = read("/metrics")[1]
+        assert 'dra_sdk_claims_held{driver="lamps.example.com"} 1.0' in text
+        assert 'dra_sdk_call_seconds_count{call="prepare",driver="lamps.example.com",result="ok"} 1.0' in text
+        assert 'dra_sdk_hook_seconds_count{driver="lamps.example.com",hook="dra_prepare",result="ok"} 1.0' in text
+        assert 'dra_sdk_api_requests_total{driver="lamps.example.com",method="POST",status="201"} 1.0' in text
+        process.paths.service.unlink()
+        status, body = read("/healthz")
+        assert status == 503
+        assert "dra.sock does not answer" in body
+        assert read("/elsewhere")[0] == 404
+
+
+class HangingDriver(LampDriver):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.go_on = Event(), Event()
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        self.hangs.set()
+        assert self.go_on.wait(LONG)
+        yield from super().dra_prepare(claim)
+
+
+def test_no_successor_is_let_in_while_a_hook_hangs(cluster: EmbeddedCluster) -> None:
+    """It would undo what the hook is doing at that moment; the end of the process lets it in."""
+    give(cluster, "one", "lamp-0")
+    ref, lamps = claim_ref(cluster, "one"), HangingDriver()
+    process = DriverProcess(Driver.of(lamps), settings_for(cluster, drain_seconds=0.0))
+    successor = InstanceLock(process.data / "instance.lock")
+    with ThreadPoolExecutor(1) as pool:
+        with process:
+            cluster.wait_slices(NAME)
+            call = pool.submit(process.preparer.prepare, ref)
+            assert lamps.hangs.wait(LONG)
+        with pytest.raises(SettingsError, match="another instance of this driver still works"):
+            successor.acquire(0.0)
+        lamps.go_on.set()
+        assert call.result(LONG)
+    process.lock.release()
+    successor.acquire(0.0)
+    successor.release()
+
+
+def test_a_claim_without_device_status_is_not_written(cluster: EmbeddedCluster) -> None:
+    give(cluster, "one", "lamp-0")
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver(NAME)
+        cluster.run_pod("a", ["one"])
+        cluster.stop_pod("a")
+    assert {each.verb for each in cluster.server.log.records(resource="resourceclaims")} == {"get"}

@@ -1,0 +1,156 @@
+"""Settings: one table, three sources, clear refusals."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.kube.login import find
+from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings
+
+GIVEN = {
+    "node_name": "worker-1.example.com",
+    "pod_uid": "6c1c0a52-7a3a-4d0c-9b1e-0d7a5b0c9f11",
+    "drain_seconds": "3.5",
+    "serve": "service",
+    "unhealthy_taint": "off",
+    "http_address": "[::1]:8080",
+    "log_level": "debug",
+    "log_format": "json",
+}
+WRONG = [
+    ("--node-name", "NODE_NAME", "Worker_1", "must be a DNS subdomain"),
+    ("--node-name", "NODE_NAME", "n" * 254, "at most 253 characters"),
+    ("--pod-uid", "POD_UID", "../up", "must be a pod's metadata.uid"),
+    ("--serve", "DRA_SDK_SERVE", "none", "is not one of both, common, registration, service"),
+    ("--unhealthy-taint", "DRA_SDK_UNHEALTHY_TAINT", "none", "is not one of None, NoSchedule, NoExecute, off"),
+    ("--http-address", "DRA_SDK_HTTP_ADDRESS", "8080", "must be host:port or :port, with a port from 0 to 65535"),
+    ("--http-address", "DRA_SDK_HTTP_ADDRESS", ":65536", "must be host:port"),
+    ("--log-level", "DRA_SDK_LOG_LEVEL", "loud", "is not one of debug, info, warning, error"),
+    ("--log-format", "DRA_SDK_LOG_FORMAT", "xml", "is not one of text, json"),
+]
+
+
+def read(*flags: str, **environment: str) -> Settings:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_flags(parser)
+    return read_settings(parser.parse_args(flags), environment)
+
+
+def test_the_table_and_the_settings_are_the_same() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(Settings)}
+    fields["node_name"] = ""
+    assert {each.name: each.default for each in SETTINGS} == fields
+    assert len({each.env for each in SETTINGS}) == len(SETTINGS)
+    assert all(each.help for each in SETTINGS)
+
+
+def test_without_anything_the_defaults_of_a_node_apply() -> None:
+    settings = read()
+    assert settings == Settings(node_name=socket.gethostname().lower())
+    assert settings.registry == Path("/var/lib/kubelet/plugins_registry")
+    assert settings.plugin_data("gpu.example.com") == Path("/var/lib/kubelet/plugins/gpu.example.com")
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_default() -> None:
+    assert read(NODE_NAME="from-env").node_name == "from-env"
+    assert read("--node-name", "from-flag", NODE_NAME="from-env").node_name == "from-flag"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: each.name)
+def test_every_setting_has_a_flag_and_a_variable(setting: Any) -> None:
+    given = GIVEN.get(setting.name, "/some/path")
+    wanted = setting.type(given)
+    assert wanted != setting.default
+    assert getattr(read(setting.flag, given), setting.name) == wanted
+    assert getattr(read(**{setting.env: given}), setting.name) == wanted
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    assert read(DRA_SDK_CDI_DIR="", POD_UID="", DRA_SDK_DRAIN_SECONDS="") == read()
+
+
+def test_paths_are_absolute_because_the_kubelet_has_another_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read("--kubelet-dir", "kubelet").kubelet_dir == tmp_path / "kubelet"
+    assert read(DRA_SDK_CDI_DIR="cdi").cdi_dir == tmp_path / "cdi"
+
+
+def test_several_kubeconfig_files_of_the_environment_are_left_to_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "one", tmp_path / "two"]
+    for each in files:
+        each.touch()
+    named = os.pathsep.join(map(str, files))
+    monkeypatch.setenv("KUBECONFIG", named)
+    assert find(read(KUBECONFIG=named).kubeconfig).files == tuple(files)
+    assert read("--kubeconfig", "/a:b", KUBECONFIG=named).kubeconfig == Path("/a:b")
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf", "1e99", ""])
+def test_a_time_that_is_none_is_refused(value: str) -> None:
+    if value:
+        with pytest.raises(SettingsError, match=f"environment variable DRA_SDK_DRAIN_SECONDS='{value}': "):
+            read(DRA_SDK_DRAIN_SECONDS=value)
+    with pytest.raises(
+        argparse.ArgumentError, match=f"--drain-seconds: '{value}': must be a number of seconds from 0 to"
+    ):
+        read("--drain-seconds", value)
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(argparse.ArgumentError, match="--cdi-dir: '': must not be empty"):
+        read("--cdi-dir", "")
+
+
+@pytest.mark.parametrize("variable", ["DRA_SDK_SERVE", "DRA_SDK_UNHEALTHY_TAINT"])
+def test_a_choice_that_there_is_not_is_refused_with_those_there_are(variable: str) -> None:
+    with pytest.raises(SettingsError, match=f"environment variable {variable}='neither': is not one of .*, "):
+        read(**{variable: "neither"})
+
+
+@pytest.mark.parametrize(("flag", "variable", "value", "rule"), WRONG, ids=lambda each: each[:20])
+def test_what_a_setting_cannot_be_is_told_with_its_rule(flag: str, variable: str, value: str, rule: str) -> None:
+    with pytest.raises(argparse.ArgumentError, match=f"{flag}: '{value}': .*{re.escape(rule)}"):
+        read(flag, value)
+    with pytest.raises(SettingsError, match=f"environment variable {variable}='{value}': .*{re.escape(rule)}"):
+        read(**{variable: value})
+
+
+def test_a_log_level_may_be_in_capitals() -> None:
+    assert read(DRA_SDK_LOG_LEVEL="INFO").log_level == "info"
+
+
+def test_a_host_name_that_no_node_can_have_asks_for_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "My_Host")
+    with pytest.raises(SettingsError, match=r"the host name 'my_host' .* must be a DNS subdomain .*: give --node-name"):
+        read()
+    assert read("--node-name", "n").node_name == "n"
+
+
+@pytest.mark.parametrize(
+    ("value", "effect"), [("off", None), ("None", "None"), ("NoSchedule", "NoSchedule"), ("NoExecute", "NoExecute")]
+)
+def test_no_taint_and_a_taint_without_effect_are_not_the_same(value: str, effect: str | None) -> None:
+    assert read("--unhealthy-taint", value).taint_effect == effect
+
+
+def test_help_names_the_variable_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    text = " ".join(parser.format_help().split())
+    for each in SETTINGS:
+        assert each.flag in text
+        assert f"[${each.env}]" in text
+    assert "(default /var/run/cdi)" in text

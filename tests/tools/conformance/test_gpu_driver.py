@@ -1,0 +1,47 @@
+"""The GPU driver passes as well, with dynamic MIG, on the stub of NVML: its own process, the real binding."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from dra_driver_gpu.nvml.memory import fake_gpu
+from dra_driver_gpu.testing import GpuNode, StubState, build_stub
+
+from dra_sdk.tools.conformance.catalog import CHECKS
+from dra_sdk.tools.conformance.check import Severity
+from dra_sdk.tools.conformance.runner import run_checks
+from dra_sdk.tools.conformance.subject import Patience
+from dra_sdk.tools.conformance.target import Target
+
+GPUS = [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)]
+# Restarts, updates and load are the SDK's part, which test_own_drivers.py goes through.
+LEFT_OUT = {"restart", "rolling", "load"}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node's root with the stub library in it."""
+    node = GpuNode(tmp_path / "host", GPUS)
+    node.set_all_instances()
+    for path in [each for each in node.host.dev.rglob("*") if each.is_file()]:
+        path.unlink()
+        os.mkfifo(path)  # a device node that needs no privilege to make
+    (tmp_path / "stub").mkdir()
+    library = f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{node.driver_version}"
+    build_stub(tmp_path / "stub").replace(node.root / library)
+    state = StubState(tmp_path / "nvml", GPUS)
+    for name, value in {**state.environment, "DRA_GPU_DYNAMIC_MIG": "true"}.items():
+        monkeypatch.setenv(name, value)
+    return node.root
+
+
+@pytest.mark.timeout(1200)
+def test_the_gpu_driver_conforms(host: Path) -> None:
+    checks = [check for check in CHECKS if check.level not in LEFT_OUT]
+    with Target(driver="gpu", host_root=host, patience=Patience(quiet=0.5)).open() as run:
+        results = run_checks(run, checks)
+    failed = [each for each in results if each.failed and each.check.severity is Severity.MUST]
+    assert [f"{each.check.id}: {each.reason}" for each in failed] == []
+    assert sum(not each.reason for each in results) > 0.9 * len(checks)

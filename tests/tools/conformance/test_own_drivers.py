@@ -1,0 +1,57 @@
+"""The drivers of this project pass, as the processes that they are on a node."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.tools.conformance.catalog import CHECKS, select
+from dra_sdk.tools.conformance.check import Check, Severity
+from dra_sdk.tools.conformance.runner import run_checks
+from dra_sdk.tools.conformance.subject import Patience
+from dra_sdk.tools.conformance.target import Target
+
+README = Path(__file__).parents[3] / "README.md"
+PATIENCE = Patience(quiet=0.5)
+
+
+def failed(target: Target, checks: Sequence[Check]) -> list[str]:
+    """What must hold and does not."""
+    with target.open() as run:
+        results = run_checks(run, checks)
+    assert sum(not each.reason for each in results) > len(checks) / 2
+    return [
+        f"{each.check.id}: {each.reason}" for each in results if each.failed and each.check.severity is Severity.MUST
+    ]
+
+
+@pytest.mark.timeout(1200)
+def test_the_cpu_driver_conforms() -> None:
+    assert failed(Target(driver="cpu", patience=PATIENCE), CHECKS) == []
+
+
+@pytest.mark.timeout(1200)
+def test_the_readmes_driver_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (code,) = [block for block in blocks if "class SerialDriver" in block]
+    (tmp_path / "serial_driver.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    host = tmp_path / "host"
+    (host / "dev").mkdir(parents=True)
+    for number in range(3):
+        os.mkfifo(host / f"dev/ttyUSB{number}")  # a device node that needs no privilege to make
+    (host / "proc/sys/kernel/random").mkdir(parents=True)
+    (host / "proc/sys/kernel/random/boot_id").write_text("boot\n")
+    target = Target(driver="serial_driver:SerialDriver", host_root=host, patience=PATIENCE)
+    # Restarts and updates are the SDK's part, which the test above goes through.
+    checks = [check for check in CHECKS if check.level not in {"restart", "rolling"}]
+    assert failed(target, checks) == []
+
+
+def test_levels_that_are_left_out_above_exist() -> None:
+    assert select(["restart", "rolling"])

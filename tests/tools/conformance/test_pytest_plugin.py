@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _pytest.outcomes import Failed, Skipped
+
+from dra_sdk.tools.conformance.catalog import BY_ID
+from dra_sdk.tools.conformance.check import Result, Status
+from dra_sdk.tools.conformance.pytest_plugin import judge
+
+ROOT = Path(__file__).parents[3]
+COMMAND = f"{sys.executable} -m tests.tools.conformance.mutants plugged.example.com"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rs",
+        "-p",
+        "dra_sdk.tools.conformance.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+    ]
+    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_each_check_is_a_test_of_the_suite() -> None:
+    suite = ["--pyargs", "dra_sdk.tools.conformance.pytest_suite"]
+    done = run(*suite, "--dra-level", "REG-001,REG-012,ROLL-001", f"--dra-command={COMMAND} odd-socket-name")
+    assert "1 passed, 2 skipped" in done.stdout, done.stdout
+    assert "should, and does not: driver plugged.example.com calls its socket plugin.sock" in done.stdout
+    assert "not run: needs two instances at once" in done.stdout
+    assert done.returncode == 0
+    done = run(*suite, "--dra-level", "PREP-001", f"--dra-command={COMMAND} empty-answer")
+    assert "FAILED" in done.stdout
+    assert "contract: An allocated claim is prepared" in done.stdout
+    assert done.returncode == 1
+
+
+def test_an_author_names_the_driver_in_code(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "from dra_sdk.tools.conformance.target import Target\n"
+        "@pytest.fixture(scope='session')\n"
+        f"def dra_target(): return Target(command={COMMAND!r})\n"
+        "def test_it(dra_check): dra_check()\n"
+    )
+    done = run(str(tmp_path), "--rootdir", str(tmp_path), "--dra-level", "wire")
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ident", "status", "strict", "outcome"),
+    [
+        ("PREP-001", Status.FAILED, False, Failed),
+        ("PREP-012", Status.FAILED, False, Skipped),
+        ("PREP-012", Status.FAILED, True, Failed),
+        ("PREP-001", Status.NOT_RUN, True, Skipped),
+        ("PREP-001", Status.NOT_APPLICABLE, False, Skipped),
+    ],
+)
+def test_how_a_test_ends(ident: str, status: Status, strict: bool, outcome: type[BaseException]) -> None:
+    with pytest.raises(outcome, match="too blue"):
+        judge(Result(BY_ID[ident], status, "too blue"), strict=strict)
+
+
+def test_a_check_that_passed_ends_its_test_well() -> None:
+    judge(Result(BY_ID["PREP-001"], Status.PASSED), strict=True)

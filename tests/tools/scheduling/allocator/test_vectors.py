@@ -1,0 +1,71 @@
+"""The allocator against all upstream cases: the same devices, the same errors, the same steps of the search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.scheduling.allocator import Allocated, AllocationError, Allocator, DeviceId, Features, Inventory
+from tests.vectors import parameters
+
+SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+GATES = {
+    "DRAAdminAccess": ("admin_access",),
+    "DRAConsumableCapacity": ("consumable_capacity",),
+    "DRADeviceBindingConditions+DRAResourceClaimDeviceStatus": ("binding_conditions",),
+    "DRADeviceTaints": ("device_taints",),
+    "DRAListTypeAttributes": ("list_attributes", "list_attributes_in_selectors"),
+    "DRAPartitionableDevices": ("partitionable_devices",),
+    "DRAPrioritizedList": ("prioritized_list",),
+}
+
+
+def features(case: dict[str, Any]) -> Features:
+    on = {name for gate in case["features"] for name in GATES[gate]}
+    return Features(**{name: name in on for names in GATES.values() for name in names})
+
+
+def allocated(case: dict[str, Any]) -> Allocated:
+    made = Allocated()
+    made.devices = {DeviceId(**each) for each in case["allocatedDevices"]}
+    for each in case["allocatedSharedDevices"]:
+        made.shares[DeviceId(each["driver"], each["pool"], each["device"])] = {each["shareID"]}
+    for each in case["allocatedCapacity"]:
+        made.consume(DeviceId(each["driver"], each["pool"], each["device"]), each["consumedCapacity"])
+    return made
+
+
+def canonical(value: Any, name: str = "") -> Any:
+    """Quantities in canonical form, empty lists left out."""
+    if name == "consumedCapacity":
+        return {key: str(Quantity(each)) for key, each in value.items()}
+    if isinstance(value, dict):
+        return {key: canonical(each, key) for key, each in sorted(value.items()) if each not in (None, [], {})}
+    return [canonical(each) for each in value] if isinstance(value, list) else value
+
+
+def unordered(allocation: dict[str, Any]) -> Any:
+    results = sorted(allocation["devices"]["results"], key=repr)
+    return allocation | {"devices": allocation["devices"] | {"results": results}}
+
+
+@pytest.mark.parametrize("case", parameters("allocator-cases"))
+def test_upstream_case(case: dict[str, Any]) -> None:
+    classes = {each["metadata"]["name"]: each for each in case["deviceClasses"]}
+    allocator = Allocator(Inventory(case["resourceSlices"], features(case)), classes, share_id=lambda: SHARE)
+    expected, observed = case["expect"], case["observed"]["experimental"]
+    if expected["errorContains"]:
+        with pytest.raises(AllocationError) as caught:
+            allocator.allocate(case["node"], case["claims"], allocated(case))
+        assert all(part in str(caught.value) for part in expected["errorContains"])
+    else:
+        found = allocator.allocate(case["node"], case["claims"], allocated(case)) or []
+        assert len(found) == len(expected["results"])
+        for have, want in zip(found, expected["results"], strict=True):
+            compare = unordered if want["match"] == "unordered" else lambda each: each
+            assert compare(canonical(have)) == compare(canonical(want["allocation"]))
+        # What upstream's allocator gave in fact, in order.
+        assert canonical(found) == canonical(observed.get("allocations") or [])
+        assert allocator.steps <= observed["allocateOneInvocations"]

@@ -1,0 +1,103 @@
+"""Small API objects for tests of whole clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dra_sdk.tools.scheduling.cluster import Snapshot
+from dra_sdk.tools.scheduling.cluster.core import Pod
+from dra_sdk.tools.scheduling.cluster.snapshot import plain_node
+
+JSON = dict[str, Any]
+DRIVER = "gpu.example.com"
+API = "resource.k8s.io/v1"
+
+
+def obj(kind: str, name: str, spec: JSON | None = None, namespace: str = "", **metadata: Any) -> JSON:
+    version = "v1" if kind in {"Pod", "Node"} else API
+    where = {"namespace": namespace} if namespace else {}
+    made: JSON = {"apiVersion": version, "kind": kind, "metadata": {"name": name, "uid": f"{name}-uid", **where}}
+    made["metadata"] |= metadata
+    return made if spec is None else made | {"spec": spec}
+
+
+def node(name: str, *, labels: JSON | None = None, allocatable: JSON | None = None, **spec: Any) -> JSON:
+    made = plain_node(name) | {"spec": spec}
+    made["metadata"]["labels"] |= labels or {}
+    return made if allocatable is None else made | {"status": {"allocatable": allocatable}}
+
+
+def gpus(where: str, *names: str, pool: str = "", count: int = 1, generation: int = 1, **changes: Any) -> JSON:
+    """A slice of the node `where` with a GPU of each name; `changes` to the spec."""
+    devices = [{"name": name, "attributes": {"model": {"string": "a100"}}} for name in names]
+    pool_ref = {"name": pool or where, "generation": generation, "resourceSliceCount": count}
+    spec = {"driver": DRIVER, "pool": pool_ref, "nodeName": where, "devices": devices} | changes
+    name = f"{pool or where}-{generation}-{'-'.join(names) or 'counters'}"
+    return obj("ResourceSlice", name, {key: value for key, value in spec.items() if value is not None})
+
+
+def device_class(name: str = "gpu", **spec: Any) -> JSON:
+    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    return obj("DeviceClass", name, {"selectors": selectors, **spec})
+
+
+def request(name: str = "gpu", class_name: str = "gpu", expression: str = "", **more: Any) -> JSON:
+    exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": 1, **more}
+    if expression:
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    return {"name": name, "exactly": exactly}
+
+
+def claim(name: str, *requests: JSON, namespace: str = "default", **devices: Any) -> JSON:
+    spec = {"devices": {"requests": list(requests or (request(),)), **devices}}
+    return obj("ResourceClaim", name, spec, namespace)
+
+
+def template(name: str, *requests: JSON, namespace: str = "default", **metadata: Any) -> JSON:
+    inner: JSON = {"spec": {"devices": {"requests": list(requests or (request(),))}}}
+    return obj("ResourceClaimTemplate", name, inner | ({"metadata": metadata} if metadata else {}), namespace)
+
+
+def pod(name: str, *, claims: Any = (), templates: Any = (), namespace: str = "default", **spec: Any) -> JSON:
+    """A pod that uses claims, and claims from templates, each under its own name."""
+    entries = [{"name": each, "resourceClaimName": each} for each in claims]
+    entries += [{"name": each, "resourceClaimTemplateName": each} for each in templates]
+    return obj("Pod", name, {"containers": [{"name": "main"}], "resourceClaims": entries, **spec}, namespace)
+
+
+def wanting(name: str, **requests: Any) -> JSON:
+    """A pod whose one container requests these resources, with `_` for `/` and `.` spelt `__`."""
+    wanted = {key.replace("__", ".").replace("_", "/"): str(amount) for key, amount in requests.items()}
+    return pod(name, containers=[{"name": "main", "resources": {"requests": wanted}}])
+
+
+def parsed(obj: JSON) -> Pod:
+    return Pod.model_validate(obj)
+
+
+def cluster(*objects: JSON, **more: Any) -> Snapshot:
+    """A snapshot of these objects and class `gpu`."""
+    return Snapshot(**more).having([device_class(), *objects])
+
+
+def allocated(made: JSON, *devices: str, on: str = "node-a", pods: Any = (), **extra: Any) -> JSON:
+    """The claim with these devices of the pool of node `on`, reserved for pods by name."""
+    results = [{"request": "gpu", "driver": DRIVER, "pool": on, "device": each, **extra} for each in devices]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
+    allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+    status: JSON = {"allocation": allocation}
+    if pods:
+        status["reservedFor"] = [{"resource": "pods", "name": each, "uid": f"{each}-uid"} for each in pods]
+    return made | {"status": status}
+
+
+def devices_of(outcome: Any) -> dict[str, list[str]]:
+    """Which devices each claim has, both by name."""
+    return {
+        each.claim[1]: [f"{result['pool']}/{result['device']}" for result in each.results] for each in outcome.claims
+    }
+
+
+def nodes_of(outcome: Any) -> dict[str, str | None]:
+    """Where each pod runs."""
+    return {each.pod[1]: each.node for each in outcome.pods}

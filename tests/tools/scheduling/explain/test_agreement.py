@@ -1,0 +1,69 @@
+"""Explanations of many random claims: they agree with the scheduler, and never leave anybody without a reason."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.cluster.names import key_of
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
+from dra_sdk.tools.scheduling.explain import explain_outcome, text
+from tests.tools.scheduling.explain.situations import A100, BIG, MIG, profile
+from tests.tools.scheduling.worlds import GPU, JSON, NIC, NUMA, PROFILES, ROOT, claim, exactly, gpus, mig, nics, world
+
+SEEDS = 60
+
+
+def node(rng: random.Random, name: str) -> list[JSON]:
+    taints = {"taints": [{"key": "broken", "effect": "NoSchedule"}]} if rng.random() < 0.2 else {}
+    cards = mig(name, rng.randint(1, 2)) if rng.random() < 0.4 else [
+        gpus(name, rng.randint(1, 4), rng.choice(["40Gi", "80Gi"]), rng.choice(["A100", "H100"]), **taints)
+    ]  # fmt: skip
+    return [*cards, nics(name, rng.randint(1, 4))] if rng.random() < 0.7 else cards
+
+
+def wanted(rng: random.Random, name: str) -> JSON:
+    gpu = exactly("gpu", GPU, *rng.sample([BIG, A100], rng.randint(0, 2)), count=rng.randint(1, 3))
+    part = exactly("part", MIG, profile(rng.choice(list(PROFILES))), count=rng.randint(1, 3))
+    nic = exactly("nic", NIC, count=rng.randint(1, 2))
+    every = exactly("every", NIC, allocationMode="All")
+    strict = exactly("gpu", GPU, 'device.attributes["gpu.nvidia.com"].productName == "H100"')
+    requests = rng.choice([[gpu], [part], [gpu, nic], [part, nic], [every], [strict, every], [nic]])
+    kind = rng.choice(["matchAttribute", "distinctAttribute"])
+    constraints = [{kind: rng.choice([ROOT, NUMA])}] if rng.random() < 0.4 else []
+    return claim(name, *requests, constraints=constraints)
+
+
+def random_world(seed: int) -> Snapshot:
+    rng = random.Random(seed)
+    nodes = [each for index in range(rng.randint(1, 4)) for each in node(rng, f"n{index}")]
+    return world(nodes, [wanted(rng, f"c{index}") for index in range(6)])
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_claim_is_explained_as_it_was_decided(seed: int):
+    outcome = schedule(random_world(seed))
+    for each in outcome.claims:
+        found = explain_outcome(outcome, each.claim)
+        assert found.satisfiable == (each.allocation is not None), f"seed {seed}, {each.claim}: {found.summary}"
+        assert text(found).startswith(found.summary)
+        for report in (one for one in found.reports if not one.fits):
+            failing = [one for one in report.requests if not one.enough]
+            assert failing or report.conflicts or report.error, f"seed {seed}, {each.claim}"
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_claims_that_shall_end_are_those_that_stand_in_the_way(seed: int):
+    outcome = schedule(random_world(seed))
+    waiting = [each.claim for each in outcome.unallocated]
+    for each in outcome.unallocated:
+        after = outcome.snapshot.without("ResourceClaim", *(key for key in waiting if key != each.claim))
+        for change in explain_outcome(outcome, each.claim).changes:
+            if change.kind == "claim-freed":
+                names = [change.text.split()[1], *change.others]
+                assert {("default", name) for name in names} <= {key_of(one) for one in after.claims}
+                for name in names:
+                    again = schedule(after.without("ResourceClaim", ("default", name)))
+                    assert again.claims_by_key[each.claim].allocation, f"seed {seed}, {each.claim}: {change.text}"

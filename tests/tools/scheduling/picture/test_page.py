@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.picture import Waiting, page, scene
+from tests.tools.scheduling.picture.hostile import ATTRIBUTES, KNOWN, Page
+from tests.tools.scheduling.worlds import (
+    GPU,
+    JSON,
+    NIC,
+    NUMA,
+    ROOT,
+    claim,
+    device,
+    device_class,
+    exactly,
+    given,
+    gpus,
+    mig,
+    nics,
+    pod,
+    pool_slice,
+    world,
+)
+
+HOSTILE = """"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;</style></title>"""
+
+
+def fleet(nodes: int) -> list[JSON]:
+    return [each for index in range(nodes) for each in (gpus(f"n{index}", 8), nics(f"n{index}", 8))]
+
+
+def test_everything_is_there():
+    wanted = [
+        claim("pair", exactly("gpu", GPU), exactly("nic", NIC), constraints=[{"matchAttribute": ROOT}]),
+        pod("p", "pair"),
+    ]
+    cpus = device("numa-0", {}, {"cpu": "32"}, allowMultipleAllocations=True)
+    half = given(
+        claim("cpus", exactly("c", "cpu")), ("c", "dra.cpu", "n1", "numa-0"), shareID="s", consumedCapacity={"cpu": "8"}
+    )
+    tainted = gpus("n2", 1, taints=[{"key": "broken", "effect": "NoSchedule"}])
+    outcome = schedule(
+        world(gpus("n1"), nics("n1"), tainted, pool_slice("n1", "dra.cpu", [cpus]), half, wanted, nodes=["n3"])
+    )
+    shown = Page(page(scene(outcome.snapshot, [Waiting("pod q", "no room"), Waiting("pod r", "no room")])))
+    for text in ("3 nodes · devices: 3 of 6 in use · 2 claims placed · 2 not placed", "pod q, pod r no room",
+                 "pods: p", "NUMA node 0", "pci0000:00", "A100 · 40Gi", "cpu: 24 of 32 left", "taint broken:NoSchedule",
+                 "Without devices: n3", "pair p n1 gpu: n1/gpu-0, nic: n1/nic-0"):  # fmt: skip
+        assert text in shown.text
+    used = [
+        each
+        for each in shown.having("tile")
+        if "used" in str(each["class"]).split() and each.get("data-claim") is not None
+    ]
+    assert len({each["data-claim"] for each in used}) == 2, "both devices of a claim have one colour"
+    assert "used by claim pair, request gpu" in str(used[1]["title"])
+
+
+def test_partitions():
+    old = given(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-3g-20gb-4"))
+    shown = Page(page(scene(world(mig("n1"), old))))
+    assert "memory-slice-0…7: 4 of 8 used" in [each.get("aria-label") for _, each in shown.tags]
+    assert "memory: 20224Mi of 40192Mi left" in shown.text
+    assert "room for 1g.5gb \N{MULTIPLICATION SIGN}4 2g.10gb \N{MULTIPLICATION SIGN}2" in shown.text
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 30])
+def test_each_size_is_whole_and_names_every_device(nodes: int):
+    shown = Page(page(scene(world(fleet(nodes)))))
+    assert {tag for tag, _ in shown.tags} <= KNOWN
+    assert len([each for each in shown.having("tile") if each.get("title")]) == 16 * nodes
+    for index in range(8):
+        assert re.search(rf"\bgpu-{index}\b", shown.text), "a screen reader finds it without tooltips"
+
+
+def test_partitions_of_eight_nodes():
+    parts = [each for index in range(8) for each in mig(f"n{index}", 8)]
+    old = [given(claim(f"c{i}", exactly("m", GPU)), ("m", GPU, f"n{i}", "gpu-0-mig-1g-5gb-0")) for i in range(8)]
+    shown = Page(page(scene(world(parts, old))))
+    assert len(shown.having("board")) == 64
+    assert len(shown.having("part")) == 8
+    small = [each for index in range(41) for each in mig(f"n{index}", 8)]
+    assert "gpu-0-counter-set: gpu-0-mig-1g-5gb-0 by c0 in use; room for" in Page(page(scene(world(small, old)))).text
+
+
+def test_the_file_needs_nothing_else():
+    content = page(scene(world(fleet(1))))
+    assert not re.search(r"https?://|src=|href=|url\(|@import", content)
+    policy = next(attributes["content"] for tag, attributes in Page(content).tags if "http-equiv" in attributes)
+    script = content.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 30])
+def test_names_that_would_like_to_be_markup(nodes: int):
+    values = {"productName": HOSTILE, NUMA: HOSTILE, ROOT: HOSTILE, HOSTILE: HOSTILE, "profile": HOSTILE}
+    taints = [{"key": HOSTILE, "value": HOSTILE, "effect": "NoSchedule"}]
+    bad = [
+        device(HOSTILE, values, {HOSTILE: "8"}, taints=taints, allowMultipleAllocations=True),
+        device("other", values),
+    ]
+    counters = {
+        "name": HOSTILE,
+        "counters": {HOSTILE: {"value": "3"}, f"{HOSTILE}-0": {"value": "1"}, f"{HOSTILE}-1": {"value": "1"}},
+    }
+    consumes = [{"counterSet": HOSTILE, "counters": counters["counters"]}]
+    parts = [device("part", values, consumesCounters=consumes), device("more", values, consumesCounters=consumes)]
+    slices = [
+        pool_slice(HOSTILE, GPU, bad),
+        pool_slice(HOSTILE, NIC, parts, count=2),
+        pool_slice(HOSTILE, NIC, part="1", count=2, sharedCounters=[counters]),
+        pool_slice(
+            "net",
+            HOSTILE,
+            [device("x")],
+            nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [{"key": HOSTILE, "operator": "Exists"}]}]},
+        ),
+    ]
+    old = given(claim(HOSTILE, exactly(HOSTILE, GPU), namespace=HOSTILE), (HOSTILE, GPU, HOSTILE, HOSTILE),
+                (HOSTILE, NIC, HOSTILE, "part"), pod=HOSTILE, shareID="s", consumedCapacity={HOSTILE: "1"})  # fmt: skip
+    objects = [*slices, *fleet(nodes - 1), old, pod(HOSTILE, node=HOSTILE, namespace=HOSTILE), device_class("x")]
+    content = page(scene(world(objects), [Waiting(HOSTILE, HOSTILE)]), title=HOSTILE)
+    shown = Page(content)
+    assert {tag for tag, _ in shown.tags} <= KNOWN
+    assert {name for _, attributes in shown.tags for name in attributes} <= ATTRIBUTES
+    assert [tag for tag, _ in shown.tags].count("script") == 1
+    assert [tag for tag, _ in shown.tags].count("style") == 1
+    styles = [str(attributes["style"]) for _, attributes in shown.tags if "style" in attributes]
+    assert all(re.fullmatch(r"--h:\d+(;width:[\d.]+%)?", each) for each in styles)
+    assert HOSTILE in " ".join(shown.texts)
+
+
+def test_many_claims_are_folded():
+    old = [given(claim(f"c{index}", exactly("g", GPU)), ("g", GPU, f"n{index}", "gpu-0")) for index in range(41)]
+    slices = [gpus(f"n{index}", 1) for index in range(41)]
+    folded = [attributes for tag, attributes in Page(page(scene(world(slices, old)))).tags if tag == "details"]
+    open_ = [attributes for tag, attributes in Page(page(scene(world(slices, old[:40])))).tags if tag == "details"]
+    assert ("open" in folded[0], "open" in open_[0]) == (False, True)
+
+
+def test_many_waiting_pods_for_one_reason():
+    shown = Page(page(scene(world(), [Waiting(f"pod p{index}", "no room") for index in range(14)])))
+    assert "pod p11 and 2 more no room" in shown.text

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dra_sdk.tools.scheduling.picture.partitions import Board
+from dra_sdk.tools.scheduling.picture.pools import Tile
+from dra_sdk.tools.scheduling.picture.scene import Frame, Item, scene
+from tests.tools.scheduling.worlds import (
+    GPU,
+    NUMA,
+    ROOT,
+    claim,
+    device,
+    exactly,
+    given,
+    gpus,
+    mig,
+    nics,
+    pod,
+    pool_slice,
+    world,
+)
+
+
+def names(items: tuple[Item, ...]) -> list[str]:
+    return [each.name for each in items]
+
+
+def shape(frame: Frame) -> object:
+    return (frame.title, names(frame.items), [shape(each) for each in frame.frames])
+
+
+def test_devices_of_all_drivers_in_their_frames():
+    card = scene(world(gpus("n1"), nics("n1"))).cards[0]
+    assert shape(card.frame) == (
+        "",
+        [],
+        [
+            ("NUMA node 0", [], [("pci0000:00", ["gpu-0", "nic-0"], [])]),
+            ("NUMA node 1", [], [("pci0000:01", ["gpu-1", "nic-1"], [])]),
+        ],
+    )
+
+
+def test_without_alignment_and_in_the_order_of_numbers():
+    devices = [device(f"d{node}", {NUMA: node}) for node in (10, 2)]
+    loose = [device("free"), device("nowhere", {NUMA: -1, ROOT: ""}), device("several", {ROOT: ["a", "b"]})]
+    card = scene(world(pool_slice("n1", GPU, [*devices, *loose]))).cards[0]
+    assert names(card.frame.items) == ["free", "nowhere", "several"]
+    assert [each.title for each in card.frame.frames] == ["NUMA node 2", "NUMA node 10"]
+
+
+def test_partitions_are_a_board():
+    frame = scene(world(mig("n1", 2))).cards[0].frame
+    boards = [item for numa in frame.frames for root in numa.frames for item in root.items]
+    assert [(type(each), each.name) for each in boards] == [(Board, "gpu-0-counter-set"), (Board, "gpu-1-counter-set")]
+    assert isinstance(boards[0], Board)
+    assert len(boards[0].tiles) == 14
+
+
+def test_cards():
+    fabric = pool_slice("fabric", "f.example.com", [device("link")], allNodes=True)
+    old = given(claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), pod="p")
+    drawn = scene(world(gpus("n1"), fabric, old, pod("p", "c", node="n1"), nodes=["n0"]))
+    assert [(each.name, each.is_node, each.in_use) for each in drawn.cards] == [
+        ("n0", True, "0 of 0 in use"), ("n1", True, "1 of 2 in use"), ("every node", False, "0 of 1 in use"),
+    ]  # fmt: skip
+    assert drawn.cards[1].pods == (("default", "p"),)
+    (row,) = drawn.claims
+    assert (row.key, row.color, row.pods) == (("default", "c"), 0, ("p",))
+    assert [(request, tile.name) for request, tile in row.devices] == [("g", "gpu-0")]
+
+
+def test_devices_of_nodes_that_do_not_exist():
+    snapshot = world(gpus("n1")).without("Node", ("", "n1"))
+    (card,) = scene(snapshot).cards
+    assert (card.name, card.is_node) == ("n1 (no such node)", False)
+
+
+def test_partitions_are_not_counted_against_a_whole():
+    old = given(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-1g-5gb-0"))
+    assert scene(world(mig("n1"), old)).cards[0].in_use == "1 in use"
+    assert all(isinstance(each, Tile) for each in scene(world(mig("n1"))).tiles)

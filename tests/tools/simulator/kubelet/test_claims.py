@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.tools.simulator.kubelet import (
+    CheckpointError,
+    ClaimInfo,
+    ClaimRef,
+    KubeletEmulator,
+    PreparedDevice,
+    StoppedError,
+)
+from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, load
+from dra_sdk.tools.simulator.local import LocalClient
+
+REF = ClaimRef("default", "one", "uid-1")
+DEVICE = PreparedDevice("d", "pool", "dev", ("r",), ("v/c=a",), "share")
+
+
+def test_what_is_saved_is_read_again_but_not_as_prepared(tmp_path: Path) -> None:
+    path = tmp_path / "dra_manager_state"
+    cache = ClaimCache(path)
+    (info,) = cache.reference("pod-1", [ClaimInfo(REF, {"d": ()})])
+
+    def finish() -> None:
+        info.drivers["d"] = (DEVICE,)
+        info.prepared = True
+
+    cache.change(finish)
+    (read,) = ClaimCache(path).all()
+    assert read == ClaimInfo(REF, {"d": (DEVICE,)}, {"pod-1"}, prepared=False)
+    cache.drop([info])
+    assert load(path) == []
+    assert [entry.name for entry in tmp_path.iterdir()] == ["dra_manager_state"]
+
+
+def test_the_file_has_the_kubelets_form(tmp_path: Path) -> None:
+    path = tmp_path / "dra_manager_state"
+    ClaimCache(path).reference("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
+    checkpoint = json.loads(path.read_text())
+    assert set(checkpoint) == {"Data", "Checksum"}
+    data = json.loads(checkpoint["Data"])
+    assert (data["kind"], data["apiVersion"]) == ("DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1")
+    assert data["ClaimInfoStateList"] == [
+        {
+            "ClaimUID": "uid-1",
+            "ClaimName": "one",
+            "Namespace": "default",
+            "PodUIDs": {"pod-1": {}},
+            "DriverState": {
+                "d": {
+                    "Devices": [
+                        {
+                            "PoolName": "pool",
+                            "DeviceName": "dev",
+                            "ShareID": "share",
+                            "RequestNames": ["r"],
+                            "CDIDeviceIDs": ["v/c=a"],
+                        }
+                    ]
+                }
+            },
+        }
+    ]
+
+
+def test_a_file_of_1_34_has_no_shares(tmp_path: Path) -> None:
+    path = tmp_path / "dra_manager_state"
+    ClaimCache(path).reference("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
+    data = json.loads(path.read_text())["Data"].replace('"ShareID": "share", ', "")
+    path.write_text(json.dumps({"Data": data, "Checksum": zlib.crc32(data.encode())}))
+    (read,) = load(path)
+    assert read.drivers == {"d": (replace(DEVICE, share_id=None),)}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"Data": "{}", "Checksum": 1}', '{"Data": 1, "Checksum": 1}'])
+def test_a_damaged_file_keeps_the_kubelet_from_starting(api: LocalClient, kubelet_dir: Path, text: str) -> None:
+    (kubelet_dir / "dra_manager_state").write_text(text)
+    kubelet = KubeletEmulator("node-1", api, kubelet_dir)
+    with pytest.raises(CheckpointError, match="dra_manager_state"):
+        kubelet.start()
+    with pytest.raises(StoppedError):
+        kubelet.claims  # noqa: B018 - the property raises
+
+
+def test_starting_twice_is_a_mistake(kubelet: KubeletEmulator) -> None:
+    with pytest.raises(RuntimeError, match="runs already"):
+        kubelet.start()

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming, NotRegisteredError
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY
+from tests.tools.simulator.fakes import FakeDriver
+from tests.waiting import LONG, wait
+
+DRIVER = "gpu.example.com"
+
+
+def rules(kubelet: KubeletEmulator) -> set[str]:
+    return {error.rule for error in kubelet.registration_errors}
+
+
+def wait_for_rule(kubelet: KubeletEmulator, rule: str) -> None:
+    wait(lambda: rule in rules(kubelet))
+
+
+def test_registers_and_tells_the_driver(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir) as driver:
+        (info,) = kubelet.wait_for_driver(DRIVER)
+        assert driver.notified == [(True, "")]
+    assert info.connected
+    assert (info.endpoint, info.socket) == (str(driver.service), str(driver.registration))
+    assert info.service == "v1.DRAPlugin"
+    assert [call.kind for call in kubelet.calls() if call.kind in {GET_INFO, NOTIFY}] == [GET_INFO, NOTIFY]
+
+
+def test_a_socket_that_was_there_before_counts(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    kubelet.stop()
+    with FakeDriver(kubelet_dir):
+        kubelet.start()
+        assert kubelet.wait_for_driver(DRIVER)
+
+
+def test_the_drivers_order_of_versions_wins(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir, versions=("v9.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAPlugin")):
+        (info,) = kubelet.wait_for_driver(DRIVER)
+    assert info.service == "v1beta1.DRAPlugin"
+
+
+def test_an_empty_endpoint_means_the_registration_socket(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir, common_socket=True) as driver:
+        (info,) = kubelet.wait_for_driver(DRIVER)
+    assert info.endpoint == str(driver.registration)
+
+
+@pytest.mark.parametrize("versions", [(), ("1.0.0",), ("v1.DRAResourceHealth",)])
+def test_unknown_versions_are_refused_and_the_driver_told(
+    kubelet: KubeletEmulator, kubelet_dir: Path, versions: tuple[str, ...]
+) -> None:
+    with FakeDriver(kubelet_dir, versions=versions) as driver:
+        wait_for_rule(kubelet, "supported-versions")
+        registered, error = driver.notified[0]
+    assert not registered
+    assert "supported" in error
+    error = kubelet.registration_errors[0]
+    assert (error.driver, error.socket) == (DRIVER, str(driver.registration))
+    assert not kubelet.plugins
+
+
+def test_another_plugin_type_is_refused_and_the_driver_told(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir, plugin_type="CSIPlugin") as driver:
+        wait_for_rule(kubelet, "plugin-type")
+    assert driver.notified[0][0] is False
+    assert "CSIPlugin" in driver.notified[0][1]
+
+
+def test_refusal_stays_the_reason_where_the_driver_will_not_hear_it(
+    kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
+    def offended(registered: bool, error: str) -> None:
+        raise ValueError(error)
+
+    driver = FakeDriver(kubelet_dir, versions=("1.0.0",))
+    driver.on_notify = offended
+    with driver:
+        wait_for_rule(kubelet, "supported-versions")
+    assert "notify" not in rules(kubelet)
+
+
+def test_get_info_has_a_second_and_is_tried_again(kubelet: KubeletEmulator, kubelet_dir: Path, timing: object) -> None:
+    object.__setattr__(timing, "get_info", KubeletTiming().get_info)
+    answering = threading.Event()
+    driver = FakeDriver(kubelet_dir)
+    driver.on_get_info = lambda: answering.wait(LONG)
+    with driver:
+        assert kubelet.records.wait(lambda calls: any(call.kind == GET_INFO for call in calls), LONG)
+        object.__setattr__(timing, "get_info", LONG)
+        answering.set()
+        assert kubelet.wait_for_driver(DRIVER)
+    first = kubelet.calls(GET_INFO)[0]
+    assert "DEADLINE_EXCEEDED" in first.error
+    assert first.seconds > 0.9
+    assert driver.notified == [(True, "")]
+
+
+def test_a_driver_that_does_not_take_the_news_is_deregistered_and_tried_again(
+    kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
+    failures = [True, True]
+    driver = FakeDriver(kubelet_dir)
+
+    def refuse_twice(registered: bool, error: str) -> None:
+        if failures:
+            failures.pop()
+            raise ValueError("not now")
+
+    driver.on_notify = refuse_twice
+    with driver:
+        assert kubelet.wait_for_driver(DRIVER)
+        assert len(kubelet.plugins) == 1
+    assert [registered for registered, _ in driver.notified] == [True, True, True]
+    assert rules(kubelet) == {"notify"}
+
+
+def test_nobody_behind_the_socket_is_an_error_until_somebody_is(
+    kubelet: KubeletEmulator, kubelet_dir: Path, timing: object
+) -> None:
+    driver = FakeDriver(kubelet_dir)
+    driver.start()
+    kubelet.wait_for_driver(DRIVER)
+    object.__setattr__(timing, "dial", 0.1)
+    registration = driver.registration
+    hidden = registration.with_name(".hidden")
+    registration.rename(hidden)
+    driver.stop()
+    assert kubelet._running.plugins.wait(lambda infos: not infos, LONG)
+    hidden.rename(registration)
+    wait_for_rule(kubelet, "dial")
+    registration.unlink()
+    object.__setattr__(timing, "dial", LONG)
+    with driver:
+        assert kubelet.wait_for_driver(DRIVER)
+
+
+def test_hidden_names_and_other_files_are_ignored_and_folders_looked_into(
+    kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
+    registry = kubelet_dir / "plugins_registry"
+    (registry / "file.sock").write_text("no socket")
+    hidden = FakeDriver(kubelet_dir, "hidden.example.com")
+    hidden.registration = registry / ".hidden.sock"
+    nested = FakeDriver(kubelet_dir, "nested.example.com")
+    nested.registration = registry / "below" / "nested.sock"
+    with hidden, nested:
+        assert kubelet.wait_for_driver("nested.example.com")
+        assert [info.driver for info in kubelet.plugins] == ["nested.example.com"]
+    assert not kubelet.registration_errors
+
+
+def test_a_vanished_socket_deregisters_and_a_new_one_registers_again(
+    kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
+    with FakeDriver(kubelet_dir) as driver:
+        kubelet.wait_for_driver(DRIVER)
+        driver.stop_registration()
+        assert kubelet.wait_for_no_driver(DRIVER)
+        assert not kubelet.plugins
+        driver.start_registration()
+        assert kubelet.wait_for_driver(DRIVER)
+    assert driver.notified == [(True, ""), (True, "")]
+
+
+def test_a_socket_created_anew_under_the_same_path_registers_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir) as driver:
+        kubelet.wait_for_driver(DRIVER)
+        other = FakeDriver(kubelet_dir, instance="other")
+        other.registration = driver.registration.with_name(".hidden")
+        with other:
+            other.registration.replace(driver.registration)
+            assert kubelet.records.wait(lambda calls: other.notified == [(True, "")], LONG)
+            kubelet.wait_for_driver(DRIVER)
+            assert [info.endpoint for info in kubelet.plugins] == [str(other.service)]
+
+
+def test_an_endpoint_is_registered_once(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir) as driver:
+        kubelet.wait_for_driver(DRIVER)
+        thief = FakeDriver(kubelet_dir, instance="thief")
+        thief.endpoint = driver.endpoint
+        thief.start_registration()
+        wait_for_rule(kubelet, "endpoint-taken")
+        thief.stop()
+    assert thief.notified[0][0] is False
+    assert "already registered" in thief.notified[0][1]
+
+
+def test_waiting_in_vain_tells_what_went_wrong(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    with FakeDriver(kubelet_dir, versions=()):
+        wait_for_rule(kubelet, "supported-versions")
+        with pytest.raises(NotRegisteredError, match="empty list of supported gRPC services"):
+            kubelet.wait_for_driver(DRIVER, timeout=0.1)
