@@ -8,8 +8,8 @@ export KUBE_VERSION
 # What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit,
 # every GPU in every mode for every release.
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
-  drivers/gpu/tests/node/prepare/test_failures.py drivers/gpu/tests/node/prepare/test_crashes.py \
-  drivers/gpu/tests/node/prepare/test_mps_watch.py drivers/gpu/tests/describe/test_releases.py
+  drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
+  drivers/gpu/tests/prepare/test_mps_watch.py drivers/gpu/tests/describe/test_releases.py
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
