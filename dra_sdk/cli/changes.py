@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
     NO_NODE,
     Change,
@@ -22,7 +23,6 @@ from dra_sdk.tools.scheduling.cluster import (
     shown,
     would_help,
 )
-from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.resource.device import DeviceTaint
 from dra_sdk.wire.validation.names import dns_subdomain

@@ -20,6 +20,7 @@ from dra_sdk.cli.sentences import lines, yaml_text
 from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver, load_driver
+from dra_sdk.model import JSON
 from dra_sdk.model.node import Node
 from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.node.runtime.settings import Settings
@@ -35,8 +36,6 @@ _API = "resource.k8s.io/v1"
 _SHOWN_DEVICES = 8
 _MOST_DEVICES = 32
 _ANY = "true"
-
-JSON = dict[str, Any]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import Source
-from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import ServerProfile
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import ClaimOutcome, Outcome, Placement, shown
-from dra_sdk.tools.scheduling.cluster.names import JSON
 
 HEADINGS = ("POD", "NODE", "CLAIM", "REQUEST", "DEVICE")
 _NONE = "-"

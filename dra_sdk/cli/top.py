@@ -10,15 +10,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dra_sdk.cli.files import STDIN, check_host_root, printable
 from dra_sdk.cli.parser import positive_seconds
 from dra_sdk.cli.scenario import report
 from dra_sdk.cli.table import print_table, terminal_width
 from dra_sdk.cli.usage import DeviceUsage, usage
-from dra_sdk.cli.usage_sources import JSON, of_cluster, of_files, of_node
+from dra_sdk.cli.usage_sources import of_cluster, of_files, of_node
 from dra_sdk.cli.usage_table import HEADINGS, rows, summary
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime.settings import add_flags, read_settings
@@ -114,7 +115,7 @@ def _repeat(arguments: argparse.Namespace, wanted: Callable[[str], bool], whose:
         time.sleep(arguments.interval)
 
 
-def _objects(arguments: argparse.Namespace) -> Iterable[JSON]:
+def _objects(arguments: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
     if arguments.here:
         settings = read_settings(arguments)
         check_host_root(settings.host_root)

@@ -13,7 +13,6 @@ from typing import Any, Final
 from dra_sdk.hardware import PCI_BUS_ID
 from dra_sdk.model.quantity import Quantity
 
-JSON = Mapping[str, Any]
 Place = tuple[str, str]
 """Driver and pool."""
 
@@ -27,7 +26,7 @@ class Use:
     claim: str
     pods: tuple[str, ...]
     admin: bool
-    consumed: JSON
+    consumed: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class DeviceUsage:
     driver: str
     pool: str
     node: str
-    spec: JSON
+    spec: Mapping[str, Any]
     uses: tuple[Use, ...]
     fits: bool
 
@@ -62,7 +61,7 @@ class DeviceUsage:
         return bool(self.spec.get("allowMultipleAllocations"))
 
     @property
-    def taints(self) -> Sequence[JSON]:
+    def taints(self) -> Sequence[Mapping[str, Any]]:
         """Its taints."""
         return self.spec.get("taints") or ()
 
@@ -103,11 +102,11 @@ class DeviceUsage:
 class _Pool:
     generation: int = -1
     node: str = ""
-    devices: list[JSON] = field(default_factory=list)
+    devices: list[Mapping[str, Any]] = field(default_factory=list)
     counters: dict[tuple[str, str], Fraction] = field(default_factory=dict)
 
 
-def usage(objects: Iterable[JSON]) -> list[DeviceUsage]:
+def usage(objects: Iterable[Mapping[str, Any]]) -> list[DeviceUsage]:
     """All devices of the newest generation of each pool, with their users, in the order of the slices."""
     found = list(objects)
     pools = _pools(each["spec"] for each in found if each.get("kind") == "ResourceSlice")
@@ -115,7 +114,7 @@ def usage(objects: Iterable[JSON]) -> list[DeviceUsage]:
     return [device for place, pool in sorted(pools.items()) for device in _devices(place, pool, uses)]
 
 
-def _pools(specs: Iterable[JSON]) -> dict[Place, _Pool]:
+def _pools(specs: Iterable[Mapping[str, Any]]) -> dict[Place, _Pool]:
     pools: dict[Place, _Pool] = {}
     for spec in specs:
         name, generation = spec["pool"]["name"], int(spec["pool"].get("generation", 0))
@@ -131,7 +130,7 @@ def _pools(specs: Iterable[JSON]) -> dict[Place, _Pool]:
     return pools
 
 
-def _uses(claims: Iterable[JSON]) -> dict[tuple[str, str, str], list[Use]]:
+def _uses(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Use]]:
     uses: dict[tuple[str, str, str], list[Use]] = {}
     for claim in claims:
         status, metadata = claim.get("status") or {}, claim["metadata"]
@@ -155,11 +154,11 @@ def _devices(place: Place, pool: _Pool, uses: Mapping[tuple[str, str, str], list
         yield DeviceUsage(*place, pool.node, spec, held[spec["name"]], fits)
 
 
-def _taken(spec: JSON) -> Iterator[tuple[tuple[str, str], Fraction]]:
+def _taken(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Fraction]]:
     for each in spec.get("consumesCounters") or ():
         yield from _amounts(each["counterSet"], each["counters"])
 
 
-def _amounts(counter_set: str, counters: JSON) -> Iterator[tuple[tuple[str, str], Fraction]]:
+def _amounts(counter_set: str, counters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Fraction]]:
     for name, amount in counters.items():
         yield (counter_set, name), Quantity(str(amount["value"])).value

@@ -20,16 +20,14 @@ from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.state import ClaimState, decode
 
-JSON = Mapping[str, Any]
 
-
-def of_files(names: Iterable[str]) -> list[JSON]:
+def of_files(names: Iterable[str]) -> list[Mapping[str, Any]]:
     """The slices and claims in files; DraError with the place of whatever an API server would not take."""
     sources = [Source(shown_name(name), read_documents(read_content(name), shown_name(name))) for name in names]
     return _of_sources(sources, f"1.{NEWEST}")
 
 
-def of_cluster(kubeconfig: Path | None) -> list[JSON]:
+def of_cluster(kubeconfig: Path | None) -> list[Mapping[str, Any]]:
     """Those of a running cluster."""
     from dra_sdk.cli.live import read_cluster  # noqa: PLC0415 (the others need no client)
 
@@ -37,12 +35,12 @@ def of_cluster(kubeconfig: Path | None) -> list[JSON]:
     return _of_sources([source], version)
 
 
-def _of_sources(sources: Sequence[Source], version: str) -> list[JSON]:
+def _of_sources(sources: Sequence[Source], version: str) -> list[Mapping[str, Any]]:
     snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
     return [*snapshot.slices, *snapshot.claims]
 
 
-def of_node(driver: str, settings: Settings) -> Iterator[JSON]:
+def of_node(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
     """What a driver finds on this node, with the claims that its state files hold and the taints it remembers."""
     loaded = load_driver(driver)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
@@ -65,7 +63,7 @@ def _read(path: Path) -> bytes:
         raise StateError(f"cannot read state file {path}: {error.strerror}") from error
 
 
-def _claim(driver: str, state: ClaimState) -> JSON:
+def _claim(driver: str, state: ClaimState) -> Mapping[str, Any]:
     """The claim as far as its state file tells; which pods have it only the API server knows."""
     results = [
         {

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-JSON = dict[str, Any]
-"""A JSON object as the API server sends and takes it."""
+from dra_sdk.model import JSON
 
 Params = Mapping[str, str]
 """Query parameters, such as `fieldSelector`."""

@@ -10,11 +10,12 @@ from threading import Event
 from typing import Final
 
 from dra_sdk.errors import ApiError
-from dra_sdk.kube.api import JSON, Params
+from dra_sdk.kube.api import Params
 from dra_sdk.kube.login import Session, find, log_in
 from dra_sdk.kube.paths import describe
 from dra_sdk.kube.transport import Observe, Request, Timeouts, Transport
 from dra_sdk.kube.watching import Watch
+from dra_sdk.model import JSON
 
 _PAGE: Final = "500"
 

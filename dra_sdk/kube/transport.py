@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from dra_sdk.errors import SettingsError, UnreachableError
-from dra_sdk.kube.api import JSON, Params
+from dra_sdk.kube.api import Params
 from dra_sdk.kube.login import Session
 from dra_sdk.kube.paths import describe
 from dra_sdk.kube.quick import BrokenOffError, QuickAnswer, QuickGets
 from dra_sdk.kube.status import error_of
+from dra_sdk.model import JSON
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

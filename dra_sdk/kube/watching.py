@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.errors import UnreachableError
-from dra_sdk.kube.api import JSON
 from dra_sdk.kube.status import error_of_event
 from dra_sdk.kube.transport import plain
+from dra_sdk.model import JSON
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

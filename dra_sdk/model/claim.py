@@ -18,7 +18,11 @@ from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 
 ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
-JSON = Mapping[str, Any]
+
+
+def base_request(request: str) -> str:
+    """The name of a request without `/subrequest`, which names the chosen alternative of `firstAvailable`."""
+    return request.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class PreparedDevice:
     name: str
     share_id: str | None = None
     edits: ContainerEdits = field(default_factory=ContainerEdits)
-    data: JSON = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
     cdi_name: str | None = None
     status: DeviceStatus | None = None
     metadata: Mapping[str, AttributeValue] = field(default_factory=dict)
@@ -65,13 +69,13 @@ class AllocatedDevice(Generic[ConfigT]):
     @property
     def base_request(self) -> str:
         """The request's name in the claim, without `/subrequest`."""
-        return self.request.partition("/")[0]
+        return base_request(self.request)
 
     def prepared(
         self,
         edits: ContainerEdits | None = None,
         *,
-        data: JSON | None = None,
+        data: Mapping[str, Any] | None = None,
         cdi_name: str | None = None,
         status: DeviceStatus | None = None,
         metadata: Mapping[str, AttributeValue] | None = None,
@@ -100,7 +104,7 @@ class HeldDevice:
     share_id: str | None = None
     admin_access: bool = False
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    data: JSON = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class HeldClaim:
     name: str
     uid: str
     devices: Sequence[HeldDevice] = ()
-    journal: Sequence[JSON] = ()
+    journal: Sequence[Mapping[str, Any]] = ()
     complete: bool = True
     rebooted: bool = False
 
@@ -138,9 +142,9 @@ class Claim(Generic[ConfigT]):
     uid: str
     node: Node
     devices: Sequence[AllocatedDevice[ConfigT]]
-    raw: JSON = field(repr=False, default_factory=dict)
+    raw: Mapping[str, Any] = field(repr=False, default_factory=dict)
     held: Callable[[], Sequence[HeldClaim]] = field(repr=False, default=tuple)
-    journal: Callable[[JSON], None] = field(repr=False, default=lambda _entry: None)
+    journal: Callable[[Mapping[str, Any]], None] = field(repr=False, default=lambda _entry: None)
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name} ({self.uid})"

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig
 
-JSON = dict[str, Any]
 Config = OpaqueConfig | Mapping[str, Any]
 """A driver's configuration, or its parameters as a user may have written them, right or wrong."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-JSON = dict[str, Any]
+from dra_sdk.model import JSON
 
 
 @dataclass(frozen=True)

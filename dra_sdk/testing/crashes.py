@@ -21,11 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.files import QuickFiles
 from dra_sdk.testing.harness import DriverHarness
 
-JSON = dict[str, Any]
 Tree = dict[str, bytes | str]
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
@@ -42,7 +43,6 @@ from dra_sdk.wire.profile import ServerProfile
 
 __all__ = ["MAIN", "DriverHarness", "NotAllocatedError", "PreparedClaim"]
 
-JSON = dict[str, Any]
 MAIN = "main"
 
 

@@ -6,9 +6,9 @@ By the real match (`dra_sdk.tools.scheduling`) and the real limits (`dra_sdk.wir
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import fresh_slices, stored
@@ -19,7 +19,6 @@ from dra_sdk.wire.dra import ClaimRef
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import sentence, validate
 
-JSON = dict[str, Any]
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 _API = "resource.k8s.io/v1"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model import JSON
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.node.slices.objects import resource_slices
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
@@ -13,7 +14,6 @@ from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, valida
 from dra_sdk.wire.validation.problems import ProblemType
 from dra_sdk.wire.validation.storage import decoded, without_disabled
 
-JSON = dict[str, Any]
 RELEASES = tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
 _NOW = "2000-01-01T00:00:00Z"
 

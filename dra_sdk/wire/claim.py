@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dra_sdk.errors import ClaimError
+from dra_sdk.model import JSON
 
 T = TypeVar("T")
-JSON = dict[str, Any]
 _SOURCES: Final = ("FromClass", "FromClaim")
 _NAMES: Final[Mapping[type, str]] = {str: "a string", bool: "a boolean", dict: "an object", list: "a list"}
 _NOTHING: Final[JSON] = {}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.status import Condition, DeviceStatus, NetworkData
 from dra_sdk.wire.dra import ClaimRef
 
-JSON = dict[str, Any]
 _STATUS = {True: "True", False: "False", None: "Unknown"}
 
 

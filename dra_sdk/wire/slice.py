@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model import JSON
 from dra_sdk.model.device import (
     Amount,
     Capacity,
@@ -27,8 +28,6 @@ from dra_sdk.model.device import (
 )
 from dra_sdk.model.pool import CounterSet
 from dra_sdk.model.quantity import Quantity
-
-JSON = dict[str, Any]
 
 _LISTS: Final = frozenset({"bools", "ints", "strings", "versions"})
 _INT64_LIMIT: Final = 2**63

@@ -17,11 +17,11 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from dra_sdk.errors import StateError
+from dra_sdk.model import JSON
 from dra_sdk.model.claim import HeldClaim, HeldDevice
 from dra_sdk.model.quantity import Quantity
 
 FORMAT = 1
-JSON = dict[str, Any]
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from dra_sdk.errors import ApiError
 from dra_sdk.kube import paths
-from dra_sdk.kube.api import JSON
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.model import JSON
 from tests.bench.audit import AuditLog
 from tests.bench.claims import delete_slices
 from tests.bench.contestants import Contestant, Running

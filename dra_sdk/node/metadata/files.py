@@ -11,7 +11,7 @@ from dra_sdk.errors import ClaimError
 from dra_sdk.model.edits import ContainerEdits, Mount
 from dra_sdk.node.metadata.document import VERSIONS, DeviceMetadata
 from dra_sdk.node.metadata.encoding import MetadataDevice, encode, entry
-from dra_sdk.node.metadata.layout import ClaimIdentity, base_request, container_path, host_path, identify
+from dra_sdk.node.metadata.layout import ClaimIdentity, checked_base_request, container_path, host_path, identify
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def claim_metadata(
     identity = identify(claim)
     by_base: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for device in devices:
-        requests = by_base.setdefault(base_request(device.request), {})
+        requests = by_base.setdefault(checked_base_request(device.request), {})
         requests.setdefault(device.request, []).append(entry(driver, device))
     return [
         _file(driver, identity, base, encode(_document(identity, requests), versions))
@@ -71,7 +71,7 @@ def updated_metadata(
         if each["name"] == request:
             each["devices"] = entries
     content = encode(DeviceMetadata.model_validate(fields), versions)
-    return _file(driver, identity, base_request(request), content)
+    return _file(driver, identity, checked_base_request(request), content)
 
 
 def metadata_edits(files: Iterable[MetadataFile], data: Path) -> dict[str, ContainerEdits]:

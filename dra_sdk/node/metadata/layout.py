@@ -56,7 +56,7 @@ def identify(claim: Mapping[str, Any]) -> ClaimIdentity:
     return found
 
 
-def base_request(request: str) -> str:
+def checked_base_request(request: str) -> str:
     """The request without its subrequest; ClaimError unless both are names of requests."""
     base, slash, sub = request.partition("/")
     _must(dns_label(base, f"request {show(request)}"))
@@ -82,7 +82,7 @@ def claim_directory(namespace: str, name: str) -> str:
 
 def host_path(namespace: str, name: str, request: str) -> str:
     """A request's file, relative to the driver's plugin data directory."""
-    return f"{HOST_DIRECTORY}/{claim_directory(namespace, name)}/{base_request(request)}/{FILE}"
+    return f"{HOST_DIRECTORY}/{claim_directory(namespace, name)}/{checked_base_request(request)}/{FILE}"
 
 
 def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
@@ -98,13 +98,13 @@ def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
 def resource_claim_directory(claim: str, request: str) -> str:
     """Where a container finds what drivers say about one request of a claim that its pod names."""
     _must(required_subdomain(claim, "the claim's name"))
-    return f"{CONTAINER_DIRECTORY}/resourceclaims/{claim}/{base_request(request)}"
+    return f"{CONTAINER_DIRECTORY}/resourceclaims/{claim}/{checked_base_request(request)}"
 
 
 def pod_claim_directory(pod_claim: str, request: str) -> str:
     """The same for a claim made from a template; `pod_claim` is `pod.spec.resourceClaims[].name`."""
     _must(dns_label(pod_claim, "the claim's name in the pod"))
-    return f"{CONTAINER_DIRECTORY}/resourceclaimtemplates/{pod_claim}/{base_request(request)}"
+    return f"{CONTAINER_DIRECTORY}/resourceclaimtemplates/{pod_claim}/{checked_base_request(request)}"
 
 
 def _text(value: Any, field: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_sdk.errors import ConfigError
+from dra_sdk.model.claim import base_request
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.wire.claim import Config, Result
@@ -60,7 +61,7 @@ def default_config(info: DriverInfo) -> OpaqueConfig | None:
 
 
 def _matches(entry: Config, result: Result) -> bool:
-    return not entry.requests or result.request in entry.requests or result.request.partition("/")[0] in entry.requests
+    return not entry.requests or result.request in entry.requests or base_request(result.request) in entry.requests
 
 
 def _decode(info: DriverInfo, parameters: dict[str, Any], label: str) -> OpaqueConfig:

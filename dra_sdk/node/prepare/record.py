@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dra_sdk.model.claim import AllocatedDevice, PreparedDevice
+from dra_sdk.model.claim import AllocatedDevice, PreparedDevice, base_request
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.node.prepare.cdi import build_spec, name_devices, name_metadata
 from dra_sdk.wire.device_status import device_status_json
@@ -50,7 +50,7 @@ def completed(
     waiting = {request: name_metadata(state.uid, request) for request in mounts or {}}
     devices = []
     for kept, name in zip(state.devices, names, strict=True):
-        both = [name, waiting.pop(kept.request.partition("/")[0], "")]  # the first device of a request brings its file
+        both = [name, waiting.pop(base_request(kept.request), "")]  # the first device of a request brings its file
         devices.append(kept.named([f"{kind}={each}" for each in both if each]))
     return state.completed(devices, spec, list(metadata), _statuses(driver, prepared))
 
@@ -58,7 +58,7 @@ def completed(
 def answer(state: ClaimState) -> list[AnsweredDevice]:
     """What the kubelet is told of a prepared claim."""
     return [
-        AnsweredDevice(each.request.partition("/")[0], each.pool, each.name, tuple(each.cdi_ids), each.share_id)
+        AnsweredDevice(base_request(each.request), each.pool, each.name, tuple(each.cdi_ids), each.share_id)
         for each in state.devices
     ]
 

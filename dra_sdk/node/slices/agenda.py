@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from dra_sdk.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.dropped import DroppedFieldsError
 from dra_sdk.node.slices.plan import PoolPlan
 from dra_sdk.node.slices.timing import Timing
-
-JSON = dict[str, Any]
 
 _USUAL_CONFLICTS: Final = 2
 

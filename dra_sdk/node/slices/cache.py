@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from enum import Enum
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
-JSON = dict[str, Any]
+from dra_sdk.model import JSON
 
 _REMEMBERED: Final = 1000
 

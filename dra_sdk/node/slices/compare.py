@@ -11,9 +11,8 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
-
-JSON = dict[str, Any]
 
 _TOLERANCE: Final = timedelta(seconds=1)
 _FALSE_IS_UNSET: Final = frozenset({

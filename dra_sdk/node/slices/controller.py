@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from http import HTTPStatus
 from threading import Condition, Event, Lock, Thread
-from typing import Any
 
 from dra_sdk.errors import ApiError, DraError
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import node, resource_slices
+from dra_sdk.model import JSON
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.node.slices.agenda import Agenda, Task
 from dra_sdk.node.slices.cache import Scope, SliceCache
@@ -32,7 +32,6 @@ from dra_sdk.node.slices.timing import Timing
 from dra_sdk.node.slices.watcher import Listener, SliceWatcher
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
-JSON = dict[str, Any]
 OnError = Callable[[str, Exception], None]
 _log = logging.getLogger(__name__)
 

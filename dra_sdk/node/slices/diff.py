@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.compare import same, with_times
 from dra_sdk.node.slices.names import decode_index, generate_name, index_length
-
-JSON = dict[str, Any]
 
 _API: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
 

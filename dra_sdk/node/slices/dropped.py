@@ -6,14 +6,13 @@ resource.k8s.io/v1 field comments and the feature gates of Kubernetes 1.34 to 1.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from dra_sdk.errors import InvalidError, InvalidObjectError
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.compare import normal
 from dra_sdk.node.slices.layout import WANTED_BY_1_34
 from dra_sdk.wire.slice import is_list
-
-JSON = dict[str, Any]
 
 UNKNOWN: Final = "unknown"
 _SHOWN: Final = 10  # slices, and fields of each: thousands of devices lose the same

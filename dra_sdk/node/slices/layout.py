@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.wire.profile import COUNTERS_PER_SLICE_1_34, DEVICE_COUNTERS_PER_SLICE_1_34, OLDEST, ServerProfile
-
-JSON = dict[str, Any]
 
 _DEVICES: Final = ServerProfile.of(f"1.{OLDEST}").limits.devices_per_slice
 WANTED_BY_1_34: Final = (

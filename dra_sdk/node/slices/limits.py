@@ -7,12 +7,10 @@ is a problem.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.names import generate_name
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
-
-JSON = dict[str, Any]
 
 
 def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:

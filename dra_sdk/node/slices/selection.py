@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.cache import Scope
-
-JSON = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 from dra_sdk.errors import ConflictError, InvalidError, NotFoundError
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import resource_slice, resource_slices
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.cache import SliceCache
 from dra_sdk.node.slices.compare import same
 from dra_sdk.node.slices.diff import Operation
 from dra_sdk.node.slices.dropped import DroppedFieldsError, dropped_fields, explained
 
-JSON = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 

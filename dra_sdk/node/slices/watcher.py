@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
-from typing import Any
 
 from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.kube.api import EventStream, KubeApi
 from dra_sdk.kube.paths import resource_slices
+from dra_sdk.model import JSON
 from dra_sdk.node.slices.cache import SliceCache, pool_of
 from dra_sdk.node.slices.selection import Selection
 from dra_sdk.node.slices.timing import Timing
 
-JSON = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.model import JSON
 
-JSON = dict[str, Any]
 _NAMESPACES = "/api/v1/namespaces"
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 

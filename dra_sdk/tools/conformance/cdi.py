@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator.cdi import CdiDirectories, CdiSnapshot
 from dra_sdk.tools.simulator.oci import HostDevice, host_device
 
-JSON = dict[str, Any]
 Files = dict[Path, bytes]
 _SUFFIXES = {".json", ".yaml"}
 EMPTY = {"ociVersion": "1.2.1"}

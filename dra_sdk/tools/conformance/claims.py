@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import base_request
 from dra_sdk.tools.conformance import inventory
 from dra_sdk.tools.conformance.check import NotApplicable
 from dra_sdk.tools.conformance.instance import Waiting
-from dra_sdk.tools.conformance.inventory import JSON, Slot
+from dra_sdk.tools.conformance.inventory import Slot
 from dra_sdk.tools.conformance.scheduler import match
 from dra_sdk.tools.conformance.subject import Subject
 from dra_sdk.tools.conformance.wanted import Wanted
-from dra_sdk.tools.simulator.kubelet.pods import base_request
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 
 _LOOK = 0.05

@@ -10,11 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 
-JSON = dict[str, Any]
 Counters = dict[tuple[str, str], Fraction]
 """What is left, by counter set and counter."""
 MOST_SHARES = 64

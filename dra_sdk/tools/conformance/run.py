@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.conformance.api import Api
 from dra_sdk.tools.conformance.cdi import Cdi
 from dra_sdk.tools.conformance.check import CheckFailed, NotApplicable
 from dra_sdk.tools.conformance.claims import Claims, TestClaim
 from dra_sdk.tools.conformance.instance import Instance, Waiting
-from dra_sdk.tools.conformance.inventory import JSON
 from dra_sdk.tools.conformance.plugin import ClaimsAnswer, Entry
 from dra_sdk.tools.conformance.site import Site
 from dra_sdk.tools.conformance.subject import Patience, Subject

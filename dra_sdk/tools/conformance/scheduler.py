@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.conformance.wanted import Wanted
 from dra_sdk.tools.scheduling.allocator import Allocated, AllocationError, Allocator, Inventory
-
-JSON = dict[str, Any]
 
 
 def match(

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dra_sdk.cel import DeviceView, Selector, compile  # noqa: A004 (the word for it)
 from dra_sdk.errors import SettingsError
+from dra_sdk.model import JSON
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.validation import check
 
-JSON = dict[str, Any]
 CLASS = "dra-conformance"
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-JSON = Mapping[str, Any]
-
 #: Effects that keep a device from being allocated; `None` and effects of the future do not.
 PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
-def tolerates(toleration: JSON, taint: JSON) -> bool:
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     """Whether a toleration covers a taint, whatever the taint's effect does.
 
     What the toleration leaves out (effect, key) covers everything. Operator `Exists` covers every value, `Equal`, the
@@ -31,7 +29,9 @@ def tolerates(toleration: JSON, taint: JSON) -> bool:
     return same and operator in {None, "", "Equal"}
 
 
-def untolerated(taints: Iterable[JSON], tolerations: Sequence[JSON]) -> list[JSON]:
+def untolerated(
+    taints: Iterable[Mapping[str, Any]], tolerations: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """The taints that keep a device with them from a request with these tolerations."""
     return [
         taint

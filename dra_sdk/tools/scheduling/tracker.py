@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-JSON = dict[str, Any]
+from dra_sdk.model import JSON
+
 _TAINT_FIELDS: Final = ("key", "value", "effect", "timeAdded")
 
 

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.tools.simulator import managed_fields, statuses
 
 if TYPE_CHECKING:
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.managed_fields import Managed, Manager, Path, Values
-    from dra_sdk.tools.simulator.resources import JsonObject
 
 Schema = tuple[str, ...]
 
 
-def applied(
-    live: JsonObject, config: JsonObject, manager: Manager, *, force: bool, time: str, api_version: str
-) -> JsonObject:
+def applied(live: JSON, config: JSON, manager: Manager, *, force: bool, time: str, api_version: str) -> JSON:
     """The object after `manager` applied `config`; `StatusError` 409 on a conflict without `force`.
 
     `config` holds only what this endpoint may change. Neither argument is changed.
@@ -31,7 +29,7 @@ def applied(
     if conflicts and not force:
         causes = [(owner.name, managed_fields.shown(path)) for owner, path in conflicts]
         raise statuses.apply_conflict(causes, api_version)
-    merged: JsonObject = _merged(live, _without_identity(config), ())
+    merged: JSON = _merged(live, _without_identity(config), ())
     stale = managed.fields(manager) - wanted.keys() - managed.fields_of_others(manager)
     for path in sorted(stale, key=len):
         if not _owned_below(path, managed.fields_of_others(manager) | wanted.keys()):
@@ -42,7 +40,7 @@ def applied(
     return merged
 
 
-def _without_identity(config: JsonObject) -> JsonObject:
+def _without_identity(config: JSON) -> JSON:
     rest = {key: value for key, value in config.items() if key not in {"apiVersion", "kind", "metadata"}}
     metadata = {
         key: value
@@ -102,7 +100,7 @@ def _removed(value: Any, path: Path, schema: Schema = ()) -> Any:
     return kept
 
 
-def _removed_field(value: JsonObject, name: str, rest: Path, schema: Schema) -> JsonObject:
+def _removed_field(value: JSON, name: str, rest: Path, schema: Schema) -> JSON:
     if name not in value or (not rest and name in managed_fields.KEYS.get(schema[:-1], ())):
         return value
     shrunk = {key: inner for key, inner in value.items() if key != name}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from dra_sdk.tools.simulator.resources import JsonObject
+    from dra_sdk.model import JSON
 
 _SUFFIXES = frozenset({".json", ".yaml"})
 
@@ -41,7 +41,7 @@ class CdiSpec:
 
     path: Path
     priority: int
-    content: JsonObject
+    content: JSON
 
     @property
     def kind(self) -> str:
@@ -55,7 +55,7 @@ class CdiDevice:
 
     spec: CdiSpec
     name: str
-    edits: JsonObject
+    edits: JSON
 
     @property
     def qualified(self) -> str:
@@ -98,7 +98,7 @@ class CdiDirectories:
             _settle(snapshot, name, devices)
         return snapshot
 
-    def inject(self, spec: JsonObject, names: Sequence[str]) -> JsonObject:
+    def inject(self, spec: JSON, names: Sequence[str]) -> JSON:
         """A copy of the OCI `spec` with the devices' edits applied, those of a spec file once and first.
 
         `UnresolvedDevicesError` where a device is unknown, `oci.InjectionError` where its edits cannot be applied.
@@ -107,7 +107,7 @@ class CdiDirectories:
         missing = [name for name in names if name not in snapshot.devices]
         if missing:
             raise UnresolvedDevicesError(missing, snapshot.errors)
-        edits: list[JsonObject] = []
+        edits: list[JSON] = []
         used: set[Path] = set()
         for device in (snapshot.devices[name] for name in names):
             if device.spec.path not in used:

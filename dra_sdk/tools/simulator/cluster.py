@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.scheduling.cluster import Outcome, Snapshot
     from dra_sdk.tools.simulator.allocation import AllocatedDevice
     from dra_sdk.tools.simulator.kubelet import HealthMode, KubeletTiming, RunningPod
     from dra_sdk.tools.simulator.local import JsonObjects
     from dra_sdk.tools.simulator.oci import HostLookup
-    from dra_sdk.tools.simulator.resources import Catalog, JsonObject
+    from dra_sdk.tools.simulator.resources import Catalog
 
 VERSION = "1.36"
 _FIRST_WITH_HEALTH, _FIRST_TO_NEGOTIATE_HEALTH = 36, 37
@@ -145,26 +146,24 @@ class EmbeddedCluster:
     # -- objects
 
     @property
-    def node(self) -> JsonObject:
+    def node(self) -> JSON:
         """The Node object."""
         return self.api.get("nodes", self.node_name)
 
-    def create_node(self, name: str) -> JsonObject:
+    def create_node(self, name: str) -> JSON:
         """Creates a ready node without a kubelet; nodes are labelled with their name."""
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         status = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}
         return self.api.create("nodes", {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status})
 
-    def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> JsonObject:
+    def create_namespace(self, name: str, labels: Mapping[str, str] | None = None) -> JSON:
         """Creates a namespace."""
         metadata = {"name": name, "labels": {"kubernetes.io/metadata.name": name, **(labels or {})}}
         return self.api.create("namespaces", {"metadata": metadata})
 
-    def create_class(
-        self, name: str, selectors: Iterable[str] = (), config: Iterable[Mapping[str, Any]] = ()
-    ) -> JsonObject:
+    def create_class(self, name: str, selectors: Iterable[str] = (), config: Iterable[Mapping[str, Any]] = ()) -> JSON:
         """Creates a DeviceClass from CEL expressions and config entries (`{"opaque": {…}}`)."""
-        spec: JsonObject = {}
+        spec: JSON = {}
         if expressions := [{"cel": {"expression": expression}} for expression in selectors]:
             spec["selectors"] = expressions
         if entries := [dict(entry) for entry in config]:
@@ -178,11 +177,11 @@ class EmbeddedCluster:
         namespace: str = "default",
         *,
         config: Iterable[Mapping[str, Any]] = (),
-    ) -> JsonObject:
+    ) -> JSON:
         """Creates a ResourceClaim; `requests` is either request name → class name, or a list of full requests."""
         if isinstance(requests, Mapping):
             requests = [{"name": key, "exactly": {"deviceClassName": value}} for key, value in requests.items()]
-        devices: JsonObject = {"requests": [dict(request) for request in requests]}
+        devices: JSON = {"requests": [dict(request) for request in requests]}
         if entries := [dict(entry) for entry in config]:
             devices["config"] = entries
         claim = {"metadata": {"name": name, "namespace": namespace}, "spec": {"devices": devices}}
@@ -218,36 +217,36 @@ class EmbeddedCluster:
 
     def allocate(
         self, name: str, devices: Sequence[AllocatedDevice], namespace: str = "default", *, node: str = ""
-    ) -> JsonObject:
+    ) -> JSON:
         """Writes an allocation of exactly these devices into a claim, with the configuration of class and claim."""
         classes = {entry["metadata"]["name"]: entry for entry in self.api.list("deviceclasses")}
 
-        def allocated(claim: JsonObject) -> JsonObject:
+        def allocated(claim: JSON) -> JSON:
             made = allocation(claim, classes, devices, node or self.node_name)
             return {**claim.get("status", {}), "allocation": made}
 
         return self._change_status(name, namespace, allocated)
 
-    def deallocate(self, name: str, namespace: str = "default") -> JsonObject:
+    def deallocate(self, name: str, namespace: str = "default") -> JSON:
         """Takes the allocation, the reservations and the device statuses out of a claim."""
         return self._change_status(name, namespace, lambda _claim: {})
 
-    def reserve(self, name: str, pod: JsonObject) -> JsonObject:
+    def reserve(self, name: str, pod: JSON) -> JSON:
         """Reserves a claim for a pod, once."""
         metadata = pod["metadata"]
         consumer = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
 
-        def reserved(claim: JsonObject) -> JsonObject:
+        def reserved(claim: JSON) -> JSON:
             status = claim.get("status", {})
             others = [other for other in status.get("reservedFor", []) if other["uid"] != consumer["uid"]]
             return {**status, "reservedFor": [*others, consumer]}
 
         return self._change_status(name, metadata["namespace"], reserved)
 
-    def _change_status(self, name: str, namespace: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    def _change_status(self, name: str, namespace: str, change: Callable[[JSON], JSON]) -> JSON:
         """A driver may write the status of its devices at any time."""
 
-        def write() -> JsonObject:
+        def write() -> JSON:
             claim = self.api.get("resourceclaims", name, namespace)
             return self.api.update_status("resourceclaims", {**claim, "status": change(claim)})
 
@@ -262,7 +261,7 @@ class EmbeddedCluster:
         namespace: str = "default",
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
-    ) -> JsonObject:
+    ) -> JSON:
         """Creates a pod: on the node and with its claims reserved, or for the scheduler if one is not allocated.
 
         `containers` says what each container asks for: `claim` or `claim/request`. By default one container, `main`,
@@ -320,7 +319,7 @@ class EmbeddedCluster:
         for claim in self.api.list("resourceclaims", namespace):
             self.scheduler.release(claim["metadata"]["name"], namespace, pod)
 
-    def container_spec(self, pod: RunningPod, container: str = CONTAINER, spec: JsonObject | None = None) -> JsonObject:
+    def container_spec(self, pod: RunningPod, container: str = CONTAINER, spec: JSON | None = None) -> JSON:
         """The OCI spec of a container (by default of an empty one) with the pod's CDI devices injected."""
         return self.cdi.inject(spec or {"ociVersion": "1.2.1"}, pod.container_cdi_ids(container))
 

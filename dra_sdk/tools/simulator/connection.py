@@ -154,7 +154,7 @@ class Connection:
     def _stream(self, watch: Watch, target: Target) -> None:
         self.service.streaming(watch, self.connection)
         try:
-            self.connection.sendall(http1.head(200, http1.JSON, {"Transfer-Encoding": "chunked"}))
+            self.connection.sendall(http1.head(200, http1.JSON_TYPE, {"Transfer-Encoding": "chunked"}))
             self._send_events(watch, target)
             self.connection.sendall(http1.chunk(b""))
         finally:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dra_sdk.tools.simulator import options, patching, protobuf, selectors, statuses
-from dra_sdk.tools.simulator.http1 import JSON, Request, Response
+from dra_sdk.tools.simulator.http1 import JSON_TYPE, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.history import Entry, Watch
     from dra_sdk.tools.simulator.objects import ObjectStore
-    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+    from dra_sdk.tools.simulator.resources import ResourceType
     from dra_sdk.tools.simulator.routes import Target
     from dra_sdk.tools.simulator.selectors import Selector
 
@@ -71,7 +72,7 @@ class Handlers:
             self.store.check_remembered(resource, version)
         else:
             entries, version = self._first_page(target, resource)
-        metadata: JsonObject = {"resourceVersion": str(version)}
+        metadata: JSON = {"resourceVersion": str(version)}
         if limit and len(entries) > limit:
             metadata["continue"] = self._pages.keep(entries[limit:], version)
             metadata["remainingItemCount"] = len(entries) - limit
@@ -200,12 +201,12 @@ def _selector(target: Target, resource: ResourceType) -> Selector:
     return selectors.parse(resource, namespace=target.namespace, fields=fields, labels=labels)
 
 
-def _list_body(resource: ResourceType, metadata: JsonObject, entries: list[Entry]) -> bytes:
+def _list_body(resource: ResourceType, metadata: JSON, entries: list[Entry]) -> bytes:
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return json.dumps(head)[:-1].encode() + b',"items":[' + b",".join(e.item for e in entries) + b"]}"
 
 
-def _deleted(resource: ResourceType, entry: Entry) -> JsonObject:
+def _deleted(resource: ResourceType, entry: Entry) -> JSON:
     uid = entry.object["metadata"]["uid"]
     details = {"name": entry.name, "group": resource.group, "kind": resource.plural, "uid": uid}
     return {
@@ -225,32 +226,32 @@ def _manager(target: Target, request: Request) -> str:
     return target.query.get("fieldManager") or request.headers.get("user-agent", "").partition("/")[0]
 
 
-def _json_body(request: Request) -> JsonObject:
-    media_type = request.headers.get("content-type", JSON).partition(";")[0].strip()
+def _json_body(request: Request) -> JSON:
+    media_type = request.headers.get("content-type", JSON_TYPE).partition(";")[0].strip()
     if media_type == "application/yaml":
         return _without_nulls(_yaml_body(request))
     if media_type == protobuf.MEDIA_TYPE:
         return _protobuf_body(request)
-    if media_type != JSON:
-        raise statuses.unsupported_media_type([JSON, "application/yaml", protobuf.MEDIA_TYPE])
+    if media_type != JSON_TYPE:
+        raise statuses.unsupported_media_type([JSON_TYPE, "application/yaml", protobuf.MEDIA_TYPE])
     return _without_nulls(_decoded(request.body)) if b"null" in request.body else _decoded(request.body)
 
 
-def _protobuf_body(request: Request) -> JsonObject:
+def _protobuf_body(request: Request) -> JSON:
     try:
         return protobuf.decode(request.body)
     except ValueError as error:
         raise statuses.bad_request(f"the body is no object in protobuf: {error}") from None
 
 
-def _decoded(body: bytes) -> JsonObject:
+def _decoded(body: bytes) -> JSON:
     obj = _json(body)
     if not isinstance(obj, dict):
         raise statuses.bad_request("the body is not a JSON object")
     return obj
 
 
-def _operations(body: bytes) -> list[JsonObject]:
+def _operations(body: bytes) -> list[JSON]:
     operations = _json(body)
     if not isinstance(operations, list):
         raise statuses.bad_request("the body is not a list of JSON patch operations")
@@ -264,7 +265,7 @@ def _json(body: bytes) -> Any:
         raise statuses.bad_request(f"the body is not JSON: {error}") from None
 
 
-def _yaml_body(request: Request) -> JsonObject:
+def _yaml_body(request: Request) -> JSON:
     # Most clients send JSON here, which is YAML too but a hundred times slower to read as such.
     try:
         obj = json.loads(request.body)
@@ -278,7 +279,7 @@ def _yaml_body(request: Request) -> JsonObject:
     return obj
 
 
-def _without_nulls(obj: JsonObject) -> JsonObject:
+def _without_nulls(obj: JSON) -> JSON:
     return {
         key: inner if key in _FREE_FORM else _without_null(inner) for key, inner in obj.items() if inner is not None
     }

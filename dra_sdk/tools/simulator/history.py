@@ -17,7 +17,8 @@ from dra_sdk.tools.simulator import statuses
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+    from dra_sdk.model import JSON
+    from dra_sdk.tools.simulator.resources import ResourceType
     from dra_sdk.tools.simulator.selectors import Selector
 
 
@@ -35,7 +36,7 @@ class Entry:
 
     __slots__ = ("_body", "name", "namespace", "object", "resource", "version")
 
-    def __init__(self, resource: ResourceType, obj: JsonObject, version: int) -> None:
+    def __init__(self, resource: ResourceType, obj: JSON, version: int) -> None:
         metadata = {**obj["metadata"], "resourceVersion": str(version)}
         rest = {key: value for key, value in obj.items() if key not in {"apiVersion", "kind", "metadata"}}
         body = {"metadata": metadata, **rest}
@@ -43,7 +44,7 @@ class Entry:
         self.version = version
         self.namespace: str = metadata.get("namespace", "")
         self.name: str = metadata["name"]
-        self.object: JsonObject = {"kind": resource.kind, "apiVersion": resource.api_version, **body}
+        self.object: JSON = {"kind": resource.kind, "apiVersion": resource.api_version, **body}
         self._body = encode(body)[1:]
 
     @property
@@ -57,9 +58,9 @@ class Entry:
         """The object as an item of a list."""
         return b"{" + self._body
 
-    def copy(self) -> JsonObject:
+    def copy(self) -> JSON:
         """A copy that the caller owns."""
-        copied: JsonObject = json.loads(self.encoded)
+        copied: JSON = json.loads(self.encoded)
         return copied
 
     def at(self, version: int) -> Entry:
@@ -85,9 +86,9 @@ class WatchEvent:
     encoded: bytes
 
     @property
-    def object(self) -> JsonObject:
+    def object(self) -> JSON:
         """The object, decoded; the caller owns it."""
-        decoded: JsonObject = json.loads(self.encoded)
+        decoded: JSON = json.loads(self.encoded)
         return decoded
 
     @property
@@ -126,7 +127,7 @@ class Watch:
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
         """Queues a bookmark: everything up to `version` has been delivered."""
-        metadata: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
+        metadata: JSON = {"resourceVersion": str(version), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}

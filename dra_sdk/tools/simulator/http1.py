@@ -16,7 +16,7 @@ MAX_BODY = 3 * 1024 * 1024
 _MAX_LINE = 64 * 1024
 _MAX_HEADERS = 200
 _REQUEST_PARTS = 3
-JSON = "application/json"
+JSON_TYPE = "application/json"
 
 
 class BadRequestError(Exception):
@@ -41,7 +41,7 @@ class Response:
 
     code: int
     body: bytes
-    content_type: str = JSON
+    content_type: str = JSON_TYPE
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:

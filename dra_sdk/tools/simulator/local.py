@@ -16,11 +16,11 @@ from dra_sdk.tools.simulator.statuses import StatusError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.history import Watch
     from dra_sdk.tools.simulator.objects import ObjectStore
-    from dra_sdk.tools.simulator.resources import JsonObject
 
-JsonObjects = list["JsonObject"]
+JsonObjects = list["JSON"]
 T = TypeVar("T")
 
 
@@ -34,11 +34,11 @@ class LocalClient:
         self.store = store
         self.manager = manager
 
-    def create(self, plural: str, obj: JsonObject, namespace: str = "") -> JsonObject:
+    def create(self, plural: str, obj: JSON, namespace: str = "") -> JSON:
         """Creates an object."""
         return self.store.create(self.store.catalog[plural], _own(obj), namespace, manager=self.manager).copy()
 
-    def get(self, plural: str, name: str, namespace: str = "") -> JsonObject:
+    def get(self, plural: str, name: str, namespace: str = "") -> JSON:
         """One object."""
         return self.store.get(self.store.catalog[plural], name, namespace).copy()
 
@@ -48,28 +48,24 @@ class LocalClient:
         selector = selectors.parse(resource, namespace=namespace, fields=fields, labels=labels)
         return [entry.copy() for entry in self.store.list(resource, selector)[0]]
 
-    def update(self, plural: str, obj: JsonObject) -> JsonObject:
+    def update(self, plural: str, obj: JSON) -> JSON:
         """Replaces everything but the status."""
         return self.store.update(self.store.catalog[plural], _own(obj), manager=self.manager).copy()
 
-    def update_status(self, plural: str, obj: JsonObject) -> JsonObject:
+    def update_status(self, plural: str, obj: JSON) -> JSON:
         """Replaces only the status."""
         return self.store.update(
             self.store.catalog[plural], _own(obj), subresource="status", manager=self.manager
         ).copy()
 
-    def patch(
-        self, plural: str, patch: JsonObject, name: str, namespace: str = "", *, subresource: str = ""
-    ) -> JsonObject:
+    def patch(self, plural: str, patch: JSON, name: str, namespace: str = "", *, subresource: str = "") -> JSON:
         """JSON merge patch."""
         resource = self.store.catalog[plural]
         return self.store.patch(
             resource, _own(patch), name, namespace, subresource=subresource, manager=self.manager
         ).copy()
 
-    def apply(
-        self, plural: str, config: JsonObject, *, manager: str, force: bool = False, subresource: str = ""
-    ) -> JsonObject:
+    def apply(self, plural: str, config: JSON, *, manager: str, force: bool = False, subresource: str = "") -> JSON:
         """Server-side apply; name and namespace are those of `config`."""
         metadata = config["metadata"]
         return self.store.apply(
@@ -90,7 +86,7 @@ class LocalClient:
         *,
         uid: str | None = None,
         version: str | None = None,
-    ) -> JsonObject:
+    ) -> JSON:
         """Deletes an object and returns what it was last."""
         resource = self.store.catalog[plural]
         return self.store.delete(resource, name, namespace, uid=uid, version=version).copy()
@@ -121,6 +117,6 @@ def persistently(write: Callable[[], T]) -> T:
                 raise
 
 
-def _own(obj: JsonObject) -> JsonObject:
-    own: JsonObject = json.loads(encode(obj))
+def _own(obj: JSON) -> JSON:
+    own: JSON = json.loads(encode(obj))
     return own

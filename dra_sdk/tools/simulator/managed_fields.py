@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dra_sdk.tools.simulator.resources import JsonObject
+    from dra_sdk.model import JSON
 
 Path = tuple[str, ...]
 Values = dict[Path, Any]
@@ -39,13 +39,13 @@ ITEM = object()
 """The value of a path that stands for an item of an associative list."""
 
 
-def item_key(schema: tuple[str, ...], item: JsonObject) -> str:
+def item_key(schema: tuple[str, ...], item: JSON) -> str:
     """The path element of an item of an associative list; absent keys are left out, as with `shareID`."""
     keys = {key: item[key] for key in sorted(KEYS[schema]) if item.get(key) is not None}
     return "k:" + json.dumps(keys, separators=(",", ":"))
 
 
-def values_of(obj: JsonObject) -> Values:
+def values_of(obj: JSON) -> Values:
     """Every ownable field of an object."""
     found: Values = {}
     for key, value in obj.items():
@@ -113,7 +113,7 @@ class Managed:
         self.owners = owners
 
     @classmethod
-    def of(cls, obj: JsonObject) -> Managed:
+    def of(cls, obj: JSON) -> Managed:
         """Reads `metadata.managedFields`."""
         owners: dict[Manager, Ownership] = {}
         for entry in obj["metadata"].get("managedFields", []):
@@ -147,7 +147,7 @@ class Managed:
             owners[manager] = Ownership(fields, time, api_version)
         return Managed(owners)
 
-    def encoded(self) -> list[JsonObject]:
+    def encoded(self) -> list[JSON]:
         """As `metadata.managedFields`."""
         entries = []
         for manager, owned in self.owners.items():
@@ -165,9 +165,7 @@ class Managed:
         return entries
 
 
-def after_update(
-    before: JsonObject | None, after: JsonObject, manager: Manager, *, time: str, api_version: str
-) -> list[JsonObject]:
+def after_update(before: JSON | None, after: JSON, manager: Manager, *, time: str, api_version: str) -> list[JSON]:
     """`managedFields` after a create or update: what changed now belongs to the writer, and to nobody else."""
     managed = Managed.of(before) if before else Managed({})
     old, new = (values_of(before) if before else {}), values_of(after)
@@ -177,8 +175,8 @@ def after_update(
     return managed.given(manager, fields, changed | removed, time=time, api_version=api_version).encoded()
 
 
-def _to_tree(fields: frozenset[Path]) -> JsonObject:
-    tree: JsonObject = {}
+def _to_tree(fields: frozenset[Path]) -> JSON:
+    tree: JSON = {}
     for path in sorted(fields):
         node = tree
         for part in path:
@@ -188,7 +186,7 @@ def _to_tree(fields: frozenset[Path]) -> JsonObject:
     return tree
 
 
-def _from_tree(tree: JsonObject, path: Path = ()) -> Iterable[Path]:
+def _from_tree(tree: JSON, path: Path = ()) -> Iterable[Path]:
     for part, below in tree.items():
         if part == ".":
             yield path

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from dra_sdk.tools.simulator import statuses
 
 if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+    from dra_sdk.model import JSON
+    from dra_sdk.tools.simulator.resources import ResourceType
 
 GENERATED_BASE = 58
 GENERATED_SUFFIX = 5
@@ -33,7 +34,7 @@ def generated_name(base: str) -> str:
     return base[:GENERATED_BASE] + suffix
 
 
-def for_create(resource: ResourceType, obj: JsonObject, namespace: str) -> JsonObject:
+def for_create(resource: ResourceType, obj: JSON, namespace: str) -> JSON:
     """The object as the server first stores it; `StatusError` where its metadata does not allow that."""
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if value is not None}
     if metadata.get("resourceVersion"):
@@ -60,7 +61,7 @@ def for_create(resource: ResourceType, obj: JsonObject, namespace: str) -> JsonO
     return created
 
 
-def checked_namespace(resource: ResourceType, metadata: JsonObject, namespace: str) -> str:
+def checked_namespace(resource: ResourceType, metadata: JSON, namespace: str) -> str:
     """The namespace of the request; `StatusError` 400 where the object names another one."""
     if not resource.namespaced:
         return ""
@@ -74,7 +75,7 @@ def checked_namespace(resource: ResourceType, metadata: JsonObject, namespace: s
     return str(named)
 
 
-def check_type(resource: ResourceType, obj: JsonObject) -> None:
+def check_type(resource: ResourceType, obj: JSON) -> None:
     """`StatusError` 400 where the object says that it is of another kind."""
     wanted = (resource.api_version, resource.kind)
     given = (obj.get("apiVersion") or wanted[0], obj.get("kind") or wanted[1])
@@ -85,7 +86,7 @@ def check_type(resource: ResourceType, obj: JsonObject) -> None:
         )
 
 
-def check_preconditions(resource: ResourceType, current: JsonObject, uid: str | None, version: str | None) -> None:
+def check_preconditions(resource: ResourceType, current: JSON, uid: str | None, version: str | None) -> None:
     """`StatusError` 409 where the stored object is not the one that the caller means."""
     metadata = current["metadata"]
     name = metadata["name"]
@@ -96,7 +97,7 @@ def check_preconditions(resource: ResourceType, current: JsonObject, uid: str | 
         raise statuses.conflict(resource, name)
 
 
-def for_update(resource: ResourceType, current: JsonObject, wanted: JsonObject, subresource: str) -> JsonObject:
+def for_update(resource: ResourceType, current: JSON, wanted: JSON, subresource: str) -> JSON:
     """`current` with the part that this endpoint may change taken from `wanted`.
 
     The main endpoint takes everything but status (where that is a subresource), the status endpoint only status.
@@ -115,7 +116,7 @@ def for_update(resource: ResourceType, current: JsonObject, wanted: JsonObject, 
     return updated
 
 
-def _updated_metadata(current: JsonObject, wanted: JsonObject) -> JsonObject:
+def _updated_metadata(current: JSON, wanted: JSON) -> JSON:
     metadata = {key: value for key, value in wanted.items() if value is not None}
     for key in (*_SERVER_OWNED, "name", "namespace", "generateName", "managedFields", "resourceVersion"):
         metadata.pop(key, None)

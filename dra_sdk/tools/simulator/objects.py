@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator import apply, managed_fields, metadata, patching, statuses
 from dra_sdk.tools.simulator.history import Change, Entry, History, Watch, WatchEvent, encode
 from dra_sdk.tools.simulator.managed_fields import Manager
-from dra_sdk.tools.simulator.resources import CATALOG, Catalog, JsonObject
+from dra_sdk.tools.simulator.resources import CATALOG, Catalog
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator.resources import ResourceType
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 WINDOW = 1000
 _NAME_ATTEMPTS = 8
 Entries = list[Entry]
-Operations = list[JsonObject]
+Operations = list[JSON]
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,13 @@ class Write:
     verb: str
     resource: ResourceType
     subresource: str
-    object: JsonObject
-    old: JsonObject | None
+    object: JSON
+    old: JSON | None
 
 
 Admission = Callable[[Write], None]
 """Called for every write before it is stored: may change `write.object` (drop fields) or raise `StatusError`."""
-Decode = Callable[["ResourceType", JsonObject], tuple[JsonObject, list[str]]]
+Decode = Callable[["ResourceType", JSON], tuple[JSON, list[str]]]
 """Reads an object that is sent: with default values and without unknown fields, whose paths come back too."""
 OnUnknown = Callable[[list[str]], None]
 """Called with the paths of unknown fields, where there are any; may raise `StatusError`."""
@@ -166,7 +167,7 @@ class ObjectStore:
     def create(
         self,
         resource: ResourceType,
-        obj: JsonObject,
+        obj: JSON,
         namespace: str = "",
         *,
         manager: str = "",
@@ -190,7 +191,7 @@ class ObjectStore:
     def update(
         self,
         resource: ResourceType,
-        obj: JsonObject,
+        obj: JSON,
         namespace: str = "",
         *,
         name: str = "",
@@ -217,7 +218,7 @@ class ObjectStore:
     def patch(
         self,
         resource: ResourceType,
-        patch: JsonObject | Operations,
+        patch: JSON | Operations,
         name: str,
         namespace: str = "",
         *,
@@ -242,7 +243,7 @@ class ObjectStore:
     def apply(
         self,
         resource: ResourceType,
-        config: JsonObject,
+        config: JSON,
         name: str,
         namespace: str = "",
         *,
@@ -313,7 +314,7 @@ class ObjectStore:
 
     # -- inside
 
-    def _replace(self, current: Entry, wanted: JsonObject, subresource: str, manager: str, *, dry_run: bool) -> Entry:
+    def _replace(self, current: Entry, wanted: JSON, subresource: str, manager: str, *, dry_run: bool) -> Entry:
         resource, given = current.resource, wanted.get("metadata") or {}
         metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
         updated = metadata.for_update(resource, current.object, wanted, subresource)
@@ -324,7 +325,7 @@ class ObjectStore:
     def _apply_new(
         self,
         resource: ResourceType,
-        config: JsonObject,
+        config: JSON,
         name: str,
         namespace: str,
         writer: Manager,
@@ -345,22 +346,22 @@ class ObjectStore:
         created["metadata"] = {**created["metadata"], "managedFields": owners.encoded()}
         return self._store(resource, None, created, dry_run=dry_run)
 
-    def _decoded(self, resource: ResourceType, obj: JsonObject, unknown: OnUnknown | None) -> JsonObject:
+    def _decoded(self, resource: ResourceType, obj: JSON, unknown: OnUnknown | None) -> JSON:
         found, fields = self.decode(resource, obj)
         if fields and unknown is not None:
             unknown(fields)
         return found
 
-    def _admitted(self, write: Write) -> JsonObject:
+    def _admitted(self, write: Write) -> JSON:
         if not self.admit:
             return write.object
-        own: JsonObject = json.loads(encode(write.object))
+        own: JSON = json.loads(encode(write.object))
         private = Write(write.verb, write.resource, write.subresource, own, write.old)
         for admission in self.admit:
             admission(private)
         return private.object
 
-    def _owned(self, before: JsonObject | None, after: JsonObject, manager: str, subresource: str) -> JsonObject:
+    def _owned(self, before: JSON | None, after: JSON, manager: str, subresource: str) -> JSON:
         owners = managed_fields.after_update(
             before,
             after,
@@ -370,7 +371,7 @@ class ObjectStore:
         )
         return {**after, "metadata": {**after["metadata"], "managedFields": owners}}
 
-    def _store(self, resource: ResourceType, current: Entry | None, obj: JsonObject, *, dry_run: bool) -> Entry:
+    def _store(self, resource: ResourceType, current: Entry | None, obj: JSON, *, dry_run: bool) -> Entry:
         version = current.version if current else self._version
         if current and _same(current.object, obj):
             return current
@@ -395,15 +396,15 @@ class ObjectStore:
         for watch in self._watches[resource]:
             watch.offer(change)
 
-    def _key(self, obj: JsonObject) -> tuple[str, str]:
+    def _key(self, obj: JSON) -> tuple[str, str]:
         return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
-    def _check_namespace(self, resource: ResourceType, obj: JsonObject) -> None:
+    def _check_namespace(self, resource: ResourceType, obj: JSON) -> None:
         namespaces = self.catalog.find("", "v1", "namespaces")
         if resource.namespaced and namespaces:
             self.get(namespaces, obj["metadata"]["namespace"])
 
-    def _ensure_free_name(self, resource: ResourceType, obj: JsonObject) -> None:
+    def _ensure_free_name(self, resource: ResourceType, obj: JSON) -> None:
         given = obj["metadata"]
         for _ in range(_NAME_ATTEMPTS):
             if self._key(obj) not in self._objects[resource]:
@@ -412,7 +413,7 @@ class ObjectStore:
         raise statuses.already_exists(resource, given["name"])
 
 
-def _as_sent(_: ResourceType, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+def _as_sent(_: ResourceType, obj: JSON) -> tuple[JSON, list[str]]:
     return obj, []
 
 
@@ -421,7 +422,7 @@ def _not_in_schema(fields: list[str]) -> None:
     raise statuses.StatusError(500, "", why)
 
 
-def _part(resource: ResourceType, config: JsonObject, subresource: str) -> JsonObject:
+def _part(resource: ResourceType, config: JSON, subresource: str) -> JSON:
     if subresource == "status":
         return {key: config[key] for key in ("apiVersion", "kind", "status") if key in config}
     if resource.status:
@@ -429,7 +430,7 @@ def _part(resource: ResourceType, config: JsonObject, subresource: str) -> JsonO
     return dict(config)
 
 
-def _same(current: JsonObject, wanted: JsonObject) -> bool:
+def _same(current: JSON, wanted: JSON) -> bool:
     before = {key: value for key, value in current["metadata"].items() if key != "resourceVersion"}
     after = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
     return before == after and {**current, "metadata": None} == {**wanted, "metadata": None}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.errors import DraError
 
 if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.resources import JsonObject
+    from dra_sdk.model import JSON
 
 _HOOKS = ("path", "args", "env", "timeout")
 _RDT = ("closID", "schemata", "l3CacheSchema", "memBwSchema", "enableMonitoring")
@@ -51,7 +51,7 @@ def host_device(path: str) -> HostDevice:
     raise OSError(f"{path} is not a device node")
 
 
-def apply_edits(spec: JsonObject, edits: JsonObject, host: HostLookup = host_device) -> None:
+def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:
     """Applies one set of container edits to `spec`, in place; `InjectionError` where a device node is missing."""
     if edits.get("env"):
         _add_env(_process(spec).setdefault("env", []), edits["env"])
@@ -69,9 +69,9 @@ def apply_edits(spec: JsonObject, edits: JsonObject, host: HostLookup = host_dev
         _add_gid(spec, gid)
 
 
-def merged_edits(edits: list[JsonObject]) -> JsonObject:
+def merged_edits(edits: list[JSON]) -> JSON:
     """Several sets of edits as one: lists one after another, the last intelRdt."""
-    merged: JsonObject = {}
+    merged: JSON = {}
     for edit in edits:
         for key, value in edit.items():
             if value is None:
@@ -80,18 +80,18 @@ def merged_edits(edits: list[JsonObject]) -> JsonObject:
     return merged
 
 
-def _present(source: JsonObject, keys: tuple[str, ...]) -> JsonObject:
+def _present(source: JSON, keys: tuple[str, ...]) -> JSON:
     return {key: source[key] for key in keys if source.get(key)}
 
 
-def _process(spec: JsonObject) -> JsonObject:
-    process: JsonObject = spec.setdefault("process", {"cwd": ""})
+def _process(spec: JSON) -> JSON:
+    process: JSON = spec.setdefault("process", {"cwd": ""})
     process.setdefault("user", {"uid": 0, "gid": 0})
     return process
 
 
-def _linux(spec: JsonObject) -> JsonObject:
-    linux: JsonObject = spec.setdefault("linux", {})
+def _linux(spec: JSON) -> JSON:
+    linux: JSON = spec.setdefault("linux", {})
     return linux
 
 
@@ -106,7 +106,7 @@ def _add_env(env: list[str], added: list[str]) -> None:
             env.append(variable)
 
 
-def _add_gid(spec: JsonObject, gid: int) -> None:
+def _add_gid(spec: JSON, gid: int) -> None:
     if gid == 0:
         return
     gids = _process(spec)["user"].setdefault("additionalGids", [])
@@ -114,7 +114,7 @@ def _add_gid(spec: JsonObject, gid: int) -> None:
         gids.append(gid)
 
 
-def _add_device(spec: JsonObject, node: JsonObject, host: HostLookup) -> None:
+def _add_device(spec: JSON, node: JSON, host: HostLookup) -> None:
     device = _filled(node, host)
     user = (spec.get("process") or {}).get("user") or {}
     for key in ("uid", "gid"):
@@ -132,7 +132,7 @@ def _add_device(spec: JsonObject, node: JsonObject, host: HostLookup) -> None:
         _linux(spec).setdefault("resources", {}).setdefault("devices", []).append(rule)
 
 
-def _filled(node: JsonObject, host: HostLookup) -> JsonObject:
+def _filled(node: JSON, host: HostLookup) -> JSON:
     """The device as the OCI spec has it, with what the edit leaves out read from the host."""
     device: dict[str, Any] = {
         "path": node["path"],
@@ -162,7 +162,7 @@ def _filled(node: JsonObject, host: HostLookup) -> JsonObject:
     return device
 
 
-def _add_mounts(spec: JsonObject, added: list[JsonObject]) -> None:
+def _add_mounts(spec: JSON, added: list[JSON]) -> None:
     namespaces = (spec.get("linux") or {}).get("namespaces") or []
     in_user_namespace = any(namespace["type"] == "user" for namespace in namespaces)
     mounts = spec.setdefault("mounts", [])
@@ -173,7 +173,7 @@ def _add_mounts(spec: JsonObject, added: list[JsonObject]) -> None:
     mounts.sort(key=lambda mount: posixpath.normpath(mount["destination"]).count("/"))
 
 
-def _mount(mount: JsonObject, *, in_user_namespace: bool) -> JsonObject:
+def _mount(mount: JSON, *, in_user_namespace: bool) -> JSON:
     options = list(mount.get("options") or [])
     if in_user_namespace and not {"idmap", "ridmap"} & set(options):
         last_bind = [option for option in options if option in {"bind", "rbind"}][-1:]
@@ -181,7 +181,7 @@ def _mount(mount: JsonObject, *, in_user_namespace: bool) -> JsonObject:
             options.append("ridmap")
         elif last_bind or mount.get("type") == "bind":
             options.append("idmap")
-    result: JsonObject = {"destination": mount["containerPath"], "source": mount["hostPath"]}
+    result: JSON = {"destination": mount["containerPath"], "source": mount["hostPath"]}
     if mount.get("type"):
         result["type"] = mount["type"]
     if options:

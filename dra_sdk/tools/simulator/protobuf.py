@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
 
+from dra_sdk.model import JSON
+
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
-JSON = dict[str, Any]
 Value = int | bytes
 
 # Per message its fields as `number name type`: [type] for a list, {type} for a map, `inline` for fields of the owner.

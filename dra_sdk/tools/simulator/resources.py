@@ -7,15 +7,13 @@ kinds to widen it. Source: the strategies in Kubernetes pkg/registry/{resource,c
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-JsonObject = dict[str, Any]
-"""An API object as plain JSON."""
 
 NAME_AND_NAMESPACE = ("metadata.name", "metadata.namespace")
 

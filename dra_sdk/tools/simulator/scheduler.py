@@ -19,9 +19,9 @@ from dra_sdk.tools.simulator.local import persistently
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.scheduling.cluster import Key
     from dra_sdk.tools.simulator.local import LocalClient
-    from dra_sdk.tools.simulator.resources import JsonObject
     from dra_sdk.wire.profile import ServerProfile
 
 _UNSCHEDULABLE = "Unschedulable"
@@ -59,7 +59,7 @@ class Scheduler:
             self._evict(namespace, name)
         return persistently(self._round)
 
-    def release(self, name: str, namespace: str, pod: JsonObject) -> None:
+    def release(self, name: str, namespace: str, pod: JSON) -> None:
         """What the claim controller does once a pod is gone: its own claims go too, others lose the reservation.
 
         A claim that the scheduler allocated loses its devices with the last pod.
@@ -70,7 +70,7 @@ class Scheduler:
         if _owned(after, uid):
             self._api.delete("resourceclaims", name, namespace)
 
-    def _take_back(self, name: str, namespace: str, uid: str) -> JsonObject:
+    def _take_back(self, name: str, namespace: str, uid: str) -> JSON:
         """Write the status that a claim has without a pod; the claim as it is to be."""
         claim = self._api.get("resourceclaims", name, namespace)
         scheduled = FINALIZER in claim["metadata"].get("finalizers", [])
@@ -94,7 +94,7 @@ class Scheduler:
         self._write_pods(before, outcome)
         return outcome
 
-    def _all(self, plural: str) -> tuple[JsonObject, ...]:
+    def _all(self, plural: str) -> tuple[JSON, ...]:
         served = {kind.plural for kind in self._api.store.catalog}
         return tuple(self._api.list(plural)) if plural in served else ()
 
@@ -120,15 +120,15 @@ class Scheduler:
             self._api.patch("pods", {"status": status}, name, namespace, subresource="status")
 
 
-def _owned(claim: JsonObject, uid: str) -> bool:
+def _owned(claim: JSON, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in claim["metadata"].get("ownerReferences", []))
 
 
-def _unreserved(claim: JsonObject, uid: str) -> JsonObject:
+def _unreserved(claim: JSON, uid: str) -> JSON:
     users = (claim.get("status") or {}).get("reservedFor") or []
     left = [user for user in users if user["uid"] != uid]
     return with_status(claim, reservedFor=left or None) if left != users else claim
 
 
-def _changed(before: Mapping[Key, JsonObject], after: Iterable[JsonObject]) -> Iterator[JsonObject]:
+def _changed(before: Mapping[Key, JSON], after: Iterable[JSON]) -> Iterator[JSON]:
     return (each for each in after if before.get(key_of(each)) != each)

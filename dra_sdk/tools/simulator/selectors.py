@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.tools.simulator import statuses
 
 if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+    from dra_sdk.model import JSON
+    from dra_sdk.tools.simulator.resources import ResourceType
 
 _COMPARISON = re.compile(r"^\s*(?P<key>[^=!\s]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^=!]*?)\s*$")
 _SET = re.compile(r"^\s*(?P<key>[^\s(),!]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)\s*$")
@@ -43,7 +44,7 @@ class Selector:
     fields: tuple[Requirement, ...] = ()
     labels: tuple[Requirement, ...] = ()
 
-    def matches(self, obj: JsonObject) -> bool:
+    def matches(self, obj: JSON) -> bool:
         """Whether the object is in the selection."""
         metadata = obj["metadata"]
         if self.namespace and metadata.get("namespace", "") != self.namespace:
@@ -94,7 +95,7 @@ def _label_term(term: str) -> Requirement:
     raise statuses.bad_request(f"unable to parse requirement: {term.strip()!r} is not a label selector")
 
 
-def _field(obj: JsonObject, path: str) -> str:
+def _field(obj: JSON, path: str) -> str:
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -22,8 +22,9 @@ from dra_sdk.wire.validation.structure import GROUP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.objects import ObjectStore, Write
-    from dra_sdk.tools.simulator.resources import JsonObject, ResourceType
+    from dra_sdk.tools.simulator.resources import ResourceType
     from dra_sdk.wire.profile import ServerProfile
 
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
@@ -43,7 +44,7 @@ class Strategy:
         self._store.decode = self.decode
         self._store.admit.append(self.admit)
 
-    def decode(self, resource: ResourceType, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+    def decode(self, resource: ResourceType, obj: JSON) -> tuple[JSON, list[str]]:
         """The object with defaults and without unknown fields, and the paths of those; `StatusError` 400."""
         if resource.group != GROUP:
             return obj, []
@@ -86,7 +87,7 @@ class Strategy:
             yield Problem(field, ProblemType.FORBIDDEN, why)
 
 
-def _admin_field(obj: JsonObject, old: JsonObject | None, subresource: str) -> str:
+def _admin_field(obj: JSON, old: JSON | None, subresource: str) -> str:
     """Where an object asks for admin access, "" where it does not or has had it before."""
     if subresource == "status":
         index = _first(_results(obj), "adminAccess")
@@ -101,23 +102,23 @@ def _admin_field(obj: JsonObject, old: JsonObject | None, subresource: str) -> s
     return "" if index is None else f"spec.devices.requests[{index}].adminAccess"
 
 
-def _first(items: list[JsonObject], flag: str) -> int | None:
+def _first(items: list[JSON], flag: str) -> int | None:
     return next((index for index, item in enumerate(items) if item.get(flag)), None)
 
 
-def _results(claim: JsonObject) -> list[JsonObject]:
+def _results(claim: JSON) -> list[JSON]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return (allocation.get("devices") or {}).get("results") or []
 
 
-def _prepare_for_update(obj: JsonObject, old: JsonObject, subresource: str) -> None:
+def _prepare_for_update(obj: JSON, old: JSON, subresource: str) -> None:
     if obj["kind"] == "ResourceClaim" and subresource == "status":
         _forget_deallocated(obj, old)
     if obj["kind"] == "DeviceTaintRule" and not subresource:
         _restart_taint((obj.get("spec") or {}).get("taint") or {}, old["spec"]["taint"])
 
 
-def _forget_deallocated(claim: JsonObject, old: JsonObject) -> None:
+def _forget_deallocated(claim: JSON, old: JSON) -> None:
     """What drivers said of devices goes with the allocation of the devices."""
     gone = {_device_id(result) for result in _results(old)} - {_device_id(result) for result in _results(claim)}
     status = claim.get("status") or {}
@@ -127,11 +128,11 @@ def _forget_deallocated(claim: JsonObject, old: JsonObject) -> None:
             del status["devices"]
 
 
-def _device_id(device: JsonObject) -> tuple[Any, ...]:
+def _device_id(device: JSON) -> tuple[Any, ...]:
     return tuple(device.get(key) or "" for key in ("driver", "pool", "device", "shareID"))
 
 
-def _restart_taint(taint: JsonObject, old: JsonObject) -> None:
+def _restart_taint(taint: JSON, old: JSON) -> None:
     """The time of a taint is that of its effect, unless the client says otherwise."""
     if taint.get("effect") != old.get("effect") and taint.get("timeAdded") == old.get("timeAdded"):
         taint["timeAdded"] = metadata.now()

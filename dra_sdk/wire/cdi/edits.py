@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
-
-JSON = dict[str, Any]
 
 
 def is_empty(edits: ContainerEdits) -> bool:

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model import JSON
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.wire.cdi import shape
 from dra_sdk.wire.cdi.checks import content_problems, spec_problems
 from dra_sdk.wire.cdi.edits import edits_to_json, env_problems
 from dra_sdk.wire.cdi.versions import EARLIEST, minimum_version
-
-JSON = dict[str, Any]
 
 
 def claim_spec(kind: str, devices: Mapping[str, ContainerEdits]) -> JSON:

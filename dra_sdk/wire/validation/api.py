@@ -19,7 +19,6 @@ from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, dupl
 from dra_sdk.wire.validation.sentences import sentence
 from dra_sdk.wire.validation.structure import read_as, read_object
 
-JSON = Mapping[str, Any]
 CompileCel = Callable[[Uncompiled], Problem | None]
 """Compiles the CEL expression of a selector and judges its cost: what is wrong with it, or None."""
 _New = Callable[[Any, ServerProfile], Problems]
@@ -43,9 +42,9 @@ _RULES: Final[Mapping[str, _Rules]] = {
 
 
 def validate(
-    obj: JSON,
+    obj: Mapping[str, Any],
     *,
-    old: JSON | None = None,
+    old: Mapping[str, Any] | None = None,
     profile: ServerProfile | None = None,
     subresource: str = "",
     compile_cel: CompileCel | None = None,
@@ -81,13 +80,13 @@ def _compiled(problems: Iterable[Problem], compile_cel: CompileCel | None) -> Pr
             yield found
 
 
-def check(obj: JSON, profile: ServerProfile | None = None) -> None:
+def check(obj: Mapping[str, Any], profile: ServerProfile | None = None) -> None:
     """Raise InvalidObjectError, with a sentence for each problem, unless a server would create the object."""
     if problems := validate(obj, profile=profile):
         raise InvalidObjectError(title(obj), [sentence(problem, obj) for problem in problems])
 
 
-def check_device(device: JSON, driver: str, profile: ServerProfile | None = None) -> None:
+def check_device(device: Mapping[str, Any], driver: str, profile: ServerProfile | None = None) -> None:
     """Raise InvalidObjectError unless `device` can be part of a ResourceSlice of `driver`.
 
     Beside what the server refuses, an attribute or capacity may not be given both bare and in the driver's own
@@ -107,7 +106,7 @@ def check_device(device: JSON, driver: str, profile: ServerProfile | None = None
         raise InvalidObjectError(f"device {name} of driver {driver}", sentences)
 
 
-def dropped(obj: JSON, profile: ServerProfile | None = None) -> list[Dropped]:
+def dropped(obj: Mapping[str, Any], profile: ServerProfile | None = None) -> list[Dropped]:
     """The fields of an object that a server would silently drop, because their feature gates are off."""
     profile = profile or ServerProfile.of()
     value, _ = read_object(obj, profile)
@@ -124,7 +123,7 @@ def title(obj: Any) -> str:
     return f"{obj.get('kind') or 'object'} {name}"
 
 
-def _stored(value: TopLevel, old: JSON, profile: ServerProfile) -> TopLevel:
+def _stored(value: TopLevel, old: Mapping[str, Any], profile: ServerProfile) -> TopLevel:
     """The old object, which the server once took: read leniently."""
     stored = type(value).model_validate(old, extra="ignore")
     remove_unknown(stored, profile)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from dra_sdk.model.claim import base_request
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 from dra_sdk.wire.resource.claims import (
     DeviceConstraint,
@@ -129,7 +130,7 @@ def _amount(mode: str, count: int, field: str) -> Problems:
 
 def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_name: str, context: Context) -> Problems:
     profile = context.profile
-    base = request_name.partition("/")[0]
+    base = base_request(request_name)
     used = {name for key in ("", request_name, base) for name in context.constrained.get(key, ())}
 
     def check(item: DeviceDerivedAttribute, where: str) -> Problems:

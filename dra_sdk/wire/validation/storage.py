@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource import DeviceTaintRule, ResourceSlice
 from dra_sdk.wire.resource.device import DeviceTaint
@@ -15,8 +16,6 @@ from dra_sdk.wire.validation.availability import drop_disabled
 from dra_sdk.wire.validation.defaults import set_defaults
 from dra_sdk.wire.validation.problems import Problem
 from dra_sdk.wire.validation.structure import read_object
-
-JSON = dict[str, Any]
 
 
 def decoded(obj: Mapping[str, Any], profile: ServerProfile, now: str) -> tuple[JSON | None, list[Problem]]:

@@ -6,7 +6,7 @@ from dra_sdk.errors import ClaimError
 from dra_sdk.node.metadata.layout import (
     POD_CLAIM_ANNOTATION,
     ClaimIdentity,
-    base_request,
+    checked_base_request,
     claim_directory,
     container_path,
     host_path,
@@ -68,13 +68,13 @@ def test_what_is_no_claim_is_refused(fields, message):
 
 
 def test_the_base_of_a_request_is_what_stands_before_the_slash():
-    assert base_request("gpu") == base_request("gpu/big") == "gpu"
+    assert checked_base_request("gpu") == checked_base_request("gpu/big") == "gpu"
 
 
 @pytest.mark.parametrize("request_name", [*HOSTILE, "gpu/", "/gpu", "gpu/..", "gpu/a/b", "gpu/A"])
 def test_a_hostile_request_is_refused(request_name):
     with pytest.raises(ClaimError, match=r"request .*: must be a DNS label"):
-        base_request(request_name)
+        checked_base_request(request_name)
 
 
 def test_the_paths_are_those_that_readers_expect():

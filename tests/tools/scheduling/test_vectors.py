@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling import reservation
 from dra_sdk.tools.scheduling.allocator import config
 from dra_sdk.tools.scheduling.reservation import ReservationError
@@ -25,7 +26,7 @@ def test_toleration(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("resourceclaim.TestBaseRequestRef"))
 def test_base_request(case: dict[str, Any]) -> None:
-    assert config.base_request(case["requestRef"]) == case["expectedBaseRequestRef"]
+    assert base_request(case["requestRef"]) == case["expectedBaseRequestRef"]
 
 
 @pytest.mark.parametrize("case", cases("resourceclaim.TestConfigForResult"))

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dra_sdk.errors import DraError, InvalidObjectError
-from dra_sdk.tools.conformance.cdi import JSON, Cdi, View
+from dra_sdk.model import JSON
+from dra_sdk.tools.conformance.cdi import Cdi, View
 from dra_sdk.tools.conformance.check import CheckFailed, Level, Need, NotApplicable, expect
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.plugin import Entry

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.conformance.check import CheckFailed, Level, Need, NotApplicable, expect
 from dra_sdk.tools.conformance.instance import Instance, Waiting
-from dra_sdk.tools.conformance.inventory import JSON
 from dra_sdk.tools.conformance.levels.idempotency import alike
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.subject import NotServingError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.conformance import inventory
 from dra_sdk.tools.conformance.check import Level, Need, NotApplicable, expect
 from dra_sdk.tools.conformance.instance import Waiting
-from dra_sdk.tools.conformance.inventory import JSON
 from dra_sdk.tools.conformance.levels.restart import identities
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.wire.validation import validate

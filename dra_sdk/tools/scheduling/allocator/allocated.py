@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.amounts import amount
 
-JSON = dict[str, Any]
 Capacity = dict[str, int]
 """Consumed capacity by its name, in billionths (see `amounts`)."""
 

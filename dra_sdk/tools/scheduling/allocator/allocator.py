@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import nodes, requests, result
 from dra_sdk.tools.scheduling.allocator.allocated import Allocated
 from dra_sdk.tools.scheduling.allocator.choices import Choices
@@ -19,8 +20,6 @@ from dra_sdk.tools.scheduling.allocator.needs import Need, Needs
 from dra_sdk.tools.scheduling.allocator.requests import ClaimPlan, Request
 from dra_sdk.tools.scheduling.allocator.search import Search
 from dra_sdk.tools.scheduling.allocator.selectors import Selectors
-
-JSON = dict[str, Any]
 
 MAX_STEPS: Final = 1_000_000
 """After how many steps a search is given up, about 4 s; the scheduler goes by time and gives a node 10 s."""

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.allocator.behaviour import UP_TO_1_36, Behaviour
 from dra_sdk.tools.scheduling.allocator.requests import Request
-
-JSON = dict[str, Any]
 
 
 def allocated(claim: JSON, requests: Sequence[Request], behaviour: Behaviour = UP_TO_1_36) -> list[JSON]:
@@ -57,11 +57,6 @@ def _shortened(entry: JSON, requests: Sequence[Request]) -> JSON:
     if not names or not all(_is_for(names, each) for each in requests):
         return entry
     return {key: value for key, value in entry.items() if key != "requests"}
-
-
-def base_request(reference: str) -> str:
-    """The name of the request in the claim: `reference` without `/subrequest`."""
-    return reference.partition("/")[0]
 
 
 def for_result(config: Iterable[Mapping[str, Any]], result: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dra_sdk.cel import DeviceView
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.allocated import DeviceId
 from dra_sdk.tools.scheduling.allocator.amounts import amount
 from dra_sdk.tools.scheduling.allocator.errors import AllocationError
 from dra_sdk.tools.scheduling.allocator.plain import is_plain
 
-JSON = dict[str, Any]
 CounterId = tuple[str, str]
 """Counter set and counter."""
 

@@ -15,7 +15,6 @@ from dra_sdk.cel.parser import parse
 from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, Literal, Node, Select
 from dra_sdk.tools.scheduling.allocator.devices import Content
 
-JSON = Mapping[str, Any]
 Place = tuple[str, str, str]
 """`attributes` or `capacity`, domain and name."""
 Links = tuple[str, ...]
@@ -110,7 +109,7 @@ class Footprint:
             return None
         key: list[Any] = [driver, bool(device.get("allowMultipleAllocations"))]
         for kind, domain, name in self._places:
-            values: JSON = device.get(kind) or {}
+            values: Mapping[str, Any] = device.get(kind) or {}
             full, short = values.get(f"{domain}/{name}"), values.get(name) if domain == driver else None
             if full is not None and short is not None:
                 return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling import tracker
 from dra_sdk.tools.scheduling.allocator import nodes, pools
 from dra_sdk.tools.scheduling.allocator.devices import Contents
@@ -14,7 +15,6 @@ from dra_sdk.tools.scheduling.allocator.features import Features
 from dra_sdk.tools.scheduling.allocator.pools import Candidate, Pool
 from dra_sdk.tools.scheduling.allocator.slices import PoolId, SliceView
 
-JSON = dict[str, Any]
 _EVERYTHING: Final = Features()
 
 

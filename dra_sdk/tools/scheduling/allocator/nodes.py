@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.errors import AllocationError
 
-JSON = dict[str, Any]
 Requirement = Mapping[str, Any]
 
 

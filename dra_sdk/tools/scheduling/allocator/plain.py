@@ -9,17 +9,16 @@ from typing import Any, Final
 from dra_sdk.cel.values import Semver
 from dra_sdk.tools.scheduling.allocator.amounts import amount
 
-JSON = Mapping[str, Any]
 _SCALARS: Final[Mapping[str, type]] = {"string": str, "int": int, "bool": bool}
 
 
-def is_plain(device: JSON) -> bool:
+def is_plain(device: Mapping[str, Any]) -> bool:
     """Whether all attributes and capacities are single values that make sense."""
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     return all(map(_is_scalar, attributes.values())) and all(map(_is_amount, capacity.values()))
 
 
-def _is_scalar(value: JSON) -> bool:
+def _is_scalar(value: Mapping[str, Any]) -> bool:
     if len(value) != 1:
         return False
     ((kind, scalar),) = value.items()
@@ -35,7 +34,7 @@ def _is_version(text: Any) -> bool:
     return True
 
 
-def _is_amount(value: JSON) -> bool:
+def _is_amount(value: Mapping[str, Any]) -> bool:
     try:
         amount(value.get("value"))
     except ValueError:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import nodes
 from dra_sdk.tools.scheduling.allocator.allocated import DeviceId
 from dra_sdk.tools.scheduling.allocator.devices import Content, CounterId, PoolDevice, nano
 from dra_sdk.tools.scheduling.allocator.features import Features
 from dra_sdk.tools.scheduling.allocator.slices import PoolId, SliceView
-
-JSON = dict[str, Any]
 
 
 class Candidate:

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.amounts import amount
 from dra_sdk.tools.scheduling.allocator.capacity import Arithmetic, Demand
 from dra_sdk.tools.scheduling.allocator.derived import DerivedAttribute
 from dra_sdk.tools.scheduling.allocator.errors import AllocationError
 from dra_sdk.tools.scheduling.allocator.features import Features
-
-JSON = dict[str, Any]
 
 MAX_RESULTS: Final = 32
 """How many devices a claim may get (AllocationResultsMaxSize)."""

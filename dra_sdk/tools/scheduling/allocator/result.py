@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import config
 from dra_sdk.tools.scheduling.allocator.choices import Choice
 from dra_sdk.tools.scheduling.allocator.errors import AllocationError
 from dra_sdk.tools.scheduling.allocator.features import Features
 from dra_sdk.tools.scheduling.allocator.requests import ClaimPlan, Request
-
-JSON = dict[str, Any]
 
 
 def allocation(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.allocated import DeviceId
 from dra_sdk.tools.scheduling.allocator.devices import Contents, PoolDevice
 
-JSON = dict[str, Any]
 PoolId = tuple[str, str]
 """Driver and pool."""
 

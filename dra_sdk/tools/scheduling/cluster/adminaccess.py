@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dra_sdk.tools.scheduling.cluster.names import JSON
+from dra_sdk.model import JSON
 
 LABEL: Final = "resource.kubernetes.io/admin-access"
 _NEEDED: Final = f'admin access is only granted in namespaces with the label {LABEL}: "true"'

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import SKIPS_OPERATIONS, Allocated, Allocator, InvalidPoolsError
 from dra_sdk.tools.scheduling.allocator.nodes import declares, matches
 from dra_sdk.tools.scheduling.cluster.amounts import Room
 from dra_sdk.tools.scheduling.cluster.core import Node
 from dra_sdk.tools.scheduling.cluster.extended import extended_claim
-from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.tools.scheduling.cluster.places import obstacle
 from dra_sdk.tools.scheduling.cluster.wishes import Wish, allocation_of, skips_operations
 

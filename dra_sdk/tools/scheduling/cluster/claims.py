@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.core import Pod, PodResourceClaim
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, claim_base, generated_name, generated_uid, key_of
+from dra_sdk.tools.scheduling.cluster.names import Key, claim_base, generated_name, generated_uid, key_of
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"

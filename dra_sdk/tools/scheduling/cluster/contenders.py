@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.attempts import Attempts, Misfit
 from dra_sdk.tools.scheduling.cluster.core import Node
-from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.tools.scheduling.cluster.outcome import NO_NODE
 from dra_sdk.tools.scheduling.cluster.wishes import Wish
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.claims import is_finished, used_claims
 from dra_sdk.tools.scheduling.cluster.core import Pod
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 
 _NO_EXECUTE: Final = "NoExecute"

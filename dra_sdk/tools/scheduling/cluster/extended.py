@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.amounts import is_sidecar
 from dra_sdk.tools.scheduling.cluster.claims import EXTENDED_CLAIM, owner_reference
 from dra_sdk.tools.scheduling.cluster.core import Container, Pod
-from dra_sdk.tools.scheduling.cluster.names import JSON, generated_name, generated_uid
+from dra_sdk.tools.scheduling.cluster.names import generated_name, generated_uid
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import Allocated
 from dra_sdk.tools.scheduling.cluster.amounts import Room, pod_requests
 from dra_sdk.tools.scheduling.cluster.attempts import EXTENDED, Fit
 from dra_sdk.tools.scheduling.cluster.claims import FINALIZER, consumer, deallocated, used_claims, with_status
 from dra_sdk.tools.scheduling.cluster.core import Node, Pod
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 from dra_sdk.tools.scheduling.cluster.wishes import Wish, allocation_of, consumers
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import Any, Final
+from typing import Final
 
-JSON = dict[str, Any]
+from dra_sdk.model import JSON
+
 Key = tuple[str, str]
 """Namespace and name of an object."""
 

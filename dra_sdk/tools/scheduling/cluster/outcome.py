@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.evictions import Eviction
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key
+from dra_sdk.tools.scheduling.cluster.names import Key
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 
 NO_NODE: Final = "0 of "

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.nodes import matches
 from dra_sdk.tools.scheduling.cluster.core import Node, Pod, Taint, Toleration
-from dra_sdk.tools.scheduling.cluster.names import JSON
 
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _REPELLING: Final = {"NoSchedule", "NoExecute"}

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.adminaccess import asks_for_admin_access, assumption, refusal
 from dra_sdk.tools.scheduling.cluster.core import Namespace, Node, Pod
-from dra_sdk.tools.scheduling.cluster.names import DEFAULT_NAMESPACE, JSON, Key, generated_name, generated_uid
+from dra_sdk.tools.scheduling.cluster.names import DEFAULT_NAMESPACE, Key, generated_name, generated_uid
 from dra_sdk.tools.scheduling.cluster.podrules import core_problems
 from dra_sdk.tools.scheduling.cluster.snapshot import KINDS, Snapshot
 from dra_sdk.tools.scheduling.expressions import compiler

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import (
     MAX_STEPS,
     Allocated,
@@ -40,7 +41,7 @@ from dra_sdk.tools.scheduling.cluster.core import Node, Pod
 from dra_sdk.tools.scheduling.cluster.evictions import evictions
 from dra_sdk.tools.scheduling.cluster.extended import classes_of_resources
 from dra_sdk.tools.scheduling.cluster.ledger import Ledger, key_of_pod
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, generated_uid
+from dra_sdk.tools.scheduling.cluster.names import Key, generated_uid
 from dra_sdk.tools.scheduling.cluster.notes import notes_on, priority_of
 from dra_sdk.tools.scheduling.cluster.outcome import ClaimOutcome, Outcome, Placement
 from dra_sdk.tools.scheduling.cluster.places import CORDON

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, generated_uid, key_of
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.names import Key, generated_uid, key_of
 from dra_sdk.wire.profile import ServerProfile
 
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.nodes import matches
-from dra_sdk.tools.scheduling.cluster.names import JSON, generated_name, generated_uid
+from dra_sdk.tools.scheduling.cluster.names import generated_name, generated_uid
 from dra_sdk.tools.scheduling.cluster.snapshot import HOSTNAME, Snapshot, plain_node
 
 _CORDON: Final = "node.kubernetes.io/unschedulable"

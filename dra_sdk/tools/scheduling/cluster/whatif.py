@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.claims import is_finished, without_imagined, without_pods
 from dra_sdk.tools.scheduling.cluster.core import Pod
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key
+from dra_sdk.tools.scheduling.cluster.names import Key
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 from dra_sdk.tools.scheduling.cluster.templates import WhatIfError
 from dra_sdk.wire.profile import ServerProfile

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.amounts import Amounts, pod_requests
 from dra_sdk.tools.scheduling.cluster.claims import claim_key, is_owned
 from dra_sdk.tools.scheduling.cluster.core import Pod
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key
+from dra_sdk.tools.scheduling.cluster.names import Key
 
 _MOST_CONSUMERS: Final = 256
 _BEST_ALTERNATIVE: Final = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dra_sdk.tools.scheduling.cluster.names import JSON
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 from dra_sdk.tools.scheduling.explain import claimedits, clusterchanges
 from dra_sdk.tools.scheduling.explain.model import Change

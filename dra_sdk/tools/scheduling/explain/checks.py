@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.allocator import SKIPS_OPERATIONS, AllocationError, DeviceId
 from dra_sdk.tools.scheduling.allocator.amounts import UNIT
@@ -16,7 +17,7 @@ from dra_sdk.tools.scheduling.allocator.groups import Groups
 from dra_sdk.tools.scheduling.allocator.nodes import declares
 from dra_sdk.tools.scheduling.allocator.pools import Candidate, Pool
 from dra_sdk.tools.scheduling.allocator.requests import Request
-from dra_sdk.tools.scheduling.cluster.names import JSON, key_of, shown
+from dra_sdk.tools.scheduling.cluster.names import key_of, shown
 from dra_sdk.tools.scheduling.explain.funnel import Reason, Test
 from dra_sdk.tools.scheduling.explain.setting import Setting, in_short
 from dra_sdk.tools.scheduling.tolerations import untolerated

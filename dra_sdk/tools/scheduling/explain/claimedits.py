@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import MAX_RESULTS
-from dra_sdk.tools.scheduling.cluster.names import JSON, key_of, shown
+from dra_sdk.tools.scheduling.cluster.names import key_of, shown
 from dra_sdk.tools.scheduling.explain.checks import amount_text, taint_text
 from dra_sdk.tools.scheduling.explain.edits import (
     REMOVED,

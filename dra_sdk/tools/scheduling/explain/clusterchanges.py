@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of, shown
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of, shown
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 from dra_sdk.tools.scheduling.cluster.templates import Template, free_names
 from dra_sdk.tools.scheduling.explain.checks import taint_text

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from dra_sdk.cel.readings import shown
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_of, value_of
 from dra_sdk.tools.scheduling.allocator.counters import Counters
-from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.tools.scheduling.explain.checks import amount_text
 from dra_sdk.tools.scheduling.explain.edits import REMOVED, changed, constraint_path, value_at
 from dra_sdk.tools.scheduling.explain.model import Conflict

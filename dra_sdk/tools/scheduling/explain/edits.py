@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.tools.scheduling.cluster.names import JSON
+from dra_sdk.model import JSON
 
 Path = tuple[str | int, ...]
 """Keys and indices from the object down, such as `("spec", "devices", "requests", 0)`."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of, shown
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of, shown
 from dra_sdk.tools.scheduling.cluster.outcome import Outcome
 from dra_sdk.tools.scheduling.cluster.schedule import schedule
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError
-from dra_sdk.tools.scheduling.cluster.names import JSON, key_of, shown
+from dra_sdk.tools.scheduling.cluster.names import key_of, shown
 from dra_sdk.tools.scheduling.explain.conflicts import conflicts
 from dra_sdk.tools.scheduling.explain.model import Drop, NodeReport, RequestReport
 from dra_sdk.tools.scheduling.explain.requests import Looked, Looker, short

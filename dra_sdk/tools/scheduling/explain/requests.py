@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.inventory import NodeView
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.tools.scheduling.allocator.requests import ClaimPlan, Group, Request
-from dra_sdk.tools.scheduling.cluster.names import JSON
 from dra_sdk.tools.scheduling.explain import checks
 from dra_sdk.tools.scheduling.explain.funnel import Funnel, Reason, name_of
 from dra_sdk.tools.scheduling.explain.model import Drop, RequestReport, Stage

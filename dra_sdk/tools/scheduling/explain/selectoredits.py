@@ -11,9 +11,10 @@ from dra_sdk import cel
 from dra_sdk.cel.clauses import Clause
 from dra_sdk.cel.edits import compared_with, without
 from dra_sdk.cel.values import Semver
+from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
-from dra_sdk.tools.scheduling.cluster.names import JSON, key_of, shown
+from dra_sdk.tools.scheduling.cluster.names import key_of, shown
 from dra_sdk.tools.scheduling.explain.edits import Path, changed, request_path, text_of
 from dra_sdk.tools.scheduling.explain.requests import Looked
 from dra_sdk.tools.scheduling.explain.selection import Selector

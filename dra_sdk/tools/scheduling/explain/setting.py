@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Self
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import (
     Allocated,
     AllocationError,
@@ -24,7 +25,6 @@ from dra_sdk.tools.scheduling.allocator import (
 )
 from dra_sdk.tools.scheduling.allocator.requests import ClaimPlan
 from dra_sdk.tools.scheduling.allocator.selectors import Selectors
-from dra_sdk.tools.scheduling.cluster.names import JSON
 
 STEPS: Final = 100_000
 """How long a search may take: shorter than the scheduler's, because explanations search often."""

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError, Features
 from dra_sdk.tools.scheduling.allocator.nodes import matches
 from dra_sdk.tools.scheduling.cluster.amounts import Room, pod_requests
 from dra_sdk.tools.scheduling.cluster.claims import deallocated, is_finished
 from dra_sdk.tools.scheduling.cluster.core import Node, Pod
 from dra_sdk.tools.scheduling.cluster.extended import classes_of_resources, extended_claim
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of, shown
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of, shown
 from dra_sdk.tools.scheduling.cluster.outcome import Outcome, Placement
 from dra_sdk.tools.scheduling.cluster.places import obstacle
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot

@@ -8,7 +8,7 @@ from enum import IntEnum
 from itertools import combinations, starmap
 from typing import Any, Final
 
-from dra_sdk.tools.scheduling.cluster.names import JSON
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.explain.edits import Path
 from dra_sdk.tools.scheduling.explain.model import Change
 from dra_sdk.tools.scheduling.explain.setting import Attempt, Setting

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.allocator import Inventory
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and device."""

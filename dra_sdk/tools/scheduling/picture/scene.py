@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import Features, Inventory
-from dra_sdk.tools.scheduling.cluster.names import JSON, Key, key_of
+from dra_sdk.tools.scheduling.cluster.names import Key, key_of
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 from dra_sdk.tools.scheduling.picture.partitions import Board, board
 from dra_sdk.tools.scheduling.picture.pools import ANYWHERE, CounterSet, Pools, Tile, pools

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
     from dra_sdk.tools.simulator.kubelet.errors import RegistrationError
     from dra_sdk.tools.simulator.kubelet.health import DeviceHealth
     from dra_sdk.tools.simulator.kubelet.pods import RunningPod
     from dra_sdk.tools.simulator.kubelet.records import Call, ClaimRef, Finding, PreparedDevice
     from dra_sdk.tools.simulator.local import LocalClient
-    from dra_sdk.tools.simulator.resources import JsonObject
 
 HealthMode = Literal["negotiate", "always", "off"]
 """Whom the kubelet asks for health: drivers that advertise it (1.37), all (1.36), or none (gate off, so 1.34, 1.35)."""
@@ -154,7 +154,7 @@ class KubeletEmulator:
 
     # -- pods
 
-    def run_pod(self, pod: JsonObject) -> RunningPod:
+    def run_pod(self, pod: JSON) -> RunningPod:
         """Prepares a pod's claims, as before its sandbox is made. After an error the same pod may be tried again."""
         session = self._running
         self._active.add(pod["metadata"]["uid"])
@@ -185,11 +185,11 @@ class KubeletEmulator:
         """Waits until a device is `Healthy`, `Unhealthy` or `Unknown`; False after `timeout` seconds."""
         return self._running.health.wait(driver, pool, device, health, timeout)
 
-    def resource_status(self, pod: RunningPod, container: str) -> list[JsonObject]:
+    def resource_status(self, pod: RunningPod, container: str) -> list[JSON]:
         """`allocatedResourcesStatus` of a container, as the kubelet writes it into the pod's status."""
-        statuses: list[JsonObject] = []
+        statuses: list[JSON] = []
         for wanted in pod.containers[container]:
-            resources: dict[str, JsonObject] = {}
+            resources: dict[str, JSON] = {}
             for device in pod.devices[wanted.claim]:
                 if device.serves(wanted.request):
                     key = device.cdi_ids[0] if device.cdi_ids else f"{device.driver}/{device.pool}/{device.device}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.tools.simulator.kubelet.pods import allocation_results, base_request
+from dra_sdk.model.claim import base_request
+from dra_sdk.tools.simulator.kubelet.pods import allocation_results
 from dra_sdk.tools.simulator.kubelet.records import Finding
 from dra_sdk.wire.cdi import parse_qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
-    from dra_sdk.tools.simulator.resources import JsonObject
 
 
-def findings(claim: JsonObject, devices: Iterable[PreparedDevice]) -> Iterator[Finding]:
+def findings(claim: JSON, devices: Iterable[PreparedDevice]) -> Iterator[Finding]:
     """Compares what drivers answered for a claim with its allocation."""
     name = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
     for device in devices:
@@ -24,7 +25,7 @@ def findings(claim: JsonObject, devices: Iterable[PreparedDevice]) -> Iterator[F
             yield Finding(rule, device.driver, name, f"device {device.pool}/{device.device}: {why}")
 
 
-def _broken(results: list[JsonObject], device: PreparedDevice) -> Iterator[tuple[str, str]]:
+def _broken(results: list[JSON], device: PreparedDevice) -> Iterator[tuple[str, str]]:
     own = [result for result in results if result["driver"] == device.driver]
     requests = {base_request(result["request"]) for result in own}
     for request in device.requests:

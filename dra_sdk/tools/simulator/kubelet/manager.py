@@ -15,12 +15,12 @@ from dra_sdk.tools.simulator.statuses import StatusError
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.kubelet.calls import Caller
     from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo
     from dra_sdk.tools.simulator.kubelet.plugins import Plugin, Plugins
     from dra_sdk.tools.simulator.kubelet.records import Records
     from dra_sdk.tools.simulator.local import LocalClient
-    from dra_sdk.tools.simulator.resources import JsonObject
 
 
 class ClaimManager:
@@ -33,7 +33,7 @@ class ClaimManager:
         self._caller = caller
         self._records = records
 
-    def prepare(self, pod: JsonObject) -> pods.RunningPod:
+    def prepare(self, pod: JSON) -> pods.RunningPod:
         """Prepares what is not prepared yet, one call per driver for all of the pod's claims; stops at the first error.
 
         Nothing is remembered unless all claims are fit and all drivers are registered, so that a pod that cannot start
@@ -89,7 +89,7 @@ class ClaimManager:
                 errors.append(error)
         return errors
 
-    def _claim(self, pod: JsonObject, pod_claim: pods.PodClaim) -> JsonObject:
+    def _claim(self, pod: JSON, pod_claim: pods.PodClaim) -> JSON:
         namespace = pod["metadata"]["namespace"]
         try:
             return self._api.get("resourceclaims", pod_claim.claim, namespace)

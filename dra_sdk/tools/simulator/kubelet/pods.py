@@ -15,8 +15,8 @@ from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.kubelet.records import PreparedDevice
-    from dra_sdk.tools.simulator.resources import JsonObject
 
 
 EXTENDED = "<extended-resources>"
@@ -66,7 +66,7 @@ class RunningPod:
         )
 
 
-def pod_claims(pod: JsonObject) -> list[PodClaim]:
+def pod_claims(pod: JSON) -> list[PodClaim]:
     """The claims a pod refers to; `PodClaimError` where a claim from a template does not exist yet."""
     statuses = {entry["name"]: entry for entry in pod.get("status", {}).get("resourceClaimStatuses", [])}
     found = []
@@ -85,7 +85,7 @@ def pod_claims(pod: JsonObject) -> list[PodClaim]:
     return found
 
 
-def check_claim(pod: JsonObject, pod_claim: PodClaim, claim: JsonObject) -> ClaimInfo:
+def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
     """The claim as the kubelet remembers it; `PodClaimError` where the pod may not use it or it is not allocated."""
     metadata, status, uid = claim["metadata"], claim.get("status", {}), pod["metadata"]["uid"]
     ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
@@ -102,23 +102,18 @@ def check_claim(pod: JsonObject, pod_claim: PodClaim, claim: JsonObject) -> Clai
     return ClaimInfo(ref, dict.fromkeys(drivers, ()))
 
 
-def allocation_results(claim: JsonObject) -> list[JsonObject]:
+def allocation_results(claim: JSON) -> list[JSON]:
     """`status.allocation.devices.results` of a claim."""
-    results: list[JsonObject] = claim["status"]["allocation"].get("devices", {}).get("results", [])
+    results: list[JSON] = claim["status"]["allocation"].get("devices", {}).get("results", [])
     return results
 
 
-def base_request(request: str) -> str:
-    """`gpu` of `gpu` and of `gpu/large`."""
-    return request.partition("/")[0]
-
-
-def container_requests(pod: JsonObject) -> dict[str, tuple[ContainerRequest, ...]]:
+def container_requests(pod: JSON) -> dict[str, tuple[ContainerRequest, ...]]:
     """What each container, init containers included, asks for."""
     return {name: tuple(wanted) for name, wanted in _container_requests(pod)}
 
 
-def _container_requests(pod: JsonObject) -> Iterator[tuple[str, list[ContainerRequest]]]:
+def _container_requests(pod: JSON) -> Iterator[tuple[str, list[ContainerRequest]]]:
     spec = pod["spec"]
     for container in [*spec.get("initContainers", []), *spec.get("containers", [])]:
         resources = container.get("resources", {})
@@ -130,11 +125,11 @@ def _container_requests(pod: JsonObject) -> Iterator[tuple[str, list[ContainerRe
         yield container["name"], wanted
 
 
-def _extended(pod: JsonObject) -> JsonObject:
+def _extended(pod: JSON) -> JSON:
     """Which claim stands for the pod's extended resources (KEP-5004), as the scheduler noted it in the pod's status."""
-    noted: JsonObject = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
+    noted: JSON = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
     return noted
 
 
-def _key(pod: JsonObject) -> str:
+def _key(pod: JSON) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

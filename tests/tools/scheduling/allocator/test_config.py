@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.allocator import Features, config
 from tests.tools.scheduling.allocator.build import (
     NEWER,
@@ -98,4 +99,4 @@ def test_what_applies_to_a_result() -> None:
 
 
 def test_the_base_of_a_reference() -> None:
-    assert (config.base_request("r/small"), config.base_request("r")) == ("r", "r")
+    assert (base_request("r/small"), base_request("r")) == ("r", "r")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.model import JSON
 from dra_sdk.tools.simulator.kubelet import (
     ClaimRef,
     DriverCallError,
@@ -15,7 +16,6 @@ from dra_sdk.tools.simulator.kubelet import (
     ResponseError,
 )
 from dra_sdk.tools.simulator.local import LocalClient
-from dra_sdk.tools.simulator.resources import JsonObject
 from tests.tools.simulator.fakes import FakeDriver, one_device
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
@@ -40,14 +40,14 @@ def claim(api: LocalClient, name: str, *drivers: str, pods: tuple[str, ...] = ("
     metadata = {"name": name, "namespace": "default", **more}
     created = api.create("resourceclaims", {"metadata": metadata, "spec": {}})
     results = [{"request": "r", "driver": driver, "pool": "node-1", "device": f"dev-{name}"} for driver in drivers]
-    status: JsonObject = {"reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods]}
+    status: JSON = {"reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods]}
     if drivers:
         status["allocation"] = {"devices": {"results": results}}
     api.update_status("resourceclaims", {**created, "status": status})
     return ClaimRef("default", name, created["metadata"]["uid"])
 
 
-def pod(*claims: str, name: str = "pod-1", containers: dict[str, list[JsonObject]] | None = None) -> JsonObject:
+def pod(*claims: str, name: str = "pod-1", containers: dict[str, list[JSON]] | None = None) -> JSON:
     wanted = containers if containers is not None else {"main": [{"name": claim} for claim in claims]}
     return {
         "metadata": {"name": name, "namespace": "default", "uid": name},
@@ -139,7 +139,7 @@ def test_a_shared_claim_is_prepared_once_and_unprepared_with_its_last_pod(
     assert len(gpu.unprepared) == 1
 
 
-def unfit(api: LocalClient, rule: str) -> JsonObject:
+def unfit(api: LocalClient, rule: str) -> JSON:
     match rule:
         case "claim-exists":
             return pod("missing")
