@@ -1,4 +1,4 @@
-"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: the author's whole vocabulary."""
+"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: all names that an author imports."""
 
 from dra_sdk.errors import (
     ApiError,
@@ -10,7 +10,7 @@ from dra_sdk.errors import (
     RetriableError,
 )
 from dra_sdk.hookspecs import hookimpl
-from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.claim import AllocatedDevice, Claim, Deadline, HeldClaim, HeldDevice, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import (
     AttributeValue,
@@ -43,6 +43,7 @@ __all__ = [
     "ContainerEdits",
     "CounterConsumption",
     "CounterSet",
+    "Deadline",
     "Device",
     "DeviceHealth",
     "DeviceNode",

@@ -8,11 +8,11 @@ DraError
 ├── InvalidObjectError    an object breaks a limit of its API (carries every problem found)
 ├── ClaimError            this one claim cannot be prepared; other claims go on
 │   ├── ConfigError       its opaque configuration is wrong
-│   ├── DeviceHeldError   another claim holds a device of it
-│   ├── PermanentError    for authors: retrying is useless until somebody changes something
+│   ├── DeviceHeldError   another claim holds one of its devices
+│   ├── PermanentError    for authors: a retry is useless until somebody changes something
 │   └── RetriableError    for authors: the kubelet's next attempt may succeed
 ├── StateError            a file under the plugin data directory cannot be read or trusted
-├── HardwareError         a file of the host's /sys, /proc or /dev is missing or makes no sense
+├── HardwareError         a file of the host's /sys, /proc or /dev is missing or has unexpected content
 └── ApiError              the API server answered with an error status
     ├── NotFoundError     404
     ├── ConflictError     409
@@ -47,7 +47,7 @@ class DriverLoadError(DraError):
 
 
 class HookError(DraError):
-    """A hook raised, or returned something its contract forbids; names the driver and the hook."""
+    """A hook raised, or returned something that its contract forbids; names the driver and the hook."""
 
 
 class SettingsError(DraError):
@@ -77,11 +77,11 @@ class ConfigError(ClaimError):
 
 
 class DeviceHeldError(ClaimError):
-    """A device of the claim is held by another claim, and is neither shared nor asked for with admin access."""
+    """Another claim holds a device of this claim, and the device is not shared nor requested with admin access."""
 
 
 class PermanentError(ClaimError):
-    """Raised by a hook: retrying is useless until somebody changes the claim, the driver or the node."""
+    """Raised by a hook: a retry is useless until somebody changes the claim, the driver or the node."""
 
     retriable = False
 
@@ -95,14 +95,15 @@ class StateError(DraError):
 
 
 class HardwareError(DraError):
-    """A file of the host is missing or makes no sense; names the file and what was expected in it."""
+    """A file of the host is missing or has unexpected content; names the file and what it should hold."""
 
 
 class ApiError(DraError):
     """The API server answered with an error status.
 
-    `status` is the HTTP status (0: no answer), `reason` the API machinery's reason such as `Conflict`,
-    `retry_after` the seconds the server asked us to wait, if it did.
+    status: the HTTP status, 0 if there was no answer.
+    reason: the reason of the meta/v1 Status, such as `Conflict`.
+    retry_after: seconds that the server asks to wait, None if it does not.
     """
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
@@ -113,9 +114,9 @@ class ApiError(DraError):
 
     @property
     def temporary(self) -> bool:
-        """Whether the same request may succeed soon: the server is busy, or starts and has not read its roles yet.
+        """Whether the same request may succeed soon: the server is busy, or has just started.
 
-        Source of the latter: the RBAC authorizer says "no", and why, for as long as its informers are not filled.
+        A server that starts forbids everything until its RBAC authorizer has read the roles; its message says so.
         """
         return self.status in _BUSY or (self.status == _FORBIDDEN and _ROLES_NOT_READ.search(str(self)) is not None)
 
@@ -137,7 +138,7 @@ class InvalidError(ApiError):
 
 
 class UnreachableError(ApiError):
-    """The API server could not be reached, or broke off before a whole answer."""
+    """The API server was not reached, or its answer was not complete."""
 
     @property
     def temporary(self) -> bool:
@@ -146,11 +147,10 @@ class UnreachableError(ApiError):
 
 
 def raised_at(error: BaseException) -> str:
-    """Where an author's own code raised `error`, as ` (my_driver.py, line 12)`; empty where none of it ran.
+    """The author's line that raised `error`, as ` (my_driver.py, line 12)`; empty if no code of the author ran.
 
-    Empty also for an error of this tree, whose sentence is meant for whoever uses the driver.
-    That is the last line of the package that the SDK called: a file that is missing is told by `pathlib`, but the line
-    to look at is the one that wanted to read it.
+    Empty also for a DraError, whose message is for users of the driver. The line is the last one in the package that
+    the SDK called: `pathlib` raises for a missing file, but the author looks for the line that reads it.
     """
     if isinstance(error, DraError):
         return ""
@@ -165,3 +165,15 @@ def _frames(frame: TracebackType | None) -> Iterator[tuple[str, str, int]]:
         package = str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0]
         yield package, frame.tb_frame.f_code.co_filename, frame.tb_lineno
         frame = frame.tb_next
+
+
+def one_line(text: str, limit: int) -> str:
+    """`text` on one line of at most `limit` characters, which every terminal and log takes.
+
+    Runs of white space become one space. What is not printable (control characters, marks that reverse the direction
+    of writing, lone surrogates) is written as an escape such as `\\x1b`.
+    """
+    shown = " ".join(text[: 4 * limit].split())
+    if not shown.isprintable():
+        shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -1,12 +1,12 @@
-"""The contract between dra_sdk and a driver: every hook, when it is called, what it may do, what a raise means.
+"""The contract between dra_sdk and a driver: each hook, when it is called, what it may do, what an exception means.
 
-A driver is a class with no-argument constructor; its methods named `dra_*` are its hooks. Only `dra_driver_info`,
-`dra_discover` and `dra_prepare` are required, so a hook added later breaks no driver. Hooks are ordinary blocking
-functions (`async def` is refused). They may be called from several threads at once: never twice for one claim, never
-for two claims that share a device, otherwise in parallel.
+A driver is a class whose constructor needs no arguments; its methods named `dra_*` are its hooks. Only
+`dra_driver_info`, `dra_discover` and `dra_prepare` are required, so a hook that is added later breaks no driver. Hooks
+are ordinary blocking functions (`async def` is refused). They run in several threads at the same time, but never twice
+for one claim, and never for two claims that share a device.
 
-An extension may wrap hooks (`@hookimpl(wrapper=True)`). Where a hook is a generator its wrapper gets the generator
-before it has run: whoever wants to see the devices, or how long they took, returns a generator around it.
+An extension may wrap hooks (`@hookimpl(wrapper=True)`). The wrapper of a generator hook gets the generator before it
+runs; to see the devices, or how long they take, it returns a generator around it.
 """
 
 from __future__ import annotations
@@ -33,55 +33,56 @@ WITHOUT_ANSWER = ("dra_unprepare", "dra_watch")
 
 
 class DriverHooks(Protocol):
-    """The hooks. Arguments may be left out of an implementation, but not renamed."""
+    """The hooks. An implementation may leave arguments out, but not rename them."""
 
     @hookspec(firstresult=True)
     def dra_driver_info(self) -> DriverInfo:
-        """Say who the driver is. Called once, right after loading, before anything on the node is touched.
+        """Describe the driver. Called once, right after it is loaded, before anything on the node is touched.
 
-        Must be quick and have no effect. A raise ends the process with a message that names the driver.
+        Must be quick and have no effect. An exception ends the process with a message that names the driver.
         """
 
     @hookspec(firstresult=True)
     def dra_discover(self, node: Node) -> Iterable[Device] | Iterable[ResourcePool]:
-        """List what the node has: devices (one pool named after the node), or whole pools.
+        """Return the node's devices (they become one pool, named after the node), or its pools.
 
-        Called at the start and whenever `dra_watch` reports a change; must be repeatable and give a stable order,
-        because the scheduler tries devices in that order. A raise keeps what was published before, is logged, and
-        the call is repeated with back-off.
+        Called at the start and whenever `dra_watch` reports a change. Must be repeatable and give a stable order,
+        because the scheduler tries devices in that order. An exception is logged, what is published stays, and the
+        call is repeated with back-off.
         """
 
     @hookspec(firstresult=True)
     def dra_prepare(self, claim: Claim[Any]) -> Iterable[PreparedDevice]:
         """Set up every device of `claim.devices` and yield one `device.prepared(...)` for each.
 
-        The kubelet waits 45 s. If a later device fails, `dra_unprepare` is called for what was begun, so write it as a
-        generator that yields each device as soon as it is ready. A raise becomes the claim's error in the pod's
-        events; `PermanentError` says that retrying is useless. Once it returned, the same claim is answered from its
-        state file and the hook is not called again until the claim was unprepared or the node rebooted. After a
-        crash half-way `dra_unprepare` runs first, then this hook again.
+        Write it as a generator that yields each device as soon as it is ready: if a later device fails,
+        `dra_unprepare` is called for what was begun. The kubelet waits 45 s; `claim.deadline` tells how much of that
+        is left, and `claim.deadline.check()` ends a call for which nobody waits. An exception becomes the claim's
+        error in the pod's events; `PermanentError` says that a retry is useless. After the hook has returned, the
+        claim is answered from its state file, and the hook is not called again until the claim was unprepared or the
+        node rebooted. After a crash in the middle `dra_unprepare` runs first, then this hook again.
         """
 
     @hookspec(firstresult=True)
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        """Undo `dra_prepare`, with what was remembered; the claim may no longer exist in the API.
+        """Undo `dra_prepare` with what was remembered. The claim may no longer exist in the API.
 
-        Must be repeatable, and must cope with a claim that was prepared only in part (`claim.complete` is False:
-        devices without `data` may or may not have been touched). A raise keeps the devices held; the kubelet
+        Must be repeatable, and must work for a claim that was prepared in part: then `claim.complete` is False, and
+        devices without `data` may or may not have been touched. After an exception the devices stay held; the kubelet
         calls again until it succeeds.
         """
 
     @hookspec(firstresult=True)
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Wait for hardware to come or go and call `changed()`; return when `stop` is set.
+        """Call `changed()` whenever devices come, go or change; return when `stop` is set.
 
-        Runs in a thread of its own. A raise is logged and the hook is started again with back-off.
+        Runs in its own thread. An exception is logged, and the hook is started again with back-off.
         """
 
     @hookspec(firstresult=True)
     def dra_device_health(self, node: Node, stop: Event) -> Iterable[list[DeviceHealth]]:
-        """Yield the state of devices whenever one changes and at least every few seconds; end when `stop` is set.
+        """Yield the health of devices when it changes, and at least every few seconds; end when `stop` is set.
 
-        Runs in a thread of its own while the driver runs. Each list may cover some devices only; a device that is not
-        mentioned for its `timeout` becomes Unknown. A raise is logged and the hook is started again with back-off.
+        Runs in its own thread. A list may cover some of the devices; a device that no list mentions for its `timeout`
+        becomes Unknown. An exception is logged, and the hook is started again with back-off.
         """

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, PreparedDevice
 from dra_sdk.cli.main import COMMANDS
 from dra_sdk.cli.parser import Parser
-from dra_sdk.loader import load_driver
+from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import SETTINGS
 from dra_sdk.tools.simulator import EmbeddedCluster
@@ -130,7 +131,7 @@ def metrics_and_requests() -> tuple[str, set[tuple[str, str]]]:
         with DriverProcess(load_driver("cpu"), settings) as process:
             cluster.kubelet.wait_for_driver("dra.cpu")
             cluster.wait_slices("dra.cpu")
-            wait(lambda: process.slices.synced)
+            wait(lambda: process.publisher.slices.synced)
             cluster.create_class("cpus")
             cluster.create_claim("one", {"cpu": "cpus"})
             cluster.create_pod("user", ["one"])
@@ -138,7 +139,7 @@ def metrics_and_requests() -> tuple[str, set[tuple[str, str]]]:
             cluster.run_pod("user")
             cluster.stop_pod("user")
             text = process.metrics.text().decode()
-            process.slices.publish([])
+            process.publisher.slices.publish([])
             wait(lambda: not cluster.api.list("resourceslices"))
         return text, {
             (each.verb, f"{each.resource}/{each.subresource}".rstrip("/")) for each in cluster.server.log.records()
@@ -159,6 +160,39 @@ def test_the_role_has_what_a_driver_asks_for_and_the_page_has_the_metrics(
     made.add("dra_sdk_slices_created")
     told = set(re.findall(r"`(dra_sdk_\w+?)(?:\{[\w,]+\})?`(?=[,| ])", page.partition("## When something")[0]))
     assert {name for name in told if "{" not in name} >= made
+
+
+class StatusDriver:
+    """Reports a status of each device it prepares."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo("lamps.example.com")
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        return [Device("lamp-0")]
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            yield device.prepared(status=DeviceStatus(conditions=[Condition(type="Ready", status=True, reason="On")]))
+
+
+def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None:
+    with EmbeddedCluster() as cluster, DriverProcess(Driver.of(StatusDriver()), settings_for(cluster)):
+        cluster.kubelet.wait_for_driver("lamps.example.com")
+        cluster.wait_slices("lamps.example.com")
+        cluster.create_class("lamps")
+        cluster.create_claim("one", {"lamp": "lamps"})
+        cluster.create_pod("user", ["one"])
+        cluster.schedule()
+        cluster.run_pod("user")
+        (entry,) = wait(lambda: cluster.api.get("resourceclaims", "one", "default")["status"].get("devices"))
+        verbs = {each.verb for each in cluster.server.log.records() if each.subresource == "status"}
+        cluster.stop_pod("user")
+    assert entry["conditions"][0]["type"] == "Ready"
+    driver = {f"associated-node:{verb}" for verb in verbs}  # of the permission that 1.36 and later ask for
+    assert allowed("rbac-status.yaml") == {(verb, "resourceclaims/status") for verb in verbs} | {
+        (verb, "resourceclaims/driver") for verb in driver
+    }
 
 
 def test_the_driver_of_the_guide_is_strictly_typed() -> None:

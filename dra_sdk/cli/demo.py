@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.cli.files import check_host_root
-from dra_sdk.cli.logs import set_up_logging
 from dra_sdk.cli.sentences import lines, yaml_text
 from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model import JSON
 from dra_sdk.model.node import Node
-from dra_sdk.node.runtime.discovery import discover
+from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.settings import path as path_type
-from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.node.slices.plan import resource_slices
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator import EmbeddedCluster, RunningPod
@@ -103,7 +102,7 @@ def _host_device(root: Path, host_path: str) -> HostDevice:
 
 def _expected(driver: Driver, settings: Settings, minor: int) -> int:
     """How many slices the driver will publish; HookError or InvalidObjectError at once where it cannot."""
-    pools = discover(driver, Node(settings.node_name, settings.host_root))
+    pools = driver.discover(Node(settings.node_name, settings.host_root))
     return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
 
 

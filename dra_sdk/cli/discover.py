@@ -20,9 +20,8 @@ from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model.device import Capacity
 from dra_sdk.model.node import Node
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
-from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.node.slices.plan import resource_slices
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
@@ -81,7 +80,7 @@ def _found(
 ) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
     """The pools and their slices; what the driver says is checked before an overlay builds on it."""
     name, node = driver.info.name, settings.node_name
-    pools: Sequence[ResourcePool] = discover(driver, Node(node, settings.host_root))
+    pools: Sequence[ResourcePool] = driver.discover(Node(node, settings.host_root))
     slices = list(resource_slices(pools, driver=name, node_name=node))
     if overlay is not None:
         done = overlay.apply(pools, driver=name, node=node)

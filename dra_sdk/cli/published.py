@@ -9,9 +9,8 @@ from pathlib import Path
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import find_driver, load_driver
 from dra_sdk.model.node import Node
-from dra_sdk.node.runtime.discovery import discover
-from dra_sdk.node.slices.layout import WANTED_BY_1_34, torn
-from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
+from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import Source
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import OLDEST, ServerProfile
@@ -27,11 +26,11 @@ def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfil
     """
     driver = load_driver(name)
     for node in nodes:
-        pools, source = discover(driver, Node(node, root)), f"driver {name} on node {node}"
+        pools, source = driver.discover(Node(node, root)), f"driver {name} on node {node}"
         slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
-        lost = torn([each["spec"] for each in slices])
+        lost = split_devices([each["spec"] for each in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
-            problem = f"{WANTED_BY_1_34}: {len(lost)} devices, {lost[0]} the first, have no place beside their sets"
+            problem = f"{NEEDED_BY_1_34}: {len(lost)} devices, {lost[0]} the first, have no place beside their sets"
             raise InvalidObjectError(source, [problem])
         yield Source(source, [Document(each) for each in slices])
 

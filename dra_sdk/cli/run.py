@@ -17,8 +17,8 @@ from time import monotonic
 from types import FrameType
 
 from dra_sdk.cli.files import check_host_root
-from dra_sdk.cli.logs import set_up_logging
 from dra_sdk.loader import load_driver
+from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import add_flags, read_settings
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         _on_signal(end)
         log.info("%s: stopping", asked.get().name)
     left = _left([each for each in threading.enumerate() if each not in others and not each.daemon])
-    if process.busy:
+    if process.is_busy:
         left.append("a call of the kubelet")
     if left:  # the interpreter would wait for them
         log.error("ending while still at work: %s; the next start goes on from the state files", ", ".join(left))

@@ -10,15 +10,14 @@ from dra_sdk.cli.files import read_content, shown_name
 from dra_sdk.errors import StateError
 from dra_sdk.loader import load_driver
 from dra_sdk.model.node import Node
-from dra_sdk.node.health.memory import decode as decode_unhealthy
-from dra_sdk.node.health.taints import TaintPolicy, overlay
-from dra_sdk.node.runtime.discovery import discover
+from dra_sdk.node.health.tainting import TaintPolicy, with_taints
+from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
+from dra_sdk.node.prepare.checkpoint import Checkpoint, decode
 from dra_sdk.node.runtime.settings import Settings
-from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import Source, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, ServerProfile
-from dra_sdk.wire.state import ClaimState, decode
 
 
 def of_files(names: Iterable[str]) -> list[Mapping[str, Any]]:
@@ -44,9 +43,9 @@ def of_node(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
     """What a driver finds on this node, with the claims that its state files hold and the taints it remembers."""
     loaded = load_driver(driver)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
-    pools = discover(loaded, Node(settings.node_name, settings.host_root))
+    pools = loaded.discover(Node(settings.node_name, settings.host_root))
     if settings.taint_effect is not None:
-        pools = overlay(pools, _unhealthy(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect))
+        pools = with_taints(pools, _unhealthy(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
     for path in sorted(data.glob("claims*/*.json")):
         yield _claim(name, decode(_read(path), str(path)))
@@ -63,7 +62,7 @@ def _read(path: Path) -> bytes:
         raise StateError(f"cannot read state file {path}: {error.strerror}") from error
 
 
-def _claim(driver: str, state: ClaimState) -> Mapping[str, Any]:
+def _claim(driver: str, state: Checkpoint) -> Mapping[str, Any]:
     """The claim as far as its state file tells; which pods have it only the API server knows."""
     results = [
         {
@@ -71,7 +70,7 @@ def _claim(driver: str, state: ClaimState) -> Mapping[str, Any]:
             "pool": each.pool,
             "device": each.name,
             "adminAccess": each.admin_access,
-            "consumedCapacity": each.consumed_capacity,
+            "consumedCapacity": {key: str(amount) for key, amount in each.consumed_capacity.items()},
         }
         for each in state.devices
     ]

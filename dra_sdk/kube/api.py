@@ -1,4 +1,4 @@
-"""What other packages need of an API client, so that tests and the simulator can stand in for it."""
+"""The interface of an API client that other packages use; `KubeClient`, the simulator and tests implement it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Params = Mapping[str, str]
 class EventStream(Protocol):
     """A running watch: an iterator of events `{"type": ..., "object": ...}`.
 
-    BOOKMARK events are among them. Iterating raises ApiError (GoneError: list again; UnreachableError: broken off) and
-    ends where the server ended the watch or `close` was called.
+    BOOKMARK events are included. Iterating raises ApiError (GoneError: list again; UnreachableError: broken off). It
+    ends when the server ends the watch, or after `close`.
     """
 
     def __iter__(self) -> Iterator[JSON]: ...
 
     def close(self) -> None:
-        """End the watch at once; may be called from any thread, and more than once."""
+        """End the watch at once. Safe from any thread, and more than once."""
 
 
 class KubeApi(Protocol):
@@ -40,7 +40,7 @@ class KubeApi(Protocol):
         """Replace an object; with `metadata.resourceVersion` only if it is unchanged. Returns it as stored."""
 
     def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
-        """Delete an object, where given only if it still has this uid and resourceVersion (else ConflictError)."""
+        """Delete an object. ConflictError if `uid` or `resource_version` is given and differs from the stored one."""
 
     def watch(self, path: str, params: Params | None = None, *, resource_version: str) -> EventStream:
         """Follow the changes of a collection after `resource_version`."""

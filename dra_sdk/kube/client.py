@@ -18,6 +18,7 @@ from dra_sdk.kube.watching import Watch
 from dra_sdk.model import JSON
 
 _PAGE: Final = "500"
+_WATCH_GRACE: Final = 15.0  # seconds beyond the end that the server was asked for
 
 
 class KubeClient:
@@ -47,8 +48,7 @@ class KubeClient:
     ) -> KubeClient:
         """Log in with `kubeconfig`, or `$KUBECONFIG`, the pod's service account, `~/.kube/config`, in this order.
 
-        Makes no request yet; `observe` hears of each one. SettingsError where there are no credentials, or they cannot
-        be read.
+        Sends no request yet; `observe` is told of each. SettingsError without credentials, or if they cannot be read.
         """
         source = find(kubeconfig)
         return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts, observe=observe)
@@ -59,20 +59,22 @@ class KubeClient:
         return self._transport.server
 
     def close(self) -> None:
-        """Close idle connections and end waiting for a retry; running requests still end by themselves."""
+        """Close idle connections and end waiting for a retry; requests under way still end by themselves."""
         self._closed.set()
         self._transport.close()
 
     def get(self, path: str, params: Params | None = None, *, patience: float = 0.0) -> JSON:
         """Read one object.
 
-        For up to `patience` seconds the read is repeated where the server is busy, starting, or cannot be reached; its
-        Retry-After is honoured, and where that is longer than the patience the error is raised at once.
+        With `patience` the whole call takes at most so many seconds, in which the read is repeated while the server is
+        busy, starting or out of reach. Its Retry-After is honoured; one that is longer than the patience left raises
+        the error at once.
         """
         deadline, pause = time.monotonic() + patience, 0.1
         while True:
+            timeout = deadline - time.monotonic() if patience else float("inf")
             try:
-                return self._json("get", "GET", path, params)
+                return self._transport.json(Request("get", "GET", path, params, timeout=timeout))
             except ApiError as error:
                 if not error.temporary:
                     raise
@@ -82,7 +84,7 @@ class KubeClient:
                 pause = min(2 * pause, 2.0)
 
     def list(self, path: str, params: Params | None = None) -> JSON:
-        """Read a whole collection, page by page; GoneError if it changed too much meanwhile (then list again)."""
+        """Read a whole collection, page by page; GoneError if it changed too much in between (then list again)."""
         query = {"limit": _PAGE, **(params or {})}
         found = self._json("list", "GET", path, query)
         items = found.get("items") or []
@@ -98,11 +100,11 @@ class KubeClient:
         return self._transport.json(Request("create", "POST", path, body=body, subject=f"{describe(path)} {name}"))
 
     def update(self, path: str, body: JSON) -> JSON:
-        """Replace an object; ConflictError where `metadata.resourceVersion` is given and no longer the stored one."""
+        """Replace an object. ConflictError if `metadata.resourceVersion` is given and differs from the stored one."""
         return self._json("update", "PUT", path, body=body)
 
     def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
-        """Delete an object, where given only if it still has this uid and resourceVersion (else ConflictError)."""
+        """Delete an object. ConflictError if `uid` or `resource_version` is given and differs from the stored one."""
         conditions = {"uid": uid, "resourceVersion": resource_version}
         body: JSON = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if given := {key: value for key, value in conditions.items() if value}:
@@ -114,9 +116,10 @@ class KubeClient:
         return self._json("patch", "PATCH", path, body=body, content_type=content_type)
 
     def apply(self, path: str, body: JSON, *, field_manager: str, force: bool = True) -> JSON:
-        """Server-side apply: own the fields of `body` as `field_manager`; without `force` ConflictError if others do.
+        """Server-side apply: own the fields of `body` as `field_manager`.
 
-        `body` needs apiVersion, kind and metadata.name. JSON is YAML, which the content type of apply asks for.
+        ConflictError without `force` if others own them. `body` needs apiVersion, kind and metadata.name. JSON is YAML,
+        which the content type of apply asks for.
         """
         params = {"fieldManager": field_manager, "force": "true" if force else "false"}
         return self._json("apply", "PATCH", path, params, body=body, content_type="application/apply-patch+yaml")
@@ -135,8 +138,8 @@ class KubeClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        request = Request("watch", "GET", path, query, stream_timeout=seconds + 15)
-        return Watch(self._transport.stream(request), request.action)
+        request = Request("watch", "GET", path, query)
+        return Watch(self._transport.stream(request), request.action, silence=seconds + _WATCH_GRACE)
 
     def _json(
         self,

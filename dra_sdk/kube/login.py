@@ -1,31 +1,42 @@
-"""Where the API server is and who we are there: a kubeconfig file, or the pod's service account.
+"""The API server's address and our credentials: from kubeconfig files, or from the pod's service account.
 
 The `kubernetes` client reads both: client certificates, tokens, token files, exec plugins, OIDC, proxies. Its import
-costs 0.1 to 0.6 s and 14 to 36 MiB, so it happens inside `log_in`, when a client is first asked for.
+takes 0.6 s and 30 MiB, so `log_in` imports it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import socket
+import queue
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Final
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.kube.http import Server
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
-    from urllib3 import HTTPConnectionPool, PoolManager
 
+T = TypeVar("T")
+PLUGIN_SECONDS: Final = 20.0  # that an exec plugin or an OIDC provider may take
 _HOME: Final = Path("~/.kube/config")
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where credentials come from: kubeconfig files, or none for the pod's own service account."""
+    """Where credentials come from.
+
+    files: kubeconfig files, which are merged as kubectl does; none for the pod's own service account.
+    """
 
     files: tuple[Path, ...] = ()
 
@@ -36,47 +47,44 @@ class Source:
 
 
 class Session:
-    """One set of credentials and its pool of connections. Thread-safe."""
+    """One set of credentials. Safe for threads.
 
-    def __init__(self, configuration: Configuration) -> None:
-        from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 (lazy on purpose)
+    url: the URL of the API server, without a slash at its end.
+    base_path: the path under which its API begins, such as `/k8s/clusters/c-1`; usually empty.
+    server: where and how to connect.
+    """
 
-        self.host = configuration.host.rstrip("/")
-        self.pool: PoolManager = RESTClientObject(configuration).pool_manager
-        self._target: HTTPConnectionPool | None = None
+    def __init__(self, configuration: Configuration, source: Source) -> None:
+        self.url = configuration.host.rstrip("/")
+        self.base_path = urlsplit(self.url).path
+        self.server = _server(configuration, self.url, source)
         self._configuration = configuration
+        self._source = source
+        self._may_hang = bool(source.files) and configuration.refresh_api_key_hook is not None
         self._lock = Lock()
 
     def authorization(self) -> str | None:
-        """The Authorization header; an expired token is read or fetched again first, SettingsError if that fails."""
+        """The Authorization header, None without a token. Renews an expired token; SettingsError if that fails."""
+        if self._may_hang:
+            return _in_time(self._token, f"{self._source}: the exec plugin or OIDC provider")
+        return self._token()
+
+    def _token(self) -> str | None:
+        from kubernetes.config import ConfigException  # noqa: PLC0415 (slow to import)
+
         try:
-            with self._lock:  # the client's own refresh is not thread-safe
+            with self._lock, _logged_errors() as said:  # the client's own renewal is not safe for threads
                 setting = self._configuration.auth_settings().get("BearerToken")
-        except (_config_error(), OSError) as error:
-            raise SettingsError(f"the token of the API server cannot be read again: {error}") from error
+        except (ConfigException, OSError) as error:
+            raise SettingsError(f"{self._source}: the token cannot be read again: {error}") from error
+        if said:
+            raise SettingsError(f"{self._source}: the token cannot be renewed: {'; '.join(said)}")
         value = setting["value"] if setting else None
         return value.strip() if value else None
 
-    def target(self) -> HTTPConnectionPool | None:
-        """The server's own connections, which spares each request to look them up; None behind a proxy."""
-        if self._target is None and self.pool.proxy is None:
-            self._target = self.pool.connection_from_url(self.host)
-        return self._target
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        self.pool.clear()
-
-
-def _config_error() -> type[Exception]:
-    from kubernetes.config import ConfigException  # noqa: PLC0415 (lazy on purpose)
-
-    found: type[Exception] = ConfigException
-    return found
-
 
 def find(kubeconfig: Path | None) -> Source:
-    """Decide where to log in: the argument, `$KUBECONFIG`, the pod, `~/.kube/config`; SettingsError without any."""
+    """The first that exists of: the argument, `$KUBECONFIG`, the pod, `~/.kube/config`. SettingsError without any."""
     if kubeconfig is not None:
         return Source((_readable(kubeconfig, "kubeconfig"),))
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
@@ -89,46 +97,122 @@ def find(kubeconfig: Path | None) -> Source:
     if home.exists():
         return Source((_readable(home, "kubeconfig"),))
     raise SettingsError(
-        f"no API server to talk to: no kubeconfig was given, $KUBECONFIG is not set, this is no pod (${_IN_CLUSTER} is "
-        f"not set) and {home} does not exist"
+        f"no API server to talk to: no kubeconfig was given, $KUBECONFIG is not set, this is not a pod "
+        f"(${_IN_CLUSTER} is not set) and {home} does not exist"
     )
 
 
 def log_in(source: Source) -> Session:
-    """Read the credentials and set up a session; SettingsError says what is wrong with them. Makes no request."""
-    from kubernetes import config  # noqa: PLC0415 (lazy on purpose)
+    """Read the credentials; SettingsError says what is wrong with them. Sends no request to the API server."""
+    if not source.files:
+        return Session(_configuration(source), source)
+    configuration = _in_time(lambda: _configuration(source), f"{source}: the exec plugin or OIDC provider")
+    return Session(configuration, source)
+
+
+def _configuration(source: Source) -> Configuration:
+    from kubernetes import config  # noqa: PLC0415 (slow to import)
     from kubernetes.client import Configuration  # noqa: PLC0415
     from yaml import YAMLError  # noqa: PLC0415
 
-    configuration = Configuration(host="")
-    configuration.connection_pool_maxsize = 8
-    configuration.socket_options = _keepalive()
+    found = Configuration(host="")
     try:
-        if source.files:
-            files = os.pathsep.join(str(file) for file in source.files)
-            config.load_kube_config(files, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
-        else:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        with _logged_errors() as said:
+            if source.files:
+                files = os.pathsep.join(str(file) for file in source.files)
+                config.load_kube_config(files, client_configuration=found, persist_config=False)  # type: ignore[no-untyped-call]
+            else:
+                config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # The client takes whatever YAML gives it, so a file of another kind shows as any error at all.
+        # The client does not check what YAML gives it, so a file of another kind can raise any error.
         other = not isinstance(error, config.ConfigException | OSError)
-        what = "it is no kubeconfig: " if other and source.files else ""
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SettingsError(f"cannot log in with {source}: {what}{said}") from error
-    if not configuration.host:
+        what = "it is not a kubeconfig: " if other and source.files else ""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingsError(f"cannot log in with {source}: {what}{text}") from error
+    if said:  # without its credentials every request would be anonymous
+        raise SettingsError(f"cannot log in with {source}: {'; '.join(said)}")
+    if not found.host:
         raise SettingsError(f"cannot log in with {source}: its cluster has no `server`")
-    return Session(configuration)
+    return found
 
 
-def _keepalive() -> list[tuple[int, int, int]]:
-    """Notice a dead peer within about 75 s, so that an idle watch does not wait for ever."""
-    return [
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    ]
+@contextmanager
+def _logged_errors() -> Iterator[list[str]]:
+    """Collects errors that the client logs to the root logger and does not raise, such as of a failed exec plugin."""
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.name == "root":
+                said.append(" ".join(record.getMessage().split()))
+
+    said: list[str] = []
+    collector = Collector(logging.ERROR)
+    logging.getLogger().addHandler(collector)
+    try:
+        yield said
+    finally:
+        logging.getLogger().removeHandler(collector)
+
+
+def _in_time(function: Callable[[], T], what: str) -> T:
+    """Call a function that may hang, in its own thread. SettingsError after PLUGIN_SECONDS; the thread goes on."""
+    outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put((function(), None))
+        except BaseException as error:  # noqa: BLE001 (it is raised below, in the thread that waits)
+            outcome.put((None, error))
+
+    Thread(target=run, name="login", daemon=True).start()
+    try:
+        value, error = outcome.get(timeout=PLUGIN_SECONDS)
+    except queue.Empty:
+        raise SettingsError(f"{what} did not answer within {PLUGIN_SECONDS:.0f} s") from None
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # None only where T has it
+
+
+def _server(configuration: Configuration, url: str, source: Source) -> Server:
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise SettingsError(f"cannot log in with {source}: server {url!r} is not an http or https URL")
+    tls = _tls(configuration, source) if parts.scheme == "https" else None
+    return Server(
+        parts.hostname,
+        parts.port or _PORTS[parts.scheme],
+        tls,
+        configuration.tls_server_name,
+        _proxy(configuration, url, source),
+        configuration.proxy_headers,
+    )
+
+
+def _tls(configuration: Configuration, source: Source) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
+        if not configuration.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif configuration.assert_hostname is False:
+            context.check_hostname = False
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot log in with {source}: its certificates cannot be used: {error}") from error
+    return context
+
+
+def _proxy(configuration: Configuration, url: str, source: Source) -> tuple[str, int] | None:
+    from kubernetes.client.rest import should_bypass_proxies  # noqa: PLC0415 (slow to import)
+
+    if not configuration.proxy or should_bypass_proxies(url, configuration.no_proxy or ""):
+        return None
+    parts = urlsplit(configuration.proxy)
+    if parts.scheme != "http" or not parts.hostname:
+        raise SettingsError(f"cannot log in with {source}: proxy {configuration.proxy!r} is not an http:// URL")
+    return parts.hostname, parts.port or _PORTS["http"]
 
 
 def _readable(path: Path, what: str) -> Path:

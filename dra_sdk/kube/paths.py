@@ -1,4 +1,4 @@
-"""URL paths of the API objects a driver meets, with every name quoted.
+"""URL paths of API objects, with every name quoted.
 
 Names come from requests of the kubelet and from files, so a name such as `../x?y` must stay one path segment.
 Source: the REST conventions of the Kubernetes API, resource.k8s.io/v1.
@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 GROUP: Final = "resource.k8s.io"
 API_VERSION: Final = "resource.k8s.io/v1"
 _RESOURCE: Final = "/apis/resource.k8s.io/v1"
-_PLAIN: Final = re.compile(r"[A-Za-z0-9-]+")  # what nearly all names are, and `quote` takes ten times as long for
+_PLAIN: Final = re.compile(r"[A-Za-z0-9-]+")  # nearly all names; `quote` takes ten times as long
 _SHORT: Final = {".": "%2E", "..": "%2E%2E"}
 
 
@@ -55,7 +55,7 @@ def resource_claim_templates(namespace: str | None = None) -> str:
 
 
 def device_taint_rules(api_version: str) -> str:
-    """The collection of DeviceTaintRules (cluster-scoped), which few servers have in v1: `resource.k8s.io/v1beta2`."""
+    """The collection of DeviceTaintRules (cluster-scoped) in `api_version`: most servers have v1beta2, not v1."""
     return f"/apis/{api_version}/devicetaintrules"
 
 
@@ -90,7 +90,7 @@ def pod(namespace: str, name: str) -> str:
 
 
 def describe(path: str) -> str:
-    """The object of a path as a person would call it: `resourceclaims team-a/train`, `nodes worker-1`."""
+    """The object of a path, for messages: `resourceclaims team-a/train`, `nodes worker-1`."""
     parts = [unquote(part) for part in path.partition("?")[0].strip("/").split("/")]
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     if parts[:1] == ["namespaces"] and len(parts) > 2:  # noqa: PLR2004 (namespaces/NAME/kind)

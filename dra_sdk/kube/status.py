@@ -1,4 +1,4 @@
-"""What the API server's answers mean, as errors of `dra_sdk.errors`.
+"""Error answers of the API server as errors of `dra_sdk.errors`.
 
 Source: meta/v1 Status (code, reason, message, details.retryAfterSeconds) and the Retry-After header.
 """
@@ -20,7 +20,7 @@ _KINDS: Final[dict[int, type[ApiError]]] = {
     422: InvalidError,
 }
 _BODY_LIMIT: Final = 500
-_LONGEST_WAIT: Final = 86400.0  # seconds; whoever asks for more has not meant it
+_LONGEST_WAIT: Final = 86400.0  # seconds; a longer Retry-After is a mistake
 
 
 def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], hint: str = "") -> ApiError:
@@ -73,13 +73,13 @@ def _phrase(status: int) -> str:
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
     """Retry-After in seconds; both forms of RFC 9110 (a number, or a date relative to the answer's own Date)."""
-    value = headers.get("Retry-After")
+    value = headers.get("retry-after")
     if value is None:
         return None
     if value.strip().isdecimal():
         return min(float(value), _LONGEST_WAIT)
     try:
         then = parsedate_to_datetime(value)
-        return min(max(0.0, (then - parsedate_to_datetime(headers["Date"])).total_seconds()), _LONGEST_WAIT)
+        return min(max(0.0, (then - parsedate_to_datetime(headers["date"])).total_seconds()), _LONGEST_WAIT)
     except (KeyError, ValueError, TypeError, OverflowError):
         return None

@@ -1,19 +1,31 @@
-"""One loaded driver, and the extensions around it."""
+"""One loaded driver and the extensions around it: typed methods above pluggy, where an author's code begins.
+
+Whatever an author's code raises, or returns against its contract, becomes a HookError here that names driver, hook and
+line; so above this module a hook is an ordinary typed method.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Event
+from typing import Any, Final
 
 import pluggy
 
 from dra_sdk import hookspecs
-from dra_sdk.errors import DriverLoadError, raised_at
-from dra_sdk.loader.hooks import PREFIX, check_hooks, method, missing
-from dra_sdk.loader.info import check_info
+from dra_sdk.errors import DraError, DriverLoadError, HookError, raised_at
+from dra_sdk.loader.contract import PREFIX, check_hooks, check_info, method, missing
+from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.model.node import Node
+from dra_sdk.model.pool import ResourcePool
+
+_NOTHING_LEFT: Final = object()
 
 
 class _Manager(pluggy.PluginManager):
@@ -27,16 +39,18 @@ class _Manager(pluggy.PluginManager):
 
 
 class Driver:
-    """One loaded driver: `call` runs its hooks, `info` is what it said about itself (after `check`).
+    """One loaded driver: a method for each hook.
 
-    `observe` is entered around every run of a hook that ends by itself; the process measures with it.
+    source: the driver as messages name it, with its class and distribution.
+    info: what the driver says about itself; set by `check`.
+    measure: is entered around every run of a hook that ends by itself, with the hook's name.
     """
 
     info: DriverInfo
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.observe: Callable[[str], AbstractContextManager[None]] = lambda _hook: nullcontext()
+        self.measure: Callable[[str], AbstractContextManager[None]] = lambda _hook: nullcontext()
         self._plugin: object = None
         self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs.DriverHooks)
@@ -52,19 +66,91 @@ class Driver:
         return driver
 
     def register(self, plugin: object) -> None:
-        """Add the driver itself; refuses hooks that are unknown, async or take an unknown argument."""
+        """Add the driver itself. DriverLoadError for hooks that are unknown, async or take an unknown argument."""
         self._plugin = plugin
         self._register(plugin, self.source)
 
     def extend(self, plugin: object, source: str) -> None:
-        """Add an extension; refuses what `register` refuses, and anything but hook wrappers."""
+        """Add an extension. DriverLoadError as `register`, and for a hook that is not a wrapper."""
         self._register(plugin, source)
         for caller in self._manager.get_hookcallers(plugin) or ():
             if any(impl.plugin is plugin and not _wraps(impl) for impl in caller.get_hookimpls()):
                 raise DriverLoadError(
-                    f"{source}: {caller.name} answers in the driver's stead; "
+                    f"{source}: {caller.name} answers in place of the driver; "
                     f"an extension may only wrap hooks, with @hookimpl(wrapper=True)"
                 )
+
+    def check(self) -> None:
+        """DriverLoadError unless the required hooks exist and what the driver says about itself is usable."""
+        lacking = [hook for hook in hookspecs.REQUIRED if not self.implements(hook)]
+        if lacking:
+            raise DriverLoadError(f"{self.source} {missing(self._plugin, lacking)}")
+        for hook in hookspecs.WITHOUT_ANSWER:
+            for impl in getattr(self._manager.hook, hook).get_hookimpls():
+                if inspect.isgeneratorfunction(impl.function) and not _wraps(impl):
+                    raise DriverLoadError(f"{self.source}: hook {hook} yields, so nobody would run it; let it return")
+        try:
+            info = self._manager.hook.dra_driver_info()
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}{raised_at(error)}"
+            raise DriverLoadError(f"{self.source}: dra_driver_info failed: {reason}") from error
+        check_info(info, self.source)
+        self.info = info
+
+    def implements(self, hook: str) -> bool:
+        """Whether the driver itself has this hook; an extension that wraps it does not count."""
+        return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
+
+    def discover(self, node: Node) -> list[ResourcePool]:
+        """The pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
+        with self._running("dra_discover"), self.measure("dra_discover"):
+            answer: object = self._manager.hook.dra_discover(node=node)
+            found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
+        devices = [each for each in found or () if isinstance(each, Device)]
+        pools = [each for each in found or () if isinstance(each, ResourcePool)]
+        if found is not None and len(devices) == len(found):
+            return [ResourcePool(node.name, devices)]
+        if found is not None and len(pools) == len(found):
+            return pools
+        raise HookError(
+            f"dra_discover of {self._name} returned {_described(answer, found)}; "
+            f"want Device values only, or ResourcePool only"
+        )
+
+    def prepare(self, claim: Claim[OpaqueConfig | None]) -> Generator[PreparedDevice, None, None]:
+        """Each device that `dra_prepare` yields, when it yields it; closing it closes the hook. HookError."""
+        with self.measure("dra_prepare"):
+            with self._running("dra_prepare"):
+                answer: object = self._manager.hook.dra_prepare(claim=claim)
+            for device in self._iterated("dra_prepare", answer, "prepared devices"):
+                if not isinstance(device, PreparedDevice):
+                    raise HookError(f"dra_prepare of {self._name} yielded {device!r}, want device.prepared(...)")
+                if not isinstance(device.edits, ContainerEdits):
+                    raise HookError(
+                        f"dra_prepare of {self._name}: edits of device {device.pool}/{device.name} must be "
+                        f"ContainerEdits, are {device.edits!r}"
+                    )
+                yield device
+
+    def unprepare(self, claim: HeldClaim, node: Node) -> None:
+        """Run `dra_unprepare`, of the driver or of extensions alone. HookError."""
+        with self._running("dra_unprepare"), self.measure("dra_unprepare"):
+            self._manager.hook.dra_unprepare(claim=claim, node=node)
+
+    def watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Run `dra_watch` until it returns. HookError."""
+        with self._running("dra_watch"):
+            self._manager.hook.dra_watch(node=node, changed=changed, stop=stop)
+
+    def device_health(self, node: Node, stop: Event) -> Iterator[object]:
+        """Each report that `dra_device_health` yields, unchecked (see `dra_sdk.node.health.reports`). HookError."""
+        with self._running("dra_device_health"):
+            answer: object = self._manager.hook.dra_device_health(node=node, stop=stop)
+        yield from self._iterated("dra_device_health", answer, "lists of DeviceHealth")
+
+    @property
+    def _name(self) -> str:
+        return f"driver {self.info.name}"
 
     def _register(self, plugin: object, source: str) -> None:
         check_hooks(plugin, source)
@@ -74,31 +160,46 @@ class Driver:
         except pluggy.PluginValidationError as error:  # what only decorated methods can get wrong
             raise DriverLoadError(f"{source}: {' '.join(str(error).split())}") from error
 
-    def implements(self, hook: str) -> bool:
-        """Whether the driver itself has this hook; an extension that wraps it does not count."""
-        return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
-
-    def call(self, hook: str, **arguments: Any) -> Any:
-        """Run one hook and return its first result; exceptions pass through."""
-        return getattr(self._manager.hook, hook)(**arguments)
-
-    def check(self) -> None:
-        """Make sure that the required hooks exist and that the driver's own description is usable."""
-        lacking = [hook for hook in hookspecs.REQUIRED if not self.implements(hook)]
-        if lacking:
-            raise DriverLoadError(f"{self.source} {missing(self._plugin, lacking)}")
-        for hook in hookspecs.WITHOUT_ANSWER:
-            for impl in getattr(self._manager.hook, hook).get_hookimpls():
-                if inspect.isgeneratorfunction(impl.function) and not _wraps(impl):
-                    raise DriverLoadError(f"{self.source}: hook {hook} yields, so nobody would run it; let it return")
+    @contextmanager
+    def _running(self, hook: str) -> Iterator[None]:
+        """Make a HookError of whatever an author's code raises; in a server's thread KeyboardInterrupt is no Ctrl-C."""
         try:
-            info = self.call("dra_driver_info")
-        except (Exception, SystemExit) as error:
+            yield
+        except DraError:
+            raise
+        except BaseException as error:
             reason = f"{type(error).__name__}: {error}{raised_at(error)}"
-            raise DriverLoadError(f"{self.source}: dra_driver_info failed: {reason}") from error
-        check_info(info, self.source)
-        self.info = info
+            raise HookError(f"{hook} of {self._name} failed: {reason}") from error
+
+    def _iterated(self, hook: str, answer: object, wanted: str) -> Iterator[object]:
+        """What a hook's answer yields; a generator is closed at the end, however that comes."""
+        if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
+            raise HookError(f"{hook} of {self._name} returned {answer!r}, want {wanted}")
+        with self._running(hook):
+            left = iter(answer)
+        try:
+            while True:
+                with self._running(hook):
+                    found = next(left, _NOTHING_LEFT)
+                if found is _NOTHING_LEFT:
+                    return
+                yield found  # outside `_running`: a GeneratorExit from here is our own caller's
+        finally:
+            if isinstance(answer, Generator):
+                with self._running(hook):
+                    answer.close()
 
 
 def _wraps(impl: pluggy.HookImpl) -> bool:
     return impl.wrapper or impl.hookwrapper
+
+
+def _described(answer: object, found: list[object] | None) -> str:
+    """What a hook returned, in few words: the whole of a pool can be thousands of devices."""
+    if isinstance(answer, Device | ResourcePool):
+        return f"one {type(answer).__name__}, not a list of them"
+    if isinstance(answer, Mapping):
+        return f"a {type(answer).__name__}, not a list"
+    if found is None:
+        return repr(answer)
+    return repr(sorted({type(each).__name__ for each in found}))

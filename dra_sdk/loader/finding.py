@@ -1,4 +1,4 @@
-"""From a name to a driver that is imported, made and checked."""
+"""Finds, imports and checks a driver by name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import DriverLoadError, raised_at
+from dra_sdk.loader.contract import has_hooks
 from dra_sdk.loader.driver import Driver
-from dra_sdk.loader.hooks import has_hooks
 
 DRIVERS = "dra_sdk.drivers"
 EXTENSIONS = "dra_sdk.extensions"
@@ -21,17 +21,17 @@ _TARGET: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)
 
 
 def iter_drivers() -> list[EntryPoint]:
-    """All advertised drivers, sorted by name, without importing any."""
+    """The entry points of all installed drivers, sorted by name; imports none."""
     return sorted(entry_points(group=DRIVERS), key=lambda found: (found.name, found.value))
 
 
 def origin(found: EntryPoint) -> str:
-    """Name and version of the distribution that advertises an entry point."""
+    """Name and version of the distribution that has an entry point."""
     return f"{found.dist.name} {found.dist.version}" if found.dist else "an unknown distribution"
 
 
 def find_driver(name: str) -> EntryPoint:
-    """The one entry point called `name`; DriverLoadError where there is none, or more than one."""
+    """The one entry point called `name`; DriverLoadError if there is none or more than one."""
     known = iter_drivers()
     matches = {(each.value, origin(each)): each for each in known if each.name == name}
     if not matches:
@@ -42,16 +42,15 @@ def find_driver(name: str) -> EntryPoint:
         )
     if len(matches) > 1:
         where = " and ".join(f"{each.value} of {origin(each)}" for each in matches.values())
-        raise DriverLoadError(f"driver {name!r} is advertised more than once: {where}; uninstall one of them")
+        raise DriverLoadError(f"driver {name!r} is installed more than once: {where}; uninstall one of them")
     return next(iter(matches.values()))
 
 
 def load_driver(name: str) -> Driver:
-    """Import, instantiate and check one driver; `name` is an entry point, or `module:Class` for one not installed.
+    """Import, instantiate and check one driver. DriverLoadError names the driver, its distribution and the reason.
 
-    A module that is not installed may lie in the working directory.
-
-    Raises DriverLoadError with the driver, its distribution and the reason.
+    name: an entry point, or `module:Class` for a driver that is not installed; its module may lie in the working
+        directory.
     """
     if ":" in name:
         found, source = _outside(name), f"driver {name!r}"
@@ -68,18 +67,18 @@ def load_driver(name: str) -> Driver:
 
 
 def _outside(name: str) -> EntryPoint:
-    """The entry point that a driver outside any distribution would have."""
+    """An entry point for a driver that no distribution has."""
     here = _here(name)
     if not _TARGET.fullmatch(name) or (here and name.partition(":")[0].endswith(_SUFFIX)):
         example = here or ", such as my_driver:MyDriver for a file my_driver.py in this directory"
         raise DriverLoadError(f"driver {name!r} must be written module:Class{example}")
-    if os.getcwd() not in sys.path:  # noqa: PTH109 (as in sys.path); a file that lies here, as `python -m` finds it
+    if os.getcwd() not in sys.path:  # noqa: PTH109 (as in sys.path); `python -m` does the same
         sys.path.append(os.getcwd())  # noqa: PTH109
     return EntryPoint(name, name, DRIVERS)
 
 
 def _here(name: str) -> str:
-    """How a file of that name would be written, where one lies in the working directory."""
+    """How to name a driver in a file of the working directory; empty if there is no such file."""
     module, _, attribute = name.partition(":")
     file = Path(module if module.endswith(_SUFFIX) else f"{module}{_SUFFIX}")
     if file.is_absolute() or not (module and file.is_file()):
@@ -90,7 +89,7 @@ def _here(name: str) -> str:
 def _construct(found: EntryPoint, source: str) -> object:
     try:
         target = found.load()
-    except (Exception, SystemExit) as error:  # whatever an import can raise is the author's to see
+    except (Exception, SystemExit) as error:  # an import runs the author's code
         raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(found, error)}") from error
     if not inspect.isclass(target):
         if has_hooks(target):
@@ -107,7 +106,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _instead(found: EntryPoint, error: BaseException) -> str:
-    """What there is in place of a module or a class that is not there."""
+    """A hint about a module or class that does not exist: what exists."""
     module = sys.modules.get(found.module)
     if module is None:
         missing = isinstance(error, ModuleNotFoundError) and found.module.startswith(error.name or "-")
@@ -119,7 +118,7 @@ def _instead(found: EntryPoint, error: BaseException) -> str:
 
 
 def _needs(target: type) -> str:
-    """What is wrong with a constructor that asks for arguments."""
+    """A hint about a constructor that needs arguments."""
     try:
         inspect.signature(target).bind()
     except TypeError:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from math import inf
+from typing import Any, Final, Generic, TypeVar
 
+from dra_sdk.errors import RetriableError
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import AttributeValue, Device
 from dra_sdk.model.edits import ContainerEdits
@@ -20,6 +22,61 @@ from dra_sdk.model.status import DeviceStatus
 ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A claim as the kubelet names it: all that unprepare has to go by (DRAPlugin API, message Claim).
+
+    namespace: the claim's namespace.
+    name: the claim's name.
+    uid: the claim's UID, which tells it from an earlier claim of the same name.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"claim {self.namespace}/{self.name} ({self.uid})"
+
+
+class Deadline:
+    """Until when the kubelet waits for a call, and whether it still does.
+
+    The kubelet gives one call 45 s for all claims of a pod. Work that takes long asks now and then: what is done after
+    the kubelet has given up is undone by its next call.
+
+    remaining: returns the seconds that are left, None without a limit; the call's gRPC context knows.
+    is_active: returns whether the caller still waits: it has neither cancelled the call nor gone away.
+    """
+
+    __slots__ = ("_is_active", "_remaining")
+
+    def __init__(
+        self, remaining: Callable[[], float | None] = lambda: None, is_active: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._remaining = remaining
+        self._is_active = is_active
+
+    def remaining(self) -> float:
+        """The seconds that are left: 0 once the deadline has passed, infinity without a limit."""
+        found = self._remaining()
+        return inf if found is None else max(0.0, found)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits any more: the deadline has passed, or the call was cancelled."""
+        return not self._is_active() or self.remaining() <= 0
+
+    def check(self) -> None:
+        """RetriableError if nobody waits any more."""
+        if self.is_over:
+            raise RetriableError("the kubelet no longer waits for this call")
+
+
+NO_DEADLINE: Final = Deadline()
+"""For calls without a limit, as tests make them."""
+
+
 def base_request(request: str) -> str:
     """The name of a request without `/subrequest`, which names the chosen alternative of `firstAvailable`."""
     return request.partition("/")[0]
@@ -27,13 +84,18 @@ def base_request(request: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """One device, set up.
+    """One device, set up. `AllocatedDevice.prepared` makes it.
 
-    `edits` reach exactly the containers that use the device's request. `data` is a JSON object that is remembered with
-    the claim until it is unprepared, for the driver's own use. `cdi_name` overrides the name of the CDI device; devices
-    of one claim may share a name if their edits are equal, those of two claims may not. `status` is written into the
-    claim's `status.devices` soon afterwards. `metadata` adds attributes to the file that containers can read (see
-    `DriverInfo.metadata`).
+    request: the request as allocated.
+    pool: the name of the device's pool.
+    name: the device's name in its pool.
+    share_id: which share of the device it is, None for the whole device.
+    edits: what changes in exactly the containers that use the device's request.
+    data: a JSON object that is remembered with the claim until it is unprepared, for the driver's own use.
+    cdi_name: overrides the name of the CDI device. Devices of one claim may share a name if their edits are equal;
+        devices of two claims may not.
+    status: written into the claim's `status.devices` soon afterwards (KEP-4817).
+    metadata: attributes that are added to the file which containers can read (see `DriverInfo.metadata`, KEP-5304).
     """
 
     request: str
@@ -49,11 +111,18 @@ class PreparedDevice:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedDevice(Generic[ConfigT]):
-    """One device that the scheduler gave to a claim.
+    """One device that the scheduler allocated to a claim.
 
-    `request` is as allocated, so `request/subrequest` where alternatives were asked for. `config` is the one that
-    applies: of the entries for this request the last, and the claim's win over the class's; `configs` holds them all in
-    that order. `device` is what the driver published: a claim with a device that it does not publish is refused before.
+    request: the request as allocated, `request/subrequest` where alternatives were asked for.
+    pool: the name of the device's pool.
+    name: the device's name in its pool.
+    config: the configuration that applies: of the entries for this request the last, and the claim's win over those
+        of its DeviceClass. The default of the driver's first configuration class where there is no entry.
+    configs: all entries that apply, in that order.
+    device: what the driver published. A claim with a device that is not published is refused before the hook runs.
+    share_id: which share of the device it is (KEP-5075), None for the whole device.
+    admin_access: whether it is used beside its owner (KEP-5018).
+    consumed_capacity: how much of each capacity the share consumes.
     """
 
     request: str
@@ -96,7 +165,17 @@ class AllocatedDevice(Generic[ConfigT]):
 
 @dataclass(frozen=True, slots=True)
 class HeldDevice:
-    """What is remembered of one device of a claim; `data` is empty until the device was prepared."""
+    """What is remembered of one device of a claim until the claim is unprepared.
+
+    request: the request as allocated, `request/subrequest` where alternatives were asked for.
+    pool: the name of the device's pool.
+    name: the device's name in its pool.
+    share_id: which share of the device it is (KEP-5075), None for the whole device.
+    admin_access: whether it is used beside its owner (KEP-5018).
+    consumed_capacity: how much of each capacity the share consumes.
+    data: what the driver gave `prepared(data=...)`; empty until the device was prepared.
+    cdi_ids: the qualified CDI device names that the kubelet was told, `vendor/class=name`.
+    """
 
     request: str
     pool: str
@@ -105,15 +184,27 @@ class HeldDevice:
     admin_access: bool = False
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
+    cdi_ids: tuple[str, ...] = ()
+
+    @property
+    def base_request(self) -> str:
+        """The request's name in the claim, without `/subrequest`."""
+        return base_request(self.request)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldClaim:
     """A claim that holds devices of this driver on this node, read from its state file.
 
-    `complete` is False while its preparation has begun but not ended, for instance because the process was killed, and
-    in a second attempt to undo it.
-    `rebooted` is True where the node was rebooted since. `journal` holds what `Claim.journal` recorded, oldest first.
+    namespace: the claim's namespace.
+    name: the claim's name.
+    uid: the claim's UID.
+    devices: its devices of this driver, in allocation order.
+    journal: what `Claim.journal` recorded, oldest first.
+    complete: False if its preparation has begun but not ended, because the process was killed or because an earlier
+        attempt to undo it failed half-way.
+    rebooted: True if the node was rebooted since it was prepared.
+    deadline: until when the kubelet waits for `dra_unprepare`.
     """
 
     namespace: str
@@ -123,6 +214,7 @@ class HeldClaim:
     journal: Sequence[Mapping[str, Any]] = ()
     complete: bool = True
     rebooted: bool = False
+    deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name} ({self.uid})"
@@ -132,9 +224,17 @@ class HeldClaim:
 class Claim(Generic[ConfigT]):
     """An allocated claim, handed to `dra_prepare`.
 
-    `devices` are this driver's, in allocation order. `held` calls up the other claims that hold devices of this
-    driver on this node, so that a driver needs no memory of its own. `raw` is the ResourceClaim as the API server
-    returned it.
+    namespace: the claim's namespace.
+    name: the claim's name.
+    uid: the claim's UID.
+    node: the node that the driver runs on.
+    devices: this driver's devices, in allocation order.
+    raw: the ResourceClaim as the API server returned it.
+    held: returns the other claims that hold devices of this driver on this node, so that a driver needs no memory of
+        its own.
+    journal: records, on disk and before the driver changes it, a JSON object that an undo needs and nobody can read
+        again afterwards. HookError after the hook has ended, or for what is not JSON.
+    deadline: until when the kubelet waits for the hook.
     """
 
     namespace: str
@@ -145,6 +245,7 @@ class Claim(Generic[ConfigT]):
     raw: Mapping[str, Any] = field(repr=False, default_factory=dict)
     held: Callable[[], Sequence[HeldClaim]] = field(repr=False, default=tuple)
     journal: Callable[[Mapping[str, Any]], None] = field(repr=False, default=lambda _entry: None)
+    deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name} ({self.uid})"

@@ -11,7 +11,11 @@ import re
 from fractions import Fraction
 from functools import total_ordering
 from math import ceil, floor
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 _BINARY: Final = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
 _BINARY_LIMIT: Final = Fraction(2**63 - 1)
@@ -85,6 +89,14 @@ class Quantity:
 
     def __hash__(self) -> int:
         return hash(self.value)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        """In models and files a quantity is its text."""
+        from pydantic_core import core_schema  # noqa: PLC0415 (only where a model has a quantity)
+
+        text = core_schema.plain_serializer_function_ser_schema(str)
+        return core_schema.no_info_plain_validator_function(cls, serialization=text)
 
 
 def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> tuple[Fraction, bool]:

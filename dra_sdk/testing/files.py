@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.files import Files
 
 
 class QuickFiles(Files):

@@ -21,16 +21,15 @@ from typing import Any
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import HeldClaim
+from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim, HeldDevice
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.node.files import Files
+from dra_sdk.node.metadata.directory import MetadataDirectory
+from dra_sdk.node.prepare.cdi_specs import CdiSpecs
+from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
-from dra_sdk.node.prepare.files import Files
-from dra_sdk.node.prepare.metadata import ClaimMetadata
-from dra_sdk.node.prepare.places import claim_store, settle
-from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.container import ContainerView, source_of
 from dra_sdk.testing.files import QuickFiles
@@ -38,7 +37,6 @@ from dra_sdk.testing.match import Match, NotAllocatedError
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import RELEASES, fresh_slices, refusals
 from dra_sdk.tools.simulator.cdi import CdiDirectories
-from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from dra_sdk.wire.profile import ServerProfile
 
 __all__ = ["MAIN", "DriverHarness", "NotAllocatedError", "PreparedClaim"]
@@ -54,7 +52,7 @@ class PreparedClaim:
     """
 
     claim: JSON = field(repr=False)
-    devices: tuple[AnsweredDevice, ...]
+    devices: tuple[HeldDevice, ...]
     cdi: JSON | None = field(repr=False)
     containers: Mapping[str, Sequence[str] | None] = field(repr=False)
     node: FakeNode = field(repr=False)
@@ -62,7 +60,7 @@ class PreparedClaim:
     @property
     def names(self) -> list[str]:
         """The names of the devices, in the order of the claim's allocation."""
-        return [each.device for each in self.devices]
+        return [each.name for each in self.devices]
 
     @property
     def ref(self) -> ClaimRef:
@@ -75,7 +73,7 @@ class PreparedClaim:
         if name not in self.containers:
             raise AssertionError(f"the pod has no container {name!r}; there are {', '.join(self.containers)}")
         requests = self.containers[name]
-        wanted = [each for each in self.devices if requests is None or each.request in requests]
+        wanted = [each for each in self.devices if requests is None or each.base_request in requests]
         ids = tuple(dict.fromkeys(cdi_id for each in wanted for cdi_id in each.cdi_ids))
         oci = CdiDirectories([self.node.cdi_dir], self.node.host_device).inject({"ociVersion": "1.2.1"}, ids)
         view = ContainerView(name, ids, oci, self.node.root)
@@ -120,17 +118,16 @@ class DriverHarness:
         self.plugin = self._make()
         self.driver = Driver.of(self.plugin)
         self._devices = None
-        store = claim_store(
-            self.data, self.node.boot_id, files, undoable=self.driver.implements("dra_unprepare"), shared=False
-        )
-        settle(store, self.data, self.node.boot_id)
+        undoable = self.driver.implements("dra_unprepare")
+        store = CheckpointStore.of(self.data, self.node.boot_id, files, undoable=undoable, shared=False)
+        store.migrate(self.data, self.node.boot_id)
         effects = Effects(
             store=store,
-            cdi=CdiDirectory(self.node.cdi_dir, self.info.cdi_kind, files, driver=self.info.name),
+            cdi=CdiSpecs(self.node.cdi_dir, self.info.cdi_kind, self.info.name, files),
             fetch=self._fetch,
             published=lambda pool, name: self._published().get((pool, name)),
             boot_id=self.node.boot_id,
-            metadata=ClaimMetadata(self.info.name, self.data, files) if self.info.metadata else None,
+            metadata=MetadataDirectory(self.info.name, self.data, files) if self.info.metadata else None,
             announce=lambda ref, statuses: self.match.announce(ref, list(statuses)),
         )
         self._preparer = Preparer(self.driver, self.node.node, effects)
@@ -159,7 +156,7 @@ class DriverHarness:
 
     def discover(self) -> list[ResourcePool]:
         """Runs discovery now; call it again when the hardware has changed."""
-        pools = discover(self.driver, self.node.node)
+        pools = self.driver.discover(self.node.node)
         self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
         return pools
 
@@ -242,14 +239,14 @@ class DriverHarness:
             self.discover()
         return self._devices or {}
 
-    def _fetch(self, ref: ClaimRef) -> JSON:
+    def _fetch(self, ref: ClaimRef, _deadline: Deadline) -> JSON:
         found = self.match.claims.get(ref.uid)
         if found is None:
             raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
         return found
 
     def _cdi_spec(self, ref: ClaimRef) -> JSON | None:
-        path = CdiDirectory(self.node.cdi_dir, self.info.cdi_kind, driver=self.info.name).path(ref.uid)
+        path = CdiSpecs(self.node.cdi_dir, self.info.cdi_kind, self.info.name).path(ref.uid)
         found = [each for each in CdiDirectories([self.node.cdi_dir]).load().specs if each.path == path]
         if path.exists() and not found:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])

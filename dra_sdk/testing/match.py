@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.pool import ResourcePool
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import fresh_slices, stored
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import explain, text
 from dra_sdk.tools.scheduling.expressions import compiler
-from dra_sdk.wire.dra import ClaimRef
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import sentence, validate
 

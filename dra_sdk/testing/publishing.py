@@ -8,7 +8,7 @@ from typing import Any
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.node.slices.objects import resource_slices
+from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
 from dra_sdk.wire.validation.problems import ProblemType

@@ -57,12 +57,14 @@ def test_a_wrong_setting_names_the_variable() -> None:
 def test_run_without_a_kubelet_says_what_is_missing(tmp_path: object) -> None:
     done = dra_sdk("run", "cpu", "--kubelet-dir", str(tmp_path), "--cdi-dir", str(tmp_path))
     assert done.returncode == 2
-    assert "plugins_registry is no directory" in done.stderr
+    assert "plugins_registry is not a directory" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_socket_path_that_does_not_fit_is_told_with_the_limit(tmp_path: object) -> None:
-    done = dra_sdk("run", "cpu", "--kubelet-dir", f"{tmp_path}/{'x' * 100}")
+def test_a_socket_path_that_does_not_fit_is_told_with_the_limit(tmp_path: Path) -> None:
+    kubelet = tmp_path / ("x" * 100)
+    (kubelet / "plugins_registry").mkdir(parents=True)
+    done = dra_sdk("run", "cpu", "--kubelet-dir", str(kubelet))
     assert done.returncode == 2
     assert "the limit is 107" in done.stderr
 

@@ -158,7 +158,7 @@ def test_partitions_are_published_as_the_release_takes_them(eat, version):
 def test_what_1_34_cannot_have_is_told_in_a_sentence(eat):
     result = eat("wedding 129", 1, "1.34", on=True)
     assert result.status == 2
-    wanted = "1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
+    wanted = "1.34 needs counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
     lost = "129 devices, wedding-0 the first, have no place beside their sets"
     source = "driver cake_driver_of_tests:CakeDriver on node node-1"
     assert result.err == f"dra-sdk: {source}: {wanted}: {lost}\n"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_sdk.node.health.memory import encode as encode_unhealthy
+from dra_sdk import HeldDevice, Quantity
+from dra_sdk.node.health.unhealthy_store import encode as encode_unhealthy
+from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
 from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.wire.state import ClaimState, DeviceState, Phase, encode
 from tests.cli.commands import EXAMPLES, runner
 
 NODES, CASES = EXAMPLES / "nodes", EXAMPLES / "gpu-use-cases"
@@ -112,9 +113,9 @@ def here(tmp_path: Path) -> tuple[str, ...]:
 def test_the_node_itself_needs_no_cluster(run, tmp_path):
     flags, data = here(tmp_path), tmp_path / "plugins/dra.cpu"
     assert [row[-3] for row in run("top", *flags).cells] == ["free", "free"]
-    device = DeviceState("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": "2"})
+    device = HeldDevice("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": Quantity("2")})
     (data / "claims").mkdir(parents=True)
-    state = ClaimState("team", "two-cpus", "uid-1", "boot", Phase.COMPLETED, [device])
+    state = Checkpoint("team", "two-cpus", "uid-1", "boot", Phase.COMPLETED, (device,))
     (data / "claims/uid-1.json").write_bytes(encode(state))
     (data / "unhealthy.json").write_bytes(encode_unhealthy({("n", "cpudevnuma001"): datetime(2026, 1, 2, tzinfo=UTC)}))
     found = run("top", *flags)

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from dra_sdk.loader import Driver
-from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.files import Files
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import wire

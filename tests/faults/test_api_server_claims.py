@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
 
 from dra_sdk.kube import client
 from dra_sdk.kube.transport import Timeouts
-from dra_sdk.node.runtime import connection
+from dra_sdk.node.runtime import claims_api
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.tools.simulator.faults import Effect
 from dra_sdk.tools.simulator.kubelet import ResponseError
@@ -77,30 +77,38 @@ def test_what_waiting_does_not_cure_is_told_at_once(site: Inside, trouble: str) 
     site.assert_held()
 
 
-@contextmanager
-def own_time(site: Inside) -> Iterator[list[float]]:
-    """The client's time goes on only while it waits for its next try; how long it waited."""
-    waited: list[float] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "time", SimpleNamespace(monotonic=lambda: sum(waited)))
-        patch.setattr(site.process.connection.get()._closed, "wait", waited.append)
-        yield waited
+class Pauses(Event):
+    """The event that a client waits for between its tries: it never waits, and `after` sees each pause in seconds."""
+
+    after: Callable[[float], object]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.after(timeout)
+        return self.is_set()
 
 
 @pytest.mark.parametrize("effect", [Reject(statuses.unavailable()), Reset(), Reset(after_serving=True)])
-def test_trouble_that_lasts_is_told(site: Inside, effect: Effect) -> None:
-    ref = site.claim("lamp-0")
-    rule = site.cluster.server.faults.add(FaultRule(effect, "get", "resourceclaims"))
+def test_trouble_that_lasts_is_told(fresh: Inside, effect: Effect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's time goes on only while it waits for its next try."""
+    waited: list[float] = []
+    monkeypatch.setattr(Pauses, "after", staticmethod(waited.append), raising=False)
+    monkeypatch.setattr(client, "Event", Pauses)
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: sum(waited)))
+    ref = fresh.claim("lamp-0")
+    rule = fresh.cluster.server.faults.add(FaultRule(effect, "get", "resourceclaims"))
     said = "answered 503 ServiceUnavailable" if isinstance(effect, Reject) else "no answer from http://127.0.0.1"
-    with own_time(site) as waited, pytest.raises(ResponseError, match=said):
-        site.prepare(ref)
-    assert connection.FETCH_SECONDS - 2.5 < sum(waited) <= connection.FETCH_SECONDS  # the last pauses are of 2 s
-    assert rule.hits > len(waited) > 5
-    site.assert_held()
+    with fresh.running():
+        fresh.wait_registered()
+        with pytest.raises(ResponseError, match=said):
+            fresh.prepare(ref)
+        assert claims_api.FETCH_SECONDS - 2.5 < sum(waited) <= claims_api.FETCH_SECONDS  # the last pauses are of 2 s
+        assert rule.hits > len(waited) > 5
+        fresh.assert_held()
 
 
 def test_a_server_that_is_gone_and_comes_back(site: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "FETCH_SECONDS", 0.4)
+    monkeypatch.setattr(claims_api, "FETCH_SECONDS", 0.4)
     held, ref = site.claim("lamp-0"), site.claim("lamp-1")
     site.prepare(held)
     site.cluster.server.stop()
@@ -116,35 +124,34 @@ def test_a_server_that_is_gone_and_comes_back(site: Inside, monkeypatch: pytest.
     site.unprepare(ref)
 
 
-def test_a_server_that_comes_back_while_we_wait(site: Inside) -> None:
-    ref = site.claim("lamp-0")
-    site.cluster.server.stop()
-    site.driver.step = lambda _name: None
-    restart = site.cluster.server.start
-    with pytest.MonkeyPatch.context() as patch:
-        tries: list[float] = []
+def test_a_server_that_comes_back_while_we_wait(fresh: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[float] = []
 
-        def wait(seconds: float) -> bool:
-            tries.append(seconds)
-            if len(tries) == 3:
-                restart()
-            return False
+    def restart(seconds: float) -> None:
+        tries.append(seconds)
+        if len(tries) == 3:
+            fresh.cluster.server.start()
 
-        patch.setattr(site.process.connection.get()._closed, "wait", wait)
-        site.prepare(ref)
-    assert len(tries) == 3
-    site.unprepare(ref)
+    monkeypatch.setattr(Pauses, "after", staticmethod(restart), raising=False)
+    monkeypatch.setattr(client, "Event", Pauses)
+    ref = fresh.claim("lamp-0")
+    with fresh.running():
+        fresh.wait_registered()
+        fresh.cluster.server.stop()
+        fresh.prepare(ref)
+        assert len(tries) == 3
+        fresh.unprepare(ref)
 
 
 def test_a_server_that_never_answers(fresh: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "Timeouts", partial(Timeouts, read=1.0))
+    monkeypatch.setattr(client, "Timeouts", partial(Timeouts, answer=1.0))
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()
         rule = fresh.cluster.server.faults.add(FaultRule(Delay(60), "get", "resourceclaims"))
         with monkeypatch.context() as patch:
-            patch.setattr(connection, "FETCH_SECONDS", 0.5)
-            with pytest.raises(ResponseError, match=r"no answer from http://127.0.0.1:\d+: .*timed out"):
+            patch.setattr(claims_api, "FETCH_SECONDS", 0.5)
+            with pytest.raises(ResponseError, match=r"no answer from http://127.0.0.1:\d+: .*not complete in time"):
                 fresh.prepare(ref)
         fresh.cluster.server.faults.remove(rule)
         fresh.prepare(ref)
@@ -166,7 +173,7 @@ def test_credentials_that_come_late(fresh: Inside) -> None:
         fresh.cluster.kubeconfig.write_bytes(later)
         fresh.prepare(ref)
         fresh.unprepare(ref)
-        assert fresh.process.slices.wait_synced(LONG)
+        assert fresh.process.publisher.slices.wait_synced(LONG)
         fresh.assert_sound()
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from dra_sdk.node.slices import controller
-from dra_sdk.node.slices.timing import Timing
+from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, statuses
 from dra_sdk.tools.simulator.faults import Effect
 from tests.faults.lamps import NAME
@@ -34,17 +34,23 @@ TROUBLE: dict[str, Effect] = {
 def quick() -> Iterator[None]:
     """Controllers that wait no longer than they are asked to."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(controller, "Timing", partial(Timing, debounce=0.01, retry=0.02, repair=0.02))
+        patch.setattr(controller, "Backoff", partial(Backoff, debounce=0.01, retry=0.02, repair=0.02))
         yield
 
 
 def publish(site: Inside, count: int) -> None:
     site.driver.count = count
-    site.process.discovery.again()
+    site.process.publisher.discovery.again()
 
 
 def assert_published(site: Inside, count: int) -> None:
-    wait(lambda: published(site, count) and site.process.slices.synced and site.process.slices.errors == {})
+    wait(
+        lambda: (
+            published(site, count)
+            and site.process.publisher.slices.synced
+            and site.process.publisher.slices.errors == {}
+        )
+    )
 
 
 def published(site: Inside, count: int) -> bool:
@@ -113,7 +119,7 @@ def test_a_server_that_was_away_gets_what_changed_meanwhile(fresh: Inside) -> No
         assert_published(fresh, FEW)
         fresh.cluster.server.stop()
         publish(fresh, MANY)
-        slices = fresh.process.slices
+        slices = fresh.process.publisher.slices
         wait(lambda: "no answer from http://127.0.0.1" in str(slices.errors) and not slices.synced)
         fresh.cluster.server.start()
         assert_published(fresh, MANY)
@@ -134,5 +140,5 @@ def test_what_others_do_to_our_slices_is_put_right(fresh: Inside) -> None:
         fresh.cluster.api.create("resourceslices", {"metadata": {"name": "x"}, "spec": {**foreign, "pool": pool}})
         publish(fresh, 0)
         wait(lambda: not fresh.slices())
-        assert fresh.process.slices.wait_synced(LONG)
+        assert fresh.process.publisher.slices.wait_synced(LONG)
         assert fresh.cluster.api.get("resourceslices", "x")["spec"]["driver"] != NAME

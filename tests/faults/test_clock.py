@@ -17,10 +17,11 @@ from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 
+import grpc
 import pytest
 
 from dra_sdk import DeviceHealth, HealthStatus, Node
-from dra_sdk.node.prepare import files
+from dra_sdk.node.kubelet import health
 from dra_sdk.tools.simulator import EmbeddedCluster, FaultRule, Reject, statuses
 from tests.faults.hanging import HangingDriver, calling
 from tests.faults.lamps import NAME
@@ -43,6 +44,7 @@ class JumpingDriver(HangingDriver):
 
 
 def make_clock_jump() -> None:
+    grpc.server(ThreadPoolExecutor(1))  # makes gRPC import what it imports late
     real, steady = time.time, SimpleNamespace(**vars(time))
     jumps = cycle([YEARS, -YEARS, 0.0, 3600.0, -YEARS, YEARS])
 
@@ -56,7 +58,7 @@ def make_clock_jump() -> None:
             continue
         for name in [name for name, value in list(vars(module).items()) if value is real]:
             setattr(module, name, jumping)
-    assert files.time is jumping
+    assert health.time is jumping
 
 
 @pytest.fixture

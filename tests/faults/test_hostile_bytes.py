@@ -106,7 +106,7 @@ def test_a_kubelet_that_hangs_up_in_the_middle_of_a_call(site: Inside) -> None:
         call.cancel()
     with ThreadPoolExecutor(1) as pool:
         again = pool.submit(site.prepare, ref)
-        wait(lambda: len(site.process.preparer._tickets._open) == 2)
+        wait(lambda: site.process.locks.waiting)
         assert site.driver.prepared.count(ref.uid) == 1
         leave.set()
         again.result(LONG)

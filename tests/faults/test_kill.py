@@ -13,9 +13,9 @@ from time import monotonic, sleep
 import grpc
 import pytest
 
+from dra_sdk.node.prepare.checkpoint import decode
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import wire
-from dra_sdk.wire.state import decode
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
 from tests.waiting import LONG

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.node.runtime import supervise
+from dra_sdk.node import threads
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.faults.site import Inside
 from tests.waiting import wait
@@ -90,7 +90,7 @@ def test_one_bad_claim_of_a_call_is_alone(site: Inside) -> None:
 def test_discovery_and_watching_go_on(
     fresh: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(supervise, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(threads, "FIRST_DELAY", 0.001)
     finding, watching = raising("discover", *RAISED), raising("watch", *RAISED)
     fresh.driver.step = lambda name: (finding(name), watching(name))
     with fresh.running():
@@ -101,7 +101,7 @@ def test_discovery_and_watching_go_on(
             name = "RuntimeError" if kind is StopIteration else kind.__name__
             assert f"dra_discover of driver lamps.example.com failed: {name}: " in caplog.text
         fresh.driver.count = 41
-        fresh.driver.step = lambda name: fresh.process.discovery.again() if name == "watch" else None
+        fresh.driver.step = lambda name: fresh.process.publisher.discovery.again() if name == "watch" else None
         wait(lambda: len(fresh.slices()) == 41)
         fresh.assert_sound()
 
@@ -111,7 +111,7 @@ def test_a_failing_discovery_keeps_what_was_published(
 ) -> None:
     wait(lambda: len(site.slices()) == 40)
     site.driver.step = raising("discover", KeyboardInterrupt)
-    site.process.discovery.again()
+    site.process.publisher.discovery.again()
     wait(lambda: "dra_discover of driver lamps.example.com failed: KeyboardInterrupt: on purpose" in caplog.text)
     assert len(site.slices()) == 40
     ref = site.claim("lamp-0")

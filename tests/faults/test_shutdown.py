@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
@@ -11,7 +11,8 @@ from time import sleep
 import grpc
 import pytest
 
-from dra_sdk.node.prepare.tickets import Ticket, Tickets
+from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
+from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime import process as runtime
 from dra_sdk.node.runtime import sockets
 from dra_sdk.tools.simulator import Delay, EmbeddedCluster, FaultRule
@@ -36,13 +37,14 @@ class BelatedDriver(HangingDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        ended = Tickets.remove
+        prepare = Preparer.prepare
 
-        def remove(tickets: Tickets, ticket: Ticket) -> None:
-            ended(tickets, ticket)
+        def prepare_and_dawdle(preparer: Preparer, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:
+            answer = prepare(preparer, ref, deadline)
             sleep(2 * sockets.LAST_SECONDS)
+            return answer
 
-        setattr(Tickets, "remove", remove)  # noqa: B010 (mypy: a method)
+        setattr(Preparer, "prepare", prepare_and_dawdle)  # noqa: B010 (mypy: a method)
 
 
 @pytest.fixture

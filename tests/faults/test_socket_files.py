@@ -10,7 +10,8 @@ from threading import Event
 
 import pytest
 
-from dra_sdk.node.runtime import sockets, supervise
+from dra_sdk.node import threads
+from dra_sdk.node.runtime import sockets
 from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
@@ -22,8 +23,8 @@ def quick() -> Iterator[None]:
     """Drivers that look after their sockets all the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sockets, "LOOK_SECONDS", 0.01)
-        patch.setattr(supervise, "FIRST_DELAY", 0.01)
-        patch.setattr(supervise, "LAST_DELAY", 0.1)
+        patch.setattr(threads, "FIRST_DELAY", 0.01)
+        patch.setattr(threads, "LAST_DELAY", 0.1)
         yield
 
 

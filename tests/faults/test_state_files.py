@@ -102,26 +102,54 @@ def test_two_processes_notice_damage_at_once(fresh: Inside) -> None:
         fresh.assert_sound()
 
 
-def test_foreign_things_among_the_state_files(fresh: Inside, caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_files_beside_the_state_files_stay(fresh: Inside) -> None:
     fresh.states.mkdir(parents=True)
-    foreign = {"notes.txt": b"mine", "backup.json": b"{}", ".hidden.json": b"x", "0000.json~": b"edited"}
+    foreign = {"notes.txt": b"mine", ".hidden.json": b"x", "0000.json~": b"edited"}
     for name, content in foreign.items():
         (fresh.states / name).write_bytes(content)
-    (fresh.states / "folder.json").mkdir()
-    (fresh.states / "nowhere.json").symlink_to("missing")
-    os.mkfifo(fresh.states / "pipe.json")
-    (fresh.states / ".tmp-0000.json-1-2").write_bytes(b"half")
+    (fresh.states / ".tmp-0000.json").write_bytes(b"half")
     ref = fresh.claim("lamp-0")
     with fresh.running():
         fresh.wait_registered()
         fresh.prepare(ref)
         fresh.unprepare(ref)
         assert fresh.process.preparer.held() == []
-    for name in ("backup.json", ".hidden.json", "folder.json", "pipe.json"):
-        assert f"state file {fresh.states / name}" in caplog.text
     assert {name: (fresh.states / name).read_bytes() for name in foreign} == foreign
     assert not list(fresh.states.glob(".tmp-*"))
     assert not list(fresh.cluster.cdi_dir.iterdir())
+
+
+FOREIGN: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
+    "file": (lambda path: path.write_bytes(b"{}"), Path.unlink),
+    "directory": (Path.mkdir, Path.rmdir),
+    "link": (lambda path: path.symlink_to("missing"), Path.unlink),
+    "pipe": (os.mkfifo, Path.unlink),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_state_file_that_tells_nothing_may_hold_any_device(fresh: Inside, kind: str) -> None:
+    make, remove = FOREIGN[kind]
+    fresh.states.mkdir(mode=0o700, parents=True)
+    path = fresh.states / "backup.json"
+    make(path)
+    held, ref = fresh.claim("lamp-0"), fresh.claim("lamp-1")
+    with fresh.running():
+        fresh.wait_registered()
+        with pytest.raises(ResponseError, match=f"state file {path} .* none is given to another claim until"):
+            fresh.prepare(held)
+        remove(path)
+        fresh.prepare(held)
+    make(path)
+    with fresh.running():
+        fresh.cluster.kubelet.restart()
+        fresh.wait_registered()
+        fresh.prepare(held)
+        fresh.unprepare(held)
+        remove(path)
+        fresh.prepare(ref)
+        fresh.unprepare(ref)
+        fresh.assert_sound()
 
 
 def test_specs_of_nobody_go_and_those_of_others_stay(fresh: Inside) -> None:
@@ -132,7 +160,7 @@ def test_specs_of_nobody_go_and_those_of_others_stay(fresh: Inside) -> None:
     _, spec = state_and_spec(fresh, ref)
     wanted = spec.read_bytes()
     spec.write_bytes(b"damaged")
-    ours = [spec.with_name(spec.name.replace(ref.uid, "lost")), spec.with_name(f".tmp-{spec.name}-1-2")]
+    ours = [spec.with_name(spec.name.replace(ref.uid, "lost")), spec.with_name(f".tmp-{spec.name}")]
     others = [
         spec.with_name(name) for name in ("lamps.example.com-device.json", "vendor.json", "other-claim-lost.json")
     ]

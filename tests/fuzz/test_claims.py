@@ -13,16 +13,16 @@ from pydantic import Field, field_validator
 
 from dra_sdk import Device, DriverInfo, OpaqueConfig
 from dra_sdk.errors import ClaimError, ConfigError
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.node.prepare.allocation import allocated_devices
-from dra_sdk.node.prepare.config import resolve
-from dra_sdk.wire.claim import Config, Opaque, Result, read_claim
-from dra_sdk.wire.dra import ClaimRef
+from dra_sdk.node.prepare.allocation import allocated_devices, read_status, resolve_configs
+from dra_sdk.wire.resource.configuration import OpaqueDeviceConfiguration
+from dra_sdk.wire.resource.status import DeviceAllocationConfiguration, DeviceRequestAllocationResult
 from tests.fuzz.documents import CLAIM, DRIVER, UID
 from tests.fuzz.strategies import damaged, fuzz, refused, text, values
 
 REF = ClaimRef("default", "claim", UID)
-RESULTS = [Result(request="r", driver=DRIVER, pool="p", device="d")]
+RESULTS = [DeviceRequestAllocationResult(request="r", driver=DRIVER, pool="p", device="d")]
 
 
 class Colour(OpaqueConfig):
@@ -59,19 +59,25 @@ fields = st.dictionaries(
 )
 
 
-def entry(parameters: dict[str, Any]) -> Config:
-    return Config(source="FromClaim", opaque=Opaque(driver=DRIVER, parameters=parameters))
+def entry(parameters: Any) -> DeviceAllocationConfiguration:
+    opaque = OpaqueDeviceConfiguration(driver=DRIVER, parameters=parameters)
+    return DeviceAllocationConfiguration(source="FromClaim", opaque=opaque)
+
+
+def prepared(raw: Any) -> list[Any]:
+    """The devices of a claim, as the engine reads it."""
+    return allocated_devices(INFO, "node-1", REF, read_status(raw, REF), lambda _pool, name: Device(name))
 
 
 def prepare(raw: Any) -> None:
     """As the engine goes about it."""
-    devices = allocated_devices(INFO, REF, read_claim(raw), lambda _pool, name: Device(name))
+    devices = prepared(raw)
     assert devices
     assert all(isinstance(device.config, Lamp) for device in devices)
 
 
 def test_what_is_right_is_read() -> None:
-    devices = allocated_devices(INFO, REF, read_claim(CLAIM), lambda _pool, name: Device(name))
+    devices = prepared(CLAIM)
     assert [device.config.brightness for device in devices if isinstance(device.config, Lamp)] == [100, 100]
     assert [len(device.configs) for device in devices] == [2, 2]
 
@@ -79,6 +85,8 @@ def test_what_is_right_is_read() -> None:
 @fuzz(600)
 @given(damaged({"metadata": CLAIM["metadata"], "status": CLAIM["status"]}))
 def test_claims_that_are_almost_right(raw: Any) -> None:
+    if not isinstance(raw, dict):
+        return
     with suppress(ClaimError):
         prepare(raw)
 
@@ -86,19 +94,17 @@ def test_claims_that_are_almost_right(raw: Any) -> None:
 @fuzz(300)
 @given(values)
 def test_claims_that_are_anything(raw: Any) -> None:
-    said = refused(lambda: read_claim(raw), ClaimError)
-    assert not said or "the API server's answer is no ResourceClaim" in said
+    said = refused(lambda: read_status({"metadata": {"uid": UID}, "status": raw}, REF), ClaimError)
+    assert not said or "the API server's answer is not a ResourceClaim: status" in said
 
 
 @fuzz(500)
 @given(st.one_of(damaged(PARAMETERS), fields.map(lambda more: {**PARAMETERS, **more})))
 def test_parameters(parameters: Any) -> None:
-    if not isinstance(parameters, dict):
-        return
-    if said := refused(lambda: resolve(INFO, RESULTS, [entry(parameters)]), ConfigError):
+    if said := refused(lambda: resolve_configs(INFO, REF, RESULTS, [entry(parameters)]), ConfigError):
         assert "config[0] of the claim: " in said
         return
-    ((config,),) = resolve(INFO, RESULTS, [entry(parameters)]).configs
+    ((config,),) = resolve_configs(INFO, REF, RESULTS, [entry(parameters)])
     assert isinstance(config, Lamp)
     assert Lamp.decode(config.encode()).encode() == config.encode()
 
@@ -108,4 +114,4 @@ def test_configuration_that_is_nested_too_deeply() -> None:
     for _ in range(5000):
         deep = {"innerLamp": deep}
     parameters = {"apiVersion": "lamps.example.com/v1", "kind": "Lamp", **deep}
-    assert 0 < len(refused(lambda: resolve(INFO, RESULTS, [entry(parameters)]), ConfigError)) < 2000
+    assert 0 < len(refused(lambda: resolve_configs(INFO, REF, RESULTS, [entry(parameters)]), ConfigError)) < 2000

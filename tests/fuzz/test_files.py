@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
@@ -13,14 +14,14 @@ import pytest
 from hypothesis import given
 
 from dra_sdk.errors import DraError, InvalidObjectError, SettingsError, StateError
+from dra_sdk.model.claim import NO_DEADLINE
 from dra_sdk.model.device import Version
-from dra_sdk.node.health import memory
+from dra_sdk.node.health import unhealthy_store
 from dra_sdk.node.metadata.reading import read_metadata
 from dra_sdk.node.overlay.errors import OverlayError
 from dra_sdk.node.overlay.file import load
-from dra_sdk.node.runtime.settings import SETTINGS as TABLE
-from dra_sdk.node.runtime.settings_file import read_settings_file
-from dra_sdk.wire import state
+from dra_sdk.node.prepare.checkpoint import FORMAT, decode, encode, json_copy, salvage
+from dra_sdk.node.runtime.settings import read_settings
 from dra_sdk.wire.cdi.reading import read_spec
 from dra_sdk.wire.documents import read_documents
 from tests.fuzz import documents
@@ -37,7 +38,7 @@ def is_refused(read: Callable[[], object], kind: type[DraError]) -> bool:
 
 
 def signed(body: bytes) -> bytes:
-    header = {"version": state.FORMAT, "sha256": hashlib.sha256(body).hexdigest()}
+    header = {"version": FORMAT, "sha256": hashlib.sha256(body).hexdigest()}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 
 
@@ -46,9 +47,9 @@ GOOD_STATE = signed(json.dumps(documents.STATE).encode())
 
 def read_state(content: bytes) -> None:
     """And what was read can be used, and written again."""
-    found = state.decode(content, SOURCE)
-    assert found.held("boot-2").uid == found.uid
-    assert state.decode(state.encode(found), SOURCE) == found
+    found = decode(content, SOURCE)
+    assert found.held("boot-2", NO_DEADLINE).uid == found.uid
+    assert decode(encode(found), SOURCE) == found
 
 
 def test_what_is_right_is_read() -> None:
@@ -60,7 +61,7 @@ def test_what_is_right_is_read() -> None:
 @fuzz(350)
 @given(noisy(GOOD_STATE))
 def test_state_files(content: bytes) -> None:
-    assert is_refused(lambda: read_state(content), StateError) or state.decode(content, SOURCE).uid == documents.UID
+    assert is_refused(lambda: read_state(content), StateError) or decode(content, SOURCE).uid == documents.UID
 
 
 @fuzz(500)
@@ -80,7 +81,7 @@ READERS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
     "CDI spec": (documents.CDI, lambda content: read_spec(content, SOURCE)),
     "metadata": (documents.METADATA, lambda content: read_metadata(content, SOURCE)),
     "documents": (documents.SLICE, lambda content: read_documents(content, SOURCE)),
-    "unhealthy devices": (documents.UNHEALTHY, lambda content: memory.decode(content, SOURCE)),
+    "unhealthy devices": (documents.UNHEALTHY, lambda content: unhealthy_store.decode(content, SOURCE)),
 }
 ERRORS = {"unhealthy devices": StateError}
 
@@ -120,7 +121,7 @@ def test_settings_files(tmp_path: Path) -> None:
     @given(files(documents.SETTINGS))
     def run(content: bytes) -> None:
         path.write_bytes(content)
-        is_refused(lambda: read_settings_file(path, {each.key for each in TABLE}), SettingsError)
+        is_refused(lambda: read_settings(Namespace(config=path, node_name="n"), {}), SettingsError)
 
     run()
 
@@ -139,9 +140,21 @@ def test_overlay_files(tmp_path: Path) -> None:
     run()
 
 
-@fuzz(200)
+@fuzz(350)
+@given(noisy(encode(decode(GOOD_STATE, SOURCE))))
+def test_what_a_damaged_state_file_still_tells_is_true(content: bytes) -> None:
+    """Whatever can be saved of it is what was written, because the devices are held by it."""
+    whole = decode(GOOD_STATE, SOURCE)
+    if (found := salvage(content)) is not None and content.splitlines()[0] == encode(whole).splitlines()[0]:
+        assert found.ref == whole.ref
+        assert [(each.pool, each.name, each.share_id) for each in found.devices] == [
+            (each.pool, each.name, each.share_id) for each in whole.devices
+        ]
+
+
+@fuzz(350)
 @given(values)
-def test_what_is_called_plain_comes_back_the_same(value: Any) -> None:
+def test_json_is_copied_as_it_will_be_read(value: Any) -> None:
     kept: list[Any] = []
-    if not refused(lambda: kept.append(state.plain(value)), ValueError):
-        assert state.plain(kept[0]) == kept[0]
+    if not refused(lambda: kept.append(json_copy(value)), ValueError):
+        assert json_copy(kept[0]) == kept[0]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME
@@ -17,6 +18,10 @@ from tests.waiting import LONG
 
 names = st.one_of(st.text(max_size=20), st.sampled_from([each for each in ODD_TEXTS if each != "\ud800"]))
 refs = st.lists(st.builds(ClaimRef, names, names, names), max_size=4)
+
+
+def fits(ref: ClaimRef) -> bool:
+    return max(len(ref.namespace), len(ref.name), len(ref.uid)) <= NAME_LIMIT
 
 
 @pytest.fixture
@@ -44,7 +49,10 @@ def test_requests(site: Inside) -> None:
             assert {uid for uid, (error, _) in prepared.items() if not error} == ({good.uid} if with_good else set())
             assert not any("internal error" in error for error, _ in prepared.values())
             unprepared = wire.unprepare(channel, service, claims, 20)
-            assert unprepared == {ref.uid: ("", ()) for ref in claims}
+            assert unprepared.keys() == {ref.uid for ref in claims}
+            refused = {uid for uid, (error, _) in unprepared.items() if error}
+            too_long = {ref.uid for ref in claims if not fits(ref)}
+            assert too_long - {ref.uid for ref in claims if fits(ref)} <= refused <= too_long
 
         run()
 

@@ -25,9 +25,11 @@ def serve() -> Iterator[Callable[[Callable[[Asked], Answer]], ScriptedServer]]:
 def connect(tmp_path: Path) -> Iterator[Callable[..., KubeClient]]:
     with ExitStack() as stack:
 
-        def make(server: str, user: dict[str, Any] | None = None, timeouts: Timeouts | None = None) -> KubeClient:
+        def make(
+            server: str, user: dict[str, Any] | None = None, timeouts: Timeouts | None = None, **cluster: Any
+        ) -> KubeClient:
             path = tmp_path / "kubeconfig"
-            path.write_text(kubeconfig(server, user))
+            path.write_text(kubeconfig(server, user, **cluster))
             client = KubeClient.connect(path, timeouts=timeouts or Timeouts(LONG, LONG, 60))
             stack.callback(client.close)
             return client

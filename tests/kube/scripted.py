@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -108,15 +109,18 @@ class ScriptedServer:
         self._server.server_close()
 
 
-def kubeconfig(server: str, user: dict[str, Any] | None = None) -> str:
+def kubeconfig(
+    server: str, user: dict[str, Any] | None = None, *, ca: Path | None = None, proxy: str | None = None
+) -> str:
     """A kubeconfig in JSON, which is YAML."""
+    cluster = {"server": server, "certificate-authority": ca and str(ca), "proxy-url": proxy}
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "here",
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-            "clusters": [{"name": "here", "cluster": {"server": server}}],
+            "clusters": [{"name": "here", "cluster": {key: value for key, value in cluster.items() if value}}],
             "users": [{"name": "me", "user": user or {}}],
         }
     )

@@ -99,9 +99,7 @@ def test_errors_name_verb_object_and_reason(serve, connect):
         client.create(paths.resource_slices(), {"metadata": {"generateName": "00000-d-"}})
     with pytest.raises(NotFoundError, match=r"^get nodes n: "):
         client.get(paths.node("n"))
-    for reads in (True, False):  # which have connections of their own
-        asked = [each for each in server.asked if (each.method == "GET") is reads]
-        assert len({each.peer for each in asked}) == 1  # an error does not cost the connection
+    assert len({each.peer for each in server.asked}) == 1  # an error does not cost the connection
 
 
 def test_nobody_listens(serve, connect):
@@ -116,7 +114,7 @@ def test_no_answer_in_time(serve, connect):
     release = threading.Event()
     server = serve(lambda _: Answer({"waited": release.wait(LONG)}))
     client = connect(server.url, timeouts=Timeouts(LONG, 0.1, 60))
-    with pytest.raises(UnreachableError, match="timed out"):
+    with pytest.raises(UnreachableError, match="was not complete in time"):
         client.get("/version")
     wait(lambda: server.asked)  # a busy one takes a request late
     release.set()
@@ -141,7 +139,7 @@ def test_a_write_is_never_sent_twice(serve, connect):
 @pytest.mark.parametrize("body", [b"<html>", b"[1]", b""])
 def test_an_answer_that_is_no_object(serve, connect, body: bytes):
     server = serve(lambda _: Answer(body))
-    with pytest.raises(UnreachableError, match="is no JSON"):
+    with pytest.raises(UnreachableError, match=r"is not (JSON|a JSON object)"):
         connect(server.url).get("/version")
 
 

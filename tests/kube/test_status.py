@@ -37,12 +37,12 @@ def test_an_answer_that_is_no_status_is_quoted():
 @pytest.mark.parametrize(
     ("headers", "details", "seconds"),
     [
-        ({"Retry-After": "7"}, {}, 7.0),
-        ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT", "Date": "Fri, 31 Dec 1999 23:59:49 GMT"}, {}, 10.0),
-        ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, {}, None),
-        ({"Retry-After": "soon", "Date": "Fri, 31 Dec 1999 23:59:49 GMT"}, {}, None),
+        ({"retry-after": "7"}, {}, 7.0),
+        ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT", "date": "Fri, 31 Dec 1999 23:59:49 GMT"}, {}, 10.0),
+        ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, {}, None),
+        ({"retry-after": "soon", "date": "Fri, 31 Dec 1999 23:59:49 GMT"}, {}, None),
         ({}, {"retryAfterSeconds": 3}, 3.0),
-        ({"Retry-After": "1"}, {"retryAfterSeconds": 3}, 1.0),
+        ({"retry-after": "1"}, {"retryAfterSeconds": 3}, 1.0),
     ],
 )
 def test_retry_after(headers: dict[str, str], details: dict[str, int], seconds: float | None):

@@ -1,13 +1,13 @@
-"""The latest known state of every device, and who wants to hear of it. Safe for threads.
+"""The latest known state of every device, for those who follow it. Safe for threads.
 
 ```
 dra_device_health ─ report ─▶ HealthFeed ─ follow ──▶ one kubelet stream for each version of the health API
                                          ─ subscribe ▶ taints, logs: changes of status only
 ```
 
-A report vouches for the devices that it names and for no others. So a follower is sent those again, changed or not, and
-the rest is left alone: a kubelet believes what it hears for the device's whole timeout from the moment it hears
-it, and a source that hangs must decay to Unknown there. Source: KEP-4680.
+A report speaks for the devices that it names and for no others. A follower is sent exactly these, changed or not: a
+kubelet believes a state for the device's whole timeout from the moment it arrives, and a source that hangs must decay
+to Unknown there. Source: KEP-4680.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HealthChange:
-    """One device whose status is another than before; `old` is Unknown where nothing fresh was known."""
+    """One device whose status changed.
+
+    pool: the name of its pool.
+    device: its name.
+    old: the status before, Unknown if the last report was older than its timeout.
+    new: the status now.
+    message: what the report says about it.
+    """
 
     pool: str
     device: str
@@ -49,7 +56,12 @@ class _Entry:
 
 
 class HealthFeed:
-    """What `driver` reports of its devices; `pool` is the node's own, for devices that name none."""
+    """What a driver reports of its devices.
+
+    driver: the driver's name, for errors.
+    pool: the pool of devices that name none.
+    clock: the monotonic clock, in seconds.
+    """
 
     def __init__(self, driver: str, pool: str, *, clock: Callable[[], float] = monotonic) -> None:
         self._driver, self._pool, self._clock = driver, pool, clock
@@ -61,14 +73,14 @@ class HealthFeed:
         self._closed = False
 
     def report(self, devices: Any) -> None:
-        """Take one list from `dra_device_health`; HookError, and nothing taken, if it is not one."""
+        """Store one report of `dra_device_health`; HookError, and nothing is stored, if it is none."""
         reported = read_report(self._driver, self._pool, devices)
         with self._reporting:
             changes = self._merge(reported)
             for listener in tuple(self._listeners) if changes else ():
                 try:
                     listener(changes)
-                except Exception:  # what one listener cannot do must not silence the others
+                except Exception:  # a listener that fails must not silence the others
                     log.exception("a listener failed on %d changes of device health", len(changes))
 
     def snapshot(self) -> list[DeviceHealth]:
@@ -77,16 +89,16 @@ class HealthFeed:
             return self._fresh(self._entries)
 
     def subscribe(self, listener: Listener) -> None:
-        """Have `listener` called with the changes of each report that brings any, in the reporter's thread."""
+        """Call `listener` with the changes of each report that brings any, in the reporter's thread."""
         with self._reporting:
             self._listeners.append(listener)
 
     def follow(self, group: str, alive: Callable[[], bool]) -> Iterator[list[DeviceHealth]]:
-        """All that is known, at once if that is anything; then what is reported, as soon as it is.
+        """Yield what is known, if that is anything, then each report as it arrives.
 
-        Reports that come in while the follower is busy reach it together, each device with its latest state. Ends
-        when another follower of the same `group` begins, when the feed is closed, or when `alive()` is found False,
-        which is looked at again after every report and `wake`.
+        Reports that arrive while the follower is busy reach it together, each device with its latest state. Ends when
+        another follower of the same `group` begins, when the feed is closed, or when `alive()` is False, which is
+        checked after every report and `wake`.
         """
         with self._changed:
             mine = set(self._entries)
@@ -95,12 +107,12 @@ class HealthFeed:
         return self._batches(group, mine, alive)
 
     def wake(self) -> None:
-        """Have the followers look at their `alive` now."""
+        """Make the followers check their `alive` now."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all followers, those to come as well."""
+        """End all followers, also those that begin later."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Checking what `dra_device_health` yields, before anybody believes it.
+"""Checks what `dra_device_health` yields.
 
 Source: KEP-4680; DRAResourceHealth DeviceHealth; resource.k8s.io/v1 for the names.
 """

@@ -1,8 +1,7 @@
 """The DRAResourceHealth service, v1 and v1alpha1: a stream that tells the kubelet how devices do.
 
-Source: KEP-4680; k8s.io/kubelet pkg/apis/dra-health. A stream lives as long as its kubelet, and each holds a thread of
-the server, so there is never more than one for each version: a newer one ends the older one, even one whose
-client has stopped to read.
+Source: KEP-4680; k8s.io/kubelet pkg/apis/dra-health. A stream lives as long as its kubelet and holds a thread of the
+server, so each version has one at most: a newer stream ends the older one, even if its client has stopped reading.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from dra_sdk.wire.proto import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 
 log = logging.getLogger(__name__)
 Follow = Callable[[str, Callable[[], bool]], Iterator[Sequence[DeviceHealth]]]
-"""Given the stream's version and whether the stream is still wanted: lists of devices to send, pools filled in."""
+"""Takes the stream's version and a function that says whether the stream is still open; yields devices to send."""
 Wake = Callable[[], None]
-"""Has whatever waits inside a Follow look again whether it is still wanted."""
+"""Wakes streams to check whether they are still open."""
 
 DEVICES_PER_MESSAGE: Final = 1000  # with the longest names and messages a third of the 4 MiB that a client takes
 
@@ -70,7 +69,7 @@ class _Version:
             older, self._current = self._current, context
         log.debug("%s: a stream was opened", self._service)
         if older is not None:
-            # Asking it to end is not enough: its thread may be stuck in sending to a client that does not read.
+            # Its thread may be stuck in sending to a client that does not read, so it is cancelled from here.
             older.cancel()
 
     def _end(self, context: grpc.ServicerContext) -> None:

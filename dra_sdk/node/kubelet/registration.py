@@ -12,17 +12,27 @@ from threading import Event
 
 import grpc
 
-from dra_sdk.node.kubelet.server import Method, unary
+from dra_sdk.node.kubelet.server import Method, call, unary
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 
 log = logging.getLogger(__name__)
 SERVICE = "pluginregistration.Registration"
 
 
+PROBE_SECONDS = 1.0  # the kubelet gives GetInfo no more
+
+
+def get_info(socket: Path) -> wire.PluginInfo:
+    """Ask our own registration socket as the kubelet does; DraError if it does not answer."""
+    info: wire.PluginInfo = call(socket, f"/{SERVICE}/GetInfo", wire.InfoRequest(), wire.PluginInfo, PROBE_SECONDS)
+    return info
+
+
 class Registration:
     """Answers the kubelet's two registration calls and remembers the outcome.
 
-    `registered` is set while the kubelet has accepted the driver; `error` is its last complaint, or empty.
+    registered: set while the kubelet has accepted the driver.
+    error: the kubelet's last complaint, or empty.
     """
 
     def __init__(self, driver: str, endpoint: Path, versions: Sequence[str]) -> None:
@@ -50,7 +60,7 @@ class Registration:
             self.registered.set()
             log.info("registered with the kubelet as %s", self._info.name)
         else:
-            # The kubelet tries again by itself; ending here would only lose prepared claims' answers.
+            # The kubelet tries again by itself; to end here would only lose the answers for prepared claims.
             self.error = status.error or "the kubelet gave no reason"
             self.registered.clear()
             log.error("the kubelet refused to register %s: %s", self._info.name, self.error)

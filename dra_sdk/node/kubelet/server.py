@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from threading import Condition
 from typing import Any, Final, TypeAlias
 
 import grpc
 
-from dra_sdk.errors import SettingsError
-from dra_sdk.node.kubelet.calls import OpenCalls, counted
-from dra_sdk.node.kubelet.lanes import open_lanes
+from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.kubelet.sockets import hidden, refuse_foreign, remove_own
 
 Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
+Services: TypeAlias = Mapping[str, Mapping[str, Method]]
+"""Wire name of a service → its methods by name."""
+
+_WAITING: Final = 10_000  # calls that wait for a thread; more are refused
+_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.server.max_pending_requests", _WAITING),
+    ("grpc.server.max_pending_requests_hard_limit", _WAITING),
+    ("grpc.server_max_unrequested_time_in_server", 60),  # seconds; the kubelet gives up after 45
+)
 
 
 def unary(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, response: Any) -> Method:
@@ -31,33 +41,23 @@ def stream(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, 
     )
 
 
-_WAITING: Final = 10_000  # calls that wait for a thread; more are refused
-_OPTIONS: Final = (
-    ("grpc.so_reuseport", 0),
-    ("grpc.server.max_pending_requests", _WAITING),
-    ("grpc.server.max_pending_requests_hard_limit", _WAITING),
-    ("grpc.server_max_unrequested_time_in_server", 60),  # seconds; the kubelet gives up after 45
-)
-
-
 class SocketServer:
-    """Serves `services` (wire name → methods by name) on the unix socket `path`.
+    """Serves `services` on the unix socket `path`, with at most `threads` calls at a time.
 
-    The socket is bound under another name and renamed once it answers and has its permissions. So nobody meets it half
-    made, one that an earlier process left is replaced in one step, and gRPC, which at the end removes what it bound
-    without asking whose it is by then, finds nothing. SettingsError where there can be no socket.
+    The socket is bound under another name and renamed once it answers and has its permissions. So no client meets it
+    half made, one that an earlier process left is replaced in one step, and gRPC, which at the end removes what it
+    bound without looking whose it is, finds nothing. SettingsError if there can be no socket.
     """
 
-    def __init__(self, name: str, path: Path, services: Mapping[str, Mapping[str, Method]], threads: int) -> None:
+    def __init__(self, name: str, path: Path, services: Services, threads: int) -> None:
         refuse_foreign(path)  # before anything of gRPC is made, for not all of it goes away again
         self.path = path
         self._inode = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._server = grpc.server(self._pool, options=_OPTIONS)
-        self._calls = OpenCalls()
-        self._lanes = open_lanes(self._server, services, name, threads, self._calls)
+        self._in_flight = InFlight()
         for service, methods in services.items():
-            handlers = counted(methods, self._calls)
+            handlers = {method: self._in_flight.counted(handler) for method, handler in methods.items()}
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
     def start(self) -> None:
@@ -68,14 +68,12 @@ class SocketServer:
             bound.chmod(0o600)
             self._inode = bound.stat().st_ino
             self._server.start()
-            for lane in self._lanes:
-                lane.start()
             bound.rename(self.path)
         except (OSError, RuntimeError) as error:
             self.stop()
             raise SettingsError(f"cannot listen on {self.path}: {error}") from error
 
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether our socket still lies where clients look for it."""
         try:
             return self.path.stat().st_ino == self._inode
@@ -83,13 +81,72 @@ class SocketServer:
             return False
 
     def drain(self, seconds: float) -> bool:
-        """Wait up to so many seconds until every call but streams is answered; whether that came true."""
-        return self._calls.wait(seconds)
+        """Wait for unary calls, answered or still at work for a client that has left; False on timeout."""
+        return self._in_flight.wait(seconds)
 
     def stop(self, grace: float = 0.0) -> None:
         """Remove the socket, refuse new calls, give calls under way `grace` seconds."""
         remove_own(self.path, self._inode)
-        for lane in self._lanes:
-            lane.stop()
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False)
+
+
+def call(socket: Path, method: str, request: Any, response: Any, timeout: float) -> Any:
+    """Call one of our own sockets as the kubelet does, so that "healthy" means "the kubelet would get an answer".
+
+    `method` is its full name on the wire, `response` the message class. DraError names the socket that does not answer
+    within `timeout` seconds.
+    """
+    with closing(grpc.insecure_channel(f"unix:{socket}")) as channel:
+        stub = channel.unary_unary(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
+        )
+        try:
+            return stub(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise DraError(f"{socket} does not answer {method}: {error.details()}") from error
+
+
+class InFlight:
+    """Counts the unary calls that were taken and are not yet answered: at shutdown they are waited for.
+
+    A call is in flight until its answer is sent, which is later than the return of its handler, and until its handler
+    returns, which is later than the end of the call if the client has left.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._count = 0
+
+    def counted(self, method: Method) -> Method:
+        """The same handler, its calls counted; streams are not, because they last as long as their client."""
+        answer = method.unary_unary
+        if answer is None:
+            return method
+
+        def behaviour(request: Any, context: grpc.ServicerContext) -> Any:
+            self._begin()
+            if not context.add_callback(self._end):  # called when the answer was sent, or the client has left
+                self._end()
+            self._begin()
+            try:
+                return answer(request, context)
+            finally:
+                self._end()
+
+        return grpc.unary_unary_rpc_method_handler(behaviour, method.request_deserializer, method.response_serializer)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds` until there are none; False on timeout."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._count, seconds)
+
+    def _begin(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def _end(self) -> None:
+        with self._changed:
+            self._count -= 1
+            if not self._count:
+                self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Where the sockets lie, whether their paths fit, and removing them without touching another process's.
+"""Where the sockets lie, whether their paths fit, and how one is removed without touching another process's.
 
 Source: kubelet plugin watcher (plugins_registry, names starting with a dot are ignored), unix(7): sun_path holds 108
 bytes with the final NUL, so a path has at most 107.
@@ -22,7 +22,11 @@ YOUNG = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class SocketPaths:
-    """The registration socket (the kubelet watches its directory) and the service socket that it announces."""
+    """The sockets of one driver process.
+
+    registration: the kubelet watches its directory and asks there who the driver is.
+    service: answers prepare, unprepare and health; the registration announces it.
+    """
 
     registration: Path
     service: Path
@@ -31,7 +35,7 @@ class SocketPaths:
 def socket_paths(driver: str, registry: Path, plugin_data: Path, instance: str = "") -> SocketPaths:
     """The socket paths of a driver; `instance` (the pod's UID) makes them unique for a rolling update.
 
-    The first name that fits is taken, hashed ones last; SettingsError where not even those fit, with the numbers.
+    The first name that fits is taken, hashed ones last; SettingsError with the numbers if none fits.
     """
     if not instance:
         return SocketPaths(
@@ -47,25 +51,23 @@ def socket_paths(driver: str, registry: Path, plugin_data: Path, instance: str =
 
 
 def hidden(path: Path) -> Path:
-    """Where a socket is bound before it takes its name: no longer than that, and ignored by the kubelet."""
+    """Where a socket is bound before it takes its name: a path that is no longer and that the kubelet ignores."""
     return path.with_name(f".{_short(path.name, 4)}")
 
 
 def refuse_foreign(path: Path) -> None:
-    """SettingsError if something lies at `path` that is not a socket, which an earlier process could have left.
-
-    So it is where the directory is missing.
-    """
+    """SettingsError if `path` exists and is no socket of an earlier process, or if its directory is missing."""
     if not path.parent.is_dir():
-        raise SettingsError(f"cannot listen on {path}: {path.parent} is no directory")
+        raise SettingsError(f"cannot listen on {path}: {path.parent} is not a directory")
     if path.is_symlink() or (path.exists() and not path.is_socket()):
         raise SettingsError(f"{path} exists and is not a socket; remove it")
 
 
 def remove_dead(paths: SocketPaths, driver: str) -> list[Path]:
-    """Remove sockets of this driver's other instances that nobody listens on: killed pods leave them for good.
+    """Remove sockets of this driver's other instances that nobody listens on: killed pods leave them behind.
 
-    Only names that `socket_paths` gives for the driver are looked at; a young socket may be about to listen.
+    It looks at names that `socket_paths` gives for the driver only, and spares young sockets, which may be about to
+    listen. Returns what it removed.
     """
     registry, plugin_data = paths.registration.parent, paths.service.parent
     found = list(registry.glob(f"{driver}-*reg.sock"))
@@ -89,7 +91,7 @@ def _listening(path: Path) -> bool:
         except ConnectionRefusedError:
             return False
         except OSError:
-            return True  # full, slow or forbidden: somebody is there, or it is not ours to judge
+            return True  # full, slow or forbidden: somebody may be there
     return True
 
 

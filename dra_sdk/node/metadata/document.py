@@ -1,23 +1,41 @@
-"""The document in a metadata file: devices of one claim by request, in every version of the API.
+"""The document in a metadata file: the devices of one claim by request, in every version of the API.
 
-Source: metadata.resource.k8s.io types DeviceMetadata, DeviceMetadataRequest, Device; resource.k8s.io/v1 types
-DeviceAttribute and NetworkDeviceData. Both versions hold the same fields. Models read leniently, because a newer
-driver may say more than is known here, and null is an absent field.
+A file is a stream of JSON objects: the same document once for each API version, newest first, so that a reader takes
+the first that it knows. Both versions have the same fields. The models read leniently, because a newer driver may say
+more than is known here, and null is an absent field. Source: KEP-5304; metadata.resource.k8s.io types DeviceMetadata,
+DeviceMetadataRequest, Device; resource.k8s.io/v1 types DeviceAttribute and NetworkDeviceData.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import json
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import PreparedDevice
 from dra_sdk.model.device import AttributeValue, Version
+from dra_sdk.model.device import Device as PublishedDevice
+from dra_sdk.model.status import NetworkData as ReportedNetwork
+from dra_sdk.wire.slice import device_json
+from dra_sdk.wire.validation import check_device
+from dra_sdk.wire.validation.names import pool_name
+from dra_sdk.wire.validation.problems import byte_length
 
+log = logging.getLogger(__name__)
 GROUP: Final = "metadata.resource.k8s.io"
 KIND: Final = "DeviceMetadata"
 #: API versions that are written and read, newest first.
 VERSIONS: Final = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha1")
+ADDRESSES_LIMIT: Final = 16
+INTERFACE_NAME_LIMIT: Final = 256  # bytes
+HARDWARE_ADDRESS_LIMIT: Final = 128  # bytes
 
 
 class _Part(BaseModel):
@@ -30,7 +48,7 @@ class _Part(BaseModel):
 
 
 class Attribute(_Part):
-    """One attribute; a field that is set tells its type."""
+    """One attribute; the field that is set tells its type."""
 
     bool_value: bool | None = Field(default=None, alias="bool")
     int_value: int | None = Field(default=None, alias="int")
@@ -87,7 +105,7 @@ class Identity(_Part):
 
 
 class DeviceMetadata(_Part):
-    """One document; `pod_claim_name` is the claim's name in its pod, where the claim was made from a template."""
+    """One document; `pod_claim_name` is the claim's name in its pod if the claim was made from a template."""
 
     metadata: Identity = Identity()
     pod_claim_name: str | None = None
@@ -96,3 +114,79 @@ class DeviceMetadata(_Part):
     def request(self, name: str) -> Request | None:
         """The entry of a request, None if there is none of this name."""
         return next((each for each in self.requests if each.name == name), None)
+
+    def encode(self, versions: Sequence[str] = VERSIONS) -> str:
+        """The text of the file."""
+        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        objects = ({"kind": KIND, "apiVersion": version, **body} for version in versions)
+        return "".join(f"{json.dumps(each, indent=2)}\n" for each in objects)
+
+
+def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:
+    """Those of `wanted` that can be written, newest first; SettingsError if that is none.
+
+    One setting may serve releases that know different versions, so the others are logged and left out.
+    """
+    known = tuple(each for each in VERSIONS if each in wanted)
+    unknown = [each for each in wanted if each not in VERSIONS]
+    if not known:
+        asked = ", ".join(wanted) or "none"
+        raise SettingsError(f"no version of device metadata can be written: asked for {asked}, known {VERSIONS}")
+    if unknown:
+        log.warning("device metadata is not written as %s, which this release does not know", ", ".join(unknown))
+    return known
+
+
+def device_entry(driver: str, device: PreparedDevice) -> JSON:
+    """The document's entry of one device; InvalidObjectError names the device and what breaks a limit.
+
+    Its attributes are `device.metadata`, which follow the rules of a published device, at most 32. Its network data is
+    that of `device.status`.
+    """
+    fields = device_json(PublishedDevice(device.name, device.metadata), driver)
+    check_device(fields, driver)
+    problems = [str(problem) for problem in pool_name(device.pool, "pool")]
+    found = {"driver": driver, "pool": device.pool, **fields}
+    network = device.status.network if device.status else None
+    if network is not None:
+        problems += _network_problems(network)
+        found["networkData"] = _network_json(network)
+    if problems:
+        raise InvalidObjectError(f"metadata of device {device.pool}/{device.name}", problems)
+    return {key: found[key] for key in ("driver", "pool", "name", "attributes", "networkData") if key in found}
+
+
+def _network_json(data: ReportedNetwork) -> JSON:
+    fields = {
+        "interfaceName": data.interface_name,
+        "ips": list(data.ips),
+        "hardwareAddress": data.hardware_address,
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def _network_problems(data: ReportedNetwork) -> Iterator[str]:
+    limits = (
+        ("interface_name", data.interface_name, INTERFACE_NAME_LIMIT),
+        ("hardware_address", data.hardware_address, HARDWARE_ADDRESS_LIMIT),
+    )
+    for name, text, limit in limits:
+        if byte_length(text) > limit:
+            yield f"network_data.{name}: must be at most {limit} bytes, has {byte_length(text)}"
+    if len(data.ips) > ADDRESSES_LIMIT:
+        yield f"network_data.ips: must have at most {ADDRESSES_LIMIT} addresses, has {len(data.ips)}"
+    for index, address in enumerate(data.ips):
+        if address in data.ips[:index]:
+            yield f"network_data.ips[{index}]: {address} is there twice"
+        elif not _is_canonical(address):
+            yield f"network_data.ips[{index}]: must be an address with a prefix such as 10.9.8.7/24, is {address!r}"
+
+
+def _is_canonical(address: str) -> bool:
+    """Whether this is `address/prefix` in its canonical form."""
+    try:
+        interface = ipaddress.ip_interface(address)
+    except ValueError:
+        return False
+    mapped = interface.version == 6 and interface.ipv4_mapped is not None  # noqa: PLR2004 (IPv6)
+    return not mapped and "%" not in address and address == interface.with_prefixlen

@@ -1,7 +1,7 @@
 """Where metadata files lie on the host and in the container, and whose claim they are about. Pure.
 
-Source: KEP-5304. Parts of these paths are names that users choose, so each is held against the API's own rules
-before it becomes part of a path, wherever it comes from.
+Source: KEP-5304. Parts of these paths are names that users choose, so each is checked against the API's own rules
+before it becomes part of a path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ _NAME_MAX: Final = 255  # bytes in one part of a path
 
 @dataclass(frozen=True, slots=True)
 class ClaimIdentity:
-    """Whose metadata it is. `pod_claim` is the claim's name inside its pod, where it was made from a template."""
+    """Whose metadata it is.
+
+    namespace: the claim's namespace.
+    name: the claim's name.
+    uid: the claim's UID.
+    pod_claim: the claim's name inside its pod if it was made from a template.
+    """
 
     namespace: str
     name: str
@@ -96,13 +102,13 @@ def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
 
 
 def resource_claim_directory(claim: str, request: str) -> str:
-    """Where a container finds what drivers say about one request of a claim that its pod names."""
+    """The container's directory with all drivers' files about one request of a claim that its pod names."""
     _must(required_subdomain(claim, "the claim's name"))
     return f"{CONTAINER_DIRECTORY}/resourceclaims/{claim}/{checked_base_request(request)}"
 
 
 def pod_claim_directory(pod_claim: str, request: str) -> str:
-    """The same for a claim made from a template; `pod_claim` is `pod.spec.resourceClaims[].name`."""
+    """The same for a claim that was made from a template; `pod_claim` is `pod.spec.resourceClaims[].name`."""
     _must(dns_label(pod_claim, "the claim's name in the pod"))
     return f"{CONTAINER_DIRECTORY}/resourceclaimtemplates/{pod_claim}/{checked_base_request(request)}"
 

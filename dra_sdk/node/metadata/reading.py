@@ -38,7 +38,7 @@ def read_metadata(content: str | bytes, source: str = "device metadata") -> Devi
 
 
 def read_file(path: Path) -> DeviceMetadata:
-    """Read one file; InvalidObjectError names it, also where it cannot be opened."""
+    """Read one file; InvalidObjectError names it, also if it cannot be opened."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -47,9 +47,9 @@ def read_file(path: Path) -> DeviceMetadata:
 
 
 def read_request(directory: Path | str) -> DeviceMetadata:
-    """All that any driver says about one request, as one document with the identity of the first.
+    """What all drivers say about one request, as one document with the identity of the first.
 
-    `directory` is where a container finds the request's files; InvalidObjectError where it has none.
+    `directory` is where a container finds the request's files; InvalidObjectError if it has none.
     """
     paths = sorted(Path(directory).glob(f"*{SUFFIX}"))
     if not paths:

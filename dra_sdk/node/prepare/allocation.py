@@ -1,57 +1,180 @@
-"""From a ResourceClaim to the devices that this driver must prepare, each with its configuration. Pure."""
+"""From a ResourceClaim to the devices that this driver prepares, each with its configuration. Pure.
+
+Source: resource.k8s.io/v1 ResourceClaimStatus, AllocationResult, DeviceAllocationConfiguration; KEP-4381. The claim is
+read leniently: a newer API server may send fields that are not known here, and null stands for an absent field.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
-from dra_sdk.errors import ClaimError
-from dra_sdk.model.claim import AllocatedDevice
+from pydantic import ValidationError
+
+from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import AllocatedDevice, ClaimRef, base_request
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
-from dra_sdk.model.quantity import Quantity
-from dra_sdk.node.prepare.config import default_config, resolve
-from dra_sdk.wire.claim import ResourceClaim, Result
-from dra_sdk.wire.dra import ClaimRef
+from dra_sdk.node.prepare.checkpoint import Checkpoint
+from dra_sdk.wire.resource.metadata import NodeSelector
+from dra_sdk.wire.resource.status import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceRequestAllocationResult,
+    ResourceClaimStatus,
+)
 
 log = logging.getLogger(__name__)
 Published = Callable[[str, str], Device | None]
-"""Looks up a published device by pool and name."""
+"""Returns a published device by pool and name."""
+Allocated = AllocatedDevice[OpaqueConfig | None]
+_SOURCES: Final = {"FromClass": "the DeviceClass", "FromClaim": "the claim"}  # in the order of precedence
+
+
+def read_status(raw: JSON, ref: ClaimRef) -> ResourceClaimStatus:
+    """The status of a ResourceClaim; ClaimError if it is not the claim of `ref`, or names the field that is wrong."""
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, dict):
+        raise ClaimError("the API server's answer is not a ResourceClaim: it has no metadata")
+    uid = metadata.get("uid")
+    if uid != ref.uid:
+        raise ClaimError(f"the claim was replaced: it has UID {uid} now")
+    try:
+        status = raw.get("status")
+        return ResourceClaimStatus.model_validate({} if status is None else status, extra="ignore")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(["status", *(str(part) for part in first["loc"])])
+        raise ClaimError(f"the API server's answer is not a ResourceClaim: {field}: {first['msg']}") from error
 
 
 def allocated_devices(
-    info: DriverInfo, ref: ClaimRef, claim: ResourceClaim, published: Published
-) -> list[AllocatedDevice[OpaqueConfig | None]]:
-    """Check that `claim` is the one the kubelet means and is allocated; then this driver's devices in order.
+    info: DriverInfo, node: str, ref: ClaimRef, status: ResourceClaimStatus, published: Published
+) -> list[Allocated]:
+    """This driver's devices of the claim, in allocation order, each with its configuration.
 
-    Raises ClaimError for a claim that was replaced, is not allocated, holds nothing of this driver or a device that is
-    not published; ConfigError for configuration that cannot be used.
+    Raises ClaimError for a claim that is not allocated, is allocated for another node, holds nothing of this driver, or
+    holds a device that the driver does not publish; ConfigError for configuration that cannot be used.
     """
-    if claim.uid != ref.uid:
-        raise ClaimError(f"the claim was replaced: it has UID {claim.uid} now")
-    allocation = claim.allocation
+    allocation = status.allocation
     if allocation is None:
         raise ClaimError("the claim is not allocated")
-    results = [each for each in allocation.results if each.driver == info.name]
+    _check_node(allocation, node)
+    results = [each for each in allocation.devices.results or () if each.driver == info.name]
     if not results:
         raise ClaimError(f"the claim's allocation holds no device of driver {info.name}")
-    resolved = resolve(info, results, allocation.config)
-    for label in resolved.unmatched:
-        log.warning("%s: %s applies to none of its devices", ref, label)
-    return [
-        _device(info, result, configs, published) for result, configs in zip(results, resolved.configs, strict=True)
-    ]
+    configs = resolve_configs(info, ref, results, allocation.devices.config or ())
+    return [_device(info, result, found, published) for result, found in zip(results, configs, strict=True)]
+
+
+def resolve_configs(
+    info: DriverInfo,
+    ref: ClaimRef,
+    results: Sequence[DeviceRequestAllocationResult],
+    entries: Sequence[DeviceAllocationConfiguration],
+) -> list[list[OpaqueConfig]]:
+    """The driver's entries that apply to each result, decoded, the one that wins last.
+
+    Entries of the class come before those of the claim. An entry without requests applies to all, one for `req` to
+    `req/sub` as well. Entries that match no device are logged. ConfigError names entry, requests, kind and field.
+    """
+    found: list[list[OpaqueConfig]] = [[] for _ in results]
+    for entry in entries:
+        if entry.source not in _SOURCES:
+            raise ClaimError(f"a configuration of the claim has source {entry.source!r}, want {' or '.join(_SOURCES)}")
+    for index, entry in sorted(enumerate(entries), key=lambda item: item[1].source == "FromClaim"):
+        if entry.opaque is None or entry.opaque.driver != info.name:
+            continue
+        label = f"config[{index}] of {_SOURCES[entry.source]}"
+        if entry.requests:
+            label += f" for requests {', '.join(entry.requests)}"
+        config = _decoded(info, entry.opaque.parameters, label)
+        matching = [place for place, result in enumerate(results) if _matches(entry, result)]
+        for place in matching:
+            found[place].append(config)
+        if not matching:
+            log.warning("%s: %s applies to none of its devices", ref, label)
+    return found
+
+
+def default_config(info: DriverInfo) -> OpaqueConfig | None:
+    """What applies if nobody configured anything; ConfigError if the driver's first kind has fields without default."""
+    if not info.configs:
+        return None
+    try:
+        return info.configs[0].decode({})
+    except ConfigError as error:
+        raise ConfigError(f"a {info.configs[0].kind} config is required and the claim brings none: {error}") from error
+
+
+def refuse_held(devices: Iterable[Allocated], others: Iterable[Checkpoint]) -> None:
+    """DeviceHeldError if a device is held by another claim and cannot be shared with it.
+
+    The last line of defence: the scheduler normally prevents it; a lost or stale allocation does not. Two claims may
+    hold a device together if one of them has admin access, or both hold shares of it (KEP-5075, `shareID`).
+    """
+    only_shares: dict[tuple[str, str], bool] = {}
+    for mine in devices:
+        if not mine.admin_access:
+            key = mine.pool, mine.name
+            only_shares[key] = bool(mine.share_id) and only_shares.get(key, True)
+    for claim in others:
+        for held in claim.devices:
+            share = only_shares.get((held.pool, held.name))
+            if share is None or held.admin_access or (share and held.share_id):
+                continue
+            raise DeviceHeldError(f"device {held.pool}/{held.name} is held by {claim}")
+
+
+def _check_node(allocation: AllocationResult, node: str) -> None:
+    """ClaimError if the allocation's node selector names other nodes; its labels are kube-scheduler's affair."""
+    selector = allocation.node_selector or NodeSelector()
+    terms = selector.node_selector_terms or ()
+    named = [_node_names(term.match_fields) for term in terms]
+    if terms and all(names is not None and node not in names for names in named):
+        listed = ", ".join(sorted({name for names in named for name in names or ()}))
+        raise ClaimError(f"the claim is allocated for node {listed}, this is {node}")
+
+
+def _node_names(requirements: Any) -> set[str] | None:
+    """The nodes that a selector term names, None if it names none."""
+    for each in requirements or ():
+        if (each.key, each.operator) == ("metadata.name", "In"):
+            return set(each.values or ())
+    return None
+
+
+def _matches(entry: DeviceAllocationConfiguration, result: DeviceRequestAllocationResult) -> bool:
+    requests = entry.requests
+    return not requests or result.request in requests or base_request(result.request) in requests
+
+
+def _decoded(info: DriverInfo, parameters: Any, label: str) -> OpaqueConfig:
+    if not isinstance(parameters, dict):
+        raise ConfigError(f"{label}: its parameters must be an object, are {parameters!r:.80}")
+    given = (parameters.get("apiVersion"), parameters.get("kind"))
+    for config in info.configs:
+        if given == (config.api_version, config.kind):
+            try:
+                return config.decode(parameters)
+            except ConfigError as error:
+                raise ConfigError(f"{label}: {config.kind}: {error}") from error
+    known = ", ".join(f"{config.api_version} {config.kind}" for config in info.configs) or "no configuration at all"
+    raise ConfigError(
+        f"{label}: driver {info.name} does not know apiVersion {given[0]!r} kind {given[1]!r}; it takes {known}"
+    )
 
 
 def _device(
-    info: DriverInfo, result: Result, configs: Sequence[OpaqueConfig], published: Published
-) -> AllocatedDevice[OpaqueConfig | None]:
-    chain: list[OpaqueConfig | None] = list(configs) or [default_config(info)]
-    try:
-        consumed = {name: Quantity(amount) for name, amount in result.consumed_capacity.items()}
-    except ValueError as error:
-        raise ClaimError(f"device {result.pool}/{result.device}: consumedCapacity: {error}") from error
+    info: DriverInfo,
+    result: DeviceRequestAllocationResult,
+    configs: Sequence[OpaqueConfig],
+    published: Published,
+) -> Allocated:
+    chain: tuple[OpaqueConfig | None, ...] = tuple(configs) or (default_config(info),)
     device = published(result.pool, result.device)
     if device is None:  # unplugged since, or never there: KEP-4381 has the driver look before it sets up
         raise ClaimError(f"device {result.pool}/{result.device} is not among those that driver {info.name} publishes")
@@ -60,9 +183,9 @@ def _device(
         result.pool,
         result.device,
         chain[-1],
-        tuple(chain),
+        chain,
         device,
-        result.share_id,
-        result.admin_access,
-        consumed,
+        result.share_id or None,
+        bool(result.admin_access),
+        result.consumed_capacity or {},
     )

@@ -1,4 +1,4 @@
-"""Making sure that one directory has one owner, and knowing whether the node was rebooted."""
+"""One process owns a driver's data directory, and the boot id tells whether the node was rebooted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 class InstanceLock:
     """A lock on a driver's data directory, released by the kernel if the process dies.
 
-    Exclusive, or `shared` among the instances of a rolling update, which know of each other.
+    path: the lock file.
+    shared: whether the instances of a rolling update share it; else it is exclusive.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -27,7 +28,7 @@ class InstanceLock:
     def acquire(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for another instance to end, then SettingsError."""
         try:
-            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             held = self._wait(self._handle, monotonic() + timeout)
         except OSError as error:
             self.release()
@@ -40,22 +41,22 @@ class InstanceLock:
             )
 
     def _wait(self, handle: int, deadline: float) -> bool:
-        told = False
+        logged = False
         while True:
             try:
                 fcntl.flock(handle, self._kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if monotonic() >= deadline:
                     return False
-                if not told:
+                if not logged:
                     log.info("waiting for another instance of this driver to end")
-                    told = True
+                    logged = True
                 sleep(0.05)
             else:
                 return True
 
     def release(self) -> None:
-        """Let the next instance in."""
+        """Release the lock, so that the next instance starts."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

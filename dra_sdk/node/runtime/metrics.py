@@ -7,11 +7,15 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from dra_sdk.node.kubelet.registration import Registration
+from dra_sdk.node.prepare.engine import Preparer
+from dra_sdk.node.slices.controller import SliceController
+
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45)  # seconds; the kubelet waits 45
 
 
 class Timed:
-    """Measures what happens inside a `with`, and whether it raised."""
+    """Measures the duration of a `with`, and whether it raised."""
 
     __slots__ = ("_begun", "_name", "_times")
 
@@ -26,14 +30,14 @@ class Timed:
 
 
 class Times:
-    """A histogram of durations by name and result; its children are kept, to look one up takes longer than to time."""
+    """A histogram of durations by name and result. Its children are kept: to look one up costs more than to time."""
 
     def __init__(self, driver: str, histogram: Histogram) -> None:
         self._driver, self._histogram = driver, histogram
         self._children: dict[tuple[str, str], Histogram] = {}
 
     def child(self, name: str, result: str) -> Histogram:
-        """Where the durations of `name` with this result go."""
+        """The child for durations of `name` with this result."""
         found = self._children.get((name, result))
         if found is None:
             found = self._children[name, result] = self._histogram.labels(self._driver, name, result)
@@ -41,7 +45,10 @@ class Times:
 
 
 class Metrics:
-    """The metrics of one driver, in a registry of their own, so that several drivers fit in one process."""
+    """The metrics of one driver, in a registry of their own, so that several drivers fit in one process.
+
+    driver: the driver's name, a label of each metric.
+    """
 
     def __init__(self, driver: str) -> None:
         self._registry = CollectorRegistry()
@@ -71,9 +78,21 @@ class Metrics:
         """Measure one hook."""
         return Timed(self._hooks, name)
 
-    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Add a value that is read when somebody asks for it."""
-        Gauge(name, text, ["driver"], registry=self._registry).labels(self._driver).set_function(read)
+    def add_gauges(self, preparer: Preparer, registration: Registration, slices: SliceController) -> None:
+        """Add the values that are read at each scrape."""
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "claims_held": ("Claims that hold devices", lambda: len(preparer.held())),
+            "state_files_unreadable": ("State files that need an operator", lambda: len(preparer.unreadable())),
+            "registered": ("Whether the kubelet has registered us", registration.registered.is_set),
+            "slices_synced": ("Whether the API server has all that was published", lambda: slices.synced),
+            "slices_created": ("ResourceSlices created since the start", lambda: slices.stats.creates),
+            "slices_updated": ("ResourceSlices updated since the start", lambda: slices.stats.updates),
+            "slices_deleted": ("ResourceSlices deleted since the start", lambda: slices.stats.deletes),
+            "slice_errors": ("Problems with publishing since the start", lambda: slices.stats.errors),
+        }
+        for name, (text, read) in gauges.items():
+            gauge = Gauge(f"dra_sdk_{name}", text, ["driver"], registry=self._registry)
+            gauge.labels(self._driver).set_function(read)
 
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""

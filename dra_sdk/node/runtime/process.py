@@ -13,85 +13,97 @@ no successor connects within 30 s.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
+from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
 from dra_sdk.model.node import Node
-from dra_sdk.node.kubelet.plugin import VERSIONS, plugin_services
+from dra_sdk.node.files import Files, private_directory
+from dra_sdk.node.health.unhealthy_store import UnhealthyStore
+from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.kubelet.sockets import SocketPaths, remove_dead, socket_paths
-from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.prepare.cdi_specs import CdiSpecs
+from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
-from dra_sdk.node.prepare.files import Files
-from dra_sdk.node.prepare.locks import NamedLocks
-from dra_sdk.node.prepare.order import Order
-from dra_sdk.node.prepare.places import claim_store, settle
-from dra_sdk.node.runtime import observe
-from dra_sdk.node.runtime.connection import Connection
-from dra_sdk.node.runtime.discovery import Discovery
-from dra_sdk.node.runtime.http import HttpServer
+from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
+from dra_sdk.node.runtime.endpoints import HttpServer, pages
 from dra_sdk.node.runtime.instance import InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
+from dra_sdk.node.runtime.publishing import Publisher
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.sockets import Sockets
-from dra_sdk.node.runtime.statuses import StatusWriter
-from dra_sdk.node.runtime.wellness import Wellness
-from dra_sdk.node.slices.controller import SliceController
-from dra_sdk.wire.dra import ClaimRef
 
 if TYPE_CHECKING:
-    from dra_sdk.node.overlay import Overlay
-    from dra_sdk.node.prepare.metadata import ClaimMetadata
+    from collections.abc import Sequence
+
+    from dra_sdk.node.metadata.directory import MetadataDirectory
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-STOP_SECONDS = 5.0
-SUCCESSION_SECONDS = 30.0
+STOP_SECONDS: Final = 5.0  # that each service may take to stop
+SUCCESSION_SECONDS: Final = 30.0  # to wait for the predecessor to end; then the kubelet has removed its slices
+_PRIVATE: Final = 0o750
 
 
 class DriverProcess:
-    """Runs one driver on one node until `stop`; usable as a context manager."""
+    """Runs one driver on one node until `stop`; usable as a context manager. SettingsError for unusable settings.
+
+    driver: the driver.
+    settings: its settings.
+    node: the node.
+    data: its plugin data directory.
+    paths: its sockets.
+    metrics: what it measures of itself.
+    publisher: keeps its slices published.
+    preparer: prepares claims.
+    registration: answers the kubelet's registration.
+    lock: keeps other instances out of the data directory.
+    """
 
     def __init__(self, driver: Driver, settings: Settings, *, files: Files | None = None) -> None:
-        name = driver.info.name
+        if not settings.registry.is_dir():
+            raise SettingsError(
+                f"{settings.registry} is not a directory; a kubelet makes it, so check --kubelet-dir "
+                f"and the host path of the driver's pod"
+            )
+        name, shared = driver.info.name, bool(settings.pod_uid)
         self.driver, self.settings = driver, settings
         self.node = Node(settings.node_name, settings.host_root)
         self.data = settings.plugin_data(name)
         self.paths = _paths(settings, name)
-        self.lock = InstanceLock(self.data / "instance.lock", shared=bool(settings.pod_uid))
-        files = files or Files()
         self.metrics = Metrics(name)
-        driver.observe = self.metrics.hook
-        self.connection = Connection(self._connect)
-        self.slices = SliceController(name, settings.node_name, self.connection.get)
-        self.wellness = Wellness(driver, self.node, settings.taint_effect, self.data / "unhealthy.json", files)
-        publish = self.wellness.between(self.slices.publish)
-        self.discovery = Discovery(driver, self.node, publish, _overlay(settings))
-        versions = (*VERSIONS, *self.wellness.versions())
-        self.registration = Registration(name, self.paths.service, versions)
-        self.statuses = StatusWriter(name, self.connection.get)
-        self.boot_id = read_boot_id(settings.host_root)
+        driver.measure = self.metrics.hook
+        private_directory(self.data, _PRIVATE)
+        self._files = files or Files()
+        self.locks = NamedLocks(self.data / "locks" if shared else None)
+        self._boot_id = read_boot_id(settings.host_root)
+        self._api = ApiConnection(self._connect)
+        self._statuses = ClaimStatusWriter(name, self._api.get)
+        unhealthy = UnhealthyStore(self.data / "unhealthy.json", self._files, self.locks)
+        self.publisher = Publisher(driver, self.node, settings, self._api.get, unhealthy)
         undoable = driver.implements("dra_unprepare")
-        self.store = claim_store(self.data, self.boot_id, files, undoable=undoable, shared=bool(settings.pod_uid))
-        self.preparer = Preparer(driver, self.node, self._effects(files))
-        observe.add_gauges(self.metrics, self.preparer, self.registration, self.slices)
+        self._store = CheckpointStore.of(self.data, self._boot_id, self._files, undoable=undoable, shared=shared)
+        self.preparer = Preparer(driver, self.node, self._effects())
+        self.registration = Registration(name, self.paths.service, (*VERSIONS, *self.publisher.health.versions()))
+        services = plugin_services(self._prepare, self._unprepare)
+        services.update(self.publisher.health.services())
+        self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
+        self._sockets = Sockets(self.paths, settings.serve, services, self.registration)
+        self.lock = InstanceLock(self.data / "instance.lock", shared=shared)
         self._started = ExitStack()
 
     def start(self) -> None:
         """Start everything, or nothing: what was begun is stopped again if a later step fails."""
-        if not self.settings.registry.is_dir():
-            raise SettingsError(
-                f"{self.settings.registry} is no directory; a kubelet makes it, so check --kubelet-dir "
-                f"and the host path of the driver's pod"
-            )
         with ExitStack() as stack:
-            self._start(stack)
+            if self.settings.serve == "registration":
+                self._listen(stack)  # claims and slices belong to the process that offers the service
+            else:
+                self._start(stack)
             self._started = stack.pop_all()
 
     def stop(self) -> None:
@@ -99,9 +111,9 @@ class DriverProcess:
         self._started.close()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a call of the kubelet is under way; after `stop` that is one whose hook hangs."""
-        return not self.preparer.drain(0.0)
+        return not self._sockets.drain(0.0)
 
     def __enter__(self) -> DriverProcess:
         self.start()
@@ -110,109 +122,72 @@ class DriverProcess:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _connect(self) -> KubeClient:
-        agent = f"dra-sdk/{self.driver.info.name}"
-        return KubeClient.connect(self.settings.kubeconfig, agent=agent, observe=self.metrics.request)
-
     def _start(self, stack: ExitStack) -> None:
-        _make_directory(self.data)
-        if self.settings.serve == "registration":
-            self._listen(stack)  # claims and slices belong to the process that offers the service
-            return
         self.lock.acquire(SUCCESSION_SECONDS)
-        stack.callback(self._let_in)
-        settle(self.store, self.data, self.boot_id)
+        stack.callback(self._release_lock)
+        self._store.migrate(self.data, self._boot_id)
         self.preparer.recover()
-        for service in (
-            self.connection.close,
-            self.statuses.stop,
-            self.slices.stop,
-            self.discovery.stop,
-            self.wellness.stop,
-        ):
-            stack.callback(service, STOP_SECONDS)
+        for stop in (self._api.close, self._statuses.stop, self.publisher.stop):
+            stack.callback(stop, STOP_SECONDS)
         self._listen(stack)
-        self.wellness.start()
-        self.discovery.start()
-        self.slices.start()
-        self.statuses.start()
+        self.publisher.start()
+        self._statuses.start()
 
-    def _let_in(self) -> None:
-        """Let a successor in; where a hook hangs, the end of the process does, so that it never works beside that."""
-        if not self.busy:
+    def _release_lock(self) -> None:
+        """Release the lock unless a hook still runs: then the end of the process releases it."""
+        if not self.is_busy:
             self.lock.release()
 
     def _listen(self, stack: ExitStack) -> None:
         for dead in remove_dead(self.paths, self.driver.info.name):
             log.info("removed %s, which a killed instance left", dead)
-        self._open_sockets(stack)
+        self._sockets.open()
+        stack.callback(self._sockets.close)
+        stack.callback(self.publisher.health.feed.close)  # its streams would keep the server waiting
+        stack.callback(self._drain)
+        stack.callback(self._sockets.withdraw)
         if self.settings.http_address:
-            serve = self.settings.serve
-            pages = observe.pages(self.metrics, self.paths, serve, self.registration, self.slices)
-            http = HttpServer(self.settings.http_address, pages)
+            served = pages(self.metrics, self.paths, self.settings.serve, self.registration, self.publisher.slices)
+            http = HttpServer(self.settings.http_address, served)
             http.start()
             stack.callback(http.stop)
         log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
 
-    def _open_sockets(self, stack: ExitStack) -> None:
-        calls = plugin_services(self._measured(self.preparer.prepare), self._measured(self.preparer.unprepare))
-        services = {**calls, **self.wellness.services()}
-        sockets = Sockets(self.paths, self.settings.serve, services, self.registration)
-        sockets.open()
-        stack.callback(sockets.close)
-        stack.callback(self.wellness.feed.close)  # its streams would keep the server waiting
-        stack.callback(self._drain, sockets)
-        stack.callback(sockets.withdraw)
-
-    def _measured(self, function: Callable[[ClaimRef], T]) -> Callable[[ClaimRef], T]:
-        def call(ref: ClaimRef) -> T:
-            with self.metrics.call(function.__name__):
-                return function(ref)
-
-        return call
-
-    def _drain(self, sockets: Sockets) -> None:
+    def _drain(self) -> None:
         seconds = self.settings.drain_seconds
-        ends = monotonic() + seconds
-        if not (sockets.drain(seconds) and self.preparer.drain(max(0.0, ends - monotonic()))):
+        if not self._sockets.drain(seconds):
             log.warning("calls are still under way after %.0f s; their claims are undone at the next start", seconds)
 
-    def _effects(self, files: Files) -> Effects:
-        info, shared = self.driver.info, bool(self.settings.pod_uid)
-        if shared:
-            _make_directory(self.data)
+    def _prepare(self, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:
+        with self.metrics.call("prepare"):
+            return self.preparer.prepare(ref, deadline)
+
+    def _unprepare(self, ref: ClaimRef, deadline: Deadline) -> None:
+        with self.metrics.call("unprepare"):
+            self.preparer.unprepare(ref, deadline)
+
+    def _connect(self) -> KubeClient:
+        agent = f"dra-sdk/{self.driver.info.name}"
+        return KubeClient.connect(self.settings.kubeconfig, agent=agent, observe=self.metrics.request)
+
+    def _effects(self) -> Effects:
+        info = self.driver.info
         return Effects(
-            store=self.store,
-            cdi=CdiDirectory(self.settings.cdi_dir, info.cdi_kind, files, driver=info.name),
-            fetch=self.connection.fetch,
-            published=self.discovery.published,
-            boot_id=self.boot_id,
-            locks=NamedLocks(self.data / "locks" if shared else None),
-            order=Order.shared(self.data, self.boot_id) if shared else Order(),
-            metadata=_metadata(info.name, self.data, files) if info.metadata else None,
-            announce=self.statuses.put,
+            store=self._store,
+            cdi=CdiSpecs(self.settings.cdi_dir, info.cdi_kind, info.name, self._files),
+            fetch=self._api.fetch,
+            published=self.publisher.discovery.published,
+            boot_id=self._boot_id,
+            locks=self.locks,
+            metadata=_metadata(info.name, self.data, self._files) if info.metadata else None,
+            announce=self._statuses.put,
         )
 
 
-def _overlay(settings: Settings) -> Overlay | None:
-    if settings.overlay_file is None:
-        return None
-    from dra_sdk.node.overlay import load  # noqa: PLC0415 (brings CEL along, which few processes need)
+def _metadata(driver: str, data: Path, files: Files) -> MetadataDirectory:
+    from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
 
-    return load(settings.overlay_file)
-
-
-def _metadata(driver: str, data: Path, files: Files) -> ClaimMetadata:
-    from dra_sdk.node.prepare.metadata import ClaimMetadata  # noqa: PLC0415 (its models are for few drivers)
-
-    return ClaimMetadata(driver, data, files)
-
-
-def _make_directory(data: Path) -> None:
-    try:
-        data.mkdir(mode=0o750, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"cannot make the driver's data directory {data}: {error.strerror}") from error
+    return MetadataDirectory(driver, data, files)
 
 
 def _paths(settings: Settings, driver: str) -> SocketPaths:

@@ -1,6 +1,8 @@
 """Every setting of a driver process: one table, read from flags, the environment and a file.
 
-A flag wins over its environment variable, which wins over the file, which wins over the default.
+A flag wins over its environment variable, which wins over the file, which wins over the default. The file is one YAML
+mapping, keys as in the table (`kubeletDir: /var/lib/kubelet`). Its values are taken as they are written, so that `off`
+is no boolean and a node called 007 keeps its name.
 """
 
 from __future__ import annotations
@@ -9,15 +11,17 @@ import argparse
 import os
 import re
 import socket
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+import yaml
+
 from dra_sdk.errors import SettingsError
-from dra_sdk.node.runtime.settings_file import read_settings_file
 
 CONFIG = "DRA_SDK_CONFIG"
+_NOTHING: Final = ("", "~", "null")
 _DAY = 86400
 Serve = Literal["both", "common", "registration", "service"]
 Effect = Literal["None", "NoSchedule", "NoExecute"]
@@ -114,7 +118,15 @@ def _one_of(text: str, choices: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: attribute of Settings, environment variable, default, what it means, and how it is read."""
+    """One row of the table.
+
+    name: the attribute of Settings.
+    env: the environment variable.
+    default: the value without a setting.
+    help: what it means.
+    type: reads the value from text; raises ValueError with the reason.
+    metavar: what stands for the value in help.
+    """
 
     name: str
     env: str
@@ -135,14 +147,14 @@ class Setting:
         return first + "".join(each.capitalize() for each in others)
 
     def given(self, text: str) -> Any:
-        """The value of its flag; ArgumentTypeError with the reason, which argparse drops of a ValueError."""
+        """The value of its flag; ArgumentTypeError with the reason, because argparse drops that of a ValueError."""
         try:
             return self.type(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
     def read(self, environment: Mapping[str, str], file: Mapping[str, str], name: Path | None = None) -> Any:
-        """The value from the environment, else the file `name`, else the default; SettingsError if it is not usable."""
+        """The value from the environment, else the file `name`, else the default; SettingsError for a wrong one."""
         for source, text in (
             (f"environment variable {self.env}", environment.get(self.env, "")),
             (f"setting {self.key} of settings file {name}", file.get(self.key, "")),
@@ -220,7 +232,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one process; see SETTINGS for what each means."""
+    """The settings of one process; SETTINGS says what each means."""
 
     node_name: str
     kubeconfig: Path | None = None
@@ -264,7 +276,7 @@ def read_settings(flags: argparse.Namespace, environment: Mapping[str, str] | No
     """The settings from parsed flags, the environment and the file; SettingsError names what is wrong."""
     found = os.environ if environment is None else environment
     named = getattr(flags, "config", None) or (path(found[CONFIG]) if found.get(CONFIG) else None)
-    file = read_settings_file(named, {each.key for each in SETTINGS}) if named else {}
+    file = _read_file(named, {each.key for each in SETTINGS}) if named else {}
     values = {}
     for each in SETTINGS:
         given = getattr(flags, each.name, None)
@@ -280,4 +292,33 @@ def _host_name() -> str:
     try:
         return node_name(host)
     except ValueError as error:
-        raise SettingsError(f"the host name {host!r} is no node's name, which {error}: give --node-name") from error
+        raise SettingsError(
+            f"the host name {host!r} cannot be a node's name, which {error}: give --node-name"
+        ) from error
+
+
+def _read_file(path: Path, known: Collection[str]) -> dict[str, str]:
+    """The values by key, as text; SettingsError names the file and the key or line that is wrong."""
+    try:
+        found = yaml.load(path.read_bytes(), yaml.BaseLoader)  # noqa: S506 (it makes text, lists and mappings only)
+    except OSError as error:
+        raise SettingsError(f"cannot read settings file {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"settings file {path} is not YAML: {_problem(error)}") from error
+    if not found:
+        return {}
+    if not isinstance(found, dict):
+        raise SettingsError(f"settings file {path} must hold a mapping of settings, not {type(found).__name__}")
+    for key, value in found.items():
+        if key not in known:
+            raise SettingsError(f"settings file {path}: unknown setting {key!r}; known are {', '.join(sorted(known))}")
+        if not isinstance(value, str):
+            raise SettingsError(f"settings file {path}: {key} must be text or a number, is {value!r}")
+    return {key: value for key, value in found.items() if value not in _NOTHING}
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).replace('in "<byte string>", ', "").split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(error, 'problem', None) or error}"

@@ -1,13 +1,14 @@
-"""What we know the API server to have: the slices of one driver, fed by watches and by our own writes.
+"""What the API server has, as far as we know: the slices of one driver, from watches and from our own writes.
 
-A watch lags behind a write, so the result of a write goes in at once, and an event that is older than it is ignored. A
-slice that was deleted never comes back under its uid, whatever arrives late. Thread-safe.
+A watch lags behind a write, so the result of a write is stored at once, and an event that is older than it is ignored.
+A deleted slice never comes back under its UID, however late an event arrives. Safe for threads.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
 from typing import Final
@@ -18,7 +19,7 @@ _REMEMBERED: Final = 1000
 
 
 class Scope(Enum):
-    """Slices of our node (they carry `spec.nodeName`), or slices that several nodes see."""
+    """Slices of our node, which carry `spec.nodeName`, or slices that several nodes see."""
 
     NODE = "node"
     CLUSTER = "cluster"
@@ -29,8 +30,39 @@ class Scope(Enum):
         return cls.NODE if item["spec"].get("nodeName") else cls.CLUSTER
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The slices of one scope that a driver looks after.
+
+    scope: the scope.
+    field_selector: selects them in the server, as far as that can.
+    accepts: whether a slice that was selected is one of them.
+    """
+
+    scope: Scope
+    field_selector: str
+    accepts: Callable[[JSON], bool]
+
+
+def select(scope: Scope, driver: str, node_name: str | None) -> Selection:
+    """The slices of one scope that a driver looks after.
+
+    The driver of a node shares the cluster's scope with those of other nodes, so there it looks after slices whose
+    owner is its Node. A driver without node looks after all of them.
+    """
+    wanted = node_name if scope is Scope.NODE else ""
+
+    def accepts(item: JSON) -> bool:
+        spec = item["spec"]
+        if spec.get("driver") != driver or (spec.get("nodeName") or "") != wanted:
+            return False
+        return scope is Scope.NODE or node_name is None or _is_owned(item, node_name)
+
+    return Selection(scope, f"spec.driver={driver},spec.nodeName={wanted}", accepts)
+
+
 class SliceCache:
-    """Slices by name."""
+    """The slices of one driver, by name."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -49,7 +81,7 @@ class SliceCache:
             return set(map(pool_of, self._slices.values()))
 
     def share(self, pool: str, specs: Iterable[JSON]) -> None:
-        """Let go of our copies of devices that equal those of `specs`: after a restart they are equal."""
+        """Replace our copies of devices by equal ones of `specs`, to keep one: after a restart they are equal."""
         known = {_first_device(each): each["devices"] for each in specs if each.get("devices")}
         with self._lock:
             for item in self._slices.values():
@@ -58,13 +90,13 @@ class SliceCache:
                     item["spec"]["devices"] = devices
 
     def before_list(self, scope: Scope) -> None:
-        """To be called before a list of the scope is asked for: what we write from now on may be missing in it."""
+        """Note that a list of the scope is about to be read: what we write from now on may be missing in it."""
         with self._lock:
             known = self._slices
             self._written = {name for name in self._written if name in known and Scope.of(known[name]) is not scope}
 
     def listed(self, scope: Scope, items: Iterable[JSON], version: str) -> None:
-        """Take a whole list over: what is not in it no longer exists, except what we wrote meanwhile."""
+        """Store a whole list: what is not in it no longer exists, except what we wrote since `before_list`."""
         with self._lock:
             for name in [name for name, each in self._slices.items() if Scope.of(each) is scope]:
                 if name not in self._written or not _newer(self._slices[name], version):
@@ -73,13 +105,13 @@ class SliceCache:
                 self._keep(item)
 
     def put(self, item: JSON) -> None:
-        """Take over a slice as the API server stored it for us."""
+        """Store a slice as the API server stored it for us."""
         with self._lock:
             self._written.add(item["metadata"]["name"])
             self._keep(item)
 
     def seen(self, kind: str, item: JSON) -> bool:
-        """Take over an event of a watch; False where it tells what we know, or something older."""
+        """Store an event of a watch; False if it tells what is known, or something older."""
         with self._lock:
             if kind == "DELETED":
                 return self._drop(item)
@@ -91,12 +123,12 @@ class SliceCache:
             return self._keep(item)
 
     def lost(self, name: str) -> bool:
-        """Take over that a slice is no longer ours, although it exists; False where it never was."""
+        """Forget a slice that exists but is no longer ours; False if it never was."""
         with self._lock:
             return self._slices.pop(name, None) is not None
 
     def forget(self, item: JSON) -> None:
-        """Take over that we deleted a slice, or found it gone."""
+        """Forget a slice that we deleted, or found deleted."""
         with self._lock:
             self._drop(item)
 
@@ -140,3 +172,8 @@ def _newer(item: JSON, version: str | None) -> bool:
     """Whether a slice is newer than a resourceVersion; they are ordered numbers within one kind of object."""
     ours = item["metadata"].get("resourceVersion")
     return bool(ours and version and ours.isdigit() and version.isdigit() and int(ours) > int(version))
+
+
+def _is_owned(item: JSON, node_name: str) -> bool:
+    references = item["metadata"].get("ownerReferences") or []
+    return any(each.get("kind") == "Node" and each.get("name") == node_name for each in references)

@@ -1,9 +1,9 @@
 """Keeps the API server's ResourceSlices equal to what the driver published last.
 
-One thread, `slices`, does all the work; it has one more, `slices-watch-…`, for each watch. Without changes there is no
-traffic but the watch; a restart with equal devices writes nothing; slices stay when the driver stops, and the kubelet
-removes them if it does not come back. What somebody else changes or deletes is put right at once, and ever more slowly
-if that goes on. Failures are retried per pool with back-off.
+One thread, `slices`, does all the work; it has one more, `slices-watch-…`, for each watch. Without changes the watch is
+the only traffic; a restart with equal devices writes nothing; slices stay when the driver stops, and the kubelet
+removes them if it does not come back. What somebody else changes or deletes is put right at once, and more and more
+slowly if that goes on. Failures are retried per pool with back-off.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from threading import Condition, Event, Lock, Thread
 
@@ -20,16 +21,14 @@ from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import node, resource_slices
 from dra_sdk.model import JSON
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.node.slices.agenda import Agenda, Task
-from dra_sdk.node.slices.cache import Scope, SliceCache
-from dra_sdk.node.slices.compare import with_times
-from dra_sdk.node.slices.diff import Identity, Operation, Owner, diff
-from dra_sdk.node.slices.layout import arranged, has_counters
+from dra_sdk.node.slices.backoff import Backoff
+from dra_sdk.node.slices.cache import Scope, SliceCache, select
+from dra_sdk.node.slices.diff import Identity, Operation, Owner, diff, with_times
+from dra_sdk.node.slices.packing import has_counters, pack_for_1_34
 from dra_sdk.node.slices.plan import plan
-from dra_sdk.node.slices.selection import select
-from dra_sdk.node.slices.sync import Stats, Writer
-from dra_sdk.node.slices.timing import Timing
+from dra_sdk.node.slices.queue import Desired, PoolQueue, PoolState
 from dra_sdk.node.slices.watcher import Listener, SliceWatcher
+from dra_sdk.node.slices.writer import SliceWriter, Stats
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
 OnError = Callable[[str, Exception], None]
@@ -43,10 +42,14 @@ def _log_error(pool: str, error: Exception) -> None:
 class SliceController:
     """The publisher of one driver.
 
-    `node_name` None is for a driver that publishes for the whole cluster; then pools say themselves which nodes reach
-    them, and `owner` may name an object that the slices shall go with. `connect` gives an API client, which the
-    controller does not close; it is called in the controller's thread, again and again if it raises. `on_error(pool,
-    error)` hears of each problem, from any thread; pool "" means the controller as a whole.
+    driver: the driver's name.
+    node_name: the driver's node; None for a driver that publishes for the whole cluster, whose pools say themselves
+        which nodes reach them.
+    connect: returns an API client, which the controller does not close; called in the controller's thread, and again
+        after a delay if it raises.
+    on_error: called with a pool and its problem, from any thread; pool "" means the controller as a whole.
+    owner: the object with which the slices are deleted, for a driver without node.
+    backoff: the delays.
     """
 
     def __init__(
@@ -57,21 +60,22 @@ class SliceController:
         on_error: OnError = _log_error,
         *,
         owner: Owner | None = None,
-        timing: Timing | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self._driver = driver
         self._node_name = node_name
         self._connect = connect
         self._on_error = on_error
         self._owner = owner
-        self._timing = timing or Timing()
+        self._backoff = backoff or Backoff()
         self._cache = SliceCache()
-        self._agenda = Agenda(self._timing)
-        self._changed = Condition()  # guards the agenda, the stats and the general error
+        self._queue = PoolQueue(self._backoff)
+        self._changed = Condition()  # guards the queue, the stats and the general error
         self._publishing = Lock()
         self._stats = Stats()
         self._error: Exception | None = None
         self._watchers: dict[Scope, SliceWatcher] = {}
+        self._listed: set[Scope] = set()
         self._owner_is_old = False
         self._has_shared = False
         self._stop = Event()
@@ -82,7 +86,7 @@ class SliceController:
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """End the thread; slices stay. Waits for a request that is under way; False where it took over `timeout` s."""
+        """End the thread; slices stay. Waits for a request that is under way; False after `timeout` seconds."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
@@ -98,11 +102,11 @@ class SliceController:
         with self._publishing:
             plans = plan(pools, driver=self._driver, node_name=self._node_name)
             with self._changed:
-                wrong = self._agenda.publish(plans, self._cache.pools(), time.monotonic())
-                self._stats.errors += len(wrong)
+                problems = self._queue.publish(plans, self._cache.pools(), time.monotonic())
+                self._stats.errors += len(problems)
                 self._changed.notify_all()
-        for error in wrong:
-            self._tell(error.subject.removeprefix("pool "), error)
+        for error in problems:
+            self._report(error.subject.removeprefix("pool "), error)
 
     @property
     def stats(self) -> Stats:
@@ -115,7 +119,7 @@ class SliceController:
         """What keeps the server from having what was published, by pool; "" is about all of them (no connection)."""
         with self._changed:
             general = {"": self._error} if self._error else {}
-            return {**general, **self._agenda.errors()}
+            return {**general, **self._queue.errors()}
 
     def last_error(self, pool: str = "") -> Exception | None:
         """What is wrong with one pool, or with the controller as a whole."""
@@ -128,21 +132,21 @@ class SliceController:
             return self._is_synced()
 
     def wait_synced(self, timeout: float | None = None) -> bool:
-        """Wait until `synced`; False after `timeout` seconds or where the controller was stopped before."""
+        """Wait until `synced`; False after `timeout` seconds, or if the controller was stopped before."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_synced() or self._stop.is_set(), timeout)
             return self._is_synced()
 
     def _is_synced(self) -> bool:
-        return self._agenda.is_settled() and self._is_listed()
+        return self._queue.is_settled() and self._is_listed()
 
     def _is_listed(self) -> bool:
-        return bool(self._watchers) and all(watcher.ready for watcher in self._watchers.values())
+        return bool(self._watchers) and self._listed >= self._watchers.keys()
 
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            since = float("inf")  # when it began to work
+            since = float("inf")  # when it started to work
             try:
                 api = self._connect()
                 if self._node_name is not None:
@@ -151,121 +155,127 @@ class SliceController:
                 self._general(None)
                 since = time.monotonic()
                 self._serve(api)
-            except Exception as error:  # noqa: BLE001 (whatever a connection raises; a bug must not end the thread)
-                failures = 1 if time.monotonic() - since > self._timing.calm else failures + 1
+            except Exception as error:  # noqa: BLE001 (anything that connecting raises; a bug must not end the thread)
+                failures = 1 if time.monotonic() - since > self._backoff.calm else failures + 1
                 self._general(error)
-                self._stop.wait(self._timing.after_failure(failures, error))
+                self._stop.wait(self._backoff.after_failure(failures, error))
         with self._changed:
             self._changed.notify_all()
 
     def _serve(self, api: KubeApi) -> None:
-        """Work on one pool after the other, until told to stop."""
-        writer = Writer(api, self._cache, self._stats)
+        """Work on one pool after the other until `stop`."""
+        writer = SliceWriter(api, self._cache, self._stats)
         try:
             while not self._stop.is_set():
                 self._watch(api)
-                if task := self._next():
-                    self._work(writer, api, task)
+                if pool := self._next():
+                    self._work(writer, api, pool)
         finally:
             for watcher in self._watchers.values():
                 watcher.stop()
             with self._changed:
                 self._watchers.clear()
+                self._listed.clear()
 
-    def _next(self) -> Task | None:
-        """Wait for a task that is due; None where watches must be looked after first, or on stop."""
+    def _next(self) -> PoolState | None:
+        """Wait for a pool that is due; None on stop, or if a watch must be started first."""
         with self._changed:
             while not self._stop.is_set():
-                if self._agenda.needs_cluster() and Scope.CLUSTER not in self._watchers:
+                if self._queue.has_cluster_pools() and Scope.CLUSTER not in self._watchers:
                     return None
-                task, now = self._agenda.next(), time.monotonic()
-                listed = self._is_listed()
-                if task and task.due is not None and task.due <= now and listed:
-                    self._agenda.begin(task)
-                    return task
-                self._changed.wait(task.due - now if task and task.due is not None and listed else None)
+                pool, now = self._queue.next(), time.monotonic()
+                due = pool.due if pool and self._is_listed() else None
+                if due is not None and due <= now:
+                    return pool
+                self._changed.wait(None if due is None else due - now)
         return None
 
-    def _work(self, writer: Writer, api: KubeApi, task: Task) -> None:
-        """Make the server have what one pool shall be."""
-        wanted = task.wanted
+    def _work(self, writer: SliceWriter, api: KubeApi, pool: PoolState) -> None:
+        """Make the server have what one pool must have."""
+        with self._changed:
+            desired = self._queue.begin(pool)
+        specs = list(desired.specs)
         try:
-            operations = self._operations(task.name, wanted)
-            if operations and task.settled:
-                self._repairing(task)
-            if operations and self._owner_is_old and self._node_name is not None:
-                self._owner, self._owner_is_old = self._node(api, self._node_name), False
-                operations = self._operations(task.name, wanted)
-            if operations and has_counters(planned := task.plan or ()):
-                wanted[:] = with_times(arranged(planned, _minor(api)), wanted)
-                operations = self._operations(task.name, wanted)
-            dropped = writer.carry_out(operations, wanted, task.name)
-            # The times that the server gave to taints must survive the slices: pods are evicted so long after them.
-            wanted[:] = with_times(wanted, [each["spec"] for each in self._cache.of_pool(task.name)])
-            self._cache.share(task.name, wanted)
-        except Exception as error:  # noqa: BLE001 (whatever is wrong with one pool must not hold up the others)
+            dropped = writer.apply(self._operations(api, pool, desired, specs), specs, pool.name)
+            # Pods are evicted some time after the time that the server gave to a taint: it must outlast the slices.
+            specs = with_times(specs, [each["spec"] for each in self._cache.of_pool(pool.name)])
+            self._cache.share(pool.name, specs)
+        except Exception as error:  # noqa: BLE001 (a problem with one pool must not hold up the others)
             with self._changed:
                 self._stats.errors += 1
-                telling = self._agenda.failed(task, wanted, error, time.monotonic())
-            if telling:
-                self._tell(task.name, error)
+                worth_reporting = self._queue.failed(pool, desired, specs, error, time.monotonic())
+            if worth_reporting:
+                self._report(pool.name, error)
             return
         with self._changed:
-            self._agenda.done(task, wanted, dropped)
+            # An event is in the cache before it makes the pool due, so what is equal here has seen them all.
+            is_current = not self._diff(pool, specs)
+            self._queue.done(pool, desired, specs, dropped, is_current=is_current)
             self._changed.notify_all()
         if dropped:
-            self._tell(task.name, dropped)
+            self._report(pool.name, dropped)
 
-    def _operations(self, pool: str, wanted: list[JSON]) -> list[Operation]:
-        return diff(self._cache.of_pool(pool), wanted, Identity(self._driver, pool, self._owner))
+    def _operations(self, api: KubeApi, pool: PoolState, desired: Desired, specs: list[JSON]) -> list[Operation]:
+        """The writes that make the server have `specs`, which are packed anew if the server's release wants that."""
+        operations = self._diff(pool, specs)
+        if operations and pool.settled:
+            _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
+            with self._changed:
+                self._queue.repairing(pool, time.monotonic())
+            self._owner_is_old = True  # perhaps: a Node that was made again takes the slices of the old one along
+        if operations and self._owner_is_old and self._node_name is not None:
+            self._owner, self._owner_is_old = self._node(api, self._node_name), False
+            operations = self._diff(pool, specs)
+        if operations and has_counters(desired.planned):
+            specs[:] = with_times(pack_for_1_34(desired.planned, _minor(api)), specs)
+            operations = self._diff(pool, specs)
+        return operations
 
-    def _repairing(self, task: Task) -> None:
-        _log.warning("pool %s: somebody else changed its slices; putting them right", task.name)
-        with self._changed:
-            self._agenda.repairing(task, time.monotonic())
-        self._owner_is_old = True  # perhaps: a Node that was made anew takes the slices of the old one along
+    def _diff(self, pool: PoolState, specs: list[JSON]) -> list[Operation]:
+        return diff(self._cache.of_pool(pool.name), specs, Identity(self._driver, pool.name, self._owner))
 
     def _watch(self, api: KubeApi) -> None:
         """Start the watches that are needed and not yet running."""
         needed = {Scope.CLUSTER if self._node_name is None else Scope.NODE}
         with self._changed:
-            if self._has_shared or self._agenda.needs_cluster():
+            if self._has_shared or self._queue.has_cluster_pools():
                 needed.add(Scope.CLUSTER)
         for scope in needed - set(self._watchers):
             selection = select(scope, self._driver, self._node_name)
-            listener = Listener(self._touched, self._general)
-            watcher = SliceWatcher(api, selection, self._cache, listener, self._timing)
+            listener = Listener(partial(self._touched, scope), self._general)
+            watcher = SliceWatcher(api, selection, self._cache, listener, self._backoff)
             with self._changed:
                 self._watchers[scope] = watcher
             watcher.start()
 
     def _finds_shared(self, api: KubeApi) -> bool:
-        """Whether an earlier run published slices for several nodes, which must be minded even if no pool is so now."""
+        """Whether an earlier run published slices for several nodes, which are ours even if no pool needs them now."""
         selection = select(Scope.CLUSTER, self._driver, self._node_name)
         found = api.list(resource_slices(), {"fieldSelector": selection.field_selector})
         return any(map(selection.accepts, found["items"]))
 
-    def _touched(self, pools: Iterable[str] | None) -> None:
+    def _touched(self, scope: Scope, pools: Iterable[str] | None) -> None:
         with self._changed:
             if pools is None:
-                self._agenda.listed(self._cache.pools(), time.monotonic())
+                self._listed.add(scope)
+                self._queue.listed(self._cache.pools(), time.monotonic())
             else:
-                self._agenda.touched(pools, time.monotonic())
+                self._queue.touched(pools, time.monotonic())
             self._changed.notify_all()
 
     def _general(self, error: Exception | None) -> None:
-        """A problem that is about all pools, or (None) its end."""
+        """Note a problem of all pools, or with None its end."""
         with self._changed:
             self._error = error
             if error is None:
-                self._agenda.reachable(time.monotonic())
+                self._queue.reachable(time.monotonic())
             else:
                 self._stats.errors += 1
             self._changed.notify_all()
         if error is not None:
-            self._tell("", error)
+            self._report("", error)
 
-    def _tell(self, pool: str, error: Exception) -> None:
+    def _report(self, pool: str, error: Exception) -> None:
         try:
             self._on_error(pool, error)
         except Exception:  # noqa: BLE001 (it is the caller's code)
@@ -277,9 +287,9 @@ class SliceController:
 
 
 def _minor(api: KubeApi) -> int:
-    """Which release the server is, asked before each write that depends on it, because servers are upgraded.
+    """The server's minor release, asked before each write that depends on it, because servers are upgraded.
 
-    One that tells us not is taken for one of the newest: only 1.34 differs.
+    A server that does not tell is taken for the newest: only 1.34 differs.
     """
     try:
         version = api.get("/version")

@@ -1,26 +1,45 @@
-"""From the slices a pool has to those it shall have, in as few writes as possible.
+"""From the slices that a pool has to those that it must have, in as few writes as possible.
 
 Pure. The rules are those of k8s.io/dynamic-resource-allocation/resourceslice, so that a driver may change its language
 without its slices changing: a slice is recognised by the index in its name, a pool with one changed slice keeps its
 generation, any other change raises it and rewrites all slices.
+
+The API server rewrites specs: it drops empty fields, writes quantities in its own form and stamps taints with the
+time, to the second. None of this is a change. Source: resource.k8s.io/v1 defaulting; apimachinery Quantity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Final, Literal
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
 
 from dra_sdk.model import JSON
-from dra_sdk.node.slices.compare import same, with_times
-from dra_sdk.node.slices.names import decode_index, generate_name, index_length
+from dra_sdk.model.quantity import Quantity
 
 _API: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+_TOLERANCE: Final = timedelta(seconds=1)
+_FALSE_IS_UNSET: Final = frozenset({
+    "bindsToNode", "allowMultipleAllocations", "allNodes", "perDeviceNodeSelection",
+})  # fmt: skip
+_QUANTITIES: Final = frozenset({"value", "default", "min", "max", "step", "validValues", "allocationMultiplier"})
+_MIN_DIGITS: Final = 5
+_LIMIT: Final = 2**63
+_HEX: Final = re.compile("[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The object whose deletion takes the slices along (meta/v1 OwnerReference): the Node, for a node's driver."""
+    """The object with which the slices are deleted (meta/v1 OwnerReference): the Node, for a node's driver.
+
+    name: its name.
+    uid: its UID.
+    api_version: its API version.
+    kind: its kind.
+    """
 
     name: str
     uid: str
@@ -40,7 +59,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One write. `body` is the whole object: as it shall be, or for a delete as it is. `index` is its place."""
+    """One write.
+
+    verb: what is done.
+    body: the whole object: as it must be, or for a delete as it is.
+    index: its place in the pool, -1 for a delete.
+    """
 
     verb: Literal["delete", "update", "create"]
     body: JSON
@@ -48,14 +72,19 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The object's name; for a create only the beginning of it."""
+        """The object's name; for a create only its beginning."""
         metadata = self.body["metadata"]
         return str(metadata.get("name") or metadata["generateName"])
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What all slices of a pool have in common."""
+    """What all slices of a pool have in common.
+
+    driver: the driver's name.
+    pool: the pool's name.
+    owner: the owner of the slices, None for none.
+    """
 
     driver: str
     pool: str
@@ -63,7 +92,7 @@ class Identity:
 
 
 def diff(existing: Sequence[JSON], wanted: Sequence[JSON], identity: Identity, generation: int = 0) -> list[Operation]:
-    """The writes, in order: deletes, updates, creates; none where the server has what is wanted.
+    """The writes, in order: deletes, updates, creates; none if the server has what is wanted.
 
     `existing` are the pool's stored ResourceSlices, `wanted` specs without `driver` and `pool` (see `plan`); an empty
     list deletes the pool. `generation` is the lowest generation allowed.
@@ -88,7 +117,7 @@ def diff(existing: Sequence[JSON], wanted: Sequence[JSON], identity: Identity, g
 
 
 def _match(existing: Sequence[JSON], wanted: Sequence[JSON], generation: int) -> tuple[dict[int, JSON], list[JSON]]:
-    """Slices by their place in the pool, and those that have none."""
+    """Slices by their place in the pool, and slices without a place."""
     matched: dict[int, JSON] = {}
     obsolete: list[JSON] = []
     for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
@@ -139,3 +168,116 @@ def _created(spec: JSON, index: int, count: int, identity: Identity) -> JSON:
     if owner:
         metadata["ownerReferences"] = [owner.reference()]
     return {**_API, "metadata": metadata, "spec": spec}
+
+
+def same(stored: JSON, wanted: JSON) -> bool:
+    """Whether the stored spec means the same as the wanted one, so that it needs no update."""
+    if stored == wanted:
+        return True  # usually: the server returns what it was sent
+    ours, theirs = normal(wanted), normal(stored)
+    our_times, their_times = list(_take_times(ours)), list(_take_times(theirs))
+    return ours == theirs and all(map(_close, our_times, their_times))
+
+
+def normal(spec: JSON) -> JSON:
+    """A copy without empty fields and with canonical quantities."""
+    found: JSON = _pruned(spec)
+    for device in found.get("devices", ()):
+        for field in ("capacity", "consumesCounters", "nodeAllocatableResourceMappings"):
+            if field in device:
+                device[field] = _canonical(device[field])
+    if "sharedCounters" in found:
+        found["sharedCounters"] = _canonical(found["sharedCounters"])
+    return found
+
+
+def with_times(wanted: Sequence[JSON], existing: Sequence[JSON]) -> list[JSON]:
+    """The wanted specs; a taint without a time gets that of the same taint of the same device in `existing`."""
+    if all(taint.get("timeAdded") for _, taint in _taints(wanted)):
+        return list(wanted)
+    known = {_taint_key(device, taint): taint.get("timeAdded") for device, taint in _taints(existing)}
+    copies = deepcopy(list(wanted))
+    for device, taint in _taints(copies):
+        moment = known.get(_taint_key(device, taint))
+        if moment and not taint.get("timeAdded"):
+            taint["timeAdded"] = moment
+    return copies
+
+
+def _taints(specs: Sequence[JSON]) -> Iterator[tuple[str, JSON]]:
+    for spec in specs:
+        for device in spec.get("devices") or ():
+            for taint in device.get("taints") or ():
+                yield device["name"], taint
+
+
+def _taint_key(device: str, taint: JSON) -> tuple[str, str, str, str]:
+    return device, taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+
+
+def _take_times(spec: JSON) -> Iterator[str | None]:
+    for _, taint in _taints([spec]):
+        yield taint.pop("timeAdded", None)
+
+
+def _close(ours: str | None, theirs: str | None) -> bool:
+    if ours is None or theirs is None or ours == theirs:
+        return True
+    try:
+        return abs(datetime.fromisoformat(ours) - datetime.fromisoformat(theirs)) <= _TOLERANCE
+    except (ValueError, TypeError):
+        return False
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = ((key, _pruned(each)) for key, each in value.items() if not (each is False and key in _FALSE_IS_UNSET))
+        return {key: each for key, each in pairs if each is not None and each not in ({}, [])}
+    if isinstance(value, list):
+        return [_pruned(each) for each in value]
+    return value
+
+
+def _canonical(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _canonical(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_canonical(each, key) for each in value]
+    if key in _QUANTITIES and isinstance(value, (str, int)):
+        try:
+            return str(Quantity(value))
+        except ValueError:
+            return value
+    return value
+
+
+def index_length(count: int) -> int:
+    """How many hex digits the indexes of `count` slices have."""
+    return max(_MIN_DIGITS, len(f"{max(count - 1, 0):x}"))
+
+
+def encode_index(index: int, length: int) -> str:
+    """An index as it begins a name."""
+    return f"{index:0{length}x}"
+
+
+def decode_index(name: str, length: int) -> int:
+    """The index that a name begins with; ValueError if it has none of this length.
+
+    Names of slices are `<index in hex>-<driver>-<owner>-<random>`. The scheduler tries slices in the order of their
+    names, so the index comes first, with at least five digits; it is also how a slice is recognised after a restart.
+    """
+    digits, dash, _ = name.partition("-")
+    if not dash or len(digits) != length:
+        raise ValueError(f"{name!r} does not begin with an index of {length} digits and a dash")
+    if not _HEX.fullmatch(digits) or int(digits, 16) >= _LIMIT:
+        raise ValueError(f"{name!r} does not begin with a hexadecimal index")
+    return int(digits, 16)
+
+
+def generate_name(index: int, count: int, driver: str, owner: str | None) -> str:
+    """`metadata.generateName` of one slice of a pool with `count` slices.
+
+    Lower case, as object names must be, although a driver's name may have upper-case letters.
+    """
+    return "-".join([encode_index(index, index_length(count)), driver, *([owner] if owner else []), ""]).lower()

@@ -1,8 +1,9 @@
 """From the pools an author describes to the slices that hold them, within the limits of the API.
 
-Pure. What no API server would take is refused here, with the device and the field. Source: resource.k8s.io/v1
-ResourceSliceSpec: 128 devices a slice, 64 where any device of the pool has taints, consumed counters or list
-attributes; 8 counter sets a slice; counter sets and devices never in one slice.
+Pure. What no API server accepts is refused here, with the device and the field, before anything is sent. Releases and
+their feature gates differ, and which server will answer is not known here, so only what none of them accepts is a
+problem. Source: resource.k8s.io/v1 ResourceSliceSpec: 128 devices a slice, 64 if any device of the pool has taints,
+consumed counters or list attributes; 8 counter sets a slice; counter sets and devices never in one slice.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.device import NodeSelection
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.node.slices.limits import refusals
+from dra_sdk.node.slices.diff import Identity, diff, generate_name
+from dra_sdk.node.slices.packing import pack_for_1_34
+from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
 
 Check = Callable[[Sequence[JSON], str, str], list[str]]
@@ -26,14 +29,15 @@ DEVICES: Final = 128
 COMPLEX_DEVICES: Final = 64
 COUNTER_SETS: Final = 8
 _PROBLEMS: Final = 20
-_OTHER_TYPE: Final = (AttributeError, TypeError)  # what comes of an author's None or text where an object is wanted
+_WRONG_TYPE: Final = (AttributeError, TypeError)  # raised for an author's None or text in place of an object
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """The slices of one pool, in order: ResourceSliceSpecs without `driver` and `pool`.
+    """The slices of one pool.
 
-    `node_bound` says that they carry `nodeName`, so that the kubelet deletes them when the driver goes.
+    name: the pool's name.
+    slices: ResourceSliceSpecs without `driver` and `pool`, in order.
     """
 
     name: str
@@ -41,8 +45,26 @@ class PoolPlan:
 
     @property
     def node_bound(self) -> bool:
-        """Whether the slices belong to one node only."""
+        """Whether the slices carry `nodeName`, so that the kubelet deletes them when the driver goes."""
         return all("nodeName" in each for each in self.slices)
+
+
+def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
+    """One sentence for each rule of the newest release that the slices break; none if any release accepts them all.
+
+    `slices` are ResourceSliceSpecs without `driver` and `pool`.
+    """
+    from dra_sdk.wire.validation import sentence, validate  # noqa: PLC0415 (its import takes 0.1 s of each start)
+
+    objects = [_object(slices, index, driver, pool) for index in range(len(slices))]
+    found: list[str] = []
+    releases = [ServerProfile.of(f"1.{minor}") for minor in range(NEWEST, OLDEST - 1, -1)]
+    for profile in [*releases, ServerProfile.of(f"1.{NEWEST}", dict.fromkeys(GATES, True))]:
+        problems = [sentence(each, item) for item in objects for each in validate(item, profile=profile)]
+        if not problems:
+            return []
+        found = found or problems
+    return found
 
 
 def plan(
@@ -63,9 +85,27 @@ def plan(
             found[name] = _plan(pool, driver, node_name, check)
         except InvalidObjectError as error:
             found[name] = _shortened(error)
-        except _OTHER_TYPE as error:
-            found[name] = InvalidObjectError(f"pool {name}", [_said(error)])
+        except _WRONG_TYPE as error:
+            found[name] = InvalidObjectError(f"pool {name}", [_problem(error)])
     return found
+
+
+def resource_slices(
+    pools: Iterable[ResourcePool], *, driver: str, node_name: str, minor: int = NEWEST
+) -> Iterator[dict[str, Any]]:
+    """The ResourceSlices of a fresh publication, without the owner's UID, which only the API server knows.
+
+    `minor` is the release of the server they are for, `34` for 1.34. Raises InvalidObjectError at the first pool that
+    breaks a limit.
+    """
+    for name, planned in plan(pools, driver=driver, node_name=node_name).items():
+        if isinstance(planned, InvalidObjectError):
+            raise planned
+        slices = pack_for_1_34(planned.slices, minor)
+        for operation in diff([], slices, Identity(driver, name)):
+            count = len(slices)
+            operation.body["metadata"]["generateName"] = generate_name(operation.index, count, driver, node_name)
+            yield operation.body
 
 
 def _plan(pool: ResourcePool, driver: str, node_name: str | None, check: Check) -> PoolPlan:
@@ -93,16 +133,16 @@ def _converted(convert: Any, items: Iterable[Any], problems: list[str]) -> Itera
             yield convert(item)
         except InvalidObjectError as error:
             problems += [f"{error.subject}: {problem}" for problem in error.problems]
-        except _OTHER_TYPE as error:
-            problems.append(f"{getattr(item, 'name', item)}: {_said(error)}")
+        except _WRONG_TYPE as error:
+            problems.append(f"{getattr(item, 'name', item)}: {_problem(error)}")
 
 
-def _said(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     return f"a value is of another type than the model's: {error}"
 
 
 def _shortened(error: InvalidObjectError) -> InvalidObjectError:
-    """With as many problems as somebody reads: thousands of devices are often wrong in the same way."""
+    """The error with at most _PROBLEMS problems: thousands of devices are often wrong in the same way."""
     more = len(error.problems) - _PROBLEMS
     shown = [*error.problems[:_PROBLEMS], f"and {more} more problems"] if more > 0 else error.problems
     return InvalidObjectError(error.subject, shown)
@@ -134,13 +174,13 @@ def _nodes(pool: ResourcePool, node_name: str | None, problems: list[str]) -> JS
     own = sum(device.node is not None for device in pool.devices)
     if own:
         if own < len(pool.devices):
-            problems.append("node: either every device has its own, or none")
+            problems.append("node: either every device has its own or none has")
         if pool.node is not None:
             problems.append("node: either the pool has one or its devices, not both")
         return {"perDeviceNodeSelection": True}
     if pool.node is None:
         if node_name is None:
-            problems.append("node: must say which nodes reach it, because this driver does not run for one node")
+            problems.append("node: must say which nodes reach it, because this driver runs for no single node")
         return {"nodeName": node_name}
     return _chosen(pool.node, node_name, problems)
 
@@ -151,3 +191,13 @@ def _chosen(node: NodeSelection, node_name: str | None, problems: list[str]) -> 
         whose = f"the driver of node {node_name}" if node_name else "a driver of the whole cluster"
         problems.append(f"node: {whose} cannot publish for node {node.node_name}; use node_selector")
     return found
+
+
+def _object(slices: Sequence[JSON], index: int, driver: str, pool: str) -> JSON:
+    identity = {"name": pool, "generation": 1, "resourceSliceCount": len(slices)}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"generateName": generate_name(index, len(slices), driver, None)},
+        "spec": {"driver": driver, "pool": identity, **slices[index]},
+    }

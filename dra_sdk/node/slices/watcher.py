@@ -1,4 +1,4 @@
-"""The thread that keeps a `SliceCache` equal to the API server: list, watch, and list again where that is needed."""
+"""The thread that keeps a `SliceCache` equal to the API server: list, watch, and list again when that is needed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.kube.api import EventStream, KubeApi
 from dra_sdk.kube.paths import resource_slices
 from dra_sdk.model import JSON
-from dra_sdk.node.slices.cache import SliceCache, pool_of
-from dra_sdk.node.slices.selection import Selection
-from dra_sdk.node.slices.timing import Timing
+from dra_sdk.node.slices.backoff import Backoff
+from dra_sdk.node.slices.cache import Selection, SliceCache, pool_of
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is told: `changed` which pools' slices changed (None: any), `failed` of each error, and None at its end."""
+    """What a watcher calls.
+
+    changed: with the pools whose slices changed; with None after each list, when any of them may have changed.
+    failed: with each error, and with None when it is over.
+    """
 
     changed: Callable[[Iterable[str] | None], None]
     failed: Callable[[Exception | None], None]
@@ -31,21 +34,20 @@ class SliceWatcher:
     """Follows one selection in a thread of its own, until `stop`."""
 
     def __init__(
-        self, api: KubeApi, selection: Selection, cache: SliceCache, listener: Listener, timing: Timing
+        self, api: KubeApi, selection: Selection, cache: SliceCache, listener: Listener, backoff: Backoff
     ) -> None:
-        self.ready = False
         self._api = api
         self._selection = selection
         self._cache = cache
         self._listener = listener
-        self._timing = timing
+        self._backoff = backoff
         self._stop = Event()
         self._lock = Lock()
         self._stream: EventStream | None = None
         self._version = ""
         self._failures = 0
         self._opened: float | None = None
-        self._told = False
+        self._has_failed = False
         self._thread = Thread(target=self._run, name=f"slices-watch-{selection.scope.value}")
 
     def start(self) -> None:
@@ -53,7 +55,7 @@ class SliceWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End following; the watch is closed at once, a request that is under way is waited for."""
+        """Stop following. The watch is closed at once; a request that is under way is waited for."""
         self._stop.set()
         with self._lock:
             if self._stream:
@@ -67,8 +69,8 @@ class SliceWatcher:
                 if not self._version:
                     self._list()
                 if not self._watch():
-                    self._stop.wait(self._timing.retry)  # a server that ends watches at once must not be hammered
-            except Exception as error:  # noqa: BLE001 (a bug must be heard of, and must not end the thread)
+                    self._stop.wait(self._backoff.retry)  # a server that ends watches at once must not be hammered
+            except Exception as error:  # noqa: BLE001 (a bug must be reported, and must not end the thread)
                 if not self._stop.is_set():
                     self._failed(error)
 
@@ -79,11 +81,10 @@ class SliceWatcher:
         version = str(found["metadata"]["resourceVersion"])
         self._cache.listed(self._selection.scope, filter(self._selection.accepts, found["items"]), version)
         self._version = version
-        self.ready = True
         self._listener.changed(None)
 
     def _watch(self) -> bool:
-        """Follow one watch until the server ends it; whether it told us anything."""
+        """Follow one watch until the server ends it; False if it brought no event, not even a bookmark."""
         query = {"fieldSelector": self._selection.field_selector}
         stream = self._api.watch(resource_slices(), query, resource_version=self._version)
         self._opened = opened = time.monotonic()
@@ -93,8 +94,8 @@ class SliceWatcher:
             stream.close()
         heard = False
         try:
-            if self._told:
-                self._told = False
+            if self._has_failed:
+                self._has_failed = False
                 self._listener.failed(None)
             for event in stream:
                 heard, self._failures = True, 0
@@ -103,8 +104,8 @@ class SliceWatcher:
             with self._lock:
                 self._stream = None
             stream.close()
-        if not heard and time.monotonic() - opened > self._timing.calm:
-            self._version = ""  # no bookmark even: a server that was restored from a backup waits until it comes so far
+        if not heard and time.monotonic() - opened > self._backoff.calm:
+            self._version = ""  # a server that was restored from a backup is silent until it has come that far again
         return heard
 
     def _event(self, kind: str, item: JSON) -> None:
@@ -116,16 +117,16 @@ class SliceWatcher:
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, UnreachableError):
-            self._version = ""  # whatever the server dislikes, a new list starts from what it has
-        if self._opened is not None and time.monotonic() - self._opened > self._timing.retry_limit:
-            self._failures = 0  # it had worked for long enough
+            self._version = ""  # start again from a list
+        if self._opened is not None and time.monotonic() - self._opened > self._backoff.retry_limit:
+            self._failures = 0  # it had worked for a while
         self._opened = None
         self._failures += 1
         if self._failures == 1 and isinstance(error, (GoneError, UnreachableError)):
-            _log.debug("%s", error)  # a watch that breaks off once in a while is normal
+            _log.debug("%s", error)  # a watch that breaks off now and then is normal
         else:
-            self._told = True
+            self._has_failed = True
             self._listener.failed(error)
         if not isinstance(error, ApiError):
             _log.error("following ResourceSlices failed", exc_info=error)
-        self._stop.wait(self._timing.after_failure(self._failures, error))
+        self._stop.wait(self._backoff.after_failure(self._failures, error))

@@ -96,7 +96,7 @@ def test_shares_of_one_claim_in_several_containers_and_a_replay(make_gpus):
     prepared = rig.driver.prepare(claim("gpu"), containers={"a": ["gpu"], "b": ["gpu"]})
     assert prepared.container("a").cdi_ids == prepared.container("b").cdi_ids
     calls = len(rig.memory.faults.calls)
-    assert rig.driver._preparer.prepare(prepared.ref) == list(prepared.devices)
+    assert rig.driver._preparer.prepare(prepared.ref) == tuple(prepared.devices)
     assert len(rig.memory.faults.calls) == calls
 
 

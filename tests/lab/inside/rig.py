@@ -16,7 +16,7 @@ from dra_driver_gpu.effects import SystemEffects
 from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.settings import GpuSettings
 
-from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.files import Files
 from dra_sdk.testing import DriverHarness, FakeNode
 from dra_sdk.testing.files import QuickFiles
 from dra_sdk.tools.simulator.oci import HostDevice

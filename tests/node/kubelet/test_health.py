@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import grpc
 import pytest
 
+from dra_sdk import HeldDevice
 from dra_sdk.model.health import DeviceHealth, HealthStatus
 from dra_sdk.node.health.feed import HealthFeed
 from dra_sdk.node.kubelet import health
+from dra_sdk.node.kubelet.draplugin import plugin_services
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
-from dra_sdk.node.kubelet.plugin import plugin_services
 from dra_sdk.node.kubelet.server import SocketServer
-from dra_sdk.wire.dra import AnsweredDevice
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.waiting import LONG, wait
 
@@ -25,9 +26,27 @@ def healthy(*names):
     return [DeviceHealth(name, HealthStatus.HEALTHY) for name in names]
 
 
-def busy_threads(server):
-    """Threads of the pool that run a call right now; an idle one is counted by the pool's semaphore."""
-    return len(server._pool._threads) - server._pool._idle_semaphore._value
+class Streams:
+    """Counts the streams that are open: each of them holds a thread of the server."""
+
+    def __init__(self, feed):
+        self.feed = feed
+        self.open = 0
+        self.lock = threading.Lock()
+
+    def follow(self, version, is_open):
+        with self.lock:
+            self.open += 1
+        try:
+            yield from self.feed.follow(version, is_open)
+        finally:
+            with self.lock:
+                self.open -= 1
+
+
+def no_threads():
+    """Whether all threads of the test's servers have ended."""
+    return not any(thread.name.startswith("test-health") for thread in threading.enumerate())
 
 
 @pytest.fixture
@@ -40,18 +59,25 @@ def path(socket_dir):
     return socket_dir / "dra.sock"
 
 
+@dataclass
+class Site:
+    server: SocketServer
+    streams: Streams
+
+
 @contextmanager
 def serving(path, feed, threads=THREADS):
-    services = plugin_services(lambda ref: [AnsweredDevice("r", "node-a", ref.name)], lambda ref: None)
+    services = plugin_services(lambda ref, _: [HeldDevice("r", "node-a", ref.name)], lambda ref, _: None)
+    streams = Streams(feed)
     if feed is not None:
-        services |= health_services(feed.follow, feed.wake)
+        services |= health_services(streams.follow, feed.wake)
     server = SocketServer("test-health", path, services, threads)
     server.start()
     try:
-        yield server
+        yield Site(server, streams)
     finally:
         server.stop()
-        server._pool.shutdown(wait=True)
+        wait(no_threads)
 
 
 @contextmanager
@@ -137,33 +163,33 @@ def test_a_long_list_is_split_into_messages_that_a_client_accepts(path, feed):
 
 def test_a_client_that_hangs_up_frees_its_thread(path, feed):
     feed.report(healthy("lamp-0"))
-    with serving(path, feed) as server, dialling(path) as channel:
+    with serving(path, feed) as site, dialling(path) as channel:
         stream = watch(channel)
         next(stream)
-        assert busy_threads(server) == 1
+        assert site.streams.open == 1
         stream.cancel()
-        wait(lambda: busy_threads(server) == 0)
+        wait(lambda: site.streams.open == 0)
 
 
 def test_a_client_whose_connection_breaks_frees_its_thread(path, feed):
     feed.report(healthy("lamp-0"))
-    with serving(path, feed) as server:
+    with serving(path, feed) as site:
         with dialling(path) as channel:
             next(watch(channel))
-            assert busy_threads(server) == 1
-        wait(lambda: busy_threads(server) == 0)
+            assert site.streams.open == 1
+        wait(lambda: site.streams.open == 0)
 
 
 def test_a_newer_stream_ends_the_older_one_of_its_version_only(path, feed):
     feed.report(healthy("lamp-0"))
-    with serving(path, feed) as server, dialling(path) as channel:
+    with serving(path, feed) as site, dialling(path) as channel:
         older, other = watch(channel), watch(channel, V1ALPHA1)
         next(older), next(other)
         newer = watch(channel)
         next(newer)
         with pytest.raises((StopIteration, grpc.RpcError)):
             next(older)
-        wait(lambda: busy_threads(server) == 2)
+        wait(lambda: site.streams.open == 2)
         feed.report(healthy("lamp-0"))
         assert names(next(newer)) == names(next(other)) == ["lamp-0"]
         newer.cancel()
@@ -173,26 +199,26 @@ def test_a_newer_stream_ends_the_older_one_of_its_version_only(path, feed):
 @pytest.mark.parametrize("version", [V1, V1ALPHA1])
 def test_prepare_is_answered_while_fifty_streams_were_opened_and_abandoned(path, feed, version):
     feed.report(healthy("lamp-0"))
-    with serving(path, feed) as server, dialling(path) as channel:
-        streams = [watch(channel, version) for _ in range(50)]  # neither read nor cancelled
+    with serving(path, feed) as site, dialling(path) as channel:
+        watches = [watch(channel, version) for _ in range(50)]  # neither read nor cancelled
         for attempt in range(5):
             assert prepare(channel, f"claim-{attempt}") == f"claim-{attempt}"
-        wait(lambda: busy_threads(server) <= 1)
-        for stream in streams:
+        wait(lambda: site.streams.open <= 1)
+        for stream in watches:
             stream.cancel()
 
 
 def test_streams_that_nobody_reads_are_cut_off_in_the_middle_of_sending(path, feed):
     """The second message is more than the client's window, so the server cannot finish to send it."""
     feed.report([DeviceHealth(f"lamp-{n}", HealthStatus.HEALTHY, "x" * 1024) for n in range(3000)])
-    with serving(path, feed) as server, dialling(path, ("grpc.http2.bdp_probe", 0)) as channel:
-        streams = []
+    with serving(path, feed) as site, dialling(path, ("grpc.http2.bdp_probe", 0)) as channel:
+        watches = []
         for _ in range(12):
-            streams.append(watch(channel))
-            next(streams[-1])  # it has begun, and stays stuck with the next message
+            watches.append(watch(channel))
+            next(watches[-1])  # it has begun, and stays stuck with the next message
         assert prepare(channel) == "claim"
-        wait(lambda: busy_threads(server) <= 1)
-        for stream in streams:
+        wait(lambda: site.streams.open <= 1)
+        for stream in watches:
             stream.cancel()
 
 
@@ -217,13 +243,13 @@ def test_prepares_run_beside_open_streams_of_both_versions(path, feed):
 
 def test_stopping_the_server_ends_open_streams(path, feed):
     feed.report(healthy("lamp-0"))
-    with serving(path, feed) as server, dialling(path) as channel:
+    with serving(path, feed) as site, dialling(path) as channel:
         stream = watch(channel)
         next(stream)
-        server.stop()
+        site.server.stop()
         with pytest.raises(grpc.RpcError):
             next(stream)
-        wait(lambda: not any(thread.is_alive() for thread in server._pool._threads))
+        wait(no_threads)
 
 
 def test_closing_the_feed_ends_a_stream_in_good_order(path, feed):

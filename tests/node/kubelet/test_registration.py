@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.node.kubelet.plugin import VERSIONS
+from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.registration import SERVICE, Registration
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 from tests.node.kubelet.conftest import Dial, Serve, call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -13,11 +14,12 @@ from typing import Any
 import grpc
 import pytest
 
-from dra_sdk.errors import SettingsError
+from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.kubelet.server import Method, SocketServer, stream, unary
+from dra_sdk.node.kubelet.server import call as call_socket
 from dra_sdk.node.kubelet.sockets import hidden
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
-from tests.node.kubelet.conftest import Dial, Serve, call
+from tests.node.kubelet.conftest import Dial, Serve, begin, call
 from tests.waiting import LONG
 
 
@@ -61,12 +63,12 @@ def test_after_the_end_nobody_is_served_not_even_those_it_knew(serve: Serve, dia
 
 def test_a_server_knows_whether_its_socket_is_still_in_its_place(serve: Serve) -> None:
     old = serve(named("old"))
-    assert old.intact()
+    assert old.is_intact()
     new = serve(named("new"))
-    assert not old.intact()
-    assert new.intact()
+    assert not old.is_intact()
+    assert new.is_intact()
     new.path.unlink()
-    assert not new.intact()
+    assert not new.is_intact()
 
 
 def test_a_stale_socket_is_replaced(serve: Serve, dial: Dial, socket_dir: Path) -> None:
@@ -190,3 +192,143 @@ def test_a_stream_is_delivered_in_order(serve: Serve, dial: Dial) -> None:
         response_deserializer=wire.PluginInfo.FromString,
     )
     assert [each.name for each in stub(wire.InfoRequest(), timeout=LONG)] == ["0", "1", "2", "3", "4"]
+
+
+Behaviour = Callable[[Any, Any], Any]
+
+
+def who_am_i(_request: Any, _context: Any) -> wire.PluginInfo:
+    return wire.PluginInfo(name="me")
+
+
+def method(behaviour: Behaviour = who_am_i) -> Any:
+    return unary(behaviour, wire.InfoRequest, wire.PluginInfo)
+
+
+def test_a_call_counts_until_it_is_answered(serve: Serve, dial: Dial) -> None:
+    entered, leave = Event(), Event()
+
+    def behaviour(request: Any, context: Any) -> wire.PluginInfo:
+        entered.set()
+        assert leave.wait(LONG)
+        return who_am_i(request, context)
+
+    server = serve({"Test": {"Who": method(behaviour)}})
+    assert server.drain(0.0)
+    call_of_it = begin(dial(server.path), "/Test/Who", wire.InfoRequest(), wire.PluginInfo)
+    assert entered.wait(LONG)
+    assert not server.drain(0.01)
+    with ThreadPoolExecutor(1) as pool:
+        drained = pool.submit(server.drain, LONG)
+        leave.set()
+        assert drained.result(LONG), "as soon as it is answered, not when the time is over"
+    server.stop()  # at once: it takes no answer away
+    assert call_of_it.result(LONG).name == "me"
+
+
+def test_one_whose_client_has_left_counts_while_it_is_at_work(serve: Serve, dial: Dial) -> None:
+    entered, leave, noticed = Event(), Event(), Event()
+
+    def behaviour(request: Any, context: Any) -> wire.PluginInfo:
+        context.add_callback(noticed.set)
+        entered.set()
+        assert leave.wait(LONG)
+        return who_am_i(request, context)
+
+    server = serve({"Test": {"Who": method(behaviour)}})
+    given_up = begin(dial(server.path), "/Test/Who", wire.InfoRequest(), wire.PluginInfo)
+    assert entered.wait(LONG)
+    given_up.cancel()
+    assert noticed.wait(LONG)
+    assert not server.drain(0.0)
+    leave.set()
+    assert server.drain(LONG)
+
+
+def test_calls_that_fail_are_over_and_the_next_is_answered(serve: Serve, dial: Dial) -> None:
+    fails = [True] * 3
+
+    def behaviour(request: Any, context: Any) -> wire.PluginInfo:
+        if fails:
+            fails.pop()
+            raise ValueError("no")
+        return who_am_i(request, context)
+
+    server = serve({"Test": {"Who": method(behaviour)}})
+    channel = dial(server.path)
+    for _ in range(3):
+        with pytest.raises(grpc.RpcError):
+            who(channel)
+    assert server.drain(LONG)
+    assert who(channel) == "me"
+
+
+def test_a_request_that_is_no_message_is_an_error_and_the_next_is_answered(serve: Serve, dial: Dial) -> None:
+    server = serve(named("me"))
+    channel = dial(server.path)
+    garbage = channel.unary_unary("/Test/Who", request_serializer=bytes, response_deserializer=bytes)
+    with pytest.raises(grpc.RpcError):
+        garbage(b"\xff\xff\xff", timeout=LONG)
+    assert who(channel) == "me"
+    assert server.drain(LONG)
+
+
+def test_calls_beyond_the_threads_wait_for_their_turn(serve: Serve, dial: Dial) -> None:
+    leave = Event()
+
+    def behaviour(request: Any, context: Any) -> wire.PluginInfo:
+        assert leave.wait(LONG)
+        return who_am_i(request, context)
+
+    server = serve({"Test": {"Who": method(behaviour)}}, threads=2)
+    channel = dial(server.path)
+    calls = [begin(channel, "/Test/Who", wire.InfoRequest(), wire.PluginInfo) for _ in range(20)]
+    leave.set()
+    assert [each.result(LONG).name for each in calls] == ["me"] * 20
+
+
+def test_a_call_that_hangs_does_not_hold_up_the_end(serve: Serve, dial: Dial) -> None:
+    entered, leave = Event(), Event()
+
+    def behaviour(request: Any, context: Any) -> wire.PluginInfo:
+        entered.set()
+        assert leave.wait(LONG)
+        return who_am_i(request, context)
+
+    server = serve({"Test": {"Who": method(behaviour)}})
+    hanging = begin(dial(server.path), "/Test/Who", wire.InfoRequest(), wire.PluginInfo)
+    assert entered.wait(LONG)
+    server.stop(0.0)
+    with pytest.raises(grpc.RpcError):
+        hanging.result(LONG)
+    assert not server.drain(0.0), "its handler is still at work"
+    leave.set()
+    assert server.drain(LONG)
+
+
+def test_a_stream_is_not_counted(serve: Serve, dial: Dial) -> None:
+    leave = Event()
+
+    def endless(_request: Any, _context: Any) -> Iterator[wire.PluginInfo]:
+        yield wire.PluginInfo(name="first")
+        leave.wait(LONG)
+
+    server = serve({"Test": {"Watch": stream(endless, wire.InfoRequest, wire.PluginInfo)}})
+    watch = dial(server.path).unary_stream(
+        "/Test/Watch",
+        request_serializer=wire.InfoRequest.SerializeToString,
+        response_deserializer=wire.PluginInfo.FromString,
+    )
+    reports = watch(wire.InfoRequest(), timeout=LONG)
+    assert next(reports).name == "first"
+    assert server.drain(0.0)
+    leave.set()
+    assert list(reports) == []
+
+
+def test_our_own_sockets_are_asked_as_the_kubelet_asks_them(serve: Serve, socket_dir: Path) -> None:
+    server = serve(named("me"))
+    assert call_socket(server.path, "/Test/Who", wire.InfoRequest(), wire.PluginInfo, LONG).name == "me"
+    missing = socket_dir / "missing.sock"
+    with pytest.raises(DraError, match=f"{missing} does not answer /Test/Who: "):
+        call_socket(missing, "/Test/Who", wire.InfoRequest(), wire.PluginInfo, LONG)

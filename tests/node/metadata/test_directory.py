@@ -1,27 +1,38 @@
 from __future__ import annotations
 
-import os
 import stat
+from pathlib import Path
 
 import pytest
 
+from dra_sdk import ContainerEdits, Mount
 from dra_sdk.errors import ClaimError, InvalidObjectError
-from dra_sdk.node.metadata.directory import MetadataDirectory
-from dra_sdk.node.metadata.encoding import MetadataDevice
-from dra_sdk.node.metadata.files import claim_metadata
-from dra_sdk.node.metadata.reading import read_file
-from dra_sdk.node.prepare.files import Files
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.model.status import NetworkData
+from dra_sdk.node.files import Files
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.metadata.directory import (
+    MetadataDirectory,
+    MetadataFile,
+    claim_files,
+    updated_file,
+)
+from dra_sdk.node.metadata.document import VERSIONS
+from dra_sdk.node.metadata.layout import POD_CLAIM_ANNOTATION
+from dra_sdk.node.metadata.reading import read_file, read_metadata
+from dra_sdk.wire.cdi import claim_spec
+from tests.node.metadata.devices import prepared
 
 DRIVER = "gpu.example.com"
 
 
 def files(uid="uid-1", name="my-claim", requests=("gpu",)):
     claim = {"metadata": {"namespace": "default", "name": name, "uid": uid}}
-    return claim_metadata(DRIVER, claim, [MetadataDevice(each, "node-a", "gpu-0") for each in requests])
+    return claim_files(DRIVER, claim, [prepared(each, "node-a", "gpu-0") for each in requests])
 
 
 def gpu(name="gpu-7", request="gpu"):
-    return [MetadataDevice(request, "node-a", name)]
+    return [prepared(request, "node-a", name)]
 
 
 @pytest.fixture
@@ -43,7 +54,7 @@ def test_files_are_written_where_they_say_and_anybody_can_read_them(directory, t
     directory.write(written)
     assert present(root) == ["default_my-claim/gpu/metadata.json", "default_my-claim/nic/metadata.json"]
     for each in written:
-        path = directory.data / each.path
+        path = tmp_path / each.path
         assert path.read_text() == each.content
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
@@ -64,7 +75,7 @@ def test_a_file_is_the_old_or_the_new_one_whole_whatever_step_fails(tmp_path, ro
             raise OSError(28, "No space left on device")
 
     with pytest.raises(ClaimError, match="No space left on device"):
-        MetadataDirectory(DRIVER, tmp_path, Files(fail)).update("default", "my-claim", "uid-1", "gpu", gpu())
+        MetadataDirectory(DRIVER, tmp_path, Files(fail)).update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu())
     assert (tmp_path / file.path).read_text() == file.content
     assert present(root) == ["default_my-claim/gpu/metadata.json"]
 
@@ -72,9 +83,9 @@ def test_a_file_is_the_old_or_the_new_one_whole_whatever_step_fails(tmp_path, ro
 def test_what_was_lost_is_written_again_and_what_was_updated_stays(directory, tmp_path):
     remembered = files(requests=("gpu", "nic"))
     directory.write(remembered)
-    directory.update("default", "my-claim", "uid-1", "gpu", gpu())
+    directory.update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu())
     (tmp_path / remembered[1].path).unlink()
-    directory.ensure(remembered)
+    directory.ensure("uid-1", remembered)
     assert read_file(tmp_path / remembered[0].path).metadata.generation == 2
     assert (tmp_path / remembered[1].path).read_text() == remembered[1].content
 
@@ -82,7 +93,7 @@ def test_what_was_lost_is_written_again_and_what_was_updated_stays(directory, tm
 def test_an_update_writes_the_next_generation(directory, tmp_path):
     directory.write(files())
     for generation in (2, 3, 4):
-        file = directory.update("default", "my-claim", "uid-1", "gpu", gpu(f"gpu-{generation}"))
+        file = directory.update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu(f"gpu-{generation}"))
         document = read_file(tmp_path / file.path)
         assert document.metadata.generation == generation
         assert document.requests[0].devices[0].name == f"gpu-{generation}"
@@ -93,7 +104,7 @@ def test_an_update_writes_the_next_generation(directory, tmp_path):
 def test_an_update_of_what_is_not_prepared_is_refused(directory, name, uid, request_name):
     directory.write(files())
     with pytest.raises(ClaimError, match=f"{uid}.*: no metadata found for request {request_name}"):
-        directory.update("default", name, uid, request_name, gpu(request=request_name))
+        directory.update(ClaimRef("default", name, uid), request_name, gpu(request=request_name))
 
 
 def test_an_update_of_a_damaged_file_says_so_and_leaves_it(directory, tmp_path):
@@ -101,7 +112,7 @@ def test_an_update_of_a_damaged_file_says_so_and_leaves_it(directory, tmp_path):
     directory.write([file])
     (tmp_path / file.path).write_text("{")
     with pytest.raises(InvalidObjectError, match=r"metadata\.json: is not JSON"):
-        directory.update("default", "my-claim", "uid-1", "gpu", gpu())
+        directory.update(ClaimRef("default", "my-claim", "uid-1"), "gpu", gpu())
     assert (tmp_path / file.path).read_text() == "{"
 
 
@@ -109,17 +120,17 @@ def test_removing_takes_the_whole_claim_and_may_be_repeated(directory, root):
     directory.write(files(requests=("gpu", "nic")))
     directory.write(files(name="other"))
     for _ in range(2):
-        directory.remove("default", "my-claim", "uid-1")
+        directory.remove(ClaimRef("default", "my-claim", "uid-1"))
         assert [path.name for path in root.iterdir()] == ["default_other"]
 
 
 def test_removing_what_never_was_is_fine(directory):
-    directory.remove("default", "my-claim", "uid-1")
+    directory.remove(ClaimRef("default", "my-claim", "uid-1"))
 
 
 def test_an_older_claim_of_the_same_name_does_not_take_the_newer_ones_files(directory, root):
     directory.write(files(uid="new"))
-    directory.remove("default", "my-claim", "old")
+    directory.remove(ClaimRef("default", "my-claim", "old"))
     assert present(root) == ["default_my-claim/gpu/metadata.json"]
 
 
@@ -128,7 +139,7 @@ def test_damaged_files_and_leftovers_of_a_crash_are_removed(directory, tmp_path,
     directory.write([file])
     (tmp_path / file.path).write_text("{")
     (root / "default_my-claim" / "gpu" / ".tmp-x").write_text("half")
-    directory.remove("default", "my-claim", "uid-1")
+    directory.remove(ClaimRef("default", "my-claim", "uid-1"))
     assert list(root.iterdir()) == []
 
 
@@ -136,10 +147,12 @@ def test_damaged_files_and_leftovers_of_a_crash_are_removed(directory, tmp_path,
 def test_hostile_names_reach_no_path(directory, tmp_path, namespace, name):
     keep = tmp_path / "precious"
     keep.write_text("x")
-    directory.remove(namespace, name, "uid-1")  # no API server has such a claim, so there is nothing to remove
+    directory.remove(
+        ClaimRef(namespace, name, "uid-1")
+    )  # no API server has such a claim, so there is nothing to remove
     assert keep.exists()
     with pytest.raises(ClaimError, match=r"metadata\.name"):
-        directory.update(namespace, name, "uid-1", "gpu", [])
+        directory.update(ClaimRef(namespace, name, "uid-1"), "gpu", [])
 
 
 def test_a_removal_that_fails_names_the_directory(directory, root, monkeypatch):
@@ -150,7 +163,7 @@ def test_a_removal_that_fails_names_the_directory(directory, root, monkeypatch):
 
     monkeypatch.setattr("dra_sdk.node.metadata.directory.shutil.rmtree", fail)
     with pytest.raises(ClaimError, match=r"cannot remove device metadata .*/default_my-claim: Device or resource busy"):
-        directory.remove("default", "my-claim", "uid-1")
+        directory.remove(ClaimRef("default", "my-claim", "uid-1"))
 
 
 def test_a_sweep_keeps_the_claims_that_are_held(directory, root):
@@ -162,26 +175,145 @@ def test_a_sweep_keeps_the_claims_that_are_held(directory, root):
     assert list(root.iterdir()) == []
 
 
-def test_a_sweep_spares_what_another_process_may_be_at_work_on(directory, root):
-    """Its state comes last where a driver has nothing to undo, and before a file there is only a directory."""
-    directory.write(files("uid-a", "a"))
-    (root / "default_b/gpu").mkdir(parents=True)
-    directory.sweep(lambda uid: False, older_than=600.0)
-    assert sorted(path.name for path in root.iterdir()) == ["default_a", "default_b"]
-    os.utime(root / "default_a", (1, 1))
-    directory.sweep(lambda uid: False, older_than=600.0)
-    assert [path.name for path in root.iterdir()] == ["default_b"]
+def test_a_sweep_spares_what_another_process_works_on(directory, root, tmp_path):
+    """Its checkpoint comes last if a driver has nothing to undo, and before a file there is only a directory."""
+    locks, others = NamedLocks(tmp_path / "locks"), NamedLocks(tmp_path / "locks")
+    for uid, name in (("uid-a", "a"), ("uid-b", "b")):
+        directory.write(files(uid, name))
+    (root / "default_c/gpu").mkdir(parents=True)
+    with others.hold(["claim/uid-a"]):
+        directory.sweep(lambda uid: False, locks)
+    assert sorted(path.name for path in root.iterdir()) == ["default_a", "default_c"]
+    locks.close()
+    others.close()
 
 
-def test_a_sweep_removes_what_is_damaged_so_that_it_can_be_written_again(directory, tmp_path):
+@pytest.mark.parametrize("content", [None, "{", ""])
+def test_what_is_lost_or_damaged_is_written_again(directory, tmp_path, content):
     remembered = files()
     directory.write(remembered)
-    (tmp_path / remembered[0].path).write_text("{")
+    path = tmp_path / remembered[0].path
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    directory.ensure("uid-1", remembered)
+    assert path.read_text() == remembered[0].content
+
+
+def test_files_that_do_not_tell_their_claim_are_swept(directory, root):
+    (root / "default_b/gpu").mkdir(parents=True)
+    (root / "default_b/gpu/metadata.json").write_text("{")
     directory.sweep(lambda uid: True)
-    directory.ensure(remembered)
-    assert (tmp_path / remembered[0].path).read_text() == remembered[0].content
+    assert list(root.iterdir()) == []
 
 
 def test_a_sweep_of_a_fresh_node_is_fine(directory, tmp_path):
     directory.sweep(lambda uid: True)
     assert list(tmp_path.iterdir()) == []
+
+
+DRIVER = "gpu.example.com"
+CLAIM = {"metadata": {"namespace": "default", "name": "my-claim", "uid": "uid-1"}}
+
+
+def device(request="gpu", name="gpu-0", **attributes):
+    return prepared(request, "node-a", name, attributes)
+
+
+def names(document):
+    return {request.name: [each.name for each in request.devices] for request in document.requests}
+
+
+def test_each_request_has_a_file_with_its_own_devices():
+    files = claim_files(DRIVER, CLAIM, [device(), device("nic", "vf-0"), device(name="gpu-1")])
+    assert [each.request for each in files] == ["gpu", "nic"]
+    assert [names(read_metadata(each.content)) for each in files] == [{"gpu": ["gpu-0", "gpu-1"]}, {"nic": ["vf-0"]}]
+    about = read_metadata(files[0].content).metadata
+    assert (about.namespace, about.name, about.uid, about.generation) == ("default", "my-claim", "uid-1", 1)
+
+
+def test_two_subrequests_of_one_request_share_its_file_and_both_are_in_it():
+    (file,) = claim_files(DRIVER, CLAIM, [device("gpu/big"), device("gpu/small", "gpu-1"), device("gpu/big", "gpu-2")])
+    assert (file.request, file.path) == ("gpu", "dra-device-metadata/default_my-claim/gpu/metadata.json")
+    assert names(read_metadata(file.content)) == {"gpu/big": ["gpu-0", "gpu-2"], "gpu/small": ["gpu-1"]}
+
+
+def test_a_claim_without_devices_has_no_files():
+    assert claim_files(DRIVER, CLAIM, []) == []
+
+
+def test_the_name_in_the_pod_reaches_the_document_and_the_path():
+    claim = {"metadata": CLAIM["metadata"] | {"annotations": {POD_CLAIM_ANNOTATION: "my-gpu"}}}
+    (file,) = claim_files(DRIVER, claim, [device()])
+    assert read_metadata(file.content).pod_claim_name == "my-gpu"
+    assert "/resourceclaimtemplates/my-gpu/gpu/" in file.container_path
+
+
+def test_only_the_versions_asked_for_are_written():
+    (file,) = claim_files(DRIVER, CLAIM, [device()], VERSIONS[1:])
+    assert "v1alpha1" in file.content
+    assert "v1beta1" not in file.content
+
+
+def test_hostile_claims_and_devices_are_refused():
+    with pytest.raises(ClaimError):
+        claim_files(DRIVER, {"metadata": CLAIM["metadata"] | {"name": "../etc"}}, [device()])
+    with pytest.raises(ClaimError):
+        claim_files(DRIVER, CLAIM, [device("../gpu")])
+    with pytest.raises(InvalidObjectError):
+        claim_files(DRIVER, CLAIM, [device(name="../gpu")])
+
+
+def test_an_update_replaces_one_request_and_counts():
+    (file,) = claim_files(DRIVER, CLAIM, [device("gpu/big"), device("gpu/small", "gpu-1", model="x")])
+    before = read_metadata(file.content)
+    network = NetworkData(interface_name="eth0")
+    changed = prepared("gpu/big", "node-a", "gpu-0", {"model": "A100"}, network)
+    after = updated_file(DRIVER, before, "gpu/big", [changed])
+    assert (after.request, after.path, after.container_path) == (file.request, file.path, file.container_path)
+    document = read_metadata(after.content)
+    assert document.metadata == before.metadata.model_copy(update={"generation": 2})
+    assert document.request("gpu/small") == before.request("gpu/small")
+    (written,) = document.request("gpu/big").devices
+    assert written.attributes["model"].value == "A100"
+    assert written.network_data.interface_name == "eth0"
+    assert read_metadata(updated_file(DRIVER, document, "gpu/big", []).content).metadata.generation == 3
+
+
+def test_an_update_keeps_the_name_in_the_pod():
+    claim = {"metadata": CLAIM["metadata"] | {"annotations": {POD_CLAIM_ANNOTATION: "my-gpu"}}}
+    (file,) = claim_files(DRIVER, claim, [device()])
+    after = updated_file(DRIVER, read_metadata(file.content), "gpu", [device(name="gpu-1")])
+    assert after.container_path == file.container_path
+    assert read_metadata(after.content).pod_claim_name == "my-gpu"
+
+
+def test_an_update_of_what_was_not_prepared_is_refused():
+    (file,) = claim_files(DRIVER, CLAIM, [device("gpu/big")])
+    document = read_metadata(file.content)
+    with pytest.raises(ClaimError, match="request gpu/small not found in its metadata, which has gpu/big"):
+        updated_file(DRIVER, document, "gpu/small", [device("gpu/small")])
+    with pytest.raises(ClaimError, match="device node-a/gpu-0 belongs to request nic"):
+        updated_file(DRIVER, document, "gpu/big", [device("nic")])
+
+
+def test_each_request_gets_a_read_only_bind_mount_that_cdi_takes():
+    files = claim_files(DRIVER, CLAIM, [device(), device("nic", "vf-0")])
+    edits = MetadataDirectory(DRIVER, Path("/var/lib/kubelet/plugins/gpu.example.com"), Files()).mounts(files)
+    assert edits["gpu"] == ContainerEdits(
+        mounts=(
+            Mount(
+                "/var/lib/kubelet/plugins/gpu.example.com/dra-device-metadata/default_my-claim/gpu/metadata.json",
+                "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/my-claim/gpu/gpu.example.com-metadata.json",
+                options=("ro", "bind"),
+            ),
+        )
+    )
+    assert list(edits) == ["gpu", "nic"]
+    spec = claim_spec(f"{DRIVER}/device", {f"claim-uid-1_{request}": each for request, each in edits.items()})
+    assert [each["name"] for each in spec["devices"]] == ["claim-uid-1_gpu", "claim-uid-1_nic"]
+
+
+def test_a_file_is_plain_text_that_can_be_remembered():
+    (file,) = claim_files(DRIVER, CLAIM, [device(model="é")])
+    assert MetadataFile(**{name: str(getattr(file, name)) for name in MetadataFile.__slots__}) == file

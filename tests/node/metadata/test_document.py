@@ -4,7 +4,16 @@ import pytest
 from pydantic import ValidationError
 
 from dra_sdk import Version
-from dra_sdk.node.metadata.document import Attribute, DeviceMetadata
+from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.model.status import NetworkData
+from dra_sdk.node.metadata.document import (
+    VERSIONS,
+    Attribute,
+    DeviceMetadata,
+    device_entry,
+    known_versions,
+)
+from tests.node.metadata.devices import prepared
 
 
 @pytest.mark.parametrize(
@@ -55,3 +64,106 @@ def test_null_is_an_absent_field_and_unknown_fields_are_ignored():
 def test_wrong_types_and_missing_names_are_errors(fields):
     with pytest.raises(ValidationError):
         DeviceMetadata.model_validate(fields)
+
+
+DRIVER = "gpu.example.com"
+
+
+def device(attributes=None, network=None, pool="node-a", name="gpu-0"):
+    return prepared("gpu", pool, name, attributes or {}, network)
+
+
+def test_a_device_is_written_as_in_a_resource_slice():
+    written = device_entry(
+        DRIVER,
+        device(
+            {
+                "model": "A100",
+                "cores": 7,
+                "ok": True,
+                "firmware": Version("1.2.3"),
+                f"{DRIVER}/own": "x",
+                "resource.kubernetes.io/numaNode": [0, 1],
+            },
+            NetworkData(interface_name="eth0", ips=["10.0.0.5/24", "fd00::1/64"], hardware_address="0a:00"),
+            pool="rack/7",
+        ),
+    )
+    assert written == {
+        "driver": DRIVER,
+        "pool": "rack/7",
+        "name": "gpu-0",
+        "attributes": {
+            "model": {"string": "A100"},
+            "cores": {"int": 7},
+            "ok": {"bool": True},
+            "firmware": {"version": "1.2.3"},
+            "own": {"string": "x"},
+            "resource.kubernetes.io/numaNode": {"ints": [0, 1]},
+        },
+        "networkData": {"interfaceName": "eth0", "ips": ["10.0.0.5/24", "fd00::1/64"], "hardwareAddress": "0a:00"},
+    }
+
+
+def test_what_is_not_known_is_left_out():
+    assert device_entry(DRIVER, device()) == {"driver": DRIVER, "pool": "node-a", "name": "gpu-0"}
+    assert device_entry(DRIVER, device(network=NetworkData(interface_name="eth0")))["networkData"] == {
+        "interfaceName": "eth0"
+    }
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (device(name="GPU"), "device GPU of driver gpu.example.com: name: must be a DNS label"),
+        (device(pool="a//b"), "metadata of device a//b/gpu-0: pool: must be"),
+        (device({f"a{n}": n for n in range(33)}), "at most 32 attributes"),
+        (device({"model": "x" * 65}), "attribute model: string: must be at most 64 bytes, has 65"),
+        (device({"no-dash": 1}), "must be a C identifier"),
+        (device({"v": Version("v1")}), "semantic version"),
+        (device({"f": 1.5}), "attribute f: 1.5 is not a bool"),
+        (device({"list": []}), "attribute list: [] is not a non-empty list"),
+        (device(network=NetworkData(interface_name="x" * 257)), "interface_name: must be at most 256 bytes"),
+        (device(network=NetworkData(hardware_address="x" * 129)), "hardware_address: must be at most 128"),
+        (device(network=NetworkData(ips=[f"10.0.0.{n}/24" for n in range(17)])), "at most 16 addresses, has 17"),
+        (device(network=NetworkData(ips=["10.0.0.1/24"] * 2)), "ips[1]: 10.0.0.1/24 is there twice"),
+    ],
+)
+def test_a_broken_limit_names_the_device_and_the_field(bad, message):
+    with pytest.raises(InvalidObjectError) as error:
+        device_entry(DRIVER, bad)
+    assert message in str(error.value)
+    assert bad.name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1", "10.0.0.1/33", "10.0.0.01/24", "fd00::0001/64", "FD00::1/64", "::ffff:10.0.0.1/96", "fe80::1%eth0/64",
+     "10.0.0.1/255.255.255.0", "x", ""],
+)  # fmt: skip
+def test_an_address_must_be_in_its_usual_form_with_a_prefix(address):
+    with pytest.raises(InvalidObjectError, match=r"ips\[0\]: must be an address with a prefix"):
+        device_entry(DRIVER, device(network=NetworkData(ips=[address])))
+
+
+def test_every_version_holds_the_same_document_newest_first():
+    document = DeviceMetadata.model_validate({"metadata": {"name": "c", "generation": 1}, "podClaimName": "gpu"})
+    text = document.encode()
+    first, second = text.split("\n}\n")[:2]
+    assert '"apiVersion": "metadata.resource.k8s.io/v1beta1"' in first
+    assert second == first.replace("v1beta1", "v1alpha1")
+    assert text.startswith('{\n  "kind": "DeviceMetadata",\n  "apiVersion"')
+    assert document.encode(VERSIONS[1:]) == second + "\n}\n"
+
+
+def test_versions_are_put_in_order_and_unknown_ones_left_out_with_a_word(caplog):
+    assert known_versions(["metadata.resource.k8s.io/v1alpha1", "metadata.resource.k8s.io/v1beta1"]) == VERSIONS
+    assert caplog.text == ""
+    assert known_versions(["bogus/v99", VERSIONS[0]]) == VERSIONS[:1]
+    assert "not written as bogus/v99" in caplog.text
+
+
+@pytest.mark.parametrize("versions", [[], ["bogus/v99"], ["v1beta1"]])
+def test_without_a_known_version_nothing_can_be_written(versions):
+    with pytest.raises(SettingsError, match="no version of device metadata can be written"):
+        known_versions(versions)

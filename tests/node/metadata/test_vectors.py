@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import ClaimError, InvalidObjectError, SettingsError
+from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.status import NetworkData
-from dra_sdk.node.metadata.directory import MetadataDirectory
-from dra_sdk.node.metadata.document import KIND, VERSIONS
-from dra_sdk.node.metadata.encoding import MetadataDevice, known_versions
-from dra_sdk.node.metadata.files import claim_metadata, metadata_edits
+from dra_sdk.node.files import Files
+from dra_sdk.node.metadata.directory import MetadataDirectory, claim_files
+from dra_sdk.node.metadata.document import KIND, VERSIONS, known_versions
 from dra_sdk.node.metadata.reading import read_file, read_metadata, read_request
-from dra_sdk.node.prepare.files import Files
 from tests import vectors
+from tests.node.metadata.devices import prepared
 
 OURS = {
     "no metadata objects found in stream": "is empty",
@@ -165,7 +165,7 @@ def claim(case):
 def devices(entries):
     """The devices of a case, each with the request that it names."""
     return [
-        MetadataDevice(request, entry["PoolName"], entry["DeviceName"], *_metadata(entry["Metadata"] or {}))
+        prepared(request, entry["PoolName"], entry["DeviceName"], *_metadata(entry["Metadata"] or {}))
         for entry in entries or ()
         for request in entry["Requests"]
     ]
@@ -180,9 +180,9 @@ def _metadata(fields):
 
 @cases("kubeletplugin.TestProcessPreparedClaim")
 def test_process_prepared_claim(name, case, tmp_path):
-    files = {each.request: each for each in claim_metadata(DRIVER, claim(case), devices(case["devices"]))}
+    files = {each.request: each for each in claim_files(DRIVER, claim(case), devices(case["devices"]))}
     MetadataDirectory(DRIVER, tmp_path, Files()).write(files.values())
-    edits = metadata_edits(files.values(), tmp_path)
+    edits = MetadataDirectory(DRIVER, tmp_path, Files()).mounts(files.values())
     assert len(files) == len(case["wantPaths"])
     for request, want in case["wantPaths"].items():
         base = request.partition("/")[0]
@@ -204,9 +204,9 @@ def test_process_prepared_claim(name, case, tmp_path):
 @cases("kubeletplugin.TestUpdateRequestMetadata")
 def test_update_request_metadata(name, case, tmp_path):
     directory = MetadataDirectory(DRIVER, tmp_path, Files())
-    directory.write(claim_metadata(DRIVER, claim(case), devices(case["prepareDevices"])))
+    directory.write(claim_files(DRIVER, claim(case), devices(case["prepareDevices"])))
     changed = devices(case["updateDevices"])
-    arguments = ("default", "my-claim", case["claimUID"], case["requestName"], changed)
+    arguments = (ClaimRef("default", "my-claim", case["claimUID"]), case["requestName"], changed)
     if case["expectError"]:
         with pytest.raises(ClaimError, match=OURS[case["expectError"]]):
             directory.update(*arguments)
@@ -216,14 +216,14 @@ def test_update_request_metadata(name, case, tmp_path):
     found = read_file(tmp_path / directory.update(*arguments).path)
     assert found.metadata.generation == case["expectedGeneration"]
     (device,) = found.request(case["requestName"]).devices
-    assert {key: value.value for key, value in device.attributes.items()} == changed[0].attributes
+    assert {key: value.value for key, value in device.attributes.items()} == changed[0].metadata
 
 
 @cases("kubeletplugin.TestCleanupClaim")
 def test_cleanup_claim(name, case, tmp_path):
     directory = MetadataDirectory(DRIVER, tmp_path, Files())
-    directory.write(claim_metadata(DRIVER, {"metadata": claim(case)["metadata"] | {"uid": case["uid"]}},
+    directory.write(claim_files(DRIVER, {"metadata": claim(case)["metadata"] | {"uid": case["uid"]}},
                                    devices(case["prepareDevices"])))  # fmt: skip
     for _ in range(2 if case["preCleanup"] else 1):
-        directory.remove(case["claimNamespace"], case["claimName"], case["uid"])
+        directory.remove(ClaimRef(case["claimNamespace"], case["claimName"], case["uid"]))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from dra_sdk import Claim, ContainerEdits, PreparedDevice
 from dra_sdk.errors import HookError
-from dra_sdk.node.prepare.files import Files
-from dra_sdk.wire.dra import ClaimRef
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.node.files import Files
 from tests.node.prepare.world import LampConfig, LampDriver, World
 
 UID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -66,7 +66,7 @@ class Node:
     def prepare(self, *, boot_id: str = "boot-1") -> None:
         plugin = self.driver(self.world.lamps, self.step)
         answer = self.world.preparer(plugin, boot_id=boot_id, files=self.files).prepare(REF)
-        assert [device.device for device in answer] == list(LAMPS), answer
+        assert [device.name for device in answer] == list(LAMPS), answer
 
     def prepare_stuck(self) -> None:
         plugin = Stuck(self.world.lamps, self.step)

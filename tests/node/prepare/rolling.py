@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from dra_sdk.errors import DraError
-from dra_sdk.wire.dra import ClaimRef
+from dra_sdk.model.claim import ClaimRef
 from tests.node.prepare.world import World
 
 ROUNDS = 60

@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event, Lock
-from time import monotonic, sleep
+from time import sleep
+from typing import Any
 
 import pytest
 
-from dra_sdk import Claim, PreparedDevice
+from dra_sdk import Claim, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import DeviceHeldError, HookError, RetriableError
-from dra_sdk.node.kubelet.plugin import VERSIONS, plugin_services
-from dra_sdk.node.prepare.engine import Preparer
+from dra_sdk.model.claim import ClaimRef, Deadline
+from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
+from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.node.prepare.world import LampConfig, LampDriver, World
+from tests.waiting import wait
 
 LONG = 50.0  # seconds after which something hangs; nothing waits that long unless it is broken
 
@@ -49,15 +52,23 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + LONG
-    while not condition():
-        assert monotonic() < deadline, "it never came true"
-        sleep(0.002)
+class Caller:
+    """A caller of the driver, who may give up."""
+
+    def __init__(self) -> None:
+        self.gone = Event()
+        self.deadline = Deadline(is_active=self.is_active)
+
+    def is_active(self) -> bool:
+        return not self.gone.is_set()
+
+    def time_remaining(self) -> float | None:
+        return None
 
 
-def under_way(preparer: Preparer, calls: int) -> Callable[[], bool]:
-    return lambda: len(preparer._tickets._open) == calls
+def waiting(world: World, calls: int) -> Callable[[], bool]:
+    """Whether so many calls wait for a lock."""
+    return lambda: sum(locks.waiting for locks in world.locks) == calls
 
 
 def test_one_claim_twice_at_once_runs_the_hook_once(world: World, pool: ThreadPoolExecutor) -> None:
@@ -65,7 +76,7 @@ def test_one_claim_twice_at_once_runs_the_hook_once(world: World, pool: ThreadPo
     preparer = world.preparer(gate)
     ref = world.claim("u-1", "lamp-0")
     calls = [pool.submit(preparer.prepare, ref) for _ in range(8)]
-    wait_for(under_way(preparer, 8))
+    wait(waiting(world, 7))
     gate.open.set()
     answers = [call.result(LONG) for call in calls]
     assert answers == [answers[0]] * 8
@@ -144,7 +155,7 @@ def test_an_unprepare_waits_for_the_prepare_and_undoes_it(world: World, pool: Th
     prepare = pool.submit(preparer.prepare, ref)
     assert gate.entered.wait(LONG)
     unprepare = pool.submit(preparer.unprepare, ref)
-    wait_for(under_way(preparer, 2))
+    wait(waiting(world, 1))
     assert not unprepare.done()
     gate.open.set()
     assert len(prepare.result(LONG)) == 1
@@ -152,20 +163,19 @@ def test_an_unprepare_waits_for_the_prepare_and_undoes_it(world: World, pool: Th
     assert world.is_clean()
 
 
-def test_a_prepare_that_waited_while_its_claim_was_unprepared_does_not_begin(
-    world: World, pool: ThreadPoolExecutor
-) -> None:
-    """The kubelet gave up on it long ago; nobody would ever unprepare what it prepares."""
-    gate = Gate(world.lamps)
+def test_a_prepare_that_nobody_waits_for_any_more_does_not_begin(world: World, pool: ThreadPoolExecutor) -> None:
+    """The kubelet gave it up and unprepared the claim; nobody would ever unprepare what it prepares."""
+    gate, caller = Gate(world.lamps), Caller()
     gate.fails = True
     preparer = world.preparer(gate)
     ref = world.claim("u-1", "lamp-0")
     first = pool.submit(preparer.prepare, ref)
     assert gate.entered.wait(LONG)
-    late = pool.submit(preparer.prepare, ref)
-    wait_for(under_way(preparer, 2))
+    late = pool.submit(preparer.prepare, ref, caller.deadline)
+    wait(waiting(world, 1))
+    caller.gone.set()
     unprepare = pool.submit(preparer.unprepare, ref)
-    wait_for(under_way(preparer, 3))
+    wait(waiting(world, 2))
     gate.open.set()
     assert isinstance(first.exception(LONG), HookError)
     assert isinstance(late.exception(LONG), RetriableError)
@@ -175,91 +185,103 @@ def test_a_prepare_that_waited_while_its_claim_was_unprepared_does_not_begin(
     assert len(preparer.prepare(ref)) == 1
 
 
-def test_a_claim_that_was_unprepared_while_those_before_it_in_the_request_hung_is_not_prepared(
-    world: World, pool: ThreadPoolExecutor
+@pytest.mark.parametrize("moment", ["fetch", "device lock"])
+def test_a_prepare_whose_caller_leaves_while_it_waits_does_not_begin(
+    world: World, pool: ThreadPoolExecutor, moment: str
 ) -> None:
+    caller, ref = Caller(), world.claim("u-1", "lamp-0")
+
+    def fetch(found: ClaimRef, deadline: Deadline) -> dict[str, Any]:
+        assert deadline is caller.deadline
+        if moment == "fetch":
+            caller.gone.set()
+        return World.fetch(world, found)
+
+    world.fetch = fetch  # type: ignore[method-assign]
+    preparer = world.preparer()
+    with world.locks[-1].hold(["device/node-a/lamp-0"] if moment == "device lock" else []):
+        late = pool.submit(preparer.prepare, ref, caller.deadline)
+        if moment == "device lock":
+            wait(waiting(world, 1))
+            caller.gone.set()
+    assert isinstance(late.exception(LONG), RetriableError)
+    assert world.is_clean()
+    assert world.driver.prepared == []
+
+
+def test_the_claims_of_a_request_that_nobody_waits_for_are_not_prepared(world: World, pool: ThreadPoolExecutor) -> None:
     """The kubelet waits 45 s for a request with all claims of a pod, however long the first of them takes."""
-    gate = Gate(world.lamps)
+    gate, caller = Gate(world.lamps), Caller()
     gate.lets_pass = "u-2"
     preparer = world.preparer(gate)
     refs = [world.claim("u-1", "lamp-0"), world.claim("u-2", "lamp-1")]
     service = plugin_services(preparer.prepare, preparer.unprepare)[VERSIONS["v1.DRAPlugin"][0]]
     claims = [dra_v1_pb2.Claim(namespace=ref.namespace, uid=ref.uid, name=ref.name) for ref in refs]
     request = dra_v1_pb2.NodePrepareResourcesRequest(claims=claims)
-    call = pool.submit(service["NodePrepareResources"].unary_unary, request, None)
+    call = pool.submit(service["NodePrepareResources"].unary_unary, request, caller)
     assert gate.entered.wait(LONG)
+    caller.gone.set()
     preparer.unprepare(refs[1])
     gate.open.set()
     answer = call.result(LONG).claims
     assert len(answer["u-1"].devices) == 1
-    assert "was unprepared while this call was waiting" in answer["u-2"].error
+    assert "the kubelet no longer waits for this call" in answer["u-2"].error
     assert world.shining() == {"lamp-0": "u-1"}
     assert len(preparer.prepare(refs[1])) == 1
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_an_unprepare_that_waited_while_its_claim_was_prepared_again_does_not_begin(
+def test_an_unprepare_that_nobody_waits_for_any_more_does_not_begin(
     world: World, pool: ThreadPoolExecutor, shared: bool
 ) -> None:
-    """Another pod got the claim meanwhile; of two instances in a rolling update either can be called."""
-    ref = world.claim("u-1", "lamp-0")
+    """Another pod was given the claim since; of two instances in a rolling update either can be called."""
+    ref, caller = world.claim("u-1", "lamp-0"), Caller()
     old, new = [world.preparer(shared=True) for _ in range(2)] if shared else [world.preparer()] * 2
     answer = old.prepare(ref)
-    take, waiting, go_on = old._locks.take, Event(), Event()
-
-    def wait(names: frozenset[str]) -> None:
-        old._locks.take = take  # type: ignore[method-assign]
-        waiting.set()
-        assert go_on.wait(LONG)
-        take(names)
-
-    old._locks.take = wait  # type: ignore[method-assign]
-    late = pool.submit(old.unprepare, ref)
-    assert waiting.wait(LONG)
-    assert new.prepare(ref) == answer
-    go_on.set()
+    with world.locks[0].hold([claim_lock(ref.uid)]):
+        late = pool.submit(old.unprepare, ref, caller.deadline)
+        wait(waiting(world, 1))
+        again = pool.submit(new.prepare, ref)
+        caller.gone.set()
     assert isinstance(late.exception(LONG), RetriableError)
+    assert again.result(LONG) == answer
     assert world.shining() == {"lamp-0": "u-1"}
     assert len(world.specs()) == 1
     old.unprepare(ref)
     assert world.is_clean()
-    for preparer in (old, new):
-        preparer._locks.close()
 
 
 def test_a_prepare_of_one_instance_does_not_begin_after_another_unprepared_its_claim(
     world: World, pool: ThreadPoolExecutor
 ) -> None:
     old, new = [world.preparer(shared=True) for _ in range(2)]
-    ref = world.claim("u-1", "lamp-0")
-    take, waiting, go_on = old._locks.take, Event(), Event()
-
-    def wait(names: frozenset[str]) -> None:
-        old._locks.take = take  # type: ignore[method-assign]
-        waiting.set()
-        assert go_on.wait(LONG)
-        take(names)
-
-    old._locks.take = wait  # type: ignore[method-assign]
-    late = pool.submit(old.prepare, ref)
-    assert waiting.wait(LONG)
+    ref, caller = world.claim("u-1", "lamp-0"), Caller()
+    with world.locks[0].hold([claim_lock(ref.uid)]):
+        late = pool.submit(old.prepare, ref, caller.deadline)
+        wait(waiting(world, 1))
+        caller.gone.set()
     new.unprepare(ref)
-    go_on.set()
     assert isinstance(late.exception(LONG), RetriableError)
     assert world.is_clean()
-    for preparer in (old, new):
-        preparer._locks.close()
 
 
-def test_draining_waits_for_calls_under_way(world: World, pool: ThreadPoolExecutor) -> None:
-    gate = Gate(world.lamps)
-    preparer = world.preparer(gate)
-    call = pool.submit(preparer.prepare, world.claim("u-1", "lamp-0"))
-    assert gate.entered.wait(LONG)
-    assert not preparer.drain(0.01)
-    gate.open.set()
-    assert preparer.drain(LONG)
-    assert len(call.result(LONG)) == 1
+def test_the_hook_knows_until_when_its_caller_waits(world: World) -> None:
+    seen: list[float] = []
+
+    class Curious(LampDriver):
+        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+            seen.append(claim.deadline.remaining())
+            yield from super().dra_prepare(claim)
+
+        def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+            seen.append(claim.deadline.remaining())
+            super().dra_unprepare(claim, node)
+
+    preparer = world.preparer(Curious(world.lamps))
+    ref = world.claim("u-1", "lamp-0")
+    preparer.prepare(ref, Deadline(lambda: 30.0))
+    preparer.unprepare(ref, Deadline(lambda: 20.0))
+    assert seen == [30.0, 20.0]
 
 
 def test_a_thousand_calls_at_once_leave_what_the_last_ones_left(world: World, pool: ThreadPoolExecutor) -> None:
@@ -272,14 +294,13 @@ def test_a_thousand_calls_at_once_leave_what_the_last_ones_left(world: World, po
         action = chance.choice([preparer.prepare, preparer.prepare, preparer.unprepare])
         calls.append(pool.submit(action, chance.choice(refs)))
     errors = Counter(type(error).__name__ for call in calls if (error := call.exception(60.0)))
-    assert set(errors) <= {"DeviceHeldError", "RetriableError"}
+    assert set(errors) <= {"DeviceHeldError"}
     assert sum(errors.values()) < 1000
     held = {claim.uid: {device.name for device in claim.devices} for claim in preparer.held()}
     assert world.shining() == {lamp: uid for uid, lamps in held.items() for lamp in lamps}
     assert world.states() == sorted(f"{uid}.json" for uid in held)
     assert len(world.specs()) == len(held)
-    assert preparer.drain(0.0)
-    assert preparer._locks._held == set()
+    assert world.locks[0].held == frozenset()
     for ref in refs:
         preparer.unprepare(ref)
     assert world.is_clean()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import Claim, ContainerEdits, HeldClaim, Node, PermanentError, PreparedDevice
+from dra_sdk import Claim, ContainerEdits, HeldClaim, HeldDevice, Node, PermanentError, PreparedDevice
 from dra_sdk.errors import (
     ClaimError,
     ConfigError,
@@ -20,10 +20,10 @@ from dra_sdk.errors import (
     NotFoundError,
     StateError,
 )
-from dra_sdk.model.claim import HeldDevice
-from dra_sdk.node.prepare.files import Files
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.node.files import Files
+from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.wire.cdi import check_spec
-from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from tests.node.prepare.world import DRIVER, POOL, LampConfig, LampDriver, World
 
 KIND = f"{DRIVER}/device"
@@ -73,10 +73,10 @@ class FailingDisk:
 def test_a_claim_is_prepared_answered_and_remembered(world: World) -> None:
     ref = world.claim("u-1", ("r", "lamp-0"), ("s/big", "lamp-1"))
     answer = world.preparer().prepare(ref)
-    assert answer == [
-        AnsweredDevice("r", POOL, "lamp-0", (f"{KIND}=claim-u-1_r_lamp-0",)),
-        AnsweredDevice("s", POOL, "lamp-1", (f"{KIND}=claim-u-1_s.big_lamp-1",)),
-    ]
+    assert answer == (
+        HeldDevice("r", POOL, "lamp-0", data={"lamp": "lamp-0"}, cdi_ids=(f"{KIND}=claim-u-1_r_lamp-0",)),
+        HeldDevice("s/big", POOL, "lamp-1", data={"lamp": "lamp-1"}, cdi_ids=(f"{KIND}=claim-u-1_s.big_lamp-1",)),
+    )
     assert world.shining() == {"lamp-0": "u-1", "lamp-1": "u-1"}
     assert world.states() == ["u-1.json"]
     (spec,) = world.specs().values()
@@ -213,7 +213,7 @@ def test_a_claim_that_is_missing_replaced_or_not_allocated_has_no_effect(world: 
     with pytest.raises(ClaimError, match="not allocated"):
         preparer.prepare(ref)
     world.api["u-1"] = {"metadata": {"namespace": "default", "name": "claim-u-1", "uid": "u-1"}, "status": []}
-    with pytest.raises(ClaimError, match="no ResourceClaim: status"):
+    with pytest.raises(ClaimError, match="is not a ResourceClaim: status"):
         preparer.prepare(ref)
     assert world.driver.prepared == []
     assert world.is_clean()
@@ -351,31 +351,54 @@ def test_a_claim_is_written_before_the_hook_only_where_there_is_something_to_und
 
 
 def test_the_spec_of_a_claim_whose_state_was_never_written_goes_with_its_unprepare(world: World) -> None:
-    preparer = world.preparer(NoUndo())
+    preparer = world.preparer(NoUndo(), shared=True)
     ref = world.claim("u-1", "lamp-0")
     preparer.prepare(ref)
     (world.claims / "u-1.json").unlink()
-    again = world.preparer(NoUndo(), shared=True)  # which spares young files, they may be another process's
+    with world.locks[0].hold([claim_lock("u-1")]):  # another process is at work on the claim
+        again = world.preparer(NoUndo(), shared=True)
     assert len(world.specs()) == 1
     again.unprepare(ref)
-    again._locks.close()
     assert world.is_clean()
 
 
-def test_a_spec_is_not_left_restored_for_a_claim_that_another_process_unprepared_meanwhile(world: World) -> None:
+def test_a_start_leaves_claims_alone_that_another_process_works_on(world: World) -> None:
     old = world.preparer(shared=True)
     ref = world.claim("u-1", "lamp-0")
     old.prepare(ref)
     shutil.rmtree(world.cdi)
-
-    def unprepare_meanwhile(step: str, path: Path) -> None:
-        if step == "create" and is_spec(path):
-            old.unprepare(ref)
-
-    new = world.preparer(files=Files(unprepare_meanwhile), shared=True)
+    with world.locks[0].hold([claim_lock("u-1")]):
+        new = world.preparer(shared=True)
+    assert world.specs() == {}
+    assert len(new.prepare(ref)) == 1
+    assert len(world.specs()) == 1
+    old.unprepare(ref)
     assert world.is_clean()
-    for preparer in (old, new):
-        preparer._locks.close()
+
+
+def test_a_damaged_state_file_holds_its_devices_until_somebody_decides(world: World) -> None:
+    """Whether it still tells which they are or not."""
+    world.preparer().prepare(world.claim("u-1", "lamp-0"))
+    path = world.claims / "u-1.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    preparer = world.preparer()
+    with pytest.raises(DeviceHeldError, match=r"device node-a/lamp-0 is held by claim default/claim-u-1 \(u-1\)"):
+        preparer.prepare(world.claim("u-2", "lamp-0"))
+    assert len(preparer.prepare(world.claim("u-3", "lamp-1"))) == 1
+    assert [(claim.uid, claim.complete) for claim in preparer.held(but="u-3")] == [("u-1", False)]
+    path.write_bytes(b"")
+    for uid, lamp in (("u-2", "lamp-0"), ("u-4", "lamp-2")):
+        with pytest.raises(StateError, match="does not tell which devices its claim holds"):
+            preparer.prepare(world.claim(uid, lamp))
+    assert len(preparer.prepare(world.claim("u-3", "lamp-1"))) == 1, "what is prepared is answered as before"
+    preparer.unprepare(world.claim("u-3", "lamp-1"))
+    with pytest.raises(StateError):
+        preparer.unprepare(world.claim("u-1", "lamp-0"))
+    assert world.shining() == {"lamp-0": "u-1"}
+    path.write_bytes(whole)
+    preparer.unprepare(world.claim("u-1", "lamp-0"))
+    assert len(preparer.prepare(world.claim("u-2", "lamp-0"))) == 1
 
 
 def test_a_driver_without_unprepare_just_forgets(world: World) -> None:

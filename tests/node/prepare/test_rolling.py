@@ -14,7 +14,7 @@ import pytest
 
 from dra_sdk import Claim, ContainerEdits, PreparedDevice
 from dra_sdk.errors import DeviceHeldError
-from dra_sdk.node.prepare.files import Files
+from dra_sdk.node.files import Files
 from tests.node.prepare.rolling import shared_claims
 from tests.node.prepare.world import LampConfig, LampDriver, World
 
@@ -34,7 +34,7 @@ def test_processes_that_share_a_directory_keep_every_promise(world: World) -> No
         for seed in (1, 2)
     ]
     while any(worker.poll() is None for worker in workers):
-        world.preparer(shared=True)._locks.close()
+        world.preparer(shared=True)
         sleep(0.01)
     ended = [(worker.communicate(), worker.returncode) for worker in workers]
     for (printed, errors), status in ended:
@@ -47,7 +47,6 @@ def test_processes_that_share_a_directory_keep_every_promise(world: World) -> No
     for ref in shared_claims(world):
         last.unprepare(ref)
     assert world.is_clean()
-    last._locks.close()
 
 
 def test_a_claim_prepared_by_one_process_is_answered_and_undone_by_the_other(world: World) -> None:
@@ -63,8 +62,6 @@ def test_a_claim_prepared_by_one_process_is_answered_and_undone_by_the_other(wor
     old.unprepare(ref)
     assert len(old.prepare(ref)) == 1
     assert world.driver.prepared == ["u-1", "u-1"]
-    for preparer in (old, new):
-        preparer._locks.close()
 
 
 class NoUndo:
@@ -90,5 +87,3 @@ def test_metadata_that_one_process_has_just_written_is_not_swept_by_another(worl
     mounts = [mount for device in spec["devices"] for mount in device["containerEdits"].get("mounts", ())]
     assert [Path(mount["hostPath"]).is_file() for mount in mounts] == [True]
     assert made
-    for preparer in (old, *made):
-        preparer._locks.close()

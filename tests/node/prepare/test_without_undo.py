@@ -10,11 +10,11 @@ import pytest
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Node, PreparedDevice
 from dra_sdk.errors import ClaimError, StateError
 from dra_sdk.loader import Driver
-from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.node.files import Files
+from dra_sdk.node.prepare.cdi_specs import CdiSpecs
+from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
-from dra_sdk.node.prepare.files import Files
-from dra_sdk.node.prepare.store import ClaimStore
-from dra_sdk.wire.dra import ClaimRef
 from tests.node.prepare.world import DRIVER, POOL, World
 
 
@@ -45,10 +45,10 @@ class Disk:
 
 def preparer(world: World, disk: Disk) -> Preparer:
     files = Files(disk)
-    store = ClaimStore(world.root / "claims", files, durable=False)
+    store = CheckpointStore(world.root / "claims", files, durable=False)
     effects = Effects(
         store=store,
-        cdi=CdiDirectory(world.cdi, f"{DRIVER}/device", files),
+        cdi=CdiSpecs(world.cdi, f"{DRIVER}/device", DRIVER, files),
         fetch=world.fetch,
         published=world.published,
         boot_id="boot",

@@ -27,14 +27,13 @@ from dra_sdk import (
 )
 from dra_sdk.errors import NotFoundError
 from dra_sdk.loader import Driver
-from dra_sdk.node.prepare.cdi import CdiDirectory
+from dra_sdk.model.claim import NO_DEADLINE, ClaimRef, Deadline
+from dra_sdk.node.files import Files
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.metadata.directory import MetadataDirectory
+from dra_sdk.node.prepare.cdi_specs import CdiSpecs
+from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
-from dra_sdk.node.prepare.files import Files
-from dra_sdk.node.prepare.locks import NamedLocks
-from dra_sdk.node.prepare.metadata import ClaimMetadata
-from dra_sdk.node.prepare.order import Order
-from dra_sdk.node.prepare.store import ClaimStore
-from dra_sdk.wire.dra import ClaimRef
 
 DRIVER = "lamps.example.com"
 POOL = "node-a"
@@ -115,6 +114,7 @@ class World:
         self.lamps.mkdir(parents=True, exist_ok=True)
         self.api: dict[str, dict[str, Any]] = {}
         self.fetched: list[str] = []
+        self.locks: list[NamedLocks] = []
         self.driver = LampDriver(self.lamps)
 
     def preparer(
@@ -128,9 +128,10 @@ class World:
     ) -> Preparer:
         """A preparer as a fresh process has it: nothing but what is on disk."""
         driver = Driver.of(plugin or self.driver)
-        store = ClaimStore(self.claims, files, shared=shared)
-        cdi = CdiDirectory(self.cdi, driver.info.cdi_kind, files)
+        store = CheckpointStore(self.claims, files, shared=shared)
+        cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, DRIVER, files)
         locks = NamedLocks(self.root / "locks" if shared else None)
+        self.locks.append(locks)
         effects = Effects(
             store=store,
             cdi=cdi,
@@ -138,14 +139,18 @@ class World:
             published=self.published,
             boot_id=boot_id,
             locks=locks,
-            order=Order.shared(self.root, boot_id) if shared else Order(),
-            metadata=ClaimMetadata(DRIVER, self.root, files or Files()) if metadata else None,
+            metadata=MetadataDirectory(DRIVER, self.root, files or Files()) if metadata else None,
         )
         made = Preparer(driver, Node("node-a", self.root), effects)
         made.recover()
         return made
 
-    def fetch(self, ref: ClaimRef) -> dict[str, Any]:
+    def close(self) -> None:
+        """Close the lock files of all preparers."""
+        for locks in self.locks:
+            locks.close()
+
+    def fetch(self, ref: ClaimRef, _deadline: Deadline = NO_DEADLINE) -> dict[str, Any]:
         """GET a claim."""
         self.fetched.append(ref.uid)
         for claim in self.api.values():

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from dra_sdk.node.kubelet import probe
+from dra_sdk.node.kubelet import draplugin, registration
 from dra_sdk.node.runtime import process
-from dra_sdk.node.runtime.http import HttpServer
+from dra_sdk.node.runtime.endpoints import HttpServer
 from tests.waiting import LONG
 
 ANY_PORT = "127.0.0.1:0"
@@ -42,5 +42,6 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Web:
     """For probes that are as patient as the tests are; a kubelet's are not."""
     made = Web()
     monkeypatch.setattr(process, "HttpServer", made.make)
-    monkeypatch.setattr(probe, "TIMEOUT", LONG)
+    for module in (draplugin, registration):
+        monkeypatch.setattr(module, "PROBE_SECONDS", LONG)
     return made

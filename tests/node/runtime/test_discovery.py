@@ -12,8 +12,9 @@ import pytest
 from dra_sdk import Device, DriverInfo, HardwareError, Node, ResourcePool
 from dra_sdk.errors import HookError, RetriableError
 from dra_sdk.loader import Driver
-from dra_sdk.node.runtime import discovery, supervise
-from dra_sdk.node.runtime.discovery import Discovery, discover
+from dra_sdk.node import threads
+from dra_sdk.node.runtime import discovery
+from dra_sdk.node.runtime.discovery import Discovery
 from tests.waiting import LONG, wait
 
 NODE = Node("node-a")
@@ -22,8 +23,8 @@ Pools = Sequence[ResourcePool]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "FIRST_DELAY", 0.001)
-    monkeypatch.setattr(supervise, "LAST_DELAY", 0.004)
+    monkeypatch.setattr(threads, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(threads, "LAST_DELAY", 0.004)
 
 
 class Lamps:
@@ -75,24 +76,23 @@ def start() -> Iterator[Callable[..., tuple[Discovery, Published]]]:
 
     yield begin
     for each in running:
-        each.stop(LONG)
-        assert all(thread.stop(0.0) for thread in each._threads), "a thread goes on"
+        assert each.stop(LONG), "a thread goes on"
 
 
 @pytest.mark.parametrize("found", [[], (), iter([])])
 def test_nothing_found_is_a_pool_without_devices(found: Any) -> None:
-    assert discover(driver(lambda: found), NODE) == [ResourcePool("node-a", [])]
+    assert driver(lambda: found).discover(NODE) == [ResourcePool("node-a", [])]
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])
 def test_devices_make_the_nodes_own_pool_in_their_order(kind: Any) -> None:
     devices = [Device("b"), Device("a")]
-    assert discover(driver(lambda: kind(devices)), NODE) == [ResourcePool("node-a", devices)]
+    assert driver(lambda: kind(devices)).discover(NODE) == [ResourcePool("node-a", devices)]
 
 
 def test_pools_are_taken_as_they_are() -> None:
     pools = [ResourcePool("x", [Device("a")]), ResourcePool("y")]
-    assert discover(driver(lambda: iter(pools)), NODE) == pools
+    assert driver(lambda: iter(pools)).discover(NODE) == pools
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_pools_are_taken_as_they_are() -> None:
 )
 def test_anything_else_is_the_hooks_error(found: Any, text: str) -> None:
     with pytest.raises(HookError, match=f"dra_discover of driver lamps.example.com {text}.*want Device values only"):
-        discover(driver(lambda: found), NODE)
+        driver(lambda: found).discover(NODE)
 
 
 def test_a_raise_is_an_error_of_ours_even_half_way() -> None:
@@ -118,19 +118,19 @@ def test_a_raise_is_an_error_of_ours_even_half_way() -> None:
         raise OSError(5, "bus error")
 
     with pytest.raises(HookError, match=r"dra_discover of driver lamps.example.com failed: OSError: \[Errno 5\] bus"):
-        discover(driver(half), NODE)
+        driver(half).discover(NODE)
 
     def missing() -> Any:
         raise HardwareError("/sys/bus/pci is missing")
 
     with pytest.raises(HardwareError):
-        discover(driver(missing), NODE)
+        driver(missing).discover(NODE)
 
     def exits() -> Any:
         raise SystemExit(1)
 
     with pytest.raises(HookError, match="SystemExit: 1"):
-        discover(driver(exits), NODE)
+        driver(exits).discover(NODE)
 
 
 def test_what_is_found_is_published_and_known_to_prepare(start: Any) -> None:
@@ -151,24 +151,31 @@ def test_asking_again_publishes_again(start: Any) -> None:
     assert found.published("node-a", "lamp-0") is None
 
 
-def test_a_failure_keeps_what_was_known_and_is_repeated(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_keeps_what_was_known_and_is_repeated(
+    start: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "FIRST_DELAY", 0.05)
+    monkeypatch.setattr(threads, "LAST_DELAY", 60.0)
     calls: list[int] = []
 
     def flaky() -> list[Device]:
         calls.append(1)
-        if 1 < len(calls) < 4:
+        if len(calls) in {2, 3, 4, 6, 7, 8}:
             raise OSError("bus error")
         return [Device(f"lamp-{len(calls)}")]
 
     with caplog.at_level(logging.ERROR):
         found, published = start(Lamps(flaky))
-        wait(lambda: len(published.sets) == 1)
-        found.again()
-        assert found.published("node-a", "lamp-1") or found.published("node-a", "lamp-4")
-        wait(lambda: len(published.sets) == 2)
-    assert published.sets == [["node-a/lamp-1"], ["node-a/lamp-4"]]
-    wait(lambda: found._threads[0]._delay == 0.001)
-    assert "bus error" in caplog.text
+        for number in (1, 5, 9):
+            wait(lambda number=number: published.sets[-1:] == [[f"node-a/lamp-{number}"]])
+            assert found.published("node-a", f"lamp-{number}")
+            if number < 9:
+                found.again()
+    assert len(published.sets) == 3
+    messages = [record.getMessage() for record in caplog.records]
+    assert all("bus error" in each for each in messages)
+    delays = [each.rpartition("starts again in ")[2] for each in messages]
+    assert delays == ["0.1 s", "0.1 s", "0.2 s"] * 2, "after a success the delay starts from the beginning"
 
 
 def test_pools_that_could_not_be_handed_over_are_handed_over_later(start: Any) -> None:
@@ -220,7 +227,7 @@ def test_a_watch_that_ends_by_itself_is_told(start: Any, caplog: pytest.LogCaptu
 
     with caplog.at_level(logging.WARNING):
         start(Ends(list))
-        wait(lambda: "hardware changes go unnoticed" in caplog.text)
+        wait(lambda: "hardware changes are not noticed" in caplog.text)
 
 
 def test_stopping_does_not_discover_once_more(start: Any) -> None:
@@ -238,8 +245,7 @@ def test_stopping_ends_every_thread_even_one_that_failed_last(start: Any) -> Non
     watching = Watching(broken)
     found, _ = start(watching)
     wait(lambda: watching.starts == 1)
-    found.stop(LONG)
-    assert all(thread.stop(0.0) for thread in found._threads)
+    assert found.stop(LONG)
 
 
 def test_what_a_hook_gave_is_told_in_few_words() -> None:
@@ -250,7 +256,7 @@ def test_what_a_hook_gave_is_told_in_few_words() -> None:
         ({"a": Device("a")}, "returned a dict, not a list"),
     ):
         with pytest.raises(HookError, match=f"dra_discover of driver lamps.example.com {text}") as caught:
-            discover(driver(lambda found=found: found), NODE)  # type: ignore[misc]
+            driver(lambda found=found: found).discover(NODE)  # type: ignore[misc]
         assert len(str(caught.value)) < 200
 
 
@@ -259,4 +265,4 @@ def test_a_raise_is_told_with_the_authors_line() -> None:
         raise KeyError("watts")
 
     with pytest.raises(HookError, match=r"failed: KeyError: 'watts' \(test_discovery.py, line \d+\)$"):
-        discover(driver(raising), NODE)
+        driver(raising).discover(NODE)

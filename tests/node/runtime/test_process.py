@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
+import grpc
 import pytest
 
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
@@ -15,7 +17,7 @@ from dra_sdk.node.runtime import sockets
 from dra_sdk.node.runtime.instance import InstanceLock
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet import ResponseError, wire
 from dra_sdk.tools.simulator.statuses import unavailable
 from tests.embedded import settings_for
 from tests.node.runtime.conftest import ANY_PORT, Web
@@ -69,7 +71,7 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
         cluster.kubelet.wait_for_driver(NAME)
         again = cluster.run_pod("a", ["one"])
         cluster.wait_slices(NAME)  # which the kubelet deleted as it started
-        assert process.slices.wait_synced(LONG)
+        assert process.publisher.slices.wait_synced(LONG)
         cluster.stop_pod("a")
     assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
     assert lamps.calls == ["prepare one", "unprepare one"]
@@ -80,7 +82,7 @@ def test_a_quick_restart_writes_nothing(cluster: EmbeddedCluster) -> None:
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
         before = cluster.wait_slices(NAME)
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
-        assert process.slices.wait_synced(LONG)
+        assert process.publisher.slices.wait_synced(LONG)
     assert cluster.api.list("resourceslices") == before
 
 
@@ -88,7 +90,7 @@ def test_registration_needs_no_api_server(cluster: EmbeddedCluster) -> None:
     cluster.server.faults.add(FaultRule(Reject(unavailable())))
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
         cluster.kubelet.wait_for_driver(NAME)
-        assert not process.slices.synced
+        assert not process.publisher.slices.synced
 
 
 def test_a_claim_that_is_not_allocated_is_refused_alone(cluster: EmbeddedCluster) -> None:
@@ -107,7 +109,7 @@ def claim_ref(cluster: EmbeddedCluster, name: str) -> ClaimRef:
 
 
 def test_without_a_registry_it_says_which_directory_is_missing(cluster: EmbeddedCluster) -> None:
-    with pytest.raises(SettingsError, match="plugins_registry is no directory"):
+    with pytest.raises(SettingsError, match="plugins_registry is not a directory"):
         DriverProcess(Driver.of(LampDriver()), settings_for(cluster, kubelet_dir=cluster.root / "elsewhere")).start()
 
 
@@ -132,6 +134,12 @@ def test_probes_and_metrics(cluster: EmbeddedCluster, web: Web, monkeypatch: pyt
         assert read("/elsewhere")[0] == 404
 
 
+def prepare(socket: Path, ref: ClaimRef) -> object:
+    """As the kubelet asks for it, on a connection that does not end with the registration."""
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        return wire.prepare(channel, wire.V1, NAME, [ref], LONG)
+
+
 class HangingDriver(LampDriver):
     def __init__(self) -> None:
         super().__init__()
@@ -152,12 +160,15 @@ def test_no_successor_is_let_in_while_a_hook_hangs(cluster: EmbeddedCluster) -> 
     with ThreadPoolExecutor(1) as pool:
         with process:
             cluster.wait_slices(NAME)
-            call = pool.submit(process.preparer.prepare, ref)
+            call = pool.submit(prepare, process.paths.service, ref)
             assert lamps.hangs.wait(LONG)
         with pytest.raises(SettingsError, match="another instance of this driver still works"):
             successor.acquire(0.0)
+        assert process.is_busy
         lamps.go_on.set()
-        assert call.result(LONG)
+        with pytest.raises(grpc.RpcError):
+            call.result(LONG)
+        wait(lambda: not process.is_busy)
     process.lock.release()
     successor.acquire(0.0)
     successor.release()

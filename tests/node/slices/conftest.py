@@ -14,15 +14,15 @@ from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.transport import Timeouts
 from dra_sdk.model.device import Device
 from dra_sdk.model.pool import ResourcePool
-from dra_sdk.node.slices.controller import SliceController
-from dra_sdk.node.slices.timing import Timing
+from dra_sdk.node.slices.backoff import Backoff
+from dra_sdk.node.slices.controller import OnError, SliceController
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import ApiServer
 from tests.waiting import LONG, wait
 
 DRIVER, NODE = "gpu.example.com", "node-1"
-FAST = Timing(
+FAST = Backoff(
     debounce=0.02, retry=0.02, retry_limit=0.1, refused=0.05, refused_limit=0.2, repair=0.02, repair_limit=0.1, calm=5
 )
 
@@ -64,9 +64,10 @@ class Cluster:
         return made
 
     def controller(self, node: str | None = NODE, *, driver: str = DRIVER, **more: Any) -> SliceController:
-        options: dict[str, Any] = {"timing": FAST, **more}
+        options: dict[str, Any] = {"backoff": FAST, **more}
         connect: Callable[[], KubeClient] = options.pop("connect", self.client)
-        made = SliceController(driver, node, connect, lambda *each: self.problems.append(each), **options)
+        on_error: OnError = options.pop("on_error", lambda *each: self.problems.append(each))
+        made = SliceController(driver, node, connect, on_error, **options)
         self.stack.callback(made.stop)
         return made
 

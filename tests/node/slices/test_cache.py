@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.node.slices.cache import Scope, SliceCache
+import pytest
+
+from dra_sdk.node.slices.cache import Scope, SliceCache, select
 
 
 def item(name: str, version: int, uid: str = "", *, pool: str = "p", node: str | None = "n") -> dict[str, Any]:
@@ -118,3 +120,47 @@ def test_versions_that_are_no_numbers_do_not_order():
     first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"] = "zz", "aa"
     cache.put(first)
     assert cache.seen("MODIFIED", second)
+
+
+def slice_of(driver: str = "d", node: str | None = None, owner: tuple[str, str] | None = None) -> dict[str, Any]:
+    references = [{"kind": owner[0], "name": owner[1]}] if owner else None
+    return {
+        "metadata": {"ownerReferences": references},
+        "spec": {"driver": driver, **({"nodeName": node} if node else {})},
+    }
+
+
+@pytest.mark.parametrize(
+    ("scope", "node", "selector"),
+    [
+        (Scope.NODE, "n", "spec.driver=d,spec.nodeName=n"),
+        (Scope.CLUSTER, "n", "spec.driver=d,spec.nodeName="),
+        (Scope.CLUSTER, None, "spec.driver=d,spec.nodeName="),
+    ],
+)
+def test_field_selector(scope: Scope, node: str | None, selector: str):
+    assert select(scope, "d", node).field_selector == selector
+
+
+def test_the_nodes_own():
+    accepts = select(Scope.NODE, "d", "n").accepts
+    assert accepts(slice_of(node="n"))
+    assert not accepts(slice_of(node="m"))
+    assert not accepts(slice_of(driver="x", node="n"))
+    assert not accepts(slice_of(owner=("Node", "n")))
+
+
+def test_what_several_nodes_see_belongs_to_its_owner():
+    accepts = select(Scope.CLUSTER, "d", "n").accepts
+    assert accepts(slice_of(owner=("Node", "n")))
+    assert not accepts(slice_of(owner=("Node", "m")))
+    assert not accepts(slice_of(owner=("Deployment", "n")))
+    assert not accepts(slice_of())
+    assert not accepts(slice_of(node="n", owner=("Node", "n")))
+
+
+def test_a_driver_of_the_cluster_minds_all():
+    accepts = select(Scope.CLUSTER, "d", None).accepts
+    assert accepts(slice_of())
+    assert not accepts(slice_of(node="n"))
+    assert not accepts(slice_of(driver="x"))

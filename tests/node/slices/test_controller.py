@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from itertools import pairwise
 from time import monotonic
 from typing import Any
@@ -8,12 +9,13 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import ApiError, ConflictError, InvalidError, InvalidObjectError, SettingsError, UnreachableError
+from dra_sdk.kube.api import EventStream
+from dra_sdk.kube.client import KubeClient
+from dra_sdk.kube.login import find, log_in
 from dra_sdk.model.device import CounterConsumption, Device, DeviceTaint, NodeSelection
 from dra_sdk.model.pool import CounterSet, ResourcePool
-from dra_sdk.node.slices.dropped import DroppedFieldsError
-from dra_sdk.node.slices.sync import Stats
-from dra_sdk.node.slices.timing import Timing
-from dra_sdk.node.slices.watcher import SliceWatcher
+from dra_sdk.node.slices.backoff import Backoff
+from dra_sdk.node.slices.writer import DroppedFieldsError, Stats
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.faults import FaultRule, Reject, Reset
 from dra_sdk.tools.simulator.objects import Write
@@ -152,22 +154,39 @@ def test_nothing_is_asked_when_nothing_happens(cluster: Cluster, eventually):
     assert cluster.server.log.records(since=mark) == []
 
 
-def test_what_the_watch_tells_of_our_own_writes_does_not_make_us_unready(
-    cluster: Cluster, eventually, monkeypatch: pytest.MonkeyPatch
-):
-    hear, late = SliceWatcher._event, threading.Event()
+class HeldStream:
+    """A watch whose events wait until `release` is set; `processed` has the resourceVersions that were dealt with."""
 
-    def heard_late(self: SliceWatcher, kind: str, item: dict[str, Any]) -> None:
-        assert late.wait(LONG)
-        hear(self, kind, item)
+    def __init__(self, stream: EventStream, release: threading.Event, processed: list[str]) -> None:
+        self.stream, self.release, self.processed = stream, release, processed
 
-    monkeypatch.setattr(SliceWatcher, "_event", heard_late)
-    controller = cluster.running(pool(NODE))
-    controller._agenda.timing = Timing(debounce=3600)
-    late.set()
-    (watcher,), (item,) = controller._watchers.values(), cluster.slices()
-    eventually(lambda: watcher._version == item["metadata"]["resourceVersion"])
-    eventually(lambda: controller.synced)
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for event in self.stream:
+            assert self.release.wait(LONG)
+            yield event
+            self.processed.append(event["object"]["metadata"]["resourceVersion"])
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def test_what_the_watch_tells_of_our_own_writes_does_not_make_us_unready(cluster: Cluster, eventually):
+    release, processed = threading.Event(), list[str]()
+
+    class Client(KubeClient):
+        def watch(self, *args: Any, **options: Any) -> Any:
+            return HeldStream(super().watch(*args, **options), release, processed)
+
+    source = find(cluster.kubeconfig)
+    client = Client(lambda: log_in(source), source=str(source))
+    cluster.stack.callback(client.close)
+    cluster.stack.callback(release.set)
+    controller = cluster.running(pool(NODE), connect=lambda: client, backoff=Backoff(debounce=3600))
+    (item,) = cluster.slices()
+    assert processed == []
+    release.set()
+    eventually(lambda: item["metadata"]["resourceVersion"] in processed)
+    assert controller.synced
 
 
 def test_deleted_slices_come_back(cluster: Cluster, eventually):
@@ -188,8 +207,8 @@ def test_a_changed_slice_is_put_right(cluster: Cluster, eventually):
 
 
 def test_somebody_who_keeps_deleting_is_not_fought_without_end(cluster: Cluster, eventually):
-    timing = Timing(debounce=0.01, repair=0.05, repair_limit=60, calm=60)
-    controller = cluster.running(pool(NODE), timing=timing)
+    timing = Backoff(debounce=0.01, repair=0.05, repair_limit=60, calm=60)
+    controller = cluster.running(pool(NODE), backoff=timing)
     stop, begun = threading.Event(), monotonic()
 
     def destroy() -> None:
@@ -206,9 +225,9 @@ def test_somebody_who_keeps_deleting_is_not_fought_without_end(cluster: Cluster,
 
 
 def test_a_stranger_with_our_names_is_not_fought_without_end(cluster: Cluster):
-    timing = Timing(debounce=0.01, repair=0.05, repair_limit=60, calm=60)
-    ours = cluster.running(pool("ours"), timing=timing)
-    theirs = cluster.controller(timing=timing)
+    timing = Backoff(debounce=0.01, repair=0.05, repair_limit=60, calm=60)
+    ours = cluster.running(pool("ours"), backoff=timing)
+    theirs = cluster.controller(backoff=timing)
     theirs.start()
     theirs.publish([pool("theirs")])
     assert not threading.Event().wait(1.0)
@@ -389,8 +408,7 @@ def test_a_conflict_that_stays_is_told(cluster: Cluster, eventually):
 
 
 def test_an_update_of_a_slice_that_is_gone_becomes_a_create(cluster: Cluster, eventually):
-    controller = cluster.running(pool(NODE))
-    controller._agenda.timing = Timing(debounce=3600)  # so that it is not put right before
+    controller = cluster.running(pool(NODE), backoff=Backoff(debounce=3600))  # so that it is not put right before
     gone = FaultRule(
         Reject(statuses.not_found(cluster.server.store.catalog["resourceslices"], "x")), verb="update", times=1
     )
@@ -564,8 +582,7 @@ def test_an_error_handler_that_fails_harms_nothing(cluster: Cluster, eventually,
     def fail(name: str, error: Exception) -> None:
         raise RuntimeError("handler")
 
-    controller = cluster.running(pool("a"))
-    controller._on_error = fail
+    controller = cluster.running(pool("a"), on_error=fail)
     controller.publish([pool("a", "x", "x"), pool("b", "y")])
     eventually(lambda: "y" in cluster.names())
     assert not controller.synced
@@ -595,7 +612,7 @@ def test_stop_is_prompt_in_every_state(cluster: Cluster, eventually):
     eventually(lambda: cluster.server.open_watches)
     assert running.stop(LONG)
     cluster.server.stop()
-    lost = cluster.controller(timing=Timing(retry=60))
+    lost = cluster.controller(backoff=Backoff(retry=60))
     lost.start()
     eventually(lost.last_error)
     assert lost.stop(LONG)
@@ -616,7 +633,7 @@ def test_wait_synced_ends_with_stop(cluster: Cluster, eventually):
 
 def test_equal_plans_do_not_shorten_the_back_off(cluster: Cluster, eventually):
     cluster.server.faults.add(FaultRule(Reject(statuses.unavailable()), verb="create"))
-    controller = cluster.controller(timing=Timing(retry=60))
+    controller = cluster.controller(backoff=Backoff(retry=60))
     controller.start()
     controller.publish([pool(NODE)])
     eventually(lambda: controller.last_error(NODE))
@@ -635,8 +652,8 @@ def test_the_pauses_before_connecting_grow_however_long_it_takes(cluster: Cluste
         attempts.append(monotonic())
         raise SettingsError("no credentials")
 
-    timing = Timing(retry=0.01, retry_limit=60, calm=0.05)
-    controller = cluster.controller(connect=refuse, timing=timing)
+    timing = Backoff(retry=0.01, retry_limit=60, calm=0.05)
+    controller = cluster.controller(connect=refuse, backoff=timing)
     controller.start()
     eventually(lambda: len(attempts) >= 6)
     assert not controller.synced

@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk.node.slices.diff import Identity, Operation, Owner, diff
+from dra_sdk.node.slices.diff import (
+    Identity,
+    Operation,
+    Owner,
+    decode_index,
+    diff,
+    encode_index,
+    generate_name,
+    index_length,
+    normal,
+    same,
+    with_times,
+)
 
 IDENTITY = Identity("d", "p", Owner("n", "uid-1"))
 
@@ -170,3 +182,132 @@ def test_any_change_is_reached_in_one_go(before: list[str], after: list[str], lo
     assert sorted(device["name"] for each in result for device in each["spec"]["devices"]) == sorted(after)
     assert len(generations(result)) == (1 if after else 0)
     assert all(each["spec"]["pool"]["resourceSliceCount"] == len(after) for each in result)
+
+
+def tainted(time: str | None, **more: Any) -> dict[str, Any]:
+    taint = {"key": "k", "effect": "NoSchedule", **({"timeAdded": time} if time else {}), **more}
+    return {"devices": [{"name": "d", "taints": [taint]}]}
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "equal"),
+    [
+        ({"devices": []}, {}, True),
+        ({"devices": None, "nodeName": "n"}, {"nodeName": "n"}, True),
+        ({"nodeName": "n"}, {"nodeName": "m"}, False),
+        ({"unknownField": 1}, {}, False),
+        ({"devices": [{"name": "a"}, {"name": "b"}]}, {"devices": [{"name": "b"}, {"name": "a"}]}, False),
+        ({"devices": [{"name": "a", "bindsToNode": False}]}, {"devices": [{"name": "a"}]}, True),
+        (
+            {"devices": [{"name": "a", "attributes": {"x": {"bool": False}}}]},
+            {"devices": [{"name": "a", "attributes": {"x": {"bool": True}}}]},
+            False,
+        ),
+        (
+            {"devices": [{"name": "a", "attributes": {"x": {"bool": False}}}]},
+            {"devices": [{"name": "a"}]},
+            False,
+        ),
+        (
+            {"devices": [{"name": "a", "attributes": {"x": {"int": 1}}}]},
+            {"devices": [{"name": "a", "attributes": {"x": {"string": "1"}}}]},
+            False,
+        ),
+    ],
+)
+def test_same(stored: dict[str, Any], wanted: dict[str, Any], equal: bool):
+    assert same(stored, wanted) is equal
+
+
+@pytest.mark.parametrize(
+    ("field", "stored", "wanted", "equal"),
+    [
+        ("capacity", {"m": {"value": "1024Mi"}}, {"m": {"value": "1Gi"}}, True),
+        ("capacity", {"m": {"value": "1024Mi"}}, {"m": {"value": "1G"}}, False),
+        ("capacity", {"m": {"value": "junk"}}, {"m": {"value": "1G"}}, False),
+        (
+            "capacity",
+            {"m": {"value": "4", "requestPolicy": {"default": "1000m", "validValues": ["1000m", "2"]}}},
+            {"m": {"value": "4", "requestPolicy": {"default": "1", "validValues": ["1", "2"]}}},
+            True,
+        ),
+        (
+            "consumesCounters",
+            [{"counterSet": "s", "counters": {"value": {"value": "2000m"}}}],
+            [{"counterSet": "s", "counters": {"value": {"value": "2"}}}],
+            True,
+        ),
+        (
+            "nodeAllocatableResourceMappings",
+            {"cpu": {"allocationMultiplier": "1000m"}},
+            {"cpu": {"allocationMultiplier": "1"}},
+            True,
+        ),
+        ("attributes", {"value": {"string": "1000m"}}, {"value": {"string": "1"}}, False),
+    ],
+)
+def test_quantities_in_another_form_are_equal(field: str, stored: Any, wanted: Any, equal: bool):
+    assert same({"devices": [{"name": "d", field: stored}]}, {"devices": [{"name": "d", field: wanted}]}) is equal
+
+
+def test_shared_counters_in_another_form_are_equal():
+    stored = {"sharedCounters": [{"name": "s", "counters": {"m": {"value": "2048Mi"}}}]}
+    assert same(stored, {"sharedCounters": [{"name": "s", "counters": {"m": {"value": "2Gi"}}}]})
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "equal"),
+    [
+        ("2026-01-01T00:00:01Z", None, True),
+        (None, "2026-01-01T00:00:01Z", True),
+        ("2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", True),
+        ("2026-01-01T00:00:01Z", "2026-01-01T01:00:02+01:00", True),
+        ("2026-01-01T00:00:01Z", "2026-01-01T00:00:03Z", False),
+        ("2026-01-01T00:00:01Z", "never", False),
+        ("2026-01-01T00:00:01Z", "2026-01-01T00:00:01", False),
+    ],
+)
+def test_taint_times(stored: str | None, wanted: str | None, equal: bool):
+    assert same(tainted(stored), tainted(wanted)) is equal
+    assert not same(tainted(stored), tainted(wanted, value="other"))
+
+
+def test_comparing_changes_nothing():
+    spec = tainted("2026-01-01T00:00:01Z")
+    assert same(spec, spec)
+    assert spec == tainted("2026-01-01T00:00:01Z")
+    assert normal(spec) == spec
+
+
+def test_taints_keep_the_time_they_have():
+    wanted = [tainted(None), tainted("2026-05-05T00:00:00Z"), tainted(None, value="new")]
+    filled = with_times(wanted, [tainted("2026-01-01T00:00:01Z")])
+    assert filled == [tainted("2026-01-01T00:00:01Z"), tainted("2026-05-05T00:00:00Z"), tainted(None, value="new")]
+    assert wanted[0] == tainted(None)
+    assert with_times(wanted, []) == wanted
+
+
+@given(st.integers(1, 2**24).flatmap(lambda count: st.tuples(st.just(count), st.integers(0, count - 1))))
+def test_an_index_survives_its_name(pair: tuple[int, int]):
+    count, index = pair
+    length = index_length(count)
+    assert decode_index(encode_index(index, length) + "-driver-x1y2z", length) == index
+
+
+def test_names_are_ordered_as_their_indexes():
+    names = [generate_name(index, 20, "d", "n") for index in range(20)]
+    assert names == sorted(names)
+
+
+def test_generate_name():
+    assert generate_name(0, 1, "gpu.example.com", "node-1") == "00000-gpu.example.com-node-1-"
+    assert generate_name(26, 2**20 + 1, "gpu.example.com", None) == "00001a-gpu.example.com-"
+    assert generate_name(0, 1, "GPU.Example.com", "n") == "00000-gpu.example.com-n-"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "00000", "0000-x", "000000-x", "0x000-x", "0000A-x", "+0000-x", "0_000-x", " 0000-x"]
+)
+def test_what_is_no_index(name: str):
+    with pytest.raises(ValueError, match="does not begin with"):
+        decode_index(name, 5)

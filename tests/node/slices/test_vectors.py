@@ -1,4 +1,4 @@
-"""The upstream slice controller's own test table, run through `diff`, `Writer` and, where it splits alike, `plan`.
+"""The upstream slice controller's own test table, run through `diff`, `SliceWriter` and, where it splits alike, `plan`.
 
 Not applicable: TestControllerUpdateReconcilePoolWithNameValidation. It checks the option ReconcilePoolWithName, with
 which a Go driver says which one pool of a shared driver name is its own; here slices for several nodes are told apart
@@ -19,11 +19,9 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.device import CounterConsumption, Device, DeviceTaint, NodeSelection
 from dra_sdk.model.pool import CounterSet, ResourcePool
 from dra_sdk.node.slices.cache import SliceCache
-from dra_sdk.node.slices.diff import Identity, Owner, diff
-from dra_sdk.node.slices.dropped import DroppedFieldsError
-from dra_sdk.node.slices.names import decode_index, encode_index, index_length
+from dra_sdk.node.slices.diff import Identity, Owner, decode_index, diff, encode_index, index_length
 from dra_sdk.node.slices.plan import PoolPlan, plan
-from dra_sdk.node.slices.sync import Stats, Writer
+from dra_sdk.node.slices.writer import DroppedFieldsError, SliceWriter, Stats
 from tests import vectors
 from tests.vectors import ROOT
 
@@ -215,7 +213,7 @@ def synced(case: JSON) -> tuple[list[JSON], Stats, list[DroppedFieldsError | Inv
         for _ in range(2):  # the second time there must be nothing left to do
             generation = pools[name]["Generation"] if name in pools else 0
             operations = diff(cache.of_pool(name), wanted, identity_of(case, name), generation)
-            if dropped := Writer(api, cache, stats).carry_out(operations, wanted, name):
+            if dropped := SliceWriter(api, cache, stats).apply(operations, wanted, name):
                 errors.append(dropped)
     return sorted(api.objects.values(), key=lambda each: each["metadata"]["name"]), stats, errors
 

@@ -1,0 +1,135 @@
+"""Checks of a driver when it is loaded: its methods match `dra_sdk.hookspecs`, and its DriverInfo is usable.
+
+The messages name the author's class and method, which pluggy's do not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from dra_sdk import hookspecs
+from dra_sdk.errors import DriverLoadError
+from dra_sdk.model.config import OpaqueConfig, wrong_defaults
+from dra_sdk.model.driver import DriverInfo
+
+PREFIX: Final = "dra_"
+HOOKS: Final = tuple(name for name in vars(hookspecs.DriverHooks) if name.startswith(PREFIX))
+_KINDS: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+NAME_LIMIT: Final = 63
+"""Characters of a driver name (resource.k8s.io/v1)."""
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_API_VERSION: Final = re.compile(rf"({_NAME.pattern}/)?v[0-9][a-z0-9]*")
+_SHORTEST: Final = 2  # characters of a CDI vendor or class
+
+
+def method(plugin: object, name: str) -> Any:
+    """The method of this name, None if there is none. Unlike getattr it runs no property."""
+    static = inspect.getattr_static(plugin, name, None)
+    if isinstance(static, cached_property) or not inspect.isroutine(static):
+        return None
+    return getattr(plugin, name)
+
+
+def has_hooks(value: object) -> bool:
+    """Whether `value` has a method whose name is like a hook's."""
+    return any(name.startswith(PREFIX) and method(value, name) is not None for name in dir(value))
+
+
+def check_hooks(plugin: object, source: str) -> None:
+    """DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments."""
+    for name in dir(plugin):
+        found = method(plugin, name) if name.startswith(PREFIX) else None
+        if found is None:
+            continue
+        if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
+            raise DriverLoadError(f"{source}: hook {name} is async; hooks are ordinary blocking functions")
+        if name not in HOOKS:
+            raise DriverLoadError(f"{source}: unknown hook {name!r}{_meant(name)}; hooks are {', '.join(HOOKS)}")
+        if problem := _signature_problem(name, found):
+            raise DriverLoadError(f"{source}: hook {name} {problem}")
+
+
+def missing(plugin: object, lacking: list[str]) -> str:
+    """A sentence about the required hooks that a plugin lacks, and about methods that could be meant."""
+    names = lacking[0] if len(lacking) == 1 else f"{', '.join(lacking[:-1])} and {lacking[-1]}"
+    told = f"lacks the required hook{'' if len(lacking) == 1 else 's'} {names}"
+    return "; ".join([told, *_instead(plugin, lacking)])
+
+
+def _instead(plugin: object, lacking: list[str]) -> Iterator[str]:
+    for name in lacking:
+        static = inspect.getattr_static(plugin, name, None)
+        if static is not None:
+            yield f"its {name} is a {type(static).__name__}, want a method"
+        elif method(plugin, name.removeprefix(PREFIX)) is not None:
+            yield f"its method {name.removeprefix(PREFIX)} would be a hook if it were called {name}"
+
+
+def _meant(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 (only for typing errors)
+
+    close = get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in HOOKS], 1)
+    return f" (did you mean {PREFIX}{close[0]}?)" if close else ""
+
+
+def _signature_problem(name: str, found: Any) -> str:
+    """Why `found` cannot be called with the hook's arguments; empty if it can."""
+    given = [each for each in inspect.signature(getattr(hookspecs.DriverHooks, name)).parameters if each != "self"]
+    offered = f"it may take {', '.join(given)}" if given else "it takes none"
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except ValueError:  # a method without a first parameter
+        return "must take self first"
+    needed = [each for each in parameters if each.default is each.empty]
+    unknown = [each.name for each in needed if each.kind in _KINDS and each.name not in given]
+    unknown += [each.name for each in needed if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    return f"asks for {', '.join(unknown)}, which it is not given; besides self {offered}" if unknown else ""
+
+
+def check_info(info: Any, source: str) -> None:
+    """DriverLoadError for the first problem of a DriverInfo."""
+    if not isinstance(info, DriverInfo):
+        raise DriverLoadError(f"{source}: dra_driver_info returned {info!r}, want a DriverInfo")
+    for problem in _problems(info):
+        raise DriverLoadError(f"{source}: {problem}")
+
+
+def _problems(info: Any) -> Iterator[str]:
+    if not isinstance(info.name, str) or len(info.name) > NAME_LIMIT or not _NAME.fullmatch(info.name):
+        yield f"driver name {info.name!r} must be a lower-case DNS subdomain of at most {NAME_LIMIT} characters"
+    yield from _cdi_problems(str(info.cdi_kind), info.name)
+    if not isinstance(info.configs, Sequence) or not all(_is_config(each) for each in info.configs):
+        yield f"configs must be a list of OpaqueConfig classes, is {info.configs!r}"
+    yield from _config_problems(info)
+
+
+def _cdi_problems(kind: str, name: str) -> Iterator[str]:
+    parts = kind.split("/")
+    if len(parts) != 2:  # noqa: PLR2004 (vendor and class)
+        yield f"CDI kind {kind!r} must be vendor/class, such as {name}/device"
+    if any(len(part) < _SHORTEST for part in parts):
+        yield f"CDI kind {kind!r}: vendor and class need two characters or more; containerd 2.1 crashes on one"
+
+
+def _config_problems(info: DriverInfo) -> Iterator[str]:
+    kinds: set[tuple[str, str]] = set()
+    for config in info.configs:
+        name = config.__name__
+        if not config.api_version:
+            example = f'class {name}(OpaqueConfig, api_version="{info.name}/v1")'
+            yield f"config class {name} needs an API version: {example}"
+        if not _API_VERSION.fullmatch(str(config.api_version)):
+            yield f"config class {name}: API version {config.api_version!r} must be like {info.name}/v1"
+        if (config.api_version, config.kind) in kinds:
+            yield f"two config classes share apiVersion {config.api_version} and kind {config.kind}"
+        kinds.add((config.api_version, config.kind))
+        for problem in wrong_defaults(config):
+            yield f"config class {name}: {problem}"
+
+
+def _is_config(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, OpaqueConfig)

@@ -1,0 +1,175 @@
+"""Durable small files: after a crash at any instruction a file is either the old one or the new one, whole.
+
+The process is root and works in directories of the host, so no file is opened through a symbolic link, and a directory
+that somebody else may write is refused: whoever writes there could have root write elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dra_sdk.errors import SettingsError
+
+Step = Callable[[str, Path], None]
+PREFIX = ".tmp-"
+_NAME = 240  # characters of a target's name in that of its temporary file, so that it stays below NAME_MAX
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # not to wait for the writer of a pipe
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PRIVATE = 0o600
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}")
+_OTHERS_WRITE = 0o022
+_CHUNK = 1 << 16
+
+
+class Files:
+    """Writes and removes files durably. `on_step` is called before each step, so tests can end the process there.
+
+    Each target has one temporary file, `.tmp-<name>` beside it, so only one thread of one process may write a target at
+    a time; the locks of claims see to that. What a killed process left is overwritten by the next write and removed
+    together with the target.
+
+    Paths are best given as strings where a prepare waits: pathlib costs more than a system call.
+    """
+
+    def __init__(self, on_step: Step | None = None) -> None:
+        self._on_step = on_step
+
+    def write(
+        self,
+        path: str | Path,
+        content: bytes,
+        mode: int = _PRIVATE,
+        *,
+        survive_power_loss: bool = True,
+        whole: bool = True,
+    ) -> None:
+        """Replace `path`: temporary file, fsync, rename, fsync of the directory.
+
+        Without `survive_power_loss` the last fsync is left out: after a power failure the file may be the old one.
+        Without `whole` the first is left out as well: then it may even be torn. A killed process leaves the old one or
+        the new one in any case. OSError leaves the old file, or the new one if only the last fsync failed.
+        """
+        target = os.fspath(path)
+        self._step("create", target)
+        temporary = _temporary(target)
+        handle = os.open(temporary, _NEW, _PRIVATE)
+        try:
+            try:
+                self._fill(handle, target, content, mode, whole=whole)
+            finally:
+                os.close(handle)
+            self._step("rename", target)
+            os.rename(temporary, target)  # noqa: PTH104 (a string on purpose, as below)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+            raise
+        if survive_power_loss and whole:
+            self._sync_directory(target)
+
+    def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
+        """Remove `path` and its temporary file if they exist, durably. A call that failed half-way may be repeated."""
+        target = os.fspath(path)
+        for each in (target, _temporary(target)):
+            if os.path.lexists(each):  # unlink of nothing fails on a read-only file system
+                self._step("unlink", target)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(each)  # noqa: PTH108
+        if survive_power_loss and os.path.isdir(_folder(target)):  # noqa: PTH112
+            self._sync_directory(target)
+
+    def discard_temporary(self, path: str | Path) -> None:
+        """Remove the temporary file that a killed process left beside `path`."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_temporary(os.fspath(path)))  # noqa: PTH108
+
+    def _fill(self, handle: int, target: str, content: bytes, mode: int, *, whole: bool) -> None:
+        self._step("write", target)
+        while content:  # the disk may take a part, and say with the next that it is full
+            content = content[os.write(handle, content) :]
+        if mode != _PRIVATE:
+            os.fchmod(handle, mode)  # whatever the umask is
+        if whole:
+            self._step("fsync", target)
+            os.fsync(handle)
+
+    def _sync_directory(self, target: str) -> None:
+        self._step("fsync-directory", target)
+        sync_directory(_folder(target))
+
+    def _step(self, step: str, target: str) -> None:
+        if self._on_step is not None:
+            self._on_step(step, Path(target))
+
+
+def safe_id(uid: str) -> str:
+    """A claim UID as part of a file name and of a CDI device name, whatever characters it holds."""
+    return uid if _PLAIN_ID.fullmatch(uid) and uid[-1].isalnum() else hashlib.sha256(uid.encode()).hexdigest()
+
+
+def targets(directory: Path, suffix: str) -> Iterator[str]:
+    """The names of files in `directory` that end with `suffix`: those that exist, and those that were begun only."""
+    with os.scandir(directory) as entries:
+        names = {entry.name for entry in entries}
+    yield from sorted({name.removeprefix(PREFIX) for name in names if name.endswith(suffix)})
+
+
+def read(path: str | Path) -> bytes:
+    """The content of a regular file. OSError for a symbolic link, a pipe or anything else that is no regular file."""
+    handle = os.open(path, _READ)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "it is not a regular file", os.fspath(path))
+        content = bytearray()
+        while piece := os.read(handle, _CHUNK):
+            content += piece
+        return bytes(content)
+    finally:
+        os.close(handle)
+
+
+def sync_directory(directory: str | Path) -> None:
+    """Make the names in a directory survive a power failure."""
+    handle = os.open(directory, _DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def private_directory(path: Path, mode: int) -> None:
+    """Make a directory, with its parents, that nobody but us may write.
+
+    SettingsError if it cannot be made, is a symbolic link, or has another owner or a mode that lets others write.
+    """
+    try:
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            with contextlib.suppress(FileExistsError):  # another instance of a rolling update was quicker
+                missing.mkdir(mode)
+                missing.chmod(mode)  # whatever the umask is
+        found = path.lstat()
+    except OSError as error:
+        raise SettingsError(f"cannot make directory {path}: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise SettingsError(f"{path} is not a directory but a link or a file; remove it")
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+        raise SettingsError(
+            f"directory {path} has owner {found.st_uid} and mode {stat.S_IMODE(found.st_mode):04o}; user "
+            f"{os.geteuid()} must own it and nobody else may write it, for the driver trusts what it finds there"
+        )
+
+
+def _temporary(target: str) -> str:
+    folder, slash, name = target.rpartition("/")
+    return f"{folder}{slash}{PREFIX}{name}" if len(name) <= _NAME else f"{folder}{slash}{PREFIX}{name[-_NAME:]}"
+
+
+def _folder(target: str) -> str:
+    return os.path.dirname(target) or "."  # noqa: PTH120

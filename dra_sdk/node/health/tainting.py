@@ -1,0 +1,133 @@
+"""Publishes pools with a taint on each unhealthy device: health alone keeps no pod away.
+
+A device stays unhealthy until it is reported healthy again: that its monitor is silent says nothing about the device.
+Source: resource.k8s.io/v1 DeviceTaint (KEP-5055).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Final, Literal
+
+from dra_sdk.model.device import Device, DeviceTaint
+from dra_sdk.model.health import HealthStatus
+from dra_sdk.model.pool import ResourcePool
+from dra_sdk.node.health.feed import HealthChange
+from dra_sdk.node.health.reports import Key
+from dra_sdk.node.health.unhealthy_store import Unhealthy, UnhealthyStore
+
+log = logging.getLogger(__name__)
+Publish = Callable[[Sequence[ResourcePool]], None]
+Effect = Literal["None", "NoSchedule", "NoExecute"]
+
+TAINTS_LIMIT: Final = 16  # taints per device since 1.35; one more and the whole pool would be refused
+_SEVERITY: Final[Mapping[str, int]] = {"None": 0, "NoSchedule": 1, "NoExecute": 2}
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TaintPolicy:
+    """The taint that unhealthy devices get.
+
+    driver: the driver's name, which begins the taint's key.
+    effect: `NoSchedule` keeps new pods away, `NoExecute` also evicts those that run, `None` only informs (1.35 and
+        later).
+    """
+
+    driver: str
+    effect: Effect = "NoSchedule"
+
+    @property
+    def key(self) -> str:
+        """The taint's key, for tolerations: `<driver>/unhealthy`."""
+        return f"{self.driver}/unhealthy"
+
+
+class TaintingPublisher:
+    """Publishes what discovery found, with taints on what is unhealthy, whenever either changes. Safe for threads.
+
+    policy: the taint.
+    publish: takes the pools; must not block.
+    store: keeps unhealthy devices beyond the life of the process.
+    now: the time, with a time zone.
+    """
+
+    def __init__(
+        self, policy: TaintPolicy, publish: Publish, store: UnhealthyStore, now: Callable[[], datetime] = _now
+    ) -> None:
+        self._policy, self._publish, self._store, self._now = policy, publish, store, now
+        self._lock = Lock()
+        self._pools: Sequence[ResourcePool] | None = None
+        self._unhealthy: dict[Key, datetime] | None = None
+
+    def publish(self, pools: Sequence[ResourcePool]) -> None:
+        """Publish what discovery found, with taints on what is unhealthy."""
+        with self._lock:
+            self._pools = pools
+            self._publish(with_taints(pools, self._known(), self._policy))
+
+    def changed(self, changes: Sequence[HealthChange]) -> None:
+        """Publish again if these changes add or lift a taint; a listener for `HealthFeed.subscribe`."""
+        with self._lock:
+            known = self._known()
+            found = update(known, (((each.pool, each.device), each.new) for each in changes), self._now())
+            if found == known:
+                return
+            self._unhealthy = found
+            self._store.save(found)
+            self._log(changes)
+            if self._pools is not None:
+                self._publish(with_taints(self._pools, found, self._policy))
+
+    def _known(self) -> dict[Key, datetime]:
+        if self._unhealthy is None:
+            self._unhealthy = self._store.load()
+        return self._unhealthy
+
+    def _log(self, changes: Sequence[HealthChange]) -> None:
+        for each in changes:
+            if each.new is HealthStatus.UNHEALTHY:
+                log.warning("device %s/%s is unhealthy: %s", each.pool, each.device, each.message or "no reason given")
+            elif each.new is HealthStatus.HEALTHY:
+                log.info("device %s/%s is healthy", each.pool, each.device)
+
+
+def update(unhealthy: Unhealthy, statuses: Iterable[tuple[Key, HealthStatus]], now: datetime) -> dict[Key, datetime]:
+    """`unhealthy` after these statuses: a device that stays unhealthy keeps its time, Unknown changes nothing."""
+    found = dict(unhealthy)
+    for key, status in statuses:
+        if status is HealthStatus.UNHEALTHY:
+            found.setdefault(key, now.astimezone(UTC).replace(microsecond=0))
+        elif status is HealthStatus.HEALTHY:
+            found.pop(key, None)
+    return found
+
+
+def with_taints(pools: Iterable[ResourcePool], unhealthy: Unhealthy, policy: TaintPolicy) -> list[ResourcePool]:
+    """The pools with the policy's taint on unhealthy devices; pools and devices without any are the same objects."""
+    return [_pool(pool, unhealthy, policy) for pool in pools]
+
+
+def _pool(pool: ResourcePool, unhealthy: Unhealthy, policy: TaintPolicy) -> ResourcePool:
+    if not any((pool.name, device.name) in unhealthy for device in pool.devices):
+        return pool
+    devices = [_device(device, unhealthy.get((pool.name, device.name)), policy) for device in pool.devices]
+    return replace(pool, devices=devices)
+
+
+def _device(device: Device, since: datetime | None, policy: TaintPolicy) -> Device:
+    if since is None:
+        return device
+    taint = DeviceTaint(key=policy.key, effect=policy.effect, time_added=since)
+    others = [each for each in device.taints if each.key != policy.key]
+    own = [_SEVERITY.get(each.effect, 0) for each in device.taints if each.key == policy.key]
+    if max(own, default=-1) >= _SEVERITY[policy.effect] or len(others) >= TAINTS_LIMIT:
+        return device
+    return replace(device, taints=(*others, taint))

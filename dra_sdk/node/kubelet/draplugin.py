@@ -1,0 +1,136 @@
+"""The DRAPlugin service, v1 and v1beta1: exactly one answer for each claim that the kubelet names.
+
+Source: k8s.io/kubelet pkg/apis/dra. One bad claim never fails the others: whatever goes wrong with it is its own error.
+A call whose client has left or whose deadline has passed begins nothing any more: the kubelet comes again with a
+call of its own, and what this one did after that would be undone by nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import grpc
+
+from dra_sdk.errors import ClaimError, DraError, HookError, one_line
+from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
+from dra_sdk.node.kubelet.server import Method, call, unary
+from dra_sdk.node.logs import LogFields
+from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
+
+log = logging.getLogger(__name__)
+Prepare = Callable[[ClaimRef, Deadline], Sequence[HeldDevice]]
+Unprepare = Callable[[ClaimRef, Deadline], None]
+ERROR_LIMIT: Final = 4096  # characters; the kubelet takes no answer above 16 MiB, and nobody reads more in an event
+NAME_LIMIT: Final = 253  # characters of an object's name, namespace or UID
+PROBE_SECONDS: Final = 1.0
+_requests = count(1)
+
+#: Advertised name → wire name of the service and its messages; the kubelet takes the first it knows, so newest first.
+VERSIONS: dict[str, tuple[str, ModuleType]] = {
+    "v1.DRAPlugin": ("k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin", dra_v1_pb2),
+    "v1beta1.DRAPlugin": ("k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin", dra_v1beta1_pb2),
+}
+
+
+def plugin_services(prepare: Prepare, unprepare: Unprepare) -> dict[str, dict[str, Method]]:
+    """The handlers of every version, by wire name of the service."""
+    return {name: _Version(wire, prepare, unprepare).methods() for name, wire in VERSIONS.values()}
+
+
+def prepare_nothing(socket: Path) -> None:
+    """Have our own service socket prepare no claim, as a probe; DraError if it does not answer."""
+    method = f"/{VERSIONS['v1.DRAPlugin'][0]}/NodePrepareResources"
+    request, response = dra_v1_pb2.NodePrepareResourcesRequest(), dra_v1_pb2.NodePrepareResourcesResponse
+    call(socket, method, request, response, PROBE_SECONDS)
+
+
+class _Version:
+    """One version of the API over the same two functions."""
+
+    def __init__(self, wire: Any, prepare: Prepare, unprepare: Unprepare) -> None:
+        self._wire = wire
+        self._prepare = prepare
+        self._unprepare = unprepare
+
+    def methods(self) -> dict[str, Method]:
+        wire = self._wire
+        return {
+            "NodePrepareResources": unary(
+                self._node_prepare, wire.NodePrepareResourcesRequest, wire.NodePrepareResourcesResponse
+            ),
+            "NodeUnprepareResources": unary(
+                self._node_unprepare, wire.NodeUnprepareResourcesRequest, wire.NodeUnprepareResourcesResponse
+            ),
+        }
+
+    def _node_prepare(self, request: Any, context: grpc.ServicerContext) -> Any:
+        def prepare(ref: ClaimRef, deadline: Deadline, entry: Any) -> None:
+            entry.devices.extend([self._device(each) for each in self._prepare(ref, deadline)])
+
+        return _answered("prepare", request, context, self._wire.NodePrepareResourcesResponse(), prepare)
+
+    def _node_unprepare(self, request: Any, context: grpc.ServicerContext) -> Any:
+        def unprepare(ref: ClaimRef, deadline: Deadline, _entry: Any) -> None:
+            self._unprepare(ref, deadline)
+
+        return _answered("unprepare", request, context, self._wire.NodeUnprepareResourcesResponse(), unprepare)
+
+    def _device(self, device: HeldDevice) -> Any:
+        message = self._wire.Device(
+            request_names=[device.base_request],
+            pool_name=device.pool,
+            device_name=device.name,
+            cdi_device_ids=device.cdi_ids,
+        )
+        if device.share_id is not None and "share_id" in self._wire.Device.DESCRIPTOR.fields_by_name:
+            message.share_id = device.share_id
+        return message
+
+
+def _answered(
+    action: str,
+    request: Any,
+    context: grpc.ServicerContext,
+    response: Any,
+    act: Callable[[ClaimRef, Deadline, Any], None],
+) -> Any:
+    """The response with an entry for each claim of the request: filled in by `act`, or with its error."""
+    deadline = Deadline(context.time_remaining, context.is_active)
+    for ref in _claims(request):
+        entry = response.claims[ref.uid]  # reading a message map creates the entry
+        if deadline.is_over:
+            entry.error = f"{action} {ref}: the kubelet no longer waits for this call"
+            continue
+        try:
+            with LogFields(request=str(next(_requests)), claim=f"{ref.namespace}/{ref.name}", uid=ref.uid):
+                _check_length(ref)
+                act(ref, deadline, entry)
+        except BaseException as error:  # noqa: BLE001 (it is this claim's error; without an answer the call would hang)
+            entry.error = _report(action, ref, error)
+    return response
+
+
+def _claims(request: Any) -> Iterable[ClaimRef]:
+    """The claims of a request, each UID once: an answer has room for one entry."""
+    return {claim.uid: ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims}.values()
+
+
+def _check_length(ref: ClaimRef) -> None:
+    for field, text in (("namespace", ref.namespace), ("name", ref.name), ("uid", ref.uid)):
+        if len(text) > NAME_LIMIT:
+            raise ClaimError(f"the claim's {field} must have at most {NAME_LIMIT} characters, has {len(text)}")
+
+
+def _report(action: str, ref: ClaimRef, error: BaseException) -> str:
+    """Log a failed call and put it into one line for the pod's events, of a size and in characters that can be sent."""
+    expected = isinstance(error, DraError)
+    code_is_wrong = not expected or isinstance(error, HookError)  # only then does a traceback help
+    text = str(error) or type(error).__name__ if expected else f"internal error: {type(error).__name__}: {error}"
+    line = one_line("; ".join([f"{ref}: {text}", *getattr(error, "__notes__", [])]), ERROR_LIMIT)
+    log.error("cannot %s %s", action, line, exc_info=error if code_is_wrong else None)
+    return f"{action} {line}"

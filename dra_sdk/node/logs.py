@@ -1,0 +1,92 @@
+"""Log lines for people or for machines, with the request, claim and pod that the thread works on.
+
+What is logged holds names and values that users choose, so a line never holds a character that moves a terminal's
+cursor or reverses its text, and has a limit of its length.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from datetime import UTC, datetime
+from typing import Final
+
+from dra_sdk.errors import SettingsError, one_line
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+MESSAGE_LIMIT: Final = 8192  # characters
+_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("dra_sdk_log_fields")
+_NO_FIELDS: Mapping[str, str] = {}
+
+
+class LogFields:
+    """Adds fields to every log line of this thread inside a `with`, those of a driver's hooks as well."""
+
+    __slots__ = ("_more", "_token")
+    _token: Token[Mapping[str, str]]
+
+    def __init__(self, **more: str) -> None:
+        self._more = more
+
+    def __enter__(self) -> None:
+        self._token = _FIELDS.set({**_FIELDS.get(_NO_FIELDS), **self._more})
+
+    def __exit__(self, *_: object) -> None:
+        _FIELDS.reset(self._token)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time (RFC 3339), level, logger, message, thread, request, claim, pod, error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": one_line(record.getMessage(), MESSAGE_LIMIT),
+            "thread": record.threadName,
+            **_fields(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people: time, level, thread, message, and what the thread works on as `key=value`.
+
+    A traceback follows on lines of its own.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        said = [
+            self.formatTime(record),
+            record.levelname,
+            str(record.threadName),
+            one_line(record.getMessage(), MESSAGE_LIMIT),
+            *(f"{key}={value}" for key, value in _fields().items()),
+        ]
+        line = " ".join(said)
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info).splitlines()
+        return "\n".join([line, *(one_line(each, MESSAGE_LIMIT) for each in trace)])
+
+
+def set_up_logging(level: str, form: str) -> None:
+    """Log to standard error; SettingsError for an unknown level or format."""
+    if level not in LEVELS:
+        raise SettingsError(f"log level {level!r} is not one of {', '.join(LEVELS)}")
+    if form not in {"text", "json"}:
+        raise SettingsError(f"log format {form!r} is not text or json")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _fields() -> dict[str, str]:
+    return {key: one_line(value, MESSAGE_LIMIT) for key, value in _FIELDS.get(_NO_FIELDS).items()}

@@ -1,0 +1,183 @@
+"""The CDI spec of a claim: one file per claim, one CDI device per prepared device.
+
+Separate CDI devices keep what belongs to one request out of containers that use another request of the same claim.
+Source: CNCF Container Device Interface specification 1.1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from dra_sdk.errors import ClaimError, HookError, InvalidObjectError, SettingsError
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import PreparedDevice
+from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.node.files import Files, read, safe_id, targets
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.wire import cdi
+
+_SUFFIX: Final = ".json"
+
+
+def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
+    """A CDI device name for each prepared device, in order; empty for one that edits nothing and needs none."""
+    claim = f"claim-{safe_id(uid)}"
+    names: list[str] = []
+    for device in devices:
+        name = ""
+        if not cdi.is_empty(device.edits):
+            name = device.cdi_name or _default_name(claim, device)
+            if not device.cdi_name and name in names:  # the same device twice in one request, from two pools
+                name = f"{name}_{len(names)}"
+        names.append(name)
+    return names
+
+
+def metadata_device_name(uid: str, request: str) -> str:
+    """The name of the CDI device that mounts a request's metadata file."""
+    return f"metadata-{safe_id(uid)}_{request}"
+
+
+def build_spec(
+    kind: str,
+    names: Sequence[str],
+    devices: Sequence[PreparedDevice],
+    extra: Mapping[str, ContainerEdits] = MappingProxyType({}),
+) -> JSON | None:
+    """The CDI spec of these devices and `extra` ones, None if it would be empty.
+
+    HookError if two devices have one name and different edits.
+    """
+    edits: dict[str, ContainerEdits] = dict(extra)
+    for name, device in zip(names, devices, strict=True):
+        if not name:
+            continue
+        same = edits.setdefault(name, device.edits)
+        if same is not device.edits and same != device.edits:
+            raise HookError(f"dra_prepare gave two devices the CDI name {name!r} with different edits")
+    try:
+        return cdi.claim_spec(kind, edits) if edits else None
+    except (AttributeError, TypeError) as error:
+        raise HookError(f"dra_prepare gave edits that are not of dra_sdk's types: {error}") from error
+
+
+class CdiSpecs:
+    """The driver's own spec files in a CDI directory, which is usually on tmpfs, so anything in it can be lost.
+
+    A file is `<driver>_claim-<id of the claim>.json`: drivers may share a kind and a claim may have devices of several
+    drivers, but no two drivers of a node share a name, and none has an underscore.
+
+    directory: the CDI directory.
+    kind: `vendor/class`; InvalidObjectError if CDI does not allow it.
+    driver: the driver's name.
+    """
+
+    def __init__(self, directory: Path, kind: str, driver: str, files: Files | None = None) -> None:
+        if problem := cdi.kind_problem(kind):
+            raise InvalidObjectError(f"CDI kind {kind!r}", [problem])
+        self.directory = directory
+        self.kind = kind
+        self._driver = driver
+        self._name_prefix = f"{driver}_claim-"
+        self._prefix = f"{directory}{os.sep}{self._name_prefix}"
+        self._files = files or Files()
+
+    def open(self, held: Callable[[], Collection[str]], locks: NamedLocks | None = None) -> None:
+        """Make the directory and remove specs that belong to no claim; SettingsError if that fails.
+
+        `held` returns the ids (`safe_id`) of the claims with state. A spec whose claim's lock is held stays: another
+        process is at work on it.
+        """
+        try:
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._remove_older_names()
+            for name in targets(self.directory, _SUFFIX):
+                if name.startswith(self._name_prefix):
+                    self._sweep(name.removeprefix(self._name_prefix).removesuffix(_SUFFIX), held, locks or NamedLocks())
+        except OSError as error:
+            raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
+
+    def path(self, uid: str) -> Path:
+        """Where the spec of a claim lies."""
+        return Path(self._path(uid))
+
+    def write(self, uid: str, spec: JSON | None) -> None:
+        """Make the file say `spec`, or not exist for None. ClaimError if it cannot be written."""
+        if spec is None:
+            self.remove(uid)
+            return
+        path = self._path(uid)
+        try:
+            try:
+                self._write(path, spec)
+            except FileNotFoundError:  # tmpfs: the directory may be gone since the start
+                self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+                self._write(path, spec)
+        except OSError as error:
+            raise ClaimError(f"cannot write CDI spec {path}: {error.strerror or error}") from error
+
+    def ensure(self, uid: str, spec: JSON | None) -> None:
+        """Write the spec again if it was lost or changed by somebody else."""
+        if spec is None:
+            return
+        try:
+            present = read(self._path(uid)) == _encode(spec)
+        except OSError:
+            present = False
+        if not present:
+            self.write(uid, spec)
+
+    def remove(self, uid: str) -> None:
+        """Remove a claim's spec; nothing to do if there is none. ClaimError if it cannot be removed."""
+        path = self._path(uid)
+        try:
+            self._files.remove(path)
+        except OSError as error:
+            raise ClaimError(f"cannot remove CDI spec {path}: {error.strerror or error}") from error
+
+    def _path(self, uid: str) -> str:
+        return f"{self._prefix}{safe_id(uid)}{_SUFFIX}"
+
+    def _write(self, path: str, spec: JSON) -> None:
+        self._files.write(path, _encode(spec), mode=0o644, survive_power_loss=False)  # rewritten after a boot
+
+    def _sweep(self, claim: str, held: Callable[[], Collection[str]], locks: NamedLocks) -> None:
+        with locks.try_hold(f"claim/{claim}") as is_ours:
+            if not is_ours:
+                return
+            path = f"{self._prefix}{claim}{_SUFFIX}"
+            if claim not in held():
+                self._files.remove(path)
+            else:
+                self._files.discard_temporary(path)
+
+    def _remove_older_names(self) -> None:
+        """Remove files that an older release named after the kind alone, which two drivers could share."""
+        vendor = cdi.split_kind(self.kind)[0]
+        older = "claim-*" if self._driver == vendor else f"{self._driver}_claim-*"
+        for path in self.directory.glob(cdi.transient_spec_name(self.kind, older)):
+            if not path.name.startswith(self._name_prefix) and _kind_of(path) == self.kind:
+                self._files.remove(path)
+
+
+def _kind_of(path: Path) -> str | None:
+    """The kind that a spec file says it has; None if it cannot be read."""
+    try:
+        found = json.loads(read(path))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found.get("kind") if isinstance(found, dict) else None
+
+
+def _default_name(claim: str, device: PreparedDevice) -> str:
+    name = f"{claim}_{device.request.replace('/', '.')}_{device.name}"
+    return name if device.share_id is None else f"{name}_{device.share_id}"
+
+
+def _encode(spec: JSON) -> bytes:
+    return json.dumps(spec).encode() + b"\n"  # indented, it takes ten times as long

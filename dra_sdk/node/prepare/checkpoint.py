@@ -1,0 +1,290 @@
+"""The checkpoint of one claim: what must survive a restart, a crash, an upgrade and a downgrade.
+
+Two lines of JSON. The first is a header: format version, the SHA-256 of the second line, and which devices the claim
+holds, with a checksum of its own. The second is the checkpoint. So a file whose end is lost still tells what the claim
+holds, and one whose header is lost may. Fields that a newer release added are ignored, so a downgrade reads them; a
+higher format version is refused. Wrong bytes are never mistaken for "no state". `docs/state.md` describes the format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from dra_sdk.errors import HookError, StateError
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import AllocatedDevice, ClaimRef, Deadline, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.model.status import DeviceStatus
+from dra_sdk.node.metadata import MetadataFile
+from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices
+
+FORMAT: Final = 1
+_CONDITION_STATUS: Final = {True: "True", False: "False", None: "Unknown"}
+
+
+class Phase(StrEnum):
+    """How far the preparation of a claim came."""
+
+    STARTED = "PrepareStarted"
+    COMPLETED = "PrepareCompleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """All that is remembered of a claim.
+
+    namespace: the claim's namespace.
+    name: the claim's name.
+    uid: the claim's UID.
+    boot_id: the kernel's boot id when it was written: what was prepared is gone after a reboot.
+    phase: how far its preparation came.
+    devices: its devices of this driver, in allocation order.
+    journal: what the hook recorded with `Claim.journal`, oldest first.
+    cdi_spec: the whole CDI spec, to be written again if it is lost; None if its devices change no container.
+    metadata: the device metadata files (KEP-5304), to be written again if they are lost.
+    statuses: the driver's entries of the claim's `status.devices`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    boot_id: str
+    phase: Phase
+    devices: tuple[HeldDevice, ...]
+    journal: tuple[JSON, ...] = ()
+    cdi_spec: JSON | None = None
+    metadata: tuple[MetadataFile, ...] = ()
+    statuses: tuple[JSON, ...] = ()
+
+    def __str__(self) -> str:
+        return f"claim {self.namespace}/{self.name} ({self.uid})"
+
+    @property
+    def ref(self) -> ClaimRef:
+        """The claim as the kubelet names it."""
+        return ClaimRef(self.namespace, self.name, self.uid)
+
+    @classmethod
+    def started(cls, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str) -> Checkpoint:
+        """PrepareStarted: what the claim holds, before anything was done for it."""
+        held = tuple(
+            HeldDevice(each.request, each.pool, each.name, each.share_id, each.admin_access, each.consumed_capacity)
+            for each in devices
+        )
+        return cls(ref.namespace, ref.name, ref.uid, boot_id, Phase.STARTED, held)
+
+    def completed(
+        self,
+        prepared: Sequence[PreparedDevice],
+        kind: str,
+        driver: str,
+        *,
+        metadata: Sequence[MetadataFile] = (),
+        mounts: Mapping[str, ContainerEdits] | None = None,
+    ) -> Checkpoint:
+        """PrepareCompleted: the CDI spec of `kind` and everything else that a repeated prepare answers from.
+
+        `mounts` are the edits that bring each request's metadata file into its containers. Raises HookError or
+        InvalidObjectError for edits that make no CDI spec.
+        """
+        names = name_devices(self.uid, prepared)
+        extra = {metadata_device_name(self.uid, request): edits for request, edits in (mounts or {}).items()}
+        spec = build_spec(kind, names, prepared, extra)
+        without_file = dict.fromkeys(mounts or {})
+        devices = []
+        for held, name in zip(self.devices, names, strict=True):
+            cdi_names = [name] if name else []
+            if held.base_request in without_file:  # the first device of a request brings its file
+                del without_file[held.base_request]
+                cdi_names.append(metadata_device_name(self.uid, held.base_request))
+            devices.append(replace(held, cdi_ids=tuple(f"{kind}={each}" for each in cdi_names)))
+        return replace(
+            self,
+            phase=Phase.COMPLETED,
+            devices=tuple(devices),
+            cdi_spec=spec,
+            metadata=tuple(metadata),
+            statuses=tuple(_statuses(driver, prepared)),
+        )
+
+    def held(self, boot_id: str, deadline: Deadline) -> HeldClaim:
+        """The claim as hooks see it, on a node whose current boot is `boot_id`."""
+        return HeldClaim(
+            self.namespace,
+            self.name,
+            self.uid,
+            self.devices,
+            self.journal,
+            self.phase is Phase.COMPLETED,
+            self.boot_id != boot_id,
+            deadline,
+        )
+
+
+def refuse_taken_names(state: Checkpoint, others: Iterable[Checkpoint]) -> None:
+    """HookError if a CDI device of `state` has the name of one of another claim: runtimes drop both of them."""
+    mine = {cdi_id for device in state.devices for cdi_id in device.cdi_ids}
+    for claim in others:
+        for name in (name for device in claim.devices for name in device.cdi_ids if name in mine):
+            raise HookError(
+                f"dra_prepare gave the CDI name {name.partition('=')[2]!r}, which a device of {claim} has; "
+                f"a claim's UID in it would tell them apart"
+            )
+
+
+def json_copy(value: Any) -> Any:
+    """A deep copy of `value` exactly as a state file gives it back; ValueError if it is not JSON."""
+    if type(value) is dict and not value:
+        return {}
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
+def encode(state: Checkpoint) -> bytes:
+    """The file's content, without what is empty. `data` and `journal` must be JSON (see `json_copy`)."""
+    body = _ENCODER.encode(state).encode()
+    held = [[each.request, each.pool, each.name, each.share_id, each.admin_access] for each in state.devices]
+    claim = json.dumps([state.namespace, state.name, state.uid, state.boot_id, held])
+    sums = _sum(body), _sum(claim.encode())
+    header = f'{{"version": {FORMAT}, "sha256": "{sums[0]}", "claim": {claim}, "claim_sha256": "{sums[1]}"}}'
+    return b"%s\n%s\n" % (header.encode(), body)
+
+
+def decode(content: bytes, source: str) -> Checkpoint:
+    """Read a file's content; StateError names `source` and what is wrong with it."""
+    head, _, body = content.partition(b"\n")
+    body = body.removesuffix(b"\n")
+    try:
+        header = json.loads(head)
+        version, checksum = int(header["version"]), str(header["sha256"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise StateError(
+            f"state file {source} has no readable header; it was not written by dra-sdk or is damaged"
+        ) from error
+    if version > FORMAT:
+        raise StateError(f"state file {source} has format {version}, this release reads up to {FORMAT}")
+    if _sum(body) != checksum:
+        raise StateError(f"state file {source} is damaged: its checksum does not match")
+    try:
+        return _adapter().validate_python(json.loads(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise StateError(f"state file {source} cannot be understood: {where}: {first['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"state file {source} cannot be understood: {error}") from error
+
+
+def salvage(content: bytes) -> Checkpoint | None:
+    """The claim of a file that `decode` refuses, in PrepareStarted and without its data: what it holds still counts.
+
+    Its header tells that if the header's own checksum is right, else its body if that is whole. None if neither does,
+    so that nobody knows what the claim holds.
+    """
+    head, _, body = content.partition(b"\n")
+    found = _header_claim(head) or _body_claim(body)
+    if found is None:
+        return None
+    devices = tuple(replace(each, data={}, cdi_ids=()) for each in found.devices)
+    return Checkpoint(found.namespace, found.name, found.uid, found.boot_id, Phase.STARTED, devices)
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The fields of a dataclass, each with whether it has no default, so that it is always written."""
+    return tuple((each.name, each.default is MISSING and each.default_factory is MISSING) for each in fields(kind))
+
+
+def _json_of(value: Any) -> Any:
+    """A dataclass as a JSON object without empty fields, a quantity as its text."""
+    if isinstance(value, Quantity):
+        return str(value)
+    return {name: found for name, required in _fields(value.__class__) if (found := getattr(value, name)) or required}
+
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_json_of)
+
+
+def _header_claim(head: bytes) -> Checkpoint | None:
+    try:
+        header = json.loads(head)
+        if _sum(json.dumps(header["claim"]).encode()) != header["claim_sha256"]:
+            return None
+        namespace, name, uid, boot_id, held = header["claim"]
+        devices = tuple(HeldDevice(*each) for each in held)
+        return Checkpoint(namespace, name, uid, boot_id, Phase.STARTED, devices)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _body_claim(body: bytes) -> Checkpoint | None:
+    try:
+        return _adapter().validate_python(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@cache
+def _adapter() -> TypeAdapter[Checkpoint]:
+    """Checks every field; made when the first file is read, because most starts find none."""
+    return TypeAdapter(Checkpoint)
+
+
+def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:
+    """One entry of `status.devices` for each device; of a device that several requests have, the last status."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = {
+        (each.pool, each.name, each.share_id): _status_json(driver, each, each.status, now)
+        for each in prepared
+        if each.status is not None
+    }
+    return list(found.values())
+
+
+def _status_json(driver: str, device: PreparedDevice, status: DeviceStatus, now: str) -> JSON:
+    """The entry of one device (AllocatedDeviceStatus); `now` becomes the transition time of its conditions."""
+    network = status.network
+    conditions = [
+        {
+            "type": each.type,
+            "status": _CONDITION_STATUS[each.status],
+            "reason": each.reason,
+            "message": each.message,
+            "lastTransitionTime": now,
+        }
+        for each in status.conditions
+    ]
+    fields = {
+        "driver": driver,
+        "pool": device.pool,
+        "device": device.name,
+        "shareID": device.share_id,
+        "conditions": conditions,
+        "data": dict(status.data),
+        "networkData": network
+        and _filled(
+            interfaceName=network.interface_name, hardwareAddress=network.hardware_address, ips=list(network.ips)
+        ),
+    }
+    return _filled(**fields)
+
+
+def _filled(**fields: Any) -> JSON:
+    """The fields that are not empty."""
+    return {key: value for key, value in fields.items() if value}

@@ -1,0 +1,285 @@
+"""The checkpoints of the claims that hold devices on this node: one file each, and an index of them in memory.
+
+The files are the truth. With `shared=True` (rolling update: another process of the same driver works on the same
+directory) every look goes to the directory first; files that did not change are not read again.
+
+Where the files lie depends on what a reboot means to the driver. A driver with `dra_unprepare` changes what may outlive
+a power failure, so its state must as well: it lies in `claims/`, and every write of it reaches the disk. For a driver
+without, a reboot makes all state void: it lies in a directory named after the boot, `claims-<boot id>/`, where nothing
+waits for the disk. What a power failure tore there is of another boot and is dropped unread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Final
+
+from dra_sdk.errors import StateError
+from dra_sdk.node.files import Files, private_directory, read, safe_id, sync_directory, targets
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, salvage
+
+log = logging.getLogger(__name__)
+SUFFIX: Final = ".json"
+_DURABLE: Final = "claims"
+_PRIVATE: Final = 0o700
+_Stamp = tuple[int, int, int, int]
+_UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A state file that cannot be read or trusted. Its claim keeps its devices until an operator decides.
+
+    reason: what is wrong, with the file's path.
+    claim: what the file still tells of its claim; None if that is nothing, so that it may hold any device.
+    """
+
+    reason: str
+    claim: Checkpoint | None
+
+
+class CheckpointStore:
+    """State files under one directory; `get`, `put`, `delete` by claim UID. Safe for threads.
+
+    A file that cannot be read stays as it is: `get` of that claim raises StateError naming it, other claims go on, but
+    none is given the devices that it holds. Without `durable` nothing waits for the disk.
+    """
+
+    def __init__(
+        self, directory: Path, files: Files | None = None, *, shared: bool = False, durable: bool = True
+    ) -> None:
+        self.directory = directory
+        self._durable = durable
+        self._files = files or Files()
+        self._shared = shared
+        self._prefix = f"{directory}{os.sep}"  # paths as strings: pathlib alone took a tenth of a prepare's own time
+        self._lock = RLock()
+        self._claims: dict[str, Checkpoint] = {}
+        self._unreadable: dict[str, Unreadable] = {}
+        self._stamps: dict[str, _Stamp] = {}
+
+    @classmethod
+    def of(cls, data: Path, boot_id: str, files: Files, *, undoable: bool, shared: bool) -> CheckpointStore:
+        """The store of a driver under its plugin data directory; call `migrate` before opening it.
+
+        Processes that share a directory (rolling update) may be of two versions, of which one has `dra_unprepare`: they
+        use the durable place.
+        """
+        if undoable or shared:
+            return cls(data / _DURABLE, files, shared=shared)
+        return cls(data / f"{_DURABLE}-{boot_id}", files, durable=False)
+
+    def migrate(self, data: Path, boot_id: str) -> None:
+        """Move the claims of this boot here when a driver gained or lost `dra_unprepare`, drop those of other boots.
+
+        StateError if that fails.
+        """
+        of_this_boot = data / f"{_DURABLE}-{boot_id}"
+        try:
+            for place in sorted(data.glob(f"{_DURABLE}-*")):
+                if place not in {of_this_boot, self.directory}:
+                    log.info("dropping %s: what was prepared before the reboot is gone", place)
+                    _remove(place)
+            for place in {of_this_boot, data / _DURABLE} - {self.directory}:
+                self._move_from(place)
+        except OSError as error:
+            raise StateError(f"cannot move state into {self.directory}: {error.strerror or error}") from error
+
+    def open(self, locks: NamedLocks | None = None) -> None:
+        """Make the directory and read every state file. SettingsError or StateError if that is not possible.
+
+        Temporary files that killed processes left are removed, but not those of claims whose lock is held.
+        """
+        private_directory(self.directory, _PRIVATE)
+        with self._lock:
+            try:
+                self._sweep(locks or NamedLocks())
+            except OSError as error:
+                raise StateError(f"cannot use state directory {self.directory}: {error.strerror}") from error
+            self._refresh()
+            for found in self._unreadable.values():
+                log.error("%s; `dra-sdk state` tells what can be done", found.reason)
+
+    def path(self, uid: str) -> Path:
+        """Where a claim's checkpoint is kept."""
+        return self.directory / _name(uid)
+
+    def get(self, uid: str) -> Checkpoint | None:
+        """The checkpoint of a claim, None if it holds nothing; StateError if its file cannot be read."""
+        with self._lock:
+            self._look()
+            name = _name(uid)
+            if name in self._unreadable:
+                raise StateError(self._unreadable[name].reason)
+            return self._claims.get(name)
+
+    def all(self) -> list[Checkpoint]:
+        """Every readable claim, in the order of file names."""
+        with self._lock:
+            self._look()
+            return [self._claims[name] for name in sorted(self._claims)]
+
+    def others(self, uid: str) -> list[Checkpoint]:
+        """Every claim but one that holds devices, those of unreadable files as far as they tell."""
+        mine = _name(uid)
+        with self._lock:
+            self._look()
+            readable = [state for name, state in self._claims.items() if name != mine]
+            return readable + [each.claim for each in self._unreadable.values() if each.claim is not None]
+
+    def check_known(self) -> None:
+        """StateError if there is a file that does not tell what its claim holds: that may be any device."""
+        with self._lock:
+            self._look()
+            for found in self._unreadable.values():
+                if found.claim is None:
+                    raise StateError(
+                        f"{found.reason}; it does not tell which devices its claim holds, so none is given to another "
+                        f"claim until `dra-sdk state` has repaired or removed it"
+                    )
+
+    def unreadable(self) -> dict[str, Unreadable]:
+        """The files that cannot be read, by the claim's `safe_id`."""
+        with self._lock:
+            self._look()
+            return {name.removesuffix(SUFFIX): found for name, found in self._unreadable.items()}
+
+    def ids(self) -> set[str]:
+        """The ids (`safe_id`) of all claims with a state file, readable or not."""
+        with self._lock:
+            self._look()
+            return {name.removesuffix(SUFFIX) for name in self._stamps}
+
+    def put(self, state: Checkpoint, *, survive_power_loss: bool = True) -> None:
+        """Write a checkpoint durably; after a StateError the file has the old content or the new.
+
+        What a reboot makes void, because the boot id differs then, need not `survive_power_loss`.
+        """
+        name = _name(state.uid)
+        path = self._prefix + name
+        try:
+            self._files.write(path, encode(state), survive_power_loss=survive_power_loss, whole=self._durable)
+            stamp = _stamp(os.lstat(path)) if self._shared else _UNKNOWN  # else nobody but us changes it
+        except OSError as error:
+            self._read_again(name)
+            raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
+        with self._lock:
+            self._claims[name] = state
+            self._stamps[name] = stamp
+
+    def delete(self, uid: str) -> None:
+        """Forget a claim durably; after a StateError call it again."""
+        name = _name(uid)
+        path = self._prefix + name
+        try:
+            self._files.remove(path, survive_power_loss=self._durable)
+        except OSError as error:
+            self._read_again(name)
+            raise StateError(f"cannot remove state file {path}: {error.strerror or error}") from error
+        with self._lock:
+            self._drop(name)
+
+    def _look(self) -> None:
+        if self._shared or self._unreadable:  # an operator may have repaired or removed a file
+            self._refresh()
+
+    def _refresh(self) -> None:
+        try:
+            found = dict(self._scan())
+        except OSError as error:
+            raise StateError(f"cannot read state directory {self.directory}: {error.strerror}") from error
+        for name in self._stamps.keys() - found.keys():
+            self._drop(name)
+        for name, stamp in found.items():
+            if self._stamps.get(name) != stamp or name in self._unreadable:
+                self._read(name)
+                self._stamps[name] = stamp
+
+    def _read_again(self, name: str) -> None:
+        """Read the file again after a step failed: it has the old content or the new, and we do not know which."""
+        with self._lock:
+            self._drop(name)
+            if os.path.lexists(self.directory / name):
+                self._read(name)
+                self._stamps[name] = _UNKNOWN
+
+    def _drop(self, name: str) -> None:
+        self._stamps.pop(name, None)
+        self._claims.pop(name, None)
+        self._unreadable.pop(name, None)
+
+    def _scan(self) -> Iterator[tuple[str, _Stamp]]:
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):  # no claim's `safe_id` does
+                    with suppress(FileNotFoundError):  # removed by the other process in this moment
+                        yield entry.name, _stamp(entry.stat(follow_symlinks=False))
+
+    def _read(self, name: str) -> None:
+        self._claims.pop(name, None)
+        self._unreadable.pop(name, None)
+        path = self.directory / name
+        try:
+            content = read(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._unreadable[name] = Unreadable(f"state file {path} cannot be read: {error.strerror}", None)
+            return
+        try:
+            state = decode(content, str(path))
+        except StateError as error:
+            self._unreadable[name] = Unreadable(str(error), salvage(content))
+            return
+        if _name(state.uid) == name:
+            self._claims[name] = state
+        else:
+            reason = f"state file {path} belongs to claim {state.uid}, its name says otherwise"
+            self._unreadable[name] = Unreadable(reason, state)
+
+    def _sweep(self, locks: NamedLocks) -> None:
+        for name in targets(self.directory, SUFFIX):
+            with locks.try_hold(claim_lock(name.removesuffix(SUFFIX))) as held:
+                if held:
+                    self._files.discard_temporary(self.directory / name)
+
+    def _move_from(self, old: Path) -> None:
+        if not old.is_dir() or old.is_symlink():
+            return
+        private_directory(self.directory, _PRIVATE)
+        for path in sorted(old.glob(f"*{SUFFIX}")):
+            if not path.is_symlink():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            path.rename(self.directory / path.name)
+        shutil.rmtree(old)  # temporary files
+        for directory in (self.directory, old.parent):
+            sync_directory(directory)
+
+
+def claim_lock(uid: str) -> str:
+    """The name of the lock of a claim (or of its `safe_id`)."""
+    return f"claim/{safe_id(uid)}"
+
+
+def _remove(place: Path) -> None:
+    if place.is_symlink() or not place.is_dir():
+        place.unlink()
+    else:
+        shutil.rmtree(place)
+
+
+def _name(uid: str) -> str:
+    return safe_id(uid) + SUFFIX
+
+
+def _stamp(stat: os.stat_result) -> _Stamp:
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

@@ -1,0 +1,160 @@
+"""What a driver reads and writes of ResourceClaims in the API server: the claim to prepare, and its `status.devices`.
+
+The API client is made when it is first needed: that takes longer than to register with the kubelet.
+
+Source of the status entries: resource.k8s.io/v1 AllocatedDeviceStatus; KEP-555 server-side apply: the list is a map by
+driver, pool, device and shareID, so an apply with our field manager never touches another driver's entries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from threading import Condition, Lock, Thread
+from time import monotonic
+from typing import Final
+
+from dra_sdk.errors import ApiError, ClaimError, ConflictError, InvalidError, NotFoundError, UnreachableError
+from dra_sdk.kube import paths
+from dra_sdk.kube.client import KubeClient
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef, Deadline
+
+log = logging.getLogger(__name__)
+FETCH_SECONDS: Final = 10.0  # that reading a claim may take, retries included, out of the kubelet's 45
+FIRST_DELAY: Final = 0.5  # seconds before a failed write is repeated
+LAST_DELAY: Final = 60.0  # seconds that this delay, doubled each time, ends at
+_FORBIDDEN: Final = 403
+_REPLACED: Final = ("metadata.uid", "UID in precondition")  # how the server says that the claim of this name is another
+Entries = Sequence[JSON]
+
+
+class ApiConnection:
+    """Shares one API client among the services of a process. Safe for threads."""
+
+    def __init__(self, connect: Callable[[], KubeClient]) -> None:
+        self._connect = connect
+        self._lock = Lock()
+        self._client: KubeClient | None = None
+        self._closed = False
+
+    def get(self) -> KubeClient:
+        """The client; raises what connecting raised, and tries again at the next call."""
+        client = self._client
+        if client is not None:
+            return client
+        with self._lock:
+            if self._closed:
+                raise UnreachableError("the driver ends, so it connects to the API server no more")
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def fetch(self, ref: ClaimRef, deadline: Deadline) -> JSON:
+        """Read a ResourceClaim within FETCH_SECONDS and the deadline; ClaimError if `ref` cannot be a claim's."""
+        try:
+            path = paths.resource_claim(ref.namespace, ref.name)
+        except ValueError as error:
+            raise ClaimError(str(error)) from error
+        return self.get().get(path, patience=max(0.001, min(FETCH_SECONDS, deadline.remaining())))
+
+    def close(self, _timeout: float = 0.0) -> None:
+        """Close the client if there is one. Never waits for a thread that is connecting."""
+        self._closed = True
+        if self._client is not None:
+            self._client.close()
+
+
+class ClaimStatusWriter:
+    """Writes `status.devices` of claims after prepare, which never waits for it.
+
+    One thread; the latest entries of a claim win; failures are retried with back-off. A refusal is final for that claim
+    and logged once with the permission that is missing; the claim works without its status.
+
+    driver: the driver's name, which is the field manager.
+    connect: returns the API client.
+    """
+
+    def __init__(self, driver: str, connect: Callable[[], KubeClient]) -> None:
+        self._driver = driver
+        self._connect = connect
+        self._changed = Condition()
+        self._waiting: dict[ClaimRef, Entries] = {}
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="status")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread; entries that still wait are put again when their claim is prepared again."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def put(self, ref: ClaimRef, entries: Entries) -> None:
+        """Make `entries` our part of the claim's `status.devices`, soon; an empty list removes our part."""
+        with self._changed:
+            self._waiting[ref] = entries
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        delay = FIRST_DELAY
+        while (found := self._next()) is not None:
+            ref, entries = found
+            try:
+                self._apply(ref, entries)
+                delay = FIRST_DELAY
+            except Exception as error:  # noqa: BLE001 (no connection, no credentials, a busy server: all may pass)
+                log.warning("%s: status.devices not written yet: %s", ref, error)
+                with self._changed:
+                    self._waiting.setdefault(ref, entries)  # unless newer ones were put in the meantime
+                self._pause(delay)
+                delay = min(2 * delay, LAST_DELAY)
+
+    def _next(self) -> tuple[ClaimRef, Entries] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._stopped)
+            if self._stopped:
+                return None
+            ref = next(iter(self._waiting))
+            return ref, self._waiting.pop(ref)
+
+    def _apply(self, ref: ClaimRef, entries: Entries) -> None:
+        path = paths.resource_claim_status(ref.namespace, ref.name)
+        try:
+            self._connect().apply(path, status_apply(ref, entries), field_manager=self._driver)
+        except (NotFoundError, ConflictError, InvalidError) as error:
+            if isinstance(error, NotFoundError) or any(each in str(error) for each in _REPLACED):
+                log.debug("%s was deleted or replaced, nobody needs its status: %s", ref, error)
+            elif isinstance(error, ConflictError):
+                raise  # many write to the claim at the same time
+            else:
+                log.error("%s: status.devices refused: %s", ref, error)
+        except ApiError as error:
+            if error.status != _FORBIDDEN or error.temporary:
+                raise
+            log.error(
+                "%s: status.devices refused; the role needs resourceclaims/status and resourceclaims/driver: %s",
+                ref,
+                error,
+            )
+
+    def _pause(self, seconds: float) -> None:
+        deadline = monotonic() + seconds
+        with self._changed:
+            while not self._stopped and (left := deadline - monotonic()) > 0:
+                self._changed.wait(left)
+
+
+def status_apply(ref: ClaimRef, entries: Entries) -> JSON:
+    """The body that makes `entries` all that we report of a claim; the server refuses it if the UID is another's."""
+    return {
+        "apiVersion": paths.API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": {"namespace": ref.namespace, "name": ref.name, "uid": ref.uid},
+        "status": {"devices": list(entries)},
+    }

@@ -1,0 +1,121 @@
+"""Publishing: from what a driver discovers and reports of its devices' health to the ResourceSlices in the API server.
+
+```
+dra_discover ──▶ Discovery ──▶ overlay ──▶ taints of unhealthy devices ──▶ SliceController ──▶ API server
+dra_device_health ──▶ HealthService ──────────────────┘
+```
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from dra_sdk.kube.api import KubeApi
+from dra_sdk.loader import Driver
+from dra_sdk.model.node import Node
+from dra_sdk.node.health.feed import HealthFeed
+from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
+from dra_sdk.node.health.unhealthy_store import UnhealthyStore
+from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
+from dra_sdk.node.kubelet.server import Method
+from dra_sdk.node.runtime.discovery import Discovery
+from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.node.slices.controller import SliceController
+from dra_sdk.node.threads import RestartingThread
+
+if TYPE_CHECKING:
+    from dra_sdk.node.overlay import Overlay
+
+log = logging.getLogger(__name__)
+
+
+class HealthService:
+    """Runs `dra_device_health` and tells the kubelet; a driver without the hook offers nothing.
+
+    is_offered: whether the driver has the hook.
+    feed: what it reports.
+    """
+
+    def __init__(self, driver: Driver, node: Node) -> None:
+        self.is_offered = driver.implements("dra_device_health")
+        self.feed = HealthFeed(driver.info.name, node.name)
+        self._driver, self._node = driver, node
+        self._thread = RestartingThread("health", self._report)
+
+    def services(self) -> dict[str, dict[str, Method]]:
+        """The gRPC services, none for a driver without the hook: then the kubelet is told UNIMPLEMENTED."""
+        return health_services(self.feed.follow, self.feed.wake) if self.is_offered else {}
+
+    def versions(self) -> Sequence[str]:
+        """What to advertise at registration."""
+        return tuple(HEALTH_VERSIONS) if self.is_offered else ()
+
+    def start(self) -> None:
+        """Start the hook."""
+        if self.is_offered:
+            self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the hook, within `timeout` seconds, and all streams."""
+        self.feed.close()
+        self._thread.stop(timeout)
+
+    def _report(self, stop: Event) -> None:
+        for devices in self._driver.device_health(self._node, stop):
+            self.feed.report(devices)
+            self._thread.progressed()
+            if stop.is_set():
+                return
+        if not stop.is_set():
+            log.warning("dra_device_health of driver %s ended; its devices become Unknown", self._driver.info.name)
+
+
+class Publisher:
+    """Discovery, health and the slice controller of one driver, wired.
+
+    discovery: knows the devices.
+    health: knows their health.
+    slices: keeps the API server's slices equal to both.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        node: Node,
+        settings: Settings,
+        connect: Callable[[], KubeApi],
+        store: UnhealthyStore,
+    ) -> None:
+        self.slices = SliceController(driver.info.name, node.name, connect)
+        self.health = HealthService(driver, node)
+        publish: Publish = self.slices.publish
+        if self.health.is_offered and settings.taint_effect is not None:
+            policy = TaintPolicy(driver.info.name, settings.taint_effect)
+            tainting = TaintingPublisher(policy, publish, store)
+            self.health.feed.subscribe(tainting.changed)
+            publish = tainting.publish
+        self.discovery = Discovery(driver, node, publish, _overlay(settings.overlay_file))
+
+    def start(self) -> None:
+        """Start: health first, so that a device which is known to be broken is not published healthy."""
+        self.health.start()
+        self.discovery.start()
+        self.slices.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the threads, each within `timeout` seconds; slices stay published."""
+        self.health.stop(timeout)
+        self.discovery.stop(timeout)
+        self.slices.stop(timeout)
+
+
+def _overlay(file: Path | None) -> Overlay | None:
+    if file is None:
+        return None
+    from dra_sdk.node.overlay import load  # noqa: PLC0415 (brings CEL along, which few processes need)
+
+    return load(file)

@@ -1,0 +1,117 @@
+"""Slices as Kubernetes 1.34 needs them: counter sets in the slice of the devices that use them.
+
+1.34 refuses a device whose counter set is in another slice, and its scheduler counts slice by slice. From 1.35 on a
+slice has either devices or counter sets, which is the form that `plan` makes. Pure. Source: resource.k8s.io/v1
+ResourceSliceSpec of 1.34 and 1.35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.wire.profile import COUNTERS_PER_SLICE_1_34, DEVICE_COUNTERS_PER_SLICE_1_34, OLDEST, ServerProfile
+
+_DEVICES: Final = ServerProfile.of(f"1.{OLDEST}").limits.devices_per_slice
+NEEDED_BY_1_34: Final = (
+    "1.34 needs counter sets in one slice with the devices that use them, "
+    f"at most {COUNTERS_PER_SLICE_1_34} counters and {_DEVICES} devices"
+)
+
+
+def has_counters(slices: Sequence[JSON]) -> bool:
+    """Whether the slices have counter sets, so that it matters which release they are for."""
+    return any("sharedCounters" in each for each in slices)
+
+
+def pack_for_1_34(slices: Sequence[JSON], minor: int) -> list[JSON]:
+    """Planned slices in the form that a server of 1.`minor` accepts; only 1.34 needs another than the planned one.
+
+    The order of devices stays, except that devices with counter sets in common move up to the first of them. If these
+    are too many for one slice, all slices stay as planned: with the feature off, as by default, 1.34 accepts them and
+    drops the counters.
+    """
+    if minor > OLDEST or not has_counters(slices):
+        return list(slices)
+    nodes = {key: value for key, value in slices[0].items() if key not in {"devices", "sharedCounters"}}
+    packed: list[_Part] = []
+    for group in _groups(slices):
+        if not group.fits():
+            return list(slices)
+        if packed and packed[-1].joined(group).fits():
+            packed[-1] = packed[-1].joined(group)
+        else:
+            packed.append(group)
+    return [{**nodes, **part.json()} for part in packed]
+
+
+def split_devices(slices: Sequence[JSON]) -> list[str]:
+    """The devices whose counter set is in another slice, which 1.34 refuses."""
+    return [
+        device["name"]
+        for each in slices
+        for device in each.get("devices", ())
+        if not {each["name"] for each in each.get("sharedCounters", ())}.issuperset(_used(device))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Counter sets and devices that go into one slice."""
+
+    sets: list[JSON] = field(default_factory=list)
+    devices: list[JSON] = field(default_factory=list)
+
+    def joined(self, other: _Part) -> _Part:
+        return _Part(self.sets + other.sets, self.devices + other.devices)
+
+    def fits(self) -> bool:
+        used = sum(len(each["counters"]) for device in self.devices for each in device.get("consumesCounters", ()))
+        return (
+            sum(len(each["counters"]) for each in self.sets) <= COUNTERS_PER_SLICE_1_34
+            and len(self.devices) <= _DEVICES
+            and used <= DEVICE_COUNTERS_PER_SLICE_1_34
+        )
+
+    def json(self) -> JSON:
+        parts = {"sharedCounters": self.sets, "devices": self.devices}
+        return {key: value for key, value in parts.items() if value}
+
+
+def _groups(slices: Sequence[JSON]) -> Iterator[_Part]:
+    """What must stay in one slice: devices with counter sets in common, each other device, each set without devices."""
+    sets = {each["name"]: each for part in slices for each in part.get("sharedCounters", ())}
+    devices = [device for part in slices for device in part.get("devices", ())]
+    leaders = _leaders(devices)
+    members: dict[str, list[str]] = {}
+    for name in sets:
+        members.setdefault(_leader(leaders, name), []).append(name)
+    groups: dict[str, _Part] = {}
+    for device in devices:
+        used = _used(device)
+        key = _leader(leaders, used[0]) if used else f"device {device['name']}"  # a set's name has no space
+        group = groups.setdefault(key, _Part([sets[name] for name in members.get(key, ())]))
+        group.devices.append(device)
+    yield from groups.values()
+    yield from (_Part([sets[name]]) for name in members if name not in groups)
+
+
+def _leaders(devices: Sequence[JSON]) -> dict[str, str]:
+    """For each counter set that a device uses with others: another of its group, in a chain that ends at the first."""
+    found: dict[str, str] = {}
+    for device in devices:
+        roots = [_leader(found, name) for name in _used(device)]
+        found.update({name: roots[0] for name in roots if name != roots[0]})
+    return found
+
+
+def _leader(leaders: dict[str, str], name: str) -> str:
+    while name in leaders:
+        name = leaders[name]
+    return name
+
+
+def _used(device: JSON) -> list[str]:
+    return [each["counterSet"] for each in device.get("consumesCounters", ())]

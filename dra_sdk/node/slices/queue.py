@@ -1,0 +1,210 @@
+"""Which pool the controller works on next, and when: publishing, changes from outside, failures and repairs together.
+
+Pure but for the clock, which is an argument. Not safe for threads: the controller guards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dra_sdk.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError
+from dra_sdk.model import JSON
+from dra_sdk.node.slices.backoff import Backoff
+from dra_sdk.node.slices.plan import PoolPlan
+from dra_sdk.node.slices.writer import DroppedFieldsError
+
+_USUAL_CONFLICTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What the server must have for one pool.
+
+    revision: grows with each publication that changes the pool.
+    planned: the ResourceSliceSpecs that were published, without `driver` and `pool`; empty to delete the pool.
+    specs: the same as the server keeps them: without fields that it drops, with the times that it gave to taints, and
+        packed for 1.34 if it is one.
+    """
+
+    revision: int
+    planned: tuple[JSON, ...]
+    specs: tuple[JSON, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class PoolState:
+    """One pool in the queue.
+
+    name: the pool's name.
+    desired: what the server must have; None before the first valid publication, so that the pool is left as it is.
+    node_bound: whether its slices carry `nodeName`.
+    due: when it is to be worked on (of the clock that callers use), None if there is nothing to do.
+    busy: whether it is being worked on.
+    settled: the server had everything, so that a difference is somebody else's change.
+    failures: failed attempts in a row.
+    repairs: how often a change of somebody else was put right, until that stopped for `Backoff.calm`.
+    repaired: when that was the last time.
+    invalid: what is wrong with what was published last.
+    error: what keeps the server from having it.
+    """
+
+    name: str
+    desired: Desired | None = None
+    node_bound: bool = True
+    due: float | None = None
+    busy: bool = False
+    settled: bool = False
+    failures: int = 0
+    repairs: int = 0
+    repaired: float = float("-inf")
+    invalid: InvalidObjectError | None = None
+    error: Exception | None = None
+
+    @property
+    def problem(self) -> Exception | None:
+        """Why the server does not have exactly what was published last."""
+        return self.invalid or self.error
+
+
+class PoolQueue:
+    """The states of all pools.
+
+    is_published: whether anything was published yet.
+    pools: the states by name.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.is_published = False
+        self.pools: dict[str, PoolState] = {}
+        self._backoff = backoff
+        self._revision = 0
+
+    def publish(
+        self, plans: Mapping[str, PoolPlan | InvalidObjectError], existing: Iterable[str], now: float
+    ) -> list[InvalidObjectError]:
+        """Take over new plans: absent pools are deleted, invalid ones stay as they are. Returns new problems."""
+        self.is_published = True
+        self._forget(now)
+        problems: list[InvalidObjectError] = []
+        for name, plan in plans.items():
+            pool = self.pools.setdefault(name, PoolState(name=name))
+            if isinstance(plan, InvalidObjectError):
+                if str(pool.invalid) != str(plan):
+                    problems.append(plan)
+                pool.invalid = plan
+            else:
+                pool.invalid = None
+                self._accept(pool, plan.slices, now, node_bound=plan.node_bound)
+        for name in {*self.pools, *existing} - set(plans):
+            self._remove(name, now)
+        return problems
+
+    def listed(self, existing: Iterable[str], now: float) -> None:
+        """Note a new list: these pools have slices, and those of others may be gone."""
+        self.touched({*self.pools, *existing}, now)
+
+    def touched(self, pools: Iterable[str], now: float) -> None:
+        """Note that slices of these pools changed in the API server, by us or by somebody else."""
+        for name in pools:
+            pool = self.pools.get(name)
+            if pool is None:
+                if self.is_published:
+                    self._forget(now)
+                    self._remove(name, now)
+            elif pool.desired is not None and not pool.failures:
+                calm = pool.repaired + self._backoff.before_repair(pool.repairs)
+                moment = max(now + self._backoff.debounce, calm)
+                pool.due = moment if pool.due is None else min(pool.due, moment)
+
+    def reachable(self, now: float) -> None:
+        """Note that the API server answers again: pools that waited for that are due."""
+        for pool in self.pools.values():
+            if pool.failures and isinstance(pool.error, ApiError) and pool.error.temporary:
+                pool.failures = 0
+                pool.due = now
+
+    def next(self) -> PoolState | None:
+        """The pool that is due first."""
+        waiting = [pool for pool in self.pools.values() if pool.due is not None]
+        return min(waiting, key=lambda pool: pool.due or 0.0, default=None)
+
+    def begin(self, pool: PoolState) -> Desired:
+        """Start work on a pool that is due; what becomes due from now on comes again."""
+        assert pool.desired is not None, "only what was published becomes due"
+        pool.due, pool.busy = None, True
+        return pool.desired
+
+    def repairing(self, pool: PoolState, now: float) -> None:
+        """Note that somebody else changed a pool that was in order, and that it is put right."""
+        pool.repairs = 1 if now - pool.repaired > self._backoff.calm else pool.repairs + 1
+        pool.repaired = now
+
+    def done(
+        self,
+        pool: PoolState,
+        desired: Desired,
+        specs: Sequence[JSON],
+        dropped: DroppedFieldsError | None,
+        *,
+        is_current: bool,
+    ) -> None:
+        """Note that the server keeps `specs` for `desired`, of which it `dropped` some fields.
+
+        is_current: the cache has `specs`, so that events of this work are no reason to look again.
+        """
+        pool.busy = False
+        if not self._is_latest(pool, desired):
+            return  # something newer was published, and is due
+        if is_current:
+            pool.due = None
+        pool.desired = replace(desired, specs=tuple(specs))
+        pool.failures, pool.settled = 0, True
+        pool.error = dropped or (pool.error if isinstance(pool.error, DroppedFieldsError) else None)
+
+    def failed(self, pool: PoolState, desired: Desired, specs: Sequence[JSON], error: Exception, now: float) -> bool:
+        """Note a failure, which is tried again later. False for one not worth reporting: a lost race now and then."""
+        pool.busy = False
+        if not self._is_latest(pool, desired):
+            return True
+        pool.desired = replace(desired, specs=tuple(specs))
+        pool.failures, pool.settled, pool.error = pool.failures + 1, False, error
+        pool.due = now + self._backoff.after_failure(pool.failures, error)
+        return not isinstance(error, (ConflictError, NotFoundError)) or pool.failures > _USUAL_CONFLICTS
+
+    def errors(self) -> dict[str, Exception]:
+        """What is wrong, by pool."""
+        return {pool.name: pool.problem for pool in self.pools.values() if pool.problem}
+
+    def is_settled(self) -> bool:
+        """Whether the server has all that was published, as far as it can keep it."""
+        return self.is_published and all(
+            pool.settled and pool.due is None and not pool.busy and not pool.invalid for pool in self.pools.values()
+        )
+
+    def has_cluster_pools(self) -> bool:
+        """Whether any pool has slices that several nodes see."""
+        return any(not pool.node_bound for pool in self.pools.values())
+
+    def _forget(self, now: float) -> None:
+        """Drop deleted pools, which are only remembered to notice somebody who keeps making slices of them."""
+        for name, pool in list(self.pools.items()):
+            is_deleted = pool.desired is not None and not pool.desired.planned
+            if is_deleted and pool.settled and pool.due is None and now - pool.repaired > self._backoff.calm:
+                del self.pools[name]
+
+    def _accept(self, pool: PoolState, slices: tuple[JSON, ...], now: float, *, node_bound: bool) -> None:
+        if pool.desired is not None and pool.desired.planned == slices:
+            return
+        self._revision += 1
+        pool.desired, pool.node_bound = Desired(self._revision, slices, slices), node_bound
+        pool.due, pool.failures, pool.settled, pool.error = now, 0, False, None
+
+    def _remove(self, name: str, now: float) -> None:
+        pool = self.pools.setdefault(name, PoolState(name=name))
+        pool.invalid = None
+        self._accept(pool, (), now, node_bound=True)
+
+    def _is_latest(self, pool: PoolState, desired: Desired) -> bool:
+        return pool.desired is not None and pool.desired.revision == desired.revision

@@ -1,0 +1,69 @@
+"""Threads that run a driver's open-ended hooks, and start them again, with back-off, when they fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+from dra_sdk.errors import DraError, HookError
+
+log = logging.getLogger(__name__)
+FIRST_DELAY = 0.5  # seconds before the first restart
+LAST_DELAY = 60.0  # seconds that the delay, doubled each time, ends at
+
+
+class RestartingThread:
+    """A named thread that runs `body(stop)` until it returns, and again after each raise.
+
+    It is a daemon: a hook that ignores `stop` must not keep the process from ending.
+
+    delay: seconds before the next restart.
+    """
+
+    def __init__(self, name: str, body: Callable[[Event], None]) -> None:
+        self._stop = Event()
+        self._body = body
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self.delay = FIRST_DELAY
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask the body to return."""
+        self._stop.set()
+
+    def stop(self, timeout: float) -> bool:
+        """Ask the body to return and wait up to `timeout` seconds; False if it still runs."""
+        self.request_stop()
+        if self._thread.ident is None:
+            return True
+        return self.join(timeout)
+
+    def join(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds until the body has returned; False if it still runs."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def progressed(self) -> None:
+        """Report that the body works: the next restart waits for FIRST_DELAY only."""
+        self.delay = FIRST_DELAY
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._body(self._stop)
+            except BaseException as error:  # noqa: BLE001 (an author's code; a Ctrl-C reaches the main thread only)
+                self._log(error)
+                self._stop.wait(self.delay)
+                self.delay = min(2 * self.delay, LAST_DELAY)
+            else:
+                return
+
+    def _log(self, error: BaseException) -> None:
+        """One sentence if that says what is wrong; a traceback as well if an author's code raised."""
+        expected = isinstance(error, DraError) and not (isinstance(error, HookError) and error.__cause__)
+        what = " ".join(f"{self._thread.name} failed: {str(error) or type(error).__name__}".split())
+        log.error("%s; it starts again in %.1f s", what, self.delay, exc_info=None if expected else error)

@@ -1,0 +1,496 @@
+"""Loading drivers: from distributions really installed on sys.path, and every way in which one can be wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from dra_sdk import (
+    AllocatedDevice,
+    Claim,
+    Device,
+    DriverInfo,
+    HardwareError,
+    HeldClaim,
+    Node,
+    OpaqueConfig,
+    PreparedDevice,
+    ResourcePool,
+    hookimpl,
+)
+from dra_sdk.errors import DriverLoadError, HookError
+from dra_sdk.loader import Driver, find_driver, iter_drivers, load_driver, origin
+
+GOOD = """
+from dra_sdk import DriverInfo
+class Good:
+    def dra_driver_info(self): return DriverInfo("{name}.example.com")
+    def dra_discover(self, node): return []
+    def dra_prepare(self, claim): return []
+"""
+Install = Callable[..., None]
+HELD = HeldClaim("default", "claim", "u-1")
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs a distribution with one module and its entry points, as pip would lay it out."""
+    before = set(sys.modules)
+
+    def put(dist: str, drivers: dict[str, str], modules: dict[str, str], group: str = "dra_sdk.drivers") -> None:
+        site = tmp_path / dist
+        info = site / f"{dist}-1.2.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.2\n")
+        lines = "".join(f"{name} = {target}\n" for name, target in drivers.items())
+        (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
+        for name, code in modules.items():
+            (site / f"{name}.py").write_text(code)
+        monkeypatch.syspath_prepend(site)
+
+    yield put
+    for name in set(sys.modules) - before:
+        if name.startswith("mod_"):
+            del sys.modules[name]
+
+
+class Lamp:
+    """The smallest driver."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo("lamp.example.com")
+
+    def dra_discover(self, node: Node) -> list[Any]:
+        return []
+
+    def dra_prepare(self, claim: Any) -> list[Any]:
+        return []
+
+
+class OneConfig(OpaqueConfig, api_version="lamp.example.com/v1"):
+    pass
+
+
+class AnotherConfig(OpaqueConfig, api_version="lamp.example.com/v1", kind="OneConfig"):
+    pass
+
+
+class NamelessConfig(OpaqueConfig):
+    pass
+
+
+def with_info(info: Any) -> Lamp:
+    class Told(Lamp):
+        def dra_driver_info(self) -> Any:
+            if isinstance(info, BaseException):
+                raise info
+            return info
+
+    return Told()
+
+
+def test_a_driver_is_found_by_its_entry_point_and_knows_where_it_comes_from(install: Install) -> None:
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
+    assert "a-lamp" in [each.name for each in iter_drivers()]
+    assert "mod_alpha" not in sys.modules
+    assert origin(find_driver("a-lamp")) == "alpha 1.2"
+    driver = load_driver("a-lamp")
+    assert driver.info == DriverInfo("alpha.example.com")
+    assert driver.info.cdi_kind == "alpha.example.com/device"
+    assert driver.discover(Node("n")) == [ResourcePool("n", [])]
+    assert "a-lamp" in driver.source
+    assert "alpha 1.2" in driver.source
+
+
+def test_a_driver_that_is_not_installed_is_loaded_by_module_and_class(install: Install) -> None:
+    install("beta", {}, {"mod_beta": GOOD.format(name="beta")})
+    assert load_driver("mod_beta:Good").info.name == "beta.example.com"
+
+
+def test_a_module_may_be_a_driver(install: Install) -> None:
+    code = GOOD.format(name="gamma").replace("class Good:\n", "").replace("    def", "def").replace("(self, ", "(")
+    install("gamma", {"g-lamp": "mod_gamma"}, {"mod_gamma": code.replace("(self)", "()")})
+    assert load_driver("g-lamp").info.name == "gamma.example.com"
+
+
+def test_an_unknown_driver_is_told_with_the_known_ones(install: Install) -> None:
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
+    with pytest.raises(DriverLoadError, match=r"unknown driver 'b-lamp'; installed drivers: .*a-lamp"):
+        load_driver("b-lamp")
+
+
+def test_two_distributions_with_one_driver_name_are_refused_by_name(install: Install) -> None:
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
+    install("beta", {"a-lamp": "mod_beta:Good"}, {"mod_beta": GOOD.format(name="beta")})
+    with pytest.raises(DriverLoadError, match="advertised more than once") as caught:
+        load_driver("a-lamp")
+    for expected in ("alpha 1.2", "beta 1.2", "mod_alpha:Good", "mod_beta:Good", "uninstall"):
+        assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import mod_that_does_not_exist", "ModuleNotFoundError"),
+        ("raise RuntimeError('no NVML')", "RuntimeError: no NVML"),
+        ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
+        ("class Good(:", "SyntaxError"),
+        ("", "AttributeError"),
+        ("class Good:\n    def __init__(self): raise OSError('no /dev/x')", "OSError: no /dev/x"),
+        ("class Good:\n    def __init__(self, needed): pass", "TypeError"),
+    ],
+)
+def test_a_broken_driver_is_named_with_the_reason_and_disturbs_no_other(
+    install: Install, code: str, reason: str
+) -> None:
+    install("broken", {"b-lamp": "mod_broken:Good"}, {"mod_broken": code})
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
+    with pytest.raises(DriverLoadError) as caught:
+        load_driver("b-lamp")
+    for expected in ("'b-lamp'", "mod_broken:Good", "broken 1.2", reason):
+        assert expected in str(caught.value)
+    assert load_driver("a-lamp").info.name == "alpha.example.com"
+    assert {"a-lamp", "b-lamp"} <= {each.name for each in iter_drivers()}
+
+
+def test_two_drivers_in_one_process_answer_for_themselves(install: Install) -> None:
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
+    install("beta", {"b-lamp": "mod_beta:Good"}, {"mod_beta": GOOD.format(name="beta")})
+    first, second = load_driver("a-lamp"), load_driver("b-lamp")
+    assert first.info.name == "alpha.example.com"
+    assert second.info.name == "beta.example.com"
+
+
+def test_a_misspelt_hook_is_refused_with_the_right_names() -> None:
+    class Misspelt(Lamp):
+        def dra_preprae(self, claim: Any) -> None: ...
+
+    with pytest.raises(DriverLoadError, match=r"unknown hook 'dra_preprae'.*hooks are .*dra_prepare"):
+        Driver.of(Misspelt())
+
+
+def test_an_argument_that_the_hook_does_not_have_is_refused() -> None:
+    class Wrong(Lamp):
+        def dra_prepare(self, claims: Any) -> list[Any]:
+            return []
+
+    with pytest.raises(DriverLoadError, match=r"dra_prepare.*claims"):
+        Driver.of(Wrong())
+
+
+def test_arguments_may_be_left_out_and_added_with_a_default() -> None:
+    class Short(Lamp):
+        def dra_discover(self, count: int = 3) -> list[Device]:
+            return [Device(f"lamp-{index}") for index in range(count)]
+
+    (pool,) = Driver.of(Short()).discover(Node("n"))
+    assert [device.name for device in pool.devices] == ["lamp-0", "lamp-1", "lamp-2"]
+
+
+def test_async_hooks_are_refused() -> None:
+    class Async(Lamp):
+        async def dra_prepare(self, claim: Any) -> list[Any]:
+            return []
+
+    class AsyncGenerator(Lamp):
+        async def dra_prepare(self, claim: Any) -> Any:
+            yield None
+
+    class AsyncStatic(Lamp):
+        @staticmethod
+        async def dra_unprepare(claim: Any) -> None: ...
+
+    for plugin, hook in ((Async(), "dra_prepare"), (AsyncGenerator(), "dra_prepare"), (AsyncStatic(), "dra_unprepare")):
+        with pytest.raises(DriverLoadError, match=f"hook {hook} is async"):
+            Driver.of(plugin)
+
+
+@pytest.mark.parametrize("hook", ["dra_unprepare", "dra_watch"])
+def test_a_hook_that_yields_where_nobody_would_run_it_is_refused(hook: str) -> None:
+    def yields(self: Any) -> Iterator[None]:
+        yield
+
+    with pytest.raises(DriverLoadError, match=f"hook {hook} yields, so nobody would run it"):
+        Driver.of(type("Yields", (Lamp,), {hook: yields})())
+
+
+def test_missing_hooks_are_named() -> None:
+    class Empty:
+        pass
+
+    class OnlyInfo:
+        def dra_driver_info(self) -> DriverInfo:
+            return DriverInfo("x.example.com")
+
+    with pytest.raises(
+        DriverLoadError, match=r"lacks the required hooks dra_driver_info, dra_discover and dra_prepare$"
+    ):
+        Driver.of(Empty())
+    with pytest.raises(DriverLoadError, match=r"lacks the required hooks dra_discover and dra_prepare$"):
+        Driver.of(OnlyInfo())
+
+
+def test_only_three_hooks_are_required() -> None:
+    driver = Driver.of(Lamp())
+    assert driver.implements("dra_prepare")
+    assert not driver.implements("dra_unprepare")
+    driver.unprepare(HELD, Node("n"))
+
+
+def test_the_decorator_is_optional() -> None:
+    undone: list[HeldClaim] = []
+
+    class Decorated(Lamp):
+        @hookimpl
+        def dra_unprepare(self, claim: HeldClaim) -> None:
+            undone.append(claim)
+
+    Driver.of(Decorated()).unprepare(HELD, Node("n"))
+    assert undone == [HELD]
+
+
+def test_loading_runs_no_property_of_the_driver() -> None:
+    class Lazy(Lamp):
+        @property
+        def dra_root(self) -> str:
+            raise AssertionError("evaluated")
+
+        @property
+        def library(self) -> str:
+            raise AssertionError("evaluated")
+
+    assert Driver.of(Lazy()).info.name == "lamp.example.com"
+
+
+@pytest.mark.parametrize(
+    ("info", "reason"),
+    [
+        (None, "returned None, want a DriverInfo"),
+        ("lamp.example.com", "returned 'lamp.example.com', want a DriverInfo"),
+        (RuntimeError("no card"), "dra_driver_info failed: RuntimeError: no card"),
+        (SystemExit(2), "dra_driver_info failed: SystemExit: 2"),
+        (DriverInfo(""), "driver name ''"),
+        (DriverInfo("Lamp.example.com"), "lower-case DNS subdomain"),
+        (DriverInfo("lamp_x.example.com"), "lower-case DNS subdomain"),
+        (DriverInfo("lamp..example.com"), "lower-case DNS subdomain"),
+        (DriverInfo("-lamp.example.com"), "lower-case DNS subdomain"),
+        (DriverInfo("lamp.example.com\n"), "lower-case DNS subdomain"),
+        (DriverInfo("../lamp"), "lower-case DNS subdomain"),
+        (DriverInfo("a" * 64), "at most 63 characters"),
+        (DriverInfo(None), "driver name None"),  # type: ignore[arg-type]
+        (DriverInfo("lamp.example.com", configs=[NamelessConfig]), "config class NamelessConfig needs an API version"),
+        (DriverInfo("lamp.example.com", configs=[OneConfig, AnotherConfig]), "share apiVersion .*/v1 and kind OneCo"),
+        (DriverInfo("lamp.example.com", configs=OneConfig), "configs must be a list"),  # type: ignore[arg-type]
+        (DriverInfo("lamp.example.com", configs=[dict]), "configs must be a list"),  # type: ignore[list-item]
+        (DriverInfo("lamp.example.com", configs=iter([OneConfig])), "configs must be a list"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_description_that_makes_no_sense_is_refused(info: Any, reason: str) -> None:
+    with pytest.raises(DriverLoadError, match=reason) as caught:
+        Driver.of(with_info(info))
+    assert "test_driver" in str(caught.value), "the message does not name the driver"
+
+
+def test_several_kinds_of_configuration_are_accepted() -> None:
+    class TwoConfig(OpaqueConfig, api_version="lamp.example.com/v1"):
+        pass
+
+    class OneConfigLater(OpaqueConfig, api_version="lamp.example.com/v2", kind="OneConfig"):
+        pass
+
+    configs = [OneConfig, TwoConfig, OneConfigLater]
+    assert Driver.of(with_info(DriverInfo("lamp.example.com", configs=configs))).info.configs == configs
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 63, "1gpu.example.com", "gpu.example.com"])
+def test_names_up_to_the_limit_are_accepted(name: str) -> None:
+    assert Driver.of(with_info(DriverInfo(name))).info.name == name
+
+
+class Log:
+    """An extension that wraps hooks, as an audit would."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    @hookimpl(wrapper=True)
+    def dra_discover(self, node: Node) -> Any:
+        self.seen.append(f"before {node.name}")
+        found = yield
+        self.seen.append(f"after {found}")
+        return [*found, Device("extra")]
+
+    @hookimpl(wrapper=True)
+    def dra_unprepare(self, claim: Any) -> Any:
+        self.seen.append("unprepare")
+        return (yield)
+
+
+def test_wrappers_of_an_extension_run_around_the_hooks() -> None:
+    log = Log()
+    driver = Driver.of(Lamp(), [log])
+    assert driver.discover(Node("n1")) == [ResourcePool("n1", [Device("extra")])]
+    assert log.seen == ["before n1", "after []"]
+
+
+def test_a_wrapper_sees_a_hook_that_the_driver_does_not_have_but_does_not_count_as_one() -> None:
+    log = Log()
+    driver = Driver.of(Lamp(), [log])
+    assert not driver.implements("dra_unprepare")
+    driver.unprepare(HELD, Node("n"))
+    assert log.seen == ["unprepare"]
+
+
+def test_a_wrapper_does_not_stand_in_for_a_required_hook() -> None:
+    class NoDiscover:
+        def dra_driver_info(self) -> DriverInfo:
+            return DriverInfo("x.example.com")
+
+        def dra_prepare(self, claim: Any) -> list[Any]:
+            return []
+
+    with pytest.raises(DriverLoadError, match="lacks the required hook dra_discover"):
+        Driver.of(NoDiscover(), [Log()])
+
+
+def test_a_wrapper_can_inject_a_failure() -> None:
+    class Fault:
+        @hookimpl(wrapper=True)
+        def dra_discover(self, node: Node) -> Any:
+            yield
+            raise OSError("injected")
+
+    with pytest.raises(HookError, match=r"dra_discover of driver \S+ failed: OSError: injected"):
+        Driver.of(Lamp(), [Fault()]).discover(Node("n"))
+
+
+def test_an_extension_must_not_answer_in_place_of_the_driver() -> None:
+    class Usurper:
+        def dra_prepare(self, claim: Any) -> list[Any]:
+            return ["mine"]
+
+    with pytest.raises(DriverLoadError, match="Usurper: dra_prepare answers in place of the driver"):
+        Driver.of(Lamp(), [Usurper()])
+
+
+def test_installed_extensions_wrap_every_driver_and_are_named_where_they_are_wrong(install: Install) -> None:
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
+    wrapper = """
+from dra_sdk import Device, hookimpl
+class Twice:
+    @hookimpl(wrapper=True)
+    def dra_discover(self):
+        found = yield
+        return found + [Device("seen")]
+"""
+    install("audit", {"audit": "mod_audit:Twice"}, {"mod_audit": wrapper}, group="dra_sdk.extensions")
+    assert load_driver("a-lamp").discover(Node("n")) == [ResourcePool("n", [Device("seen")])]
+    broken = "class Bad:\n    def dra_discuver(self): ...\n"
+    install("worse", {"worse": "mod_worse:Bad"}, {"mod_worse": broken}, group="dra_sdk.extensions")
+    with pytest.raises(DriverLoadError, match=r"extension 'worse' \(mod_worse:Bad of worse 1.2\): unknown hook"):
+        load_driver("a-lamp")
+
+
+@pytest.mark.parametrize("kind", ["v/device", "lamps.example.com/d", "/device"])
+def test_a_cdi_kind_that_would_crash_the_runtime_is_refused(kind: str) -> None:
+    class Short(Lamp):
+        def dra_driver_info(self) -> DriverInfo:
+            return DriverInfo("lamps.example.com", cdi_kind=kind)
+
+    with pytest.raises(DriverLoadError, match="need two characters or more"):
+        Driver.of(Short())
+
+
+DEVICES = (AllocatedDevice("r", "n", "lamp-0", None), AllocatedDevice("r", "n", "lamp-1", None))
+CLAIM: Claim[OpaqueConfig | None] = Claim("default", "claim", "u-1", Node("n"), DEVICES)
+
+
+class Steps(Lamp):
+    """Prepares one device after the other and notes when it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        try:
+            for device in claim.devices:
+                yield device.prepared()
+        finally:
+            self.closed = True
+
+
+def test_prepared_devices_come_one_by_one_and_closing_closes_the_hook() -> None:
+    plugin = Steps()
+    answers = Driver.of(plugin).prepare(CLAIM)
+    assert next(answers).name == "lamp-0"
+    assert not plugin.closed
+    answers.close()
+    assert plugin.closed
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "dra_prepare of driver lamp.example.com returned None, want prepared devices"),
+        ("lamp-0", "returned 'lamp-0', want prepared devices"),
+        ([3], r"yielded 3, want device.prepared\(...\)"),
+        ([PreparedDevice("r", "n", "lamp-0", edits="-v")], "edits of device n/lamp-0 must be ContainerEdits, are '-v'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_prepared_device_is_an_error_of_the_hook(answer: Any, reason: str) -> None:
+    class Wrong(Lamp):
+        def dra_prepare(self, claim: Any) -> Any:
+            return answer
+
+    with pytest.raises(HookError, match=reason):
+        list(Driver.of(Wrong()).prepare(CLAIM))
+
+
+@pytest.mark.parametrize("hook", ["dra_discover", "dra_prepare", "dra_unprepare", "dra_watch", "dra_device_health"])
+def test_whatever_a_hook_raises_is_an_error_that_names_driver_hook_and_line(hook: str) -> None:
+    def fails(self: object, node: object = None, stop: object = None) -> Any:
+        raise KeyError("card")
+
+    driver = Driver.of(type("Fails", (Lamp,), {hook: fails})())
+    calls: dict[str, Callable[[], object]] = {
+        "dra_discover": lambda: driver.discover(Node("n")),
+        "dra_prepare": lambda: list(driver.prepare(CLAIM)),
+        "dra_unprepare": lambda: driver.unprepare(HELD, Node("n")),
+        "dra_watch": lambda: driver.watch(Node("n"), lambda: None, Event()),
+        "dra_device_health": lambda: list(driver.device_health(Node("n"), Event())),
+    }
+    reason = rf"{hook} of driver lamp.example.com failed: KeyError: 'card' \(test_driver.py, line \d+\)"
+    with pytest.raises(HookError, match=reason) as caught:
+        calls[hook]()
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_what_the_sdk_raises_inside_a_hook_passes_unchanged() -> None:
+    class Careful(Lamp):
+        def dra_discover(self, node: Node) -> Any:
+            raise HardwareError("/sys/class/lamp: no lamp")
+
+    with pytest.raises(HardwareError, match=r"no lamp$"):
+        Driver.of(Careful()).discover(Node("n"))
+
+
+def test_hooks_that_end_by_themselves_are_measured() -> None:
+    measured: list[str] = []
+
+    @contextmanager
+    def measure(hook: str) -> Iterator[None]:
+        yield
+        measured.append(hook)
+
+    driver = Driver.of(Steps())
+    driver.measure = measure
+    driver.discover(Node("n"))
+    list(driver.prepare(CLAIM))
+    driver.unprepare(HELD, Node("n"))
+    assert measured == ["dra_discover", "dra_prepare", "dra_unprepare"]

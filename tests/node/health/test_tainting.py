@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from dra_sdk import Device, DeviceHealth, DeviceTaint, HealthStatus, ResourcePool
+from dra_sdk.node.files import Files
+from dra_sdk.node.health.feed import HealthFeed
+from dra_sdk.node.health.tainting import TAINTS_LIMIT, TaintingPublisher, TaintPolicy, update, with_taints
+from dra_sdk.node.health.unhealthy_store import UnhealthyStore
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+POOLS = [ResourcePool("node-a", [Device("lamp-0"), Device("lamp-1")])]
+
+
+class Node:
+    """A driver's health and pools, wired as a process wires them; `published` is what reached the API, in order."""
+
+    def __init__(self, store):
+        self.published = []
+        self.now = NOON
+        self.feed = HealthFeed("lights.example.com", "node-a")
+        policy = TaintPolicy("lights.example.com")
+        self.pools = TaintingPublisher(
+            policy, lambda pools: self.published.append(list(pools)), store, lambda: self.now
+        )
+        self.feed.subscribe(self.pools.changed)
+
+    def report(self, *states):
+        self.feed.report([DeviceHealth(f"lamp-{n}", status, "dark") for n, status in enumerate(states)])
+
+    def taints(self):
+        return [list(device.taints) for device in self.published[-1][0].devices]
+
+
+HEALTHY, UNKNOWN, UNHEALTHY = HealthStatus.HEALTHY, HealthStatus.UNKNOWN, HealthStatus.UNHEALTHY
+
+
+@pytest.fixture
+def store(tmp_path):
+    return UnhealthyStore(tmp_path / "unhealthy.json", Files())
+
+
+@pytest.fixture
+def node(store):
+    return Node(store)
+
+
+def test_healthy_pools_are_published_as_they_are(node):
+    node.pools.publish(POOLS)
+    node.report(HEALTHY, HEALTHY)
+    assert node.published == [POOLS]
+
+
+def test_a_device_is_tainted_while_it_is_unhealthy(node):
+    node.pools.publish(POOLS)
+    node.report(HEALTHY, UNHEALTHY)
+    assert node.taints() == [[], [taint()]]
+    node.report(HEALTHY, HEALTHY)
+    assert node.published[-1] == POOLS
+    assert len(node.published) == 3
+
+
+def test_the_time_stays_that_of_the_first_report_and_nothing_is_published_for_repetitions(node):
+    node.pools.publish(POOLS)
+    for _ in range(3):
+        node.report(UNHEALTHY, HEALTHY)
+        node.now += timedelta(minutes=1)
+    node.report(UNKNOWN, HEALTHY)
+    node.report(UNHEALTHY, HEALTHY)
+    assert len(node.published) == 2
+    assert node.taints() == [[taint()], []]
+
+
+def test_a_device_that_breaks_again_gets_a_new_time(node):
+    node.pools.publish(POOLS)
+    node.report(UNHEALTHY)
+    node.report(HEALTHY)
+    node.now += timedelta(minutes=1)
+    node.report(UNHEALTHY)
+    assert node.taints()[0] == [taint(since=NOON + timedelta(minutes=1))]
+
+
+def test_health_may_be_known_before_the_devices_are(node):
+    node.report(UNHEALTHY)
+    assert node.published == []
+    node.pools.publish(POOLS)
+    assert node.taints() == [[taint()], []]
+
+
+def test_a_new_discovery_keeps_the_taints(node):
+    node.report(UNHEALTHY)
+    node.pools.publish(POOLS)
+    node.pools.publish([ResourcePool("node-a", [Device("lamp-0", {"color": "red"})])])
+    assert node.taints() == [[taint()]]
+
+
+def test_a_restart_publishes_the_same_taints_before_the_first_report(store):
+    before = Node(store)
+    before.pools.publish(POOLS)
+    before.report(HEALTHY, UNHEALTHY)
+
+    after = Node(store)
+    after.now += timedelta(minutes=1)
+    after.pools.publish(POOLS)
+    assert after.published[-1] == before.published[-1]
+    after.report(HEALTHY, UNHEALTHY)
+    assert len(after.published) == 1
+    after.report(HEALTHY, HEALTHY)
+    assert after.published[-1] == POOLS
+
+
+def test_a_device_that_was_repaired_during_the_restart_loses_its_taint(store):
+    Node(store).report(UNHEALTHY)
+    after = Node(store)
+    after.pools.publish(POOLS)
+    after.report(HEALTHY, HEALTHY)
+    assert after.published[-1] == POOLS
+
+
+def test_what_happens_to_a_device_is_logged(node, caplog):
+    caplog.set_level(logging.INFO)
+    node.report(HEALTHY, UNHEALTHY)
+    node.report(HEALTHY, HEALTHY)
+    assert "device node-a/lamp-1 is unhealthy: dark" in caplog.text
+    assert "device node-a/lamp-1 is healthy" in caplog.text
+
+
+HEALTHY, UNKNOWN, UNHEALTHY = HealthStatus.HEALTHY, HealthStatus.UNKNOWN, HealthStatus.UNHEALTHY
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
+POLICY = TaintPolicy("lights.example.com")
+LAMP = ("node-a", "lamp-0")
+
+
+def taint(effect="NoSchedule", since=NOON):
+    return DeviceTaint(key="lights.example.com/unhealthy", effect=effect, time_added=since)
+
+
+def tainted(device, policy=POLICY, since=NOON):
+    (pool,) = with_taints([ResourcePool("node-a", [device])], {("node-a", device.name): since}, policy)
+    return list(pool.devices[0].taints)
+
+
+def test_an_unhealthy_device_is_marked_once_with_the_time_in_whole_seconds_of_utc():
+    cet = timezone(timedelta(hours=1))
+    marked = update({}, [(LAMP, UNHEALTHY)], datetime(2026, 1, 31, 13, 0, 0, 999999, tzinfo=cet))
+    assert marked == {LAMP: NOON}
+    assert marked[LAMP].tzinfo is UTC
+    assert update(marked, [(LAMP, UNHEALTHY)], LATER) == {LAMP: NOON}
+
+
+def test_only_healthy_lifts_the_mark():
+    marked = {LAMP: NOON}
+    assert update(marked, [(LAMP, UNKNOWN)], LATER) == {LAMP: NOON}
+    assert update(marked, [(LAMP, HEALTHY)], LATER) == {}
+    assert update(marked, [(LAMP, HEALTHY), (LAMP, UNHEALTHY)], LATER) == {LAMP: LATER}
+    assert marked == {LAMP: NOON}
+
+
+def test_unknown_and_healthy_mark_nothing():
+    assert update({}, [(LAMP, UNKNOWN), (("p", "d"), HEALTHY)], NOON) == {}
+
+
+def test_the_taint_is_laid_over_the_unhealthy_device_alone():
+    pools = [
+        ResourcePool("node-a", [Device("lamp-0", {"color": "red"}), Device("lamp-1")]),
+        ResourcePool("other", [Device("lamp-0")]),
+    ]
+    result = with_taints(pools, {LAMP: NOON, ("gone", "lamp-9"): NOON}, POLICY)
+    assert result[0].devices[0] == Device("lamp-0", {"color": "red"}, taints=(taint(),))
+    assert result[0].devices[1] is pools[0].devices[1]
+    assert result[1] is pools[1]
+    assert pools[0].devices[0].taints == ()
+
+
+def test_recovery_restores_the_very_same_pools():
+    pools = [ResourcePool("node-a", [Device("lamp-0")])]
+    assert with_taints(pools, {}, POLICY)[0] is pools[0]
+
+
+@pytest.mark.parametrize("effect", ["None", "NoSchedule", "NoExecute"])
+def test_the_effect_is_the_policys(effect):
+    assert tainted(Device("lamp-0"), TaintPolicy("lights.example.com", effect)) == [taint(effect)]
+
+
+def test_the_drivers_own_taints_stay():
+    own = DeviceTaint(key="lights.example.com/dim", effect="NoExecute", value="yes")
+    assert tainted(Device("lamp-0", taints=[own])) == [own, taint()]
+
+
+@pytest.mark.parametrize(
+    ("own", "ours", "kept"),
+    [
+        ("NoExecute", "NoSchedule", "own"),
+        ("NoSchedule", "NoSchedule", "own"),
+        ("None", "NoSchedule", "ours"),
+        ("NoSchedule", "NoExecute", "ours"),
+    ],
+)
+def test_where_the_driver_sets_the_same_taint_the_worse_effect_counts(own, ours, kept):
+    theirs = DeviceTaint(key="lights.example.com/unhealthy", effect=own, value="dark")
+    expected = [theirs] if kept == "own" else [taint(ours)]
+    assert tainted(Device("lamp-0", taints=[theirs]), TaintPolicy("lights.example.com", ours)) == expected
+
+
+def test_a_device_with_as_many_taints_as_it_may_have_gets_none_more():
+    taints = [DeviceTaint(key=f"example.com/t{n}", effect="NoSchedule") for n in range(TAINTS_LIMIT)]
+    assert tainted(Device("lamp-0", taints=taints)) == taints
+    assert tainted(Device("lamp-0", taints=taints[1:])) == [*taints[1:], taint()]
