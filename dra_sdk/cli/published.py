@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import find_driver, load_driver
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.node.slices.layout import WANTED_BY_1_34, torn
 from dra_sdk.node.slices.objects import resource_slices

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.files import numbered, read_cpuset, read_int, read_text
-from dra_sdk.hardware.host import Host
+from dra_sdk.hardware.host import Host, numbered, read_cpuset, read_int, read_text
 
 LOCAL_DISTANCE = 10
 """Distance of a node to itself, by definition of the ACPI SLIT."""

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.files import link_name, numbered, optional, read_cpuset, read_hex, read_int
-from dra_sdk.hardware.host import Host
+from dra_sdk.hardware.host import Host, link_name, numbered, optional, read_cpuset, read_hex, read_int
 
 # Domains have four digits, except those that a VMD controller makes up: 10000 and above.
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")

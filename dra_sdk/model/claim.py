@@ -1,7 +1,7 @@
 """A claim as hooks see it: allocated, checked, with its configuration decoded.
 
-Source: resource.k8s.io/v1 ResourceClaim, AllocationResult, DeviceRequestAllocationResult. Only the results of this
-driver are in it.
+Source: resource.k8s.io/v1 ResourceClaim, AllocationResult, DeviceRequestAllocationResult. A claim contains only the
+devices of this driver.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import AttributeValue, Device
+from dra_sdk.model.driver import Node
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.model.node import Node
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 
@@ -21,19 +21,24 @@ ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
 
 
 def base_request(request: str) -> str:
-    """The name of a request without `/subrequest`, which names the chosen alternative of `firstAvailable`."""
+    """Return the name of a request without `/subrequest`, the chosen alternative of `firstAvailable`."""
     return request.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """One device, set up.
+    """One device that is set up. `AllocatedDevice.prepared` makes it.
 
-    `edits` reach exactly the containers that use the device's request. `data` is a JSON object that is remembered with
-    the claim until it is unprepared, for the driver's own use. `cdi_name` overrides the name of the CDI device; devices
-    of one claim may share a name if their edits are equal, those of two claims may not. `status` is written into the
-    claim's `status.devices` soon afterwards. `metadata` adds attributes to the file that containers can read (see
-    `DriverInfo.metadata`).
+    request: request as allocated, `request` or `request/subrequest`.
+    pool: pool of the device.
+    name: name of the device.
+    share_id: UUID of the share if the device allows multiple allocations. None otherwise.
+    edits: what the device changes in the containers that use its request, and only in those.
+    data: JSON object of the driver's own. `HeldDevice.data` returns it until the claim is unprepared.
+    cdi_name: name of the CDI device. None: the SDK makes one. Devices of one claim may share a name if their edits are
+        equal. Devices of two claims must not.
+    status: entry of the device in `status.devices` of the claim, written soon afterwards. None: no entry.
+    metadata: attributes to add to the file that containers can read (see `DriverInfo.metadata`), by name.
     """
 
     request: str
@@ -49,11 +54,21 @@ class PreparedDevice:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedDevice(Generic[ConfigT]):
-    """One device that the scheduler gave to a claim.
+    """One device that the scheduler allocated to a claim (DeviceRequestAllocationResult).
 
-    `request` is as allocated, so `request/subrequest` where alternatives were asked for. `config` is the one that
-    applies: of the entries for this request the last, and the claim's win over the class's; `configs` holds them all in
-    that order. `device` is what the driver published: a claim with a device that it does not publish is refused before.
+    request: request as allocated: `request`, or `request/subrequest` for a request with alternatives.
+    pool: pool of the device.
+    name: name of the device.
+    config: configuration that applies: the last one for this request, where those of the claim follow those of the
+        DeviceClass. The defaults of the first class of `DriverInfo.configs` if there is none. None if the driver
+        accepts no configuration.
+    configs: every configuration for this request, in that order.
+    device: the device as the driver published it. A claim with a device that the driver does not publish never reaches
+        the hook.
+    share_id: UUID of the share if the device allows multiple allocations. None otherwise.
+    admin_access: the claim may use the device although it is allocated to others (KEP-5018).
+    consumed_capacity: amount that this allocation takes of each capacity, by the capacity's name (KEP-5075). Empty if
+        the device does not allow multiple allocations.
     """
 
     request: str
@@ -68,7 +83,7 @@ class AllocatedDevice(Generic[ConfigT]):
 
     @property
     def base_request(self) -> str:
-        """The request's name in the claim, without `/subrequest`."""
+        """Name of the request in the claim, without `/subrequest`."""
         return base_request(self.request)
 
     def prepared(
@@ -80,7 +95,7 @@ class AllocatedDevice(Generic[ConfigT]):
         status: DeviceStatus | None = None,
         metadata: Mapping[str, AttributeValue] | None = None,
     ) -> PreparedDevice:
-        """The value to yield from `dra_prepare` once this device is set up."""
+        """Return the value to yield from `dra_prepare` once this device is set up. Arguments: see PreparedDevice."""
         return PreparedDevice(
             self.request,
             self.pool,
@@ -96,7 +111,11 @@ class AllocatedDevice(Generic[ConfigT]):
 
 @dataclass(frozen=True, slots=True)
 class HeldDevice:
-    """What is remembered of one device of a claim; `data` is empty until the device was prepared."""
+    """One device of a claim, as its state file has it.
+
+    request, pool, name, share_id, admin_access, consumed_capacity: as in AllocatedDevice.
+    data: what the driver gave as `PreparedDevice.data`. Empty until the device is prepared.
+    """
 
     request: str
     pool: str
@@ -111,9 +130,14 @@ class HeldDevice:
 class HeldClaim:
     """A claim that holds devices of this driver on this node, read from its state file.
 
-    `complete` is False while its preparation has begun but not ended, for instance because the process was killed, and
-    in a second attempt to undo it.
-    `rebooted` is True where the node was rebooted since. `journal` holds what `Claim.journal` recorded, oldest first.
+    namespace: namespace of the ResourceClaim.
+    name: name of the ResourceClaim.
+    uid: UID of the ResourceClaim.
+    devices: devices of this driver, in allocation order.
+    journal: what `Claim.journal` recorded, oldest first.
+    complete: False if its preparation began but did not end, for instance because the process was killed, and in a
+        second attempt to undo it.
+    rebooted: True if the node was rebooted since.
     """
 
     namespace: str
@@ -130,11 +154,18 @@ class HeldClaim:
 
 @dataclass(frozen=True, slots=True)
 class Claim(Generic[ConfigT]):
-    """An allocated claim, handed to `dra_prepare`.
+    """An allocated claim, the argument of `dra_prepare`.
 
-    `devices` are this driver's, in allocation order. `held` calls up the other claims that hold devices of this
-    driver on this node, so that a driver needs no memory of its own. `raw` is the ResourceClaim as the API server
-    returned it.
+    namespace: namespace of the ResourceClaim.
+    name: name of the ResourceClaim.
+    uid: UID of the ResourceClaim.
+    node: node on which the devices are prepared.
+    devices: devices of this driver, in allocation order.
+    raw: the ResourceClaim as the API server returned it.
+    held: returns the other claims that hold devices of this driver on this node. So a driver needs no memory of its
+        own.
+    journal: records a JSON object in the claim's state file before it returns. `HeldClaim.journal` returns them, also
+        after a crash: record what must be undone before you do it.
     """
 
     namespace: str

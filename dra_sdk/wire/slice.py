@@ -19,6 +19,7 @@ from dra_sdk.model.device import (
     Amount,
     Capacity,
     CounterConsumption,
+    CounterSet,
     Device,
     DeviceTaint,
     NodeAllocatable,
@@ -26,7 +27,6 @@ from dra_sdk.model.device import (
     RequestPolicy,
     Version,
 )
-from dra_sdk.model.pool import CounterSet
 from dra_sdk.model.quantity import Quantity
 
 _LISTS: Final = frozenset({"bools", "ints", "strings", "versions"})

@@ -10,6 +10,7 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.device import (
     Capacity,
     CounterConsumption,
+    CounterSet,
     Device,
     DeviceTaint,
     NodeAllocatable,
@@ -17,7 +18,6 @@ from dra_sdk.model.device import (
     RequestPolicy,
     Version,
 )
-from dra_sdk.model.pool import CounterSet
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from dra_sdk.model.device import Device, DeviceTaint
-from dra_sdk.model.health import HealthStatus
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Device, DeviceTaint, ResourcePool
+from dra_sdk.model.status import HealthStatus
 from dra_sdk.node.health.reports import Key
 
 Effect = Literal["None", "NoSchedule", "NoExecute"]

@@ -11,8 +11,8 @@ from typing import Any
 from dra_sdk.errors import DraError, HookError, StateError, raised_at
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.driver import Node
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.model.node import Node
 from dra_sdk.node.prepare.store import ClaimStore
 from dra_sdk.wire.state import ClaimState, DeviceState, plain
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import AllocatedDevice, Claim, HeldClaim
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.prepare import record
 from dra_sdk.node.prepare.allocation import Published, allocated_devices
 from dra_sdk.node.prepare.attempt import Attempt, undo

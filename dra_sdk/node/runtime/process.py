@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.kubelet.plugin import VERSIONS, plugin_services
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.kubelet.sockets import SocketPaths, remove_dead, socket_paths

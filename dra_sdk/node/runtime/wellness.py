@@ -9,8 +9,8 @@ from threading import Event
 
 from dra_sdk.errors import HookError
 from dra_sdk.loader import Driver
-from dra_sdk.model.node import Node
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import ResourcePool
+from dra_sdk.model.driver import Node
 from dra_sdk.node.health.feed import HealthFeed
 from dra_sdk.node.health.memory import UnhealthyFile
 from dra_sdk.node.health.tainted import TaintedPools

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.diff import Identity, diff
 from dra_sdk.node.slices.layout import arranged
 from dra_sdk.node.slices.names import generate_name

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
-from dra_sdk.model.device import NodeSelection
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import NodeSelection, ResourcePool
 from dra_sdk.node.slices.limits import refusals
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
 

@@ -5,7 +5,6 @@
 
 from dra_sdk.wire.resource.claims import ResourceClaim, ResourceClaimTemplate
 from dra_sdk.wire.resource.classes import DeviceClass, DeviceTaintRule
-from dra_sdk.wire.resource.device import Device
-from dra_sdk.wire.resource.slices import ResourceSlice
+from dra_sdk.wire.resource.slices import Device, ResourceSlice
 
 __all__ = ["Device", "DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]

@@ -7,10 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from dra_sdk.wire.resource.base import Available, Object
-from dra_sdk.wire.resource.claims import DeviceSelector
-from dra_sdk.wire.resource.configuration import OpaqueDeviceConfiguration
-from dra_sdk.wire.resource.device import DeviceTaint
+from dra_sdk.wire.resource.claims import DeviceSelector, OpaqueDeviceConfiguration
 from dra_sdk.wire.resource.metadata import Condition, TopLevel
+from dra_sdk.wire.resource.slices import DeviceTaint
 
 ONLY_1_34 = Available(until=34)
 

@@ -9,8 +9,7 @@ of the namespace), and names that must be unique in a pool of several slices.
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation.api import CompileCel, check, check_device, dropped, title, validate
 from dra_sdk.wire.validation.availability import Dropped
-from dra_sdk.wire.validation.problems import Problem, ProblemType, Uncompiled
-from dra_sdk.wire.validation.sentences import sentence
+from dra_sdk.wire.validation.problems import Problem, ProblemType, Uncompiled, sentence
 from dra_sdk.wire.validation.slices import max_devices
 
 __all__ = [

@@ -12,12 +12,10 @@ from dra_sdk.wire.resource import Device
 from dra_sdk.wire.resource.metadata import TopLevel
 from dra_sdk.wire.validation import claims, classes, slices, status
 from dra_sdk.wire.validation.availability import Dropped, dropped_fields, remove_unknown
-from dra_sdk.wire.validation.defaults import set_defaults, set_device_defaults
+from dra_sdk.wire.validation.decoding import read_as, read_object, set_defaults, set_device_defaults
 from dra_sdk.wire.validation.devices import device as device_problems
 from dra_sdk.wire.validation.names import driver_name
-from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, duplicate
-from dra_sdk.wire.validation.sentences import sentence
-from dra_sdk.wire.validation.structure import read_as, read_object
+from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, duplicate, sentence
 
 CompileCel = Callable[[Uncompiled], Problem | None]
 """Compiles the CEL expression of a selector and judges its cost: what is wrong with it, or None."""
@@ -33,11 +31,11 @@ class _Rules:
 
 
 _RULES: Final[Mapping[str, _Rules]] = {
-    "DeviceClass": _Rules(classes.new_class, classes.changed_class),
-    "DeviceTaintRule": _Rules(classes.new_rule, classes.changed_rule, classes.changed_rule_status),
-    "ResourceClaim": _Rules(claims.new_claim, claims.changed_claim, status.changed_status),
-    "ResourceClaimTemplate": _Rules(claims.new_template, claims.changed_template),
-    "ResourceSlice": _Rules(slices.new_slice, slices.changed_slice),
+    "DeviceClass": _Rules(classes.new_class, classes.updated_class),
+    "DeviceTaintRule": _Rules(classes.new_rule, classes.updated_rule, classes.updated_rule_status),
+    "ResourceClaim": _Rules(claims.new_claim, claims.updated_claim, status.updated_status),
+    "ResourceClaimTemplate": _Rules(claims.new_template, claims.updated_template),
+    "ResourceSlice": _Rules(slices.new_slice, slices.updated_slice),
 }
 
 

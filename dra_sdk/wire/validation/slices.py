@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
-from dra_sdk.wire.resource.device import Device
-from dra_sdk.wire.resource.slices import ResourcePool, ResourceSlice, ResourceSliceSpec
-from dra_sdk.wire.validation.counters import counter_sets, counters_of_1_34
+from dra_sdk.wire.resource.slices import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from dra_sdk.wire.validation.capacity import counter_sets, counters_of_1_34
 from dra_sdk.wire.validation.devices import device, is_advanced
-from dra_sdk.wire.validation.equality import immutable
-from dra_sdk.wire.validation.lists import check_set, text
-from dra_sdk.wire.validation.metadata import changed_metadata, new_metadata
-from dra_sdk.wire.validation.names import driver_name, fully_qualified_name, pool_name
-from dra_sdk.wire.validation.nodes import node_name, node_selector
+from dra_sdk.wire.validation.metadata import new_metadata, node_selector, updated_metadata
+from dra_sdk.wire.validation.names import dns_subdomain, driver_name, fully_qualified_name, pool_name
 from dra_sdk.wire.validation.problems import Problems, invalid, not_supported, required
+from dra_sdk.wire.validation.rules import check_set, immutable, itself
 
 _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
@@ -26,9 +23,9 @@ def new_slice(value: ResourceSlice, profile: ServerProfile) -> Problems:
     yield from _spec(value.spec, None, "spec", profile)
 
 
-def changed_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
+def updated_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
     """A slice that is updated."""
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from _spec(value.spec, old.spec, "spec", profile)
 
 
@@ -47,7 +44,7 @@ def skipped_operations(operations: list[str] | None, field: str, profile: Server
         if operation not in _OPERATIONS:
             yield not_supported(where, operation, _OPERATIONS)
 
-    yield from check_set(operations, field, known, profile, key=text)
+    yield from check_set(operations, field, known, profile, key=itself)
     if "NodePrepareResources" in (operations or ()) and not {"*", "NodeUnprepareResources"} & set(operations or ()):
         yield invalid(field, "must have NodeUnprepareResources where it has NodePrepareResources")
 
@@ -81,7 +78,7 @@ def _pool(pool: ResourcePool, field: str) -> Problems:
 
 def _nodes(spec: ResourceSliceSpec, field: str) -> Problems:
     if spec.node_name:
-        yield from node_name(spec.node_name, f"{field}.nodeName")
+        yield from dns_subdomain(spec.node_name, f"{field}.nodeName")
     elif spec.node_name is not None:
         yield invalid(f"{field}.nodeName", "must not be empty")
     if spec.node_selector is not None:

@@ -1,36 +1,44 @@
-"""The status of a claim: its allocation, its users, and how its devices do.
+"""The status of a claim: its allocation, its consumers, and what drivers report about its devices.
 
-Source: resource.k8s.io ResourceClaimStatus validation. Who may write which part is not decided here.
+Source: resource.k8s.io validation of ResourceClaimStatus and AllocationResult. Who may write which part is not decided
+here.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from typing import Final
 
 from dra_sdk.wire.profile import ServerProfile
-from dra_sdk.wire.resource.claims import ResourceClaim
-from dra_sdk.wire.resource.status import (
+from dra_sdk.wire.resource.claims import (
     AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceRequestAllocationResult,
     NetworkDeviceData,
+    ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
-from dra_sdk.wire.validation.allocation import allocation
-from dra_sdk.wire.validation.claims import request_names
-from dra_sdk.wire.validation.conditions import conditions
-from dra_sdk.wire.validation.equality import immutable
-from dra_sdk.wire.validation.lists import check_set, text
-from dra_sdk.wire.validation.metadata import changed_metadata
+from dra_sdk.wire.resource.slices import DeviceToleration
+from dra_sdk.wire.validation.claims import Names, json_object, opaque, reference, references, request_names
+from dra_sdk.wire.validation.devices import binding_conditions, toleration
+from dra_sdk.wire.validation.metadata import conditions, node_selector, updated_metadata
 from dra_sdk.wire.validation.names import dns_label, driver_name, pool_name, uuid
-from dra_sdk.wire.validation.opaque import json_object
-from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, required, show, too_long
+from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, not_supported, required, show, too_long
+from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
+from dra_sdk.wire.validation.slices import skipped_operations
 
 DeviceID = tuple[str, str, str, str]
+"""Driver, pool, device and share ID (empty without one)."""
+
+SOURCES: Final = ("FromClaim", "FromClass")
+_FIRST_TO_CHECK_TOLERATIONS: Final = 37
 
 
-def changed_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
+def updated_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
     """A claim whose status is updated."""
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     status, before = value.status, old.status
     yield from _users(status, before, "status.reservedFor", profile, deleted=bool(value.metadata.deletion_timestamp))
     yield from _devices(status, "status.devices", profile)
@@ -91,7 +99,7 @@ def _network(data: NetworkDeviceData, field: str, profile: ServerProfile) -> Pro
     limits = profile.limits
     yield from too_long(f"{field}.interfaceName", data.interface_name, limits.interface_name_length)
     yield from too_long(f"{field}.hardwareAddress", data.hardware_address, limits.hardware_address_length)
-    yield from check_set(data.ips, f"{field}.ips", _address, profile, key=text, at_most=limits.addresses)
+    yield from check_set(data.ips, f"{field}.ips", _address, profile, key=itself, at_most=limits.addresses)
 
 
 def _address(value: str, field: str) -> Problems:
@@ -106,3 +114,44 @@ def _address(value: str, field: str) -> Problems:
     if scoped or mapped or value != (canonical := f"{address}/{interface.network.prefixlen}"):
         hint = "an IPv4 address" if mapped else "without a zone" if scoped else canonical
         yield invalid(field, f"must be in its usual form ({hint}), is {show(value)}")
+
+
+def allocation(value: AllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
+    """A new allocation; `names` are the requests of the claim."""
+
+    def result(item: DeviceRequestAllocationResult, where: str) -> Problems:
+        return _result(item, where, names, profile)
+
+    def config(item: DeviceAllocationConfiguration, where: str) -> Problems:
+        return _config(item, where, names, profile)
+
+    devices, limits = value.devices, profile.limits
+    yield from check_list(devices.results, f"{field}.devices.results", result, profile, at_most=limits.results)
+    yield from check_list(devices.config, f"{field}.devices.config", config, profile, at_most=limits.allocated_configs)
+    if value.node_selector is not None:
+        yield from node_selector(value.node_selector, f"{field}.nodeSelector")
+
+
+def _result(item: DeviceRequestAllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
+    def tolerate(value: DeviceToleration, where: str) -> Problems:
+        return toleration(value, where, profile)
+
+    yield from reference(item.request, f"{field}.request", names)
+    yield from driver_name(item.driver, f"{field}.driver")
+    yield from pool_name(item.pool, f"{field}.pool")
+    yield from dns_label(item.device, f"{field}.device")
+    if profile.minor >= _FIRST_TO_CHECK_TOLERATIONS:
+        yield from check_list(item.tolerations, f"{field}.tolerations", tolerate, profile)
+    yield from binding_conditions(item.binding_conditions, item.binding_failure_conditions, field, profile)
+    if item.share_id is not None:
+        yield from uuid(item.share_id, f"{field}.shareID")
+    yield from skipped_operations(item.skip_node_operations, f"{field}.skipNodeOperations", profile)
+
+
+def _config(item: DeviceAllocationConfiguration, field: str, names: Names, profile: ServerProfile) -> Problems:
+    if not item.source:
+        yield required(f"{field}.source")
+    elif item.source not in SOURCES:
+        yield not_supported(f"{field}.source", item.source, SOURCES)
+    yield from references(item.requests, f"{field}.requests", names, profile)
+    yield from opaque(item.opaque, field, profile)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import grpc
 import pytest
 
-from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.feed import HealthFeed
 from dra_sdk.node.kubelet import health
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services

@@ -12,7 +12,7 @@ from dra_sdk import ContainerEdits, DeviceNode, PreparedDevice
 from dra_sdk.errors import ClaimError, DraError, HookError, InvalidObjectError, SettingsError
 from dra_sdk.node.prepare.cdi import CdiDirectory, build_spec, name_devices
 from dra_sdk.node.prepare.files import PREFIX, Files
-from dra_sdk.wire.cdi import check_spec
+from dra_sdk.wire.cdi.reading import check_spec
 
 KIND = "example.com/lamp"
 EDITS = ContainerEdits(env={"LAMP": "1"})

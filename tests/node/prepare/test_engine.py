@@ -22,7 +22,7 @@ from dra_sdk.errors import (
 )
 from dra_sdk.model.claim import HeldDevice
 from dra_sdk.node.prepare.files import Files
-from dra_sdk.wire.cdi import check_spec
+from dra_sdk.wire.cdi.reading import check_spec
 from dra_sdk.wire.dra import AnsweredDevice, ClaimRef
 from tests.node.prepare.world import DRIVER, POOL, LampConfig, LampDriver, World
 

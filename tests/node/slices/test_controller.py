@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import ApiError, ConflictError, InvalidError, InvalidObjectError, SettingsError, UnreachableError
-from dra_sdk.model.device import CounterConsumption, Device, DeviceTaint, NodeSelection
-from dra_sdk.model.pool import CounterSet, ResourcePool
+from dra_sdk.model.device import CounterConsumption, CounterSet, Device, DeviceTaint, NodeSelection, ResourcePool
 from dra_sdk.node.slices.dropped import DroppedFieldsError
 from dra_sdk.node.slices.sync import Stats
 from dra_sdk.node.slices.timing import Timing

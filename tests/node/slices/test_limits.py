@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.device import Capacity, Device, DeviceTaint, NodeAllocatable, RequestPolicy
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Capacity, Device, DeviceTaint, NodeAllocatable, RequestPolicy, ResourcePool
 from dra_sdk.node.slices.limits import refusals
 from dra_sdk.node.slices.plan import PoolPlan, plan
 

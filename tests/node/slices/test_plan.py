@@ -6,8 +6,15 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.device import Capacity, CounterConsumption, Device, DeviceTaint, NodeSelection
-from dra_sdk.model.pool import CounterSet, ResourcePool
+from dra_sdk.model.device import (
+    Capacity,
+    CounterConsumption,
+    CounterSet,
+    Device,
+    DeviceTaint,
+    NodeSelection,
+    ResourcePool,
+)
 from dra_sdk.node.slices.plan import PoolPlan, plan
 
 ALL = NodeSelection(all_nodes=True)

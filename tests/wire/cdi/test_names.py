@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, spec_name, split_kind, transient_spec_name
+from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, split_kind, transient_spec_name
 from dra_sdk.wire.cdi.names import device_problem, kind_problem, split_device
 
 KIND = "gpu.example.com/device"
@@ -58,6 +58,5 @@ def test_what_is_no_qualified_name_is_left_whole():
     assert split_device("/dev/gpu=0") == ("", "", "/dev/gpu=0")
 
 
-def test_file_names():
-    assert spec_name(KIND) == "gpu.example.com-device.json"
+def test_the_file_name_of_a_spec_of_a_claim():
     assert transient_spec_name(KIND, "claim-1/2") == "gpu.example.com-device_claim-1_2.json"

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.cdi import check_spec, minimum_version, parse_qualified_name, split_kind
-from dra_sdk.wire.cdi.checks import device_problems, edits_problems
+from dra_sdk.wire.cdi import minimum_version, parse_qualified_name, split_kind
 from dra_sdk.wire.cdi.names import split_device
-from dra_sdk.wire.cdi.reading import read_spec
-from dra_sdk.wire.cdi.versions import version_problem
+from dra_sdk.wire.cdi.reading import check_spec, read_spec
+from dra_sdk.wire.cdi.validation import device_problems, edits_problems, version_problem
 from tests.vectors import ROOT
 
 JSON = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dra_sdk.wire.validation.structure import KINDS
+from dra_sdk.wire.validation.decoding import KINDS
 from tests.vectors import ROOT
 
 

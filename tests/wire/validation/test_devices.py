@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.wire.validation.objects import VERSIONS, device, found, resource_slice
+from tests.wire.validation.objects import VERSIONS, changed, claim, device, found, request, resource_slice
 
 AT = "spec.devices[0]"
 
@@ -60,3 +60,150 @@ def test_nodes_of_each_device(nodes, expected, version):
 @pytest.mark.parametrize("nodes", [{"nodeName": "a"}, {"allNodes": False}, {"nodeSelector": {}}])
 def test_nodes_of_a_device_need_a_slice_that_leaves_them_to_it(nodes):
     assert found(resource_slice(device(**nodes))) == {(AT, "Invalid")}
+
+
+ATTRIBUTE = "spec.devices[0].attributes[a]"
+
+
+def attribute_problems(attribute, version="1.36"):
+    return found(resource_slice(device(attributes={"a": attribute})), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "attribute", [{"int": -1}, {"bool": False}, {"string": ""}, {"string": "x" * 64}, {"version": "1.2.3-rc.1"}]
+)
+def test_good_values(attribute, version):
+    assert attribute_problems(attribute, version) == set()
+
+
+@pytest.mark.parametrize(
+    "attribute", [{"ints": [1, 2]}, {"bools": [True]}, {"strings": ["", "x" * 64]}, {"versions": ["1.2.3"]}]
+)
+def test_lists_came_with_1_36(attribute):
+    (name,) = attribute
+    assert attribute_problems(attribute, "1.36") == attribute_problems(attribute, "1.37") == set()
+    assert attribute_problems(attribute, "1.35") == {(f"{ATTRIBUTE}.{name}", "Unknown"), (ATTRIBUTE, "Invalid")}
+    assert attribute_problems(attribute, "1.34") == {(f"{ATTRIBUTE}.{name}", "Unknown"), (ATTRIBUTE, "Required")}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        ({}, {(ATTRIBUTE, "Invalid")}),
+        ({"int": 1, "bool": True}, {(ATTRIBUTE, "Invalid")}),
+        ({"int": 1, "ints": [1]}, {(ATTRIBUTE, "Invalid")}),
+        ({"string": "é" * 33}, {(f"{ATTRIBUTE}.string", "TooLong")}),
+        ({"version": "v1"}, {(f"{ATTRIBUTE}.version", "Invalid")}),
+        ({"version": f"1.0.0-{'a' * 60}"}, {(f"{ATTRIBUTE}.version", "TooLong")}),
+        ({"strings": ["", "x" * 65]}, {(f"{ATTRIBUTE}.strings[1]", "TooLong")}),
+        ({"versions": ["1.0.0", "1"]}, {(f"{ATTRIBUTE}.versions[1]", "Invalid")}),
+    ],
+)
+def test_broken_values(attribute, expected):
+    assert attribute_problems(attribute) == attribute_problems(attribute, "1.37") == expected
+
+
+def test_an_empty_list_counts_as_no_value_since_1_37():
+    assert attribute_problems({"ints": []}, "1.36") == {(f"{ATTRIBUTE}.ints", "Invalid")}
+    assert attribute_problems({"ints": []}, "1.37") == {(f"{ATTRIBUTE}.ints", "Invalid"), (ATTRIBUTE, "Invalid")}
+    for version in ("1.36", "1.37"):
+        assert attribute_problems({"ints": [], "int": 1}, version) == {
+            (f"{ATTRIBUTE}.ints", "Invalid"),
+            (ATTRIBUTE, "Invalid"),
+        }
+
+
+TAINTS, TOLERATED = "spec.devices[0].taints", "spec.devices.requests[0].exactly.tolerations"
+TAINT = {"key": "example.com/broken", "effect": "NoSchedule"}
+
+
+def tainted(*taints):
+    return resource_slice(device(taints=list(taints)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("taint", "expected"),
+    [
+        (TAINT, set()),
+        ({**TAINT, "value": "hot", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}, set()),
+        ({"effect": "NoSchedule"}, {("key", "Invalid")}),
+        ({**TAINT, "key": "a b"}, {("key", "Invalid")}),
+        ({**TAINT, "value": "a b"}, {("value", "Invalid")}),
+        ({"key": "a"}, {("effect", "Required")}),
+        ({**TAINT, "effect": "Maybe"}, {("effect", "NotSupported")}),
+    ],
+)
+def test_taints(taint, expected, version):
+    assert found(tainted(taint), version) == {(f"{TAINTS}[0].{field}", kind) for field, kind in expected}
+
+
+def test_the_effect_none_came_with_1_35():
+    obj = tainted({**TAINT, "effect": "None"})
+    assert found(obj, "1.34") == {(f"{TAINTS}[0].effect", "NotSupported")}
+    assert found(obj, "1.35") == set()
+
+
+@pytest.mark.parametrize(("version", "limit"), [("1.34", 4), ("1.35", 16), ("1.36", 16), ("1.37", 16)])
+def test_how_many(version, limit):
+    assert found(tainted(*[TAINT] * limit), version) == set()
+    assert found(tainted(*[TAINT] * (limit + 1)), version) == {(TAINTS, "TooMany")}
+
+
+def test_stored_taints_may_stay_since_1_35():
+    old = tainted({**TAINT, "effect": "FromTheFuture"})
+    new = changed(old, "spec", "devices", 0, "attributes", to={"a": {"int": 1}})
+    assert found(new, "1.36", old=old) == set()
+    assert found(new, "1.34", old=old) == {(f"{TAINTS}[0].effect", "NotSupported")}
+    more = changed(new, "spec", "devices", 0, "taints", to=[*old["spec"]["devices"][0]["taints"], TAINT])
+    assert found(more, "1.36", old=old) == {(f"{TAINTS}[0].effect", "NotSupported")}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        ({}, set()),
+        ({"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 5}, set()),
+        ({"operator": "Exists"}, set()),
+        ({"key": "a b"}, {("key", "Invalid")}),
+        ({"operator": "Exists", "value": "b"}, {("value", "Invalid")}),
+        ({"operator": "Equal", "value": "a b"}, {("value", "Invalid")}),
+        ({"operator": "Like"}, {("operator", "NotSupported")}),
+        ({"effect": "Maybe"}, {("effect", "NotSupported")}),
+    ],
+)
+def test_tolerations(toleration, expected, version):
+    obj = claim(request(tolerations=[toleration]))
+    assert found(obj, version) == {(f"{TOLERATED}[0].{field}", kind) for field, kind in expected}
+
+
+def test_the_number_of_tolerations_is_declared_but_not_enforced():
+    assert found(claim(request(tolerations=[{}] * 17))) == set()
+
+
+DEVICE = "spec.devices[0]"
+GOOD, BAD = "bindingConditions", "bindingFailureConditions"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("good", "bad", "expected"),
+    [
+        (["a.com/ready"], ["a.com/failed"], set()),
+        (list("abcd"), list("efgh"), set()),
+        (["a"], [], {(BAD, "Invalid")}),
+        ([], ["a"], {(GOOD, "Invalid")}),
+        (["a b"], ["c"], {(f"{GOOD}[0]", "Invalid")}),
+        (["a"], ["b c"], {(f"{BAD}[0]", "Invalid")}),
+        (["a", "a"], ["b"], {(f"{GOOD}[1]", "Duplicate")}),
+        (["a"], ["b", "b"], {(f"{BAD}[1]", "Duplicate")}),
+        (["a"], ["b", "a"], {(f"{BAD}[1]", "Invalid")}),
+        (list("abcde"), ["x"], {(GOOD, "TooMany")}),
+        (["x"], list("abcde"), {(BAD, "TooMany")}),
+    ],
+)
+def test_conditions_of_binding(good, bad, expected, version):
+    obj = resource_slice(device(bindingConditions=good, bindingFailureConditions=bad, bindsToNode=True))
+    assert found(obj, version) == {(f"{DEVICE}.{field}", kind) for field, kind in expected}

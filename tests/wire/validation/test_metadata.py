@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.wire.validation.metadata import MAX_ANNOTATIONS
-from tests.wire.validation.objects import changed, claim, device_class, found, resource_slice, template
+from dra_sdk.wire.validation.metadata import MAX_ANNOTATIONS, MAX_MESSAGE, MAX_REASON
+from tests.wire.validation.objects import changed, claim, device_class, found, resource_slice, taint_rule, template
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "1", "controller": True}
 
@@ -104,3 +104,99 @@ def test_a_template_hands_on_labels_and_annotations_only():
         ("spec.metadata.finalizers", "Forbidden"),
         ("spec.metadata.labels", "Invalid"),
     }
+
+
+GOOD = {"type": "a.com/Done", "status": "True", "reason": "AllGone", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+AT = "status.conditions"
+
+
+def problems(*conditions, version="1.36"):
+    rule = taint_rule("v1beta2" if version == "1.36" else "v1")
+    return found(changed(rule, "status", to={"conditions": list(conditions)}), version, old=rule, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, set()),
+        ({"reason": "A:b,c_", "message": "m" * MAX_MESSAGE, "observedGeneration": 3}, set()),
+        ({"type": "a b"}, {("type", "Invalid")}),
+        ({"status": "Perhaps"}, {("status", "NotSupported")}),
+        ({"observedGeneration": -1}, {("observedGeneration", "Invalid")}),
+        ({"lastTransitionTime": None}, {("lastTransitionTime", "Required")}),
+        ({"reason": ""}, {("reason", "Required")}),
+        ({"reason": "not one word"}, {("reason", "Invalid")}),
+        ({"reason": "r" * (MAX_REASON + 1)}, {("reason", "TooLong")}),
+        ({"message": "m" * (MAX_MESSAGE + 1)}, {("message", "TooLong")}),
+    ],
+)
+def test_one_condition(changes, expected):
+    for version in ("1.36", "1.37"):
+        assert problems({**GOOD, **changes}, version=version) == {
+            (f"{AT}[0].{field}", kind) for field, kind in expected
+        }
+
+
+@pytest.mark.parametrize(("field", "kind"), [("type", "Invalid"), ("status", "NotSupported")])
+def test_what_is_missing_is_called_so_since_1_37(field, kind):
+    assert problems({**GOOD, field: ""}) == {(f"{AT}[0].{field}", kind)}
+    assert problems({**GOOD, field: ""}, version="1.37") == {(f"{AT}[0].{field}", "Required")}
+
+
+def test_each_type_once():
+    assert problems(GOOD, GOOD) == {(f"{AT}[1].type", "Duplicate")}
+    assert problems(GOOD, GOOD, version="1.37") == {(f"{AT}[1]", "Duplicate")}
+
+
+def test_how_many():
+    conditions = [{**GOOD, "type": f"T{index}"} for index in range(9)]
+    assert problems(*conditions[:8]) == set()
+    assert problems(*conditions) == {(AT, "TooMany")}
+
+
+TERM = "spec.nodeSelector.nodeSelectorTerms[0]"
+
+
+def selecting(**term):
+    return resource_slice(nodeName=None, nodeSelector={"nodeSelectorTerms": [term]})
+
+
+@pytest.mark.parametrize(
+    ("requirement", "problems"),
+    [
+        ({"key": "a", "operator": "In", "values": ["b"]}, set()),
+        ({"key": "a", "operator": "Exists"}, set()),
+        ({"key": "a", "operator": "Gt", "values": ["1"]}, set()),
+        ({"key": "a", "operator": "NotIn"}, {("values", "Required")}),
+        ({"key": "a", "operator": "DoesNotExist", "values": ["b"]}, {("values", "Forbidden")}),
+        ({"key": "a", "operator": "Lt", "values": ["1", "2"]}, {("values", "Required")}),
+        ({"key": "a", "operator": "Is", "values": ["b"]}, {("operator", "Invalid")}),
+        ({"key": "-", "operator": "Exists"}, {("key", "Invalid")}),
+        ({"key": "a", "operator": "In", "values": ["b", "-"]}, {("values[1]", "Invalid")}),
+    ],
+)
+def test_requirements_on_labels(requirement, problems):
+    where = f"{TERM}.matchExpressions[0]"
+    assert found(selecting(matchExpressions=[requirement])) == {(f"{where}.{field}", kind) for field, kind in problems}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "problems"),
+    [
+        ({"key": "metadata.name", "operator": "In", "values": ["node-a"]}, set()),
+        ({"key": "metadata.name", "operator": "In", "values": ["a", "b"]}, {("values", "Required")}),
+        ({"key": "metadata.name", "operator": "Exists"}, {("operator", "Invalid")}),
+        ({"key": "metadata.name", "operator": "NotIn", "values": ["A"]}, {("values[0]", "Invalid")}),
+        ({"key": "spec.x", "operator": "In", "values": ["A"]}, {("key", "Invalid")}),
+    ],
+)
+def test_requirements_on_fields(requirement, problems):
+    where = f"{TERM}.matchFields[0]"
+    assert found(selecting(matchFields=[requirement])) == {(f"{where}.{field}", kind) for field, kind in problems}
+
+
+def test_a_slice_has_exactly_one_term():
+    terms = "spec.nodeSelector.nodeSelectorTerms"
+    assert found(resource_slice(nodeName=None, nodeSelector={})) == {(terms, "Required"), (terms, "Invalid")}
+    two = {"nodeSelectorTerms": [{}, {}]}
+    assert found(resource_slice(nodeName=None, nodeSelector=two)) == {(terms, "Invalid")}

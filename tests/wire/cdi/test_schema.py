@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.wire.cdi import shape
+from dra_sdk.wire.cdi import schema
 
 
-def read(value, what=shape.SPEC):
+def read(value, what=schema.SPEC):
     problems: list[str] = []
     return what.read(value, problems), problems
 

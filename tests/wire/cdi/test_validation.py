@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.wire.cdi.checks import MAX_ANNOTATIONS, MAX_CLOS_ID, device_problems, edits_problems, spec_problems
+from dra_sdk.wire.cdi.validation import (
+    CURRENT,
+    MAX_ANNOTATIONS,
+    MAX_CLOS_ID,
+    VERSIONS,
+    device_problems,
+    edits_problems,
+    minimum_version,
+    spec_problems,
+    version_problem,
+)
 
 EDITS = {"env": ["A=1"]}
 
@@ -22,7 +32,7 @@ def test_a_good_spec_has_no_problems():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"cdiVersion": "2.0.0"}, "cdiVersion: '2.0.0' is no released version"),
+        ({"cdiVersion": "2.0.0"}, "cdiVersion: '2.0.0' is not a released version"),
         ({"kind": "vendor"}, "kind: kind 'vendor' must be vendor/class"),
         ({"devices": []}, "devices: must have at least one device"),
         ({"devices": [{"name": "d", "containerEdits": EDITS}] * 2}, "device d: defined twice"),
@@ -101,3 +111,44 @@ def test_broken_rules_of_edits(edits, problem):
 )
 def test_good_edits(edits):
     assert list(edits_problems(edits)) == []
+
+
+KIND = "vendor.com/class"
+
+
+def versioned(edits, **more):
+    return {"kind": KIND, "devices": [{"name": "gpu", "containerEdits": edits}], **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "version"),
+    [
+        (versioned({"env": ["A=1"]}), "0.3.0"),
+        (versioned({"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "tmpfs"}]}), "0.4.0"),
+        (versioned({"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}), "0.5.0"),
+        ({"kind": KIND, "devices": [{"name": "0"}]}, "0.5.0"),
+        (versioned({"env": ["A=1"]}, annotations={"a": "b"}), "0.6.0"),
+        (versioned({"env": ["A=1"]}, kind="vendor.com/a.b"), "0.6.0"),
+        (versioned({"additionalGids": [1]}), "0.7.0"),
+        (versioned({"intelRdt": {}}), "0.7.0"),
+        (versioned({"intelRdt": {"schemata": []}}), "1.1.0"),
+        (versioned({"intelRdt": {"enableMonitoring": True}}), "1.1.0"),
+        (versioned({"netDevices": [{"hostInterfaceName": "eth0", "name": "net1"}]}), "1.1.0"),
+        (versioned({"env": ["A=1"]}, containerEdits={"netDevices": [{}]}), "1.1.0"),
+    ],
+)
+def test_the_newest_field_decides(given, version):
+    assert minimum_version(given) == version
+    assert version_problem({**given, "cdiVersion": version}) is None
+    assert version_problem({**given, "cdiVersion": CURRENT}) is None
+
+
+def test_a_version_too_old_for_a_field():
+    older = VERSIONS[VERSIONS.index("1.1.0") - 1]
+    problem = version_problem({**versioned({"netDevices": [{}]}), "cdiVersion": older})
+    assert problem == f"must be at least 1.1.0 for the fields in use, is {older}"
+
+
+@pytest.mark.parametrize("declared", ["", "1", "1.2.0", "vv1.1.0", "0.3"])
+def test_a_version_that_does_not_exist(declared):
+    assert "not a released version" in (version_problem({"cdiVersion": declared}) or "")
