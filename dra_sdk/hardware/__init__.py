@@ -1,4 +1,4 @@
-"""What a node is made of, read from a `Host` whose root can be any directory: CPUs, NUMA nodes, PCI functions."""
+"""Readers of a node's hardware: CPUs, NUMA nodes, PCI functions. The root of a `Host` can be any directory."""
 
 from dra_sdk.hardware.attributes import (
     NUMA_NODE,

@@ -39,10 +39,19 @@ _E_CORE_SHARE = 0.9
 class Cpu:
     """One online logical CPU (hardware thread).
 
-    `core`, `die` and `cluster` are the lowest CPU number of the core, die or cluster: unlike the kernel's own
-    numbers, which start again in every socket, they are unique on the machine. `core_id` is the kernel's number.
-    `die` and `cluster` are None where the kernel knows of none. `l3` is the id of the last-level cache, None where
-    the CPU has none. `capacity` is the kernel's relative performance (the fastest CPU has 1024), None if unknown.
+    The kernel's numbers of cores, dies and clusters start again in every socket. `core`, `die` and `cluster` are the
+    lowest CPU number of the core, die or cluster instead, which is unique on the machine.
+
+    id: number of the CPU.
+    core: lowest CPU number of the core.
+    core_id: the kernel's number of the core, unique in the socket.
+    socket: number of the socket (`physical_package_id`). 0 if the kernel does not know it.
+    die: lowest CPU number of the die. None if the kernel reports no dies.
+    cluster: lowest CPU number of the cluster. None if the kernel reports no clusters.
+    numa_node: number of the NUMA node. 0 on a kernel without NUMA support.
+    l3: id of the L3 cache. None if the CPU has none.
+    core_type: standard, performance or efficiency core.
+    capacity: relative performance by the kernel; the fastest CPU has 1024. None if unknown.
     """
 
     id: int
@@ -59,11 +68,13 @@ class Cpu:
 
 @dataclass(frozen=True)
 class CpuTopology:
-    """The online CPUs of a machine, ascending by id, and the sets the kernel keeps of them.
+    """The CPUs of a machine.
 
-    `offline` holds CPUs that are there but switched off, `isolated` those kept from the kernel's load balancing
-    (`isolcpus=` or an isolated cpuset partition), `nohz_full` those without a regular timer tick. `smt` tells
-    whether simultaneous multithreading is on.
+    cpus: the online CPUs, ascending by number.
+    offline: CPUs that are present but switched off.
+    isolated: CPUs without the kernel's load balancing (`isolcpus=` or an isolated cpuset partition).
+    nohz_full: CPUs without a regular timer tick.
+    smt: whether simultaneous multithreading is on.
     """
 
     cpus: tuple[Cpu, ...]
@@ -99,15 +110,15 @@ class CpuTopology:
 
     @cached_property
     def l3_caches(self) -> Mapping[int, CpuSet]:
-        """CPUs of each L3 cache; CPUs without one are in none."""
+        """CPUs of each L3 cache. A CPU without one is missing."""
         return self.group(lambda cpu: cpu.l3)
 
     def siblings(self, cpu: int) -> CpuSet:
-        """All online threads of the core of `cpu`, itself included."""
+        """Return all online threads of the core of `cpu`, including `cpu`."""
         return self.cores[self.by_id[cpu].core]
 
     def group(self, key: Callable[[Cpu], int | None]) -> dict[int, CpuSet]:
-        """CPUs by what `key` says of them, in ascending order of it; CPUs for which it says None are left out."""
+        """Group CPUs by the number that `key` returns, ascending. CPUs for which it returns None are left out."""
         groups: dict[int, set[int]] = {}
         for cpu in self.cpus:
             value = key(cpu)
@@ -117,7 +128,7 @@ class CpuTopology:
 
 
 def read_cpus(host: Host) -> CpuTopology:
-    """The CPU topology of `host`. Raises HardwareError naming the file that is missing or makes no sense."""
+    """Return the CPU topology of `host`. HardwareError names the file that is missing or invalid."""
     root = host.sys / "devices/system/cpu"
     online = read_cpuset(root / "online")
     if not online:
@@ -156,7 +167,7 @@ def _read_cpu_values(host: Host, root: Path, online: CpuSet) -> Iterable[Cpu]:
 
 
 def _read_siblings(topology: Path, cpu: int) -> CpuSet:
-    # core_cpus_list is the newer name (5.3); thread_siblings_list is there on every kernel.
+    # core_cpus_list is the newer name (since 5.3). Every kernel has thread_siblings_list.
     newer = topology / "core_cpus_list"
     path = newer if newer.exists() else topology / "thread_siblings_list"
     siblings = read_cpuset(path)
@@ -174,14 +185,14 @@ def _lowest(topology: Path, what: str, online: CpuSet) -> int | None:
 
 def _node_of_each(host: Host, online: CpuSet) -> dict[int, int]:
     nodes = {cpu: node for node, cpus in read_numa_cpus(host).items() for cpu in cpus}
-    homeless = online - nodes.keys()
-    if homeless:
-        raise HardwareError(f"{host.sys / 'devices/system/node'}: CPU {min(homeless)} is online but in no NUMA node")
+    missing = online - nodes.keys()
+    if missing:
+        raise HardwareError(f"{host.sys / 'devices/system/node'}: CPU {min(missing)} is online but in no NUMA node")
     return nodes
 
 
 def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
-    """Id of the L3 cache of each CPU that has one."""
+    """Return the id of the L3 cache of each CPU that has one."""
     caches: dict[CpuSet, int | None] = {}
     known: set[int] = set()
     for cpu in sorted(online):
@@ -201,10 +212,10 @@ def _read_l3(root: Path, online: CpuSet) -> dict[int, int]:
 
 
 def _core_types(host: Host, capacities: Mapping[int, int | None]) -> dict[int, CoreType]:
-    """Hybrid x86 lists its E-cores under a PMU of their own; elsewhere the kernel's capacities tell.
+    """Return the core type of each CPU.
 
-    Capacities of equal cores differ by a few percent with the silicon, so only a CPU with less than nine tenths
-    of the largest counts as an E-core.
+    Hybrid x86 machines list their E-cores under a separate PMU. Elsewhere the kernel's capacities decide. Capacities of
+    equal cores differ by a few percent, so only a CPU below 90 % of the largest capacity is an E-core.
     """
     found = [optional(read_cpuset, host.sys / "devices" / pmu / "cpus") for pmu in _E_CORE_PMUS]
     lists = [cpus for cpus in found if cpus is not None]

@@ -19,10 +19,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host whose `/sys`, `/proc` and `/dev` lie under `root`.
+    """A host whose `/sys`, `/proc` and `/dev` are below one directory.
 
-    `Host()` is the machine itself. In a container that mounts the host's root somewhere, give that directory;
-    in a test, give a directory filled by `dra_sdk.testing.sysfs`.
+    root: that directory. The default is the machine itself. In a container it is the directory where the host's root is
+        mounted, in a test a directory that `dra_sdk.testing.sysfs` filled.
     """
 
     root: Path = Path("/")
@@ -44,7 +44,7 @@ class Host:
 
 
 def read_text(path: Path) -> str:
-    """The content of `path` without the white space around it. Raises HardwareError if it cannot be read."""
+    """Return the content of a file without leading and trailing white space. HardwareError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:
@@ -52,12 +52,12 @@ def read_text(path: Path) -> str:
 
 
 def read_int(path: Path) -> int:
-    """The decimal number in `path`. Raises HardwareError if there is none."""
+    """Return the decimal number in a file. HardwareError if there is none."""
     return _number(path, 10)
 
 
 def read_hex(path: Path) -> int:
-    """The hexadecimal number in `path`, with or without `0x`. Raises HardwareError if there is none."""
+    """Return the hexadecimal number in a file, with or without `0x`. HardwareError if there is none."""
     return _number(path, 16)
 
 
@@ -71,7 +71,7 @@ def _number(path: Path, base: int) -> int:
 
 
 def read_cpuset(path: Path) -> CpuSet:
-    """The CPU list in `path`. Raises HardwareError if it is not one."""
+    """Return the CPUs of the CPU list in a file. HardwareError if it is not a CPU list."""
     try:
         return parse_cpuset(read_text(path))
     except ValueError as error:
@@ -79,21 +79,21 @@ def read_cpuset(path: Path) -> CpuSet:
 
 
 def optional(read: Callable[[Path], _T], path: Path) -> _T | None:
-    """What `read` makes of `path`, or None where there is no such file; a file that makes no sense still raises."""
+    """Return `read(path)`, or None if the file does not exist. An invalid file still raises HardwareError."""
     return read(path) if path.exists() else None
 
 
 def link_name(path: Path) -> str | None:
-    """Last part of what the symbolic link `path` points to, or None if there is no such link.
+    """Return the last part of the target of a symbolic link, None if there is no link.
 
-    sysfs says "bound to driver vfio-pci" with a link `driver -> ../../bus/pci/drivers/vfio-pci`; the target need
-    not be there.
+    In sysfs the link `driver -> ../../bus/pci/drivers/vfio-pci` means that a device is bound to driver vfio-pci. The
+    target need not exist.
     """
     return path.readlink().name if path.is_symlink() else None
 
 
 def numbered(directory: Path, prefix: str) -> dict[int, Path]:
-    """Entries of `directory` called `prefix` and a number (`node0`, `node1`, …), in the order of the number.
+    """Return the entries of a directory named `prefix` and a number (`node0`, `node1`, …), ascending by number.
 
     A directory that does not exist has none.
     """

@@ -76,11 +76,36 @@ def test_times_stay_text_and_keys_become_text():
     ]
 
 
-def test_numbers_as_kubernetes_reads_them():
-    content = b"[1, -2, 0660, 0o17, 0x1f, 1_000, 1.5, .5, 1e3, -1E-2, 10:20:30:40:50:55, 1.2.3, 08, '1', 0]"
-    assert values(b"a: " + content) == [
-        {"a": [1, -2, 432, 15, 31, 1000, 1.5, 0.5, 1000.0, -0.01, "10:20:30:40:50:55", "1.2.3", 8.0, "1", 0]}
-    ]
+#: What sigs.k8s.io/yaml 1.6.0 makes of plain text.
+PLAIN = [
+    *[(text, True) for text in ("y", "Y", "yes", "YES", "true", "True", "on", "On")],
+    *[(text, False) for text in ("n", "N", "no", "No", "false", "FALSE", "off", "OFF")],
+    *[(text, None) for text in ("~", "null", "Null", "NULL")],
+    *[(text, text) for text in ("yES", "oN", "t", "f", "nuLL", "_1", "+", ".", "1.2.3", "10:20:30:40", "1e", "0x")],
+    *[(text, text) for text in ("2026-01-01", "2026-01-01T00:00:00Z", "._1e9", ".5_", "0b2", "0o8", "1e999", "-0x")],
+    ("0", 0), ("-2", -2), ("+3", 3), ("1_000", 1000), ("0660", 432), ("0o17", 15), ("0O17", 15), ("0x1f", 31),
+    ("0X1F", 31), ("-0x1F", -31), ("0b11", 3), ("0B11", 3), ("08", 8), ("-09", -9), ("1.0", 1), ("1e1", 10),
+    ("1e3", 1000), ("1E2", 100), ("12e-1", 1.2), ("1.5", 1.5), (".5", 0.5), ("-.5e1", -5), ("5.", 5), ("-1E-2", -0.01),
+    ("1_0.5", 10.5),
+    (".6_5", 0.65), ("9223372036854775807", 2**63 - 1), ("18446744073709551615", 2**64 - 1),
+    ("18446744073709551616", 2**64), ("-9223372036854775809", -(2**63)), ("1e20", 10**20), ("1e21", 1e21),
+    ("0xffffffffffffffffff", "0xffffffffffffffffff"), ("9" * 5000, "9" * 5000), ("0x" + "f" * 5000, "0x" + "f" * 5000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value"), PLAIN, ids=[text[:25] for text, _ in PLAIN])
+def test_plain_text_as_kubernetes_reads_it(text, value):
+    (found,) = values(f"a: {text}\nb: '{text}'\n".encode())
+    assert (found["a"], type(found["a"])) == (value, type(value))
+    assert found["b"] == text
+
+
+def test_keys_are_read_like_values_and_become_text():
+    assert values(b"y: 1\n0x10: 2\n1.0: 3\n1.5: 4\n") == [{"true": 1, "16": 2, "1": 3, "1.5": 4}]
+
+
+def test_tags_give_a_value_its_type():
+    assert values(b"[!!str y, !!str 1, !!int 0x10, !!float 1, !!bool n, !!null ~]") == [["y", "1", 16, 1, False, None]]
 
 
 def test_references_and_merges():
@@ -96,26 +121,26 @@ def test_references_and_merges():
         (b"a: 1\nb: 2\na: 3\n", "line 3, column 1: key 'a' is given twice"),
         (b'{"a": 1,\n "a": 2}', "line 2, column 2: key 'a' is given twice"),
         (b"a: &x\n  b: *x\n", "line 2, column 6: refers to itself"),
-        (b"a: !!binary aGk=\n", "line 1, column 4: !!binary has no place in JSON"),
-        (b"a: !secret x\n", "line 1, column 4: !secret has no place in JSON"),
-        (b"a: .nan\n", "line 1, column 4: .nan is no JSON number"),
-        (b'{"NaN":\n NaN}', "line 2, column 2: NaN is no JSON number"),
+        (b"a: !!binary aGk=\n", "line 1, column 4: !!binary has no JSON form"),
+        (b"a: !secret x\n", "line 1, column 4: !secret has no JSON form"),
+        (b"a: .nan\n", "line 1, column 4: .nan is not a JSON number"),
+        (b'{"NaN":\n NaN}', "line 2, column 2: NaN is not a JSON number"),
         (b'{"a": 1e999}', "line 1, column 7: 1e999 is too large for a number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "line 1, column 7: a number has at most 1000 digits, this one 5000"),
-        (b"a: 1e999", "line 1, column 4: '1e999' is too large for a number"),
-        (b"a: 0x" + b"f" * 5000, "line 1, column 4: a number has at most 1000 digits, this one 5002"),
-        (b"a:\n\tb: 1\n", "line 2, column 1: a tab cannot indent, only spaces can"),
+        (b"a:\n\tb: 1\n", "line 2, column 1: use spaces for indentation, not tabs"),
         (b"[", "line 1, column 2: "),
-        (b"a: !!int x", "line 1, column 4: 'x' is no int"),
-        (b"a: !!map x", "line 1, column 4: !!map has no place in JSON"),
-        (b"a: !!set {x}", "line 1, column 4: !!set has no place in JSON"),
+        (b"a: !!int x", "line 1, column 4: 'x' is not of type int"),
+        (b"a: !!int y", "line 1, column 4: 'y' is not of type int"),
+        (b"a: !!bool 1", "line 1, column 4: '1' is not of type bool"),
+        (b"a: !!map x", "line 1, column 4: !!map has no JSON form"),
+        (b"a: !!set {x}", "line 1, column 4: !!set has no JSON form"),
         (b"a: &x 1\nb: &x 2\n", "line 2, column 4: anchor 'x' is given twice"),
         (b"a: &x [1]\n*x : 2\n", "line 2, column 1: a key must be a string"),
-        (b"<<: 3\n", "line 1, column 5: << must stand before a mapping or a list of mappings"),
+        (b"<<: 3\n", "line 1, column 5: << needs a mapping or a list of mappings"),
         (b"1: a\n'1': b\n", "line 2, column 1: key '1' is given twice"),
         (b"? [a]\n: 1\n", "line 1, column 3: a key must be a string"),
         (b"a: 1\nb: \xff\n", "line 2: not UTF-8 text"),
-        ("kind: A\n".encode("utf-16"), "line 1: UTF-16 text: save it as UTF-8"),
+        ("kind: A\n".encode("utf-16"), "line 1: the text is UTF-16, save it as UTF-8"),
         (b"a: 1\nb: \x01\n", "line 2, column 4: control character '\\x01' is not allowed"),
         (b"a: " + b"[" * 200 + b"]" * 200, "line 1, column "),
         (b"[" * 100_000, "nested too deeply"),
@@ -136,8 +161,8 @@ def test_no_depth_exhausts_the_stack(begin):
 
 
 def test_what_stands_before_a_merge_is_kept_and_the_first_mapping_decides():
-    content = b"a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], z: 3}\nd: <<\n"
-    assert values(content)[0]["c"] == {"x": 1, "y": 1, "z": 3}
+    content = b"a: &a {x: 1, w: 1}\nb: &b {w: 2, z: 2}\nc: {<<: [*a, *b], z: 3}\nd: <<\n"
+    assert values(content)[0]["c"] == {"x": 1, "w": 1, "z": 3}
     assert values(content)[0]["d"] == "<<"
 
 

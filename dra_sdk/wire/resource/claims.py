@@ -45,7 +45,7 @@ class DeviceSelector(Object):
 
 
 class CapacityRequirements(Object):
-    """How much of which capacities is wanted."""
+    """The amounts of capacities that a request needs."""
 
     requests: dict[str, AmountItem] | None = None
 
@@ -58,7 +58,7 @@ class DeviceDerivedAttribute(Object):
 
 
 class ExactDeviceRequest(Object):
-    """Devices of one kind."""
+    """A request for devices of one class."""
 
     device_class_name: str = ""
     selectors: list[DeviceSelector] | None = None
@@ -84,7 +84,7 @@ class DeviceSubRequest(Object):
 
 
 class DeviceRequest(Object):
-    """A request: exactly this, or the first that can be had."""
+    """A request: exactly this, or the first alternative that is available."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -92,7 +92,7 @@ class DeviceRequest(Object):
 
 
 class DeviceConstraint(Object):
-    """What devices of several requests must have in common, or must not."""
+    """An attribute that must be equal, or distinct, for the devices of several requests."""
 
     requests: list[TextItem] | None = None
     match_attribute: str | None = None
@@ -121,7 +121,7 @@ class ResourceClaimSpec(Object):
 
 
 class DeviceAllocationConfiguration(Object):
-    """Configuration that came from the class or the claim."""
+    """Configuration from the class or from the claim."""
 
     source: str = ""
     requests: list[TextItem] | None = None
@@ -152,7 +152,7 @@ class DeviceAllocationResult(Object):
 
 
 class AllocationResult(Object):
-    """What was allocated, and where it can be used."""
+    """The allocated devices, and the nodes that can use them."""
 
     devices: DeviceAllocationResult = Field(default_factory=DeviceAllocationResult)
     node_selector: NodeSelector | None = None
@@ -169,7 +169,7 @@ class ResourceClaimConsumerReference(Object):
 
 
 class NetworkDeviceData(Object):
-    """How an allocated network device looks in the pod."""
+    """The network interface of an allocated device in the pod."""
 
     interface_name: str = ""
     ips: list[TextItem] | None = None
@@ -177,7 +177,7 @@ class NetworkDeviceData(Object):
 
 
 class AllocatedDeviceStatus(Object):
-    """How an allocated device does, by its driver."""
+    """What the driver reports about an allocated device."""
 
     driver: str = ""
     pool: str = ""
@@ -197,20 +197,20 @@ class ResourceClaimStatus(Object):
 
 
 class ResourceClaim(TopLevel):
-    """A request for devices, and what became of it."""
+    """A request for devices and its allocation."""
 
     spec: ResourceClaimSpec = Field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = Field(default_factory=ResourceClaimStatus)
 
 
 class ResourceClaimTemplateSpec(Object):
-    """The claim that is made for each pod."""
+    """The claim that is created for each pod."""
 
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: ResourceClaimSpec = Field(default_factory=ResourceClaimSpec)
 
 
 class ResourceClaimTemplate(TopLevel):
-    """Makes a claim for each pod that refers to it."""
+    """A template: each pod that refers to it gets its own claim."""
 
     spec: ResourceClaimTemplateSpec = Field(default_factory=ResourceClaimTemplateSpec)

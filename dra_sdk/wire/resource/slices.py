@@ -28,7 +28,7 @@ from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
 
 
 class DeviceAttribute(Object):
-    """Exactly one value."""
+    """An attribute: exactly one field is set."""
 
     int_value: Int64 | None = Field(default=None, alias="int")
     bool_value: bool | None = Field(default=None, alias="bool")
@@ -70,7 +70,7 @@ class Counter(Object):
 
 
 class DeviceCounterConsumption(Object):
-    """What a device takes out of one counter set."""
+    """What a device takes from one counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
@@ -80,7 +80,7 @@ class DeviceCounterConsumption(Object):
 
 
 class DeviceTaint(Object):
-    """Keeps claims without a toleration away."""
+    """A taint: keeps claims without a matching toleration away."""
 
     key: str = ""
     value: str = ""
@@ -89,7 +89,7 @@ class DeviceTaint(Object):
 
 
 class DeviceToleration(Object):
-    """A taint that a request can live with."""
+    """A taint that a request tolerates."""
 
     key: str = ""
     operator: str = ""
@@ -99,14 +99,14 @@ class DeviceToleration(Object):
 
 
 class NodeAllocatableResourceMapping(Object):
-    """How a device accounts against a node resource, as 1.36 has it."""
+    """How a device counts against a node resource, in the form of 1.36."""
 
     capacity_key: str | None = None
     allocation_multiplier: Amount | None = None
 
 
 class NodeAllocatableMapping(Object):
-    """How a device accounts against a node resource, as 1.37 has it: by a capacity or by the device."""
+    """How a device counts against a node resource, in the form of 1.37: by a capacity or by the device."""
 
     capacity_key: str | None = None
     capacity_multiplier: Amount | None = None
@@ -114,14 +114,14 @@ class NodeAllocatableMapping(Object):
 
 
 class NodeAllocatableOverhead(Object):
-    """What a device costs the node beside what it serves."""
+    """What a device takes from the node in addition, for each pod or container."""
 
     per_pod: Amount | None = None
     per_container: Amount | None = None
 
 
 class NodeAllocatableResource(Object):
-    """One node resource of a device, as 1.37 has it."""
+    """One node resource of a device, in the form of 1.37."""
 
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None
@@ -159,7 +159,7 @@ class CounterSet(Object):
 
 
 class ResourcePool(Object):
-    """Which pool a slice belongs to, and of how many slices that consists."""
+    """The pool of a slice, and the number of slices of that pool."""
 
     name: str = ""
     generation: Int64 = 0

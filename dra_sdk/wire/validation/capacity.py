@@ -42,7 +42,7 @@ FRACTIONS: Final = "DRAFractionalCapacityRange"
 
 
 def capacity(value: DeviceCapacity, field: str, profile: ServerProfile, *, shared: bool) -> Problems:
-    """One capacity; a policy is for devices that allow multiple allocations (`shared`)."""
+    """Check one capacity. Only a device that allows multiple allocations (`shared`) may have a policy."""
     policy, where = value.request_policy, f"{field}.requestPolicy"
     if policy is None:
         return
@@ -114,7 +114,7 @@ def _steps(available: Quantity, amounts: dict[str, Quantity], field: str, profil
     if fine or step is None:
         return
     newer = profile.minor >= _FIRST_WITH_STEP_RULES
-    if step <= 0 if newer else int(step) == 0:  # older servers divide by it unchecked
+    if step <= 0 if newer else int(step) == 0:  # older servers divide by it without this check
         yield invalid(f"{field}.step", f"must be greater than zero, is {step}")
         return
     if low.value + step.value > available.value:
@@ -133,14 +133,14 @@ def _is_milli(amount: Quantity) -> bool:
 
 
 def _on_step(value: Quantity, low: Quantity, step: Quantity, *, exact: bool) -> bool:
-    """Whether a value can be reached in steps; servers round amounts up to whole numbers unless `exact`."""
+    """Whether a value is `low` and a multiple of `step`. Servers round to whole numbers first unless `exact`."""
     if exact:
         return (value.value - low.value) % step.value == 0
     return (int(value) - int(low)) % int(step) == 0
 
 
 def counter_sets(sets: list[CounterSet] | None, field: str, profile: ServerProfile) -> Problems:
-    """The counter sets of a slice."""
+    """Check the counter sets of a slice."""
 
     def check(each: CounterSet, where: str) -> Problems:
         yield from _name(each.name, f"{where}.name")
@@ -151,10 +151,10 @@ def counter_sets(sets: list[CounterSet] | None, field: str, profile: ServerProfi
 
 
 def consumptions(device: Device, field: str, profile: ServerProfile) -> Problems:
-    """What one device takes."""
+    """Check the counters that one device consumes."""
 
     def check(each: DeviceCounterConsumption, where: str) -> Problems:
-        # 1.34 checks no more than that the name is there: it must be found in the same slice.
+        # 1.34 checks only that the name is set. The counter set must be in the same slice.
         if profile.minor > OLDEST or not each.counter_set:
             yield from _name(each.counter_set, f"{where}.counterSet")
         yield from _counters(each.counters, f"{where}.counters", profile)
@@ -173,7 +173,7 @@ def consumptions(device: Device, field: str, profile: ServerProfile) -> Problems
 
 
 def counters_of_1_34(spec: ResourceSliceSpec, field: str) -> Problems:
-    """Totals of a slice and references within it, which later releases count otherwise."""
+    """Check totals of a slice and references within it as 1.34 does. Later releases count differently."""
     taken = sum(len(each.counters or ()) for device in spec.devices or () for each in device.consumes_counters or ())
     if taken > DEVICE_COUNTERS_PER_SLICE_1_34:
         limit = DEVICE_COUNTERS_PER_SLICE_1_34
@@ -216,7 +216,7 @@ def _counters(counters: dict[str, Counter] | None, field: str, profile: ServerPr
 
 
 def node_allocatable(device: Device, field: str) -> Problems:
-    """The mappings of a device, in the form of either release."""
+    """Check the node allocatable resources of a device, in the form of 1.36 or of 1.37."""
     capacities = device.capacity or {}
     for name, mapping in (device.node_allocatable_resource_mappings or {}).items():
         yield from _mapping_of_1_36(name, mapping, f"{field}.nodeAllocatableResourceMappings[{name}]", capacities)

@@ -52,11 +52,12 @@ _LAST_TO_RECHECK: Final = 36
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What the check of a request must know of its claim.
+class _Context:
+    """What the check of a request needs to know about its claim.
 
-    `constrained` holds the attributes that constraints compare, by the request (`name`, `name/alternative` or, for
-    all, an empty string) they are about.
+    profile: release and feature gates of the server.
+    constrained: attributes that constraints compare, by request: `name`, `name/alternative`, or an empty string for
+        all requests.
     """
 
     profile: ServerProfile
@@ -64,13 +65,13 @@ class Context:
 
 
 def new_claim(value: ResourceClaim, profile: ServerProfile) -> Problems:
-    """A claim that is created; its status does not count then."""
+    """Check a claim that is created. Its status is not checked, because the server clears it."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
     yield from device_claim(value.spec.devices, "spec.devices", profile)
 
 
 def updated_claim(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
-    """A claim that is updated: its spec may not change."""
+    """Check a claim that is updated. Its spec must not change."""
     if profile.minor == OLDEST:
         yield from new_claim(value, profile)
     else:
@@ -80,26 +81,26 @@ def updated_claim(value: ResourceClaim, old: ResourceClaim, profile: ServerProfi
 
 
 def new_template(value: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """A template that is created."""
+    """Check a template that is created."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
     yield from template_metadata(value.spec.metadata, "spec.metadata")
     yield from device_claim(value.spec.spec.devices, "spec.spec.devices", profile)
 
 
 def updated_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """A template that is updated: checked like a new one, and its spec may not change."""
+    """Check a template that is updated: like a new one, and its spec must not change."""
     yield from new_template(value, profile)
     yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from immutable(value.spec, old.spec, "spec")
 
 
 def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Problems:
-    """Requests, constraints and configuration."""
+    """Check requests, constraints and configuration."""
     names, limits = request_names(claim), profile.limits
-    context = Context(profile, constrained_attributes(claim.constraints or []))
+    context = _Context(profile, _constrained_attributes(claim.constraints or []))
 
     def one(value: DeviceRequest, where: str) -> Problems:
-        return request(value, where, context)
+        return _request(value, where, context)
 
     def constraint(value: DeviceConstraint, where: str) -> Problems:
         yield from references(value.requests, f"{where}.requests", names, profile)
@@ -118,12 +119,12 @@ def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Prob
 
 
 def request_names(claim: DeviceClaim) -> Names:
-    """The names that constraints, configuration and results of a claim may refer to."""
+    """Return the names to which constraints, configuration and results of a claim may refer."""
     return {value.name: {each.name for each in value.first_available or ()} for value in claim.requests or ()}
 
 
 def references(requests: list[str] | None, field: str, names: Names, profile: ServerProfile) -> Problems:
-    """A set of references to requests."""
+    """Check a set of references to requests."""
 
     def check(name: str, where: str) -> Problems:
         return reference(name, where, names)
@@ -132,7 +133,7 @@ def references(requests: list[str] | None, field: str, names: Names, profile: Se
 
 
 def reference(name: str, field: str, names: Names) -> Problems:
-    """A reference to a request, or to one of its alternatives (`request/alternative`)."""
+    """Check a reference to a request or to one of its alternatives (`request/alternative`)."""
     parts = name.split("/")
     if len(parts) <= 2:  # noqa: PLR2004 (a request and an alternative)
         for part in parts:
@@ -152,8 +153,8 @@ def _attribute(value: DeviceConstraint, field: str, profile: ServerProfile) -> P
         yield required(f"{field}.matchAttribute")
 
 
-def constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[str, Set[str]]:
-    """Which attributes the constraints of a claim compare, by request."""
+def _constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[str, Set[str]]:
+    """Return the attributes that the constraints of a claim compare, by request."""
     found: dict[str, set[str]] = {}
     for constraint in constraints:
         name = constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
@@ -163,8 +164,8 @@ def constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[s
     return found
 
 
-def request(value: DeviceRequest, field: str, context: Context) -> Problems:
-    """One request."""
+def _request(value: DeviceRequest, field: str, context: _Context) -> Problems:
+    """Check one request."""
     profile = context.profile
     yield from dns_label(value.name, f"{field}.name")
     exactly, alternatives = value.exactly, value.first_available or []
@@ -191,7 +192,7 @@ def request(value: DeviceRequest, field: str, context: Context) -> Problems:
 def selectors(
     items: list[DeviceSelector] | None, field: str, profile: ServerProfile, *, stored: bool = False
 ) -> Problems:
-    """CEL selectors: number, length, and the expressions to compile. Newer servers trust what is `stored` already."""
+    """Check CEL selectors, and yield their expressions to compile. Since 1.37 the server trusts `stored` selectors."""
 
     def check(item: DeviceSelector, where: str) -> Problems:
         if item.cel is None:
@@ -211,7 +212,7 @@ def _cel(
         yield Uncompiled(field, ProblemType.INVALID, expression, stored, derives)
 
 
-def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: Context) -> Problems:
+def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: _Context) -> Problems:
     profile = context.profile
 
     def tolerate(item: DeviceToleration, where: str) -> Problems:
@@ -233,7 +234,7 @@ def _amount(mode: str, count: int, field: str) -> Problems:
         yield invalid(f"{field}.count", f"must be greater than zero, is {count}")
 
 
-def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_name: str, context: Context) -> Problems:
+def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_name: str, context: _Context) -> Problems:
     profile = context.profile
     base = base_request(request_name)
     used = {name for key in ("", request_name, base) for name in context.constrained.get(key, ())}
@@ -263,7 +264,7 @@ def _expression(expression: str, field: str, profile: ServerProfile) -> Problems
 def opaque(
     config: OpaqueDeviceConfiguration | None, field: str, profile: ServerProfile, *, stored: bool = False
 ) -> Problems:
-    """One configuration, found in the field `opaque`; what is `stored` already may be of any size."""
+    """Check one configuration in the field `opaque`. A `stored` one may have any size."""
     if config is None:
         yield required(f"{field}.opaque")
         return
@@ -273,7 +274,7 @@ def opaque(
 
 
 def json_object(value: Any, field: str, limit: int | None) -> Problems:
-    """A JSON object of at most `limit` bytes when written without spaces."""
+    """Check that a value is a JSON object of at most `limit` bytes without spaces. None: no limit."""
     size = byte_length(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
     if value is None:
         yield required(field)

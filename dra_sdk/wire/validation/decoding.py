@@ -34,7 +34,7 @@ KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "ResourceClaimTemplate": ResourceClaimTemplate,
     "ResourceSlice": ResourceSlice,
 }
-_WANTED: Final[Mapping[str, str]] = {
+_EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "a string",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -47,7 +47,10 @@ _WANTED: Final[Mapping[str, str]] = {
 
 
 def read_object(obj: Any, profile: ServerProfile) -> tuple[TopLevel | None, list[Problem]]:
-    """The model of an object of any kind, None where it has none, and what is wrong with its structure."""
+    """Decode an object of any kind. Return its model and the problems of its structure.
+
+    The model is None if the kind is unknown or a value has the wrong type.
+    """
     if not isinstance(obj, dict):
         return None, [Problem("", ProblemType.TYPE_INVALID, f"must be an object, is {show(obj)}")]
     problems = list(_version_problems(obj.get("apiVersion"), obj.get("kind"), profile))
@@ -57,7 +60,7 @@ def read_object(obj: Any, profile: ServerProfile) -> tuple[TopLevel | None, list
 
 
 def read_as(model: type[Model], obj: Any, profile: ServerProfile) -> tuple[Model | None, list[Problem]]:
-    """The object as `model`, None where a type is wrong, and what is wrong with its structure."""
+    """Decode an object as `model`. Return it, None if a value has the wrong type, and the problems of its structure."""
     problems: list[Problem] = []
     try:
         value = model.model_validate(obj)
@@ -70,16 +73,16 @@ def read_as(model: type[Model], obj: Any, profile: ServerProfile) -> tuple[Model
 
 
 def api_versions(kind: str, profile: ServerProfile) -> tuple[str, ...]:
-    """The API versions in which a server serves a kind, as far as they are the same as v1."""
+    """Return the API versions of a kind that a server serves and whose fields are those of v1."""
     versions = profile.taint_rule_versions() if kind == "DeviceTaintRule" else ("v1", "v1beta2")
     return tuple(f"{GROUP}/{version}" for version in versions)
 
 
 def decoded(obj: Mapping[str, Any], profile: ServerProfile, now: str) -> tuple[JSON | None, list[Problem]]:
-    """The object as a server reads it: unknown fields gone, defaults filled in, quantities in canonical form.
+    """Return the object as a server decodes it: without unknown fields, with defaults, quantities in canonical form.
 
-    Taints without a time get `now` (RFC 3339, whole seconds). None where a value has a wrong type. The problems are
-    those of structure only, unknown fields among them.
+    Taints without a time get `now` (RFC 3339, whole seconds). The object is None if a value has the wrong type. The
+    problems are those of the structure only: wrong types and unknown fields.
     """
     value, problems = read_object(obj, profile)
     if value is None:
@@ -91,7 +94,7 @@ def decoded(obj: Mapping[str, Any], profile: ServerProfile, now: str) -> tuple[J
 
 
 def without_disabled(obj: Mapping[str, Any], old: Mapping[str, Any] | None, profile: ServerProfile) -> JSON:
-    """A decoded object without the fields whose feature gates are off, unless `old`, what is stored, uses them."""
+    """Return a decoded object without the fields whose feature gates are off. Those that the stored `old` uses stay."""
     value, _ = read_object(obj, profile)
     before = read_object(old, profile)[0] if old is not None else None
     if value is None or not drop_disabled(value, before, profile):
@@ -100,13 +103,13 @@ def without_disabled(obj: Mapping[str, Any], old: Mapping[str, Any] | None, prof
 
 
 def set_defaults(value: TopLevel) -> None:
-    """Fill in `value`. The time of a taint stays open: the server sets it to the current second."""
+    """Fill in the default values. The time of a taint stays unset: the server sets it to the current second."""
     if owners := value.metadata.owner_references:
         value.metadata.owner_references = [each for index, each in enumerate(owners) if each not in owners[:index]]
     match value:
         case ResourceSlice():
             if "generation" not in value.spec.pool.model_fields_set:
-                value.spec.pool.generation = 0  # stored even if it is zero
+                value.spec.pool.generation = 0  # the server stores it even if it is zero
             for device in value.spec.devices or ():
                 set_device_defaults(device)
             for counters in value.spec.shared_counters or ():
@@ -119,11 +122,11 @@ def set_defaults(value: TopLevel) -> None:
         case ResourceClaimTemplate():
             _claim(value.spec.spec.devices)
         case DeviceClass() | DeviceTaintRule():
-            pass  # nothing of theirs has a default
+            pass  # they have no defaults
 
 
 def set_device_defaults(device: Device) -> None:
-    """Fill in one device."""
+    """Fill in the default values of one device."""
     for mapping in (device.node_allocatable_resource_mappings or {}).values():
         if mapping.allocation_multiplier is None:
             mapping.allocation_multiplier = Quantity(1)
@@ -133,7 +136,7 @@ def set_device_defaults(device: Device) -> None:
 
 
 def _amounts(holders: Iterable[Counter | DeviceCapacity]) -> None:
-    """A missing amount is stored as zero."""
+    """Set missing amounts to zero, as the server stores them."""
     for each in holders:
         if "value" not in each.model_fields_set:
             each.value = Quantity(0)
@@ -179,8 +182,8 @@ def _problem(error: ErrorDetails) -> Problem:
     field = join_path([part for part in error["loc"] if part != "[key]"])
     if error["type"] == "extra_forbidden":
         return Problem(field, ProblemType.UNKNOWN, "unknown field")
-    if error["type"] in _WANTED:
-        detail = f"must be {_WANTED[error['type']]}, is {show(error['input'])}"
+    if error["type"] in _EXPECTED:
+        detail = f"must be {_EXPECTED[error['type']]}, is {show(error['input'])}"
     elif error["type"] == "value_error":
         detail = f"{error['msg'].removeprefix('Value error, ')}, is {show(error['input'])}"
     else:

@@ -31,9 +31,9 @@ _FIRST_TO_KEEP_CAPACITY: Final = 37
 
 
 def device(value: Device, field: str, profile: ServerProfile, *, old: Device | None, selects_nodes: bool) -> Problems:
-    """A device.
+    """Check one device.
 
-    `old` is the device of that name in the stored slice, `selects_nodes` the slice's perDeviceNodeSelection.
+    `old` is the device with this name in the stored slice. `selects_nodes` is the slice's perDeviceNodeSelection.
     """
     yield from dns_label(value.name, f"{field}.name")
     yield from _sizes(value, field, profile)
@@ -49,7 +49,7 @@ def device(value: Device, field: str, profile: ServerProfile, *, old: Device | N
 
 
 def is_advanced(value: Device, profile: ServerProfile) -> bool:
-    """Whether the device makes its slice one that may hold fewer devices."""
+    """Whether a slice with this device has a lower limit of devices."""
     return bool(value.taints or value.consumes_counters or (has_lists(value) and profile.minor >= _FIRST_WITH_LISTS))
 
 
@@ -116,7 +116,7 @@ def _nodes(value: Device, field: str, selects_nodes: bool) -> Problems:
 
 
 def attribute(value: DeviceAttribute, field: str, profile: ServerProfile) -> Problems:
-    """One attribute."""
+    """Check one attribute."""
     longest = profile.limits.attribute_value_length
     if value.string is not None:
         yield from too_long(f"{field}.string", value.string, longest)
@@ -142,7 +142,7 @@ def has_lists(device: Device) -> bool:
 
 
 def value_count(device: Device) -> int:
-    """Values in all attributes of the device; each item of a list counts."""
+    """Count the values of all attributes of the device. Each item of a list counts."""
     counts = (sum(len(items or ()) for items in _lists(value).values()) for value in (device.attributes or {}).values())
     return sum(count or 1 for count in counts)
 
@@ -162,7 +162,7 @@ def _given(value: DeviceAttribute) -> dict[str, object]:
 
 
 def taint(value: DeviceTaint, field: str, profile: ServerProfile, *, keeps_effect: bool = False) -> Problems:
-    """One taint; an effect that was stored before may stay, even if this release does not know it."""
+    """Check one taint. `keeps_effect`: the effect is stored already, so this release need not know it."""
     yield from label_key(value.key, f"{field}.key")
     yield from label_value(value.value, f"{field}.value")
     if keeps_effect:
@@ -174,7 +174,7 @@ def taint(value: DeviceTaint, field: str, profile: ServerProfile, *, keeps_effec
 
 
 def toleration(value: DeviceToleration, field: str, profile: ServerProfile) -> Problems:
-    """One toleration; without a key it tolerates every taint, without an effect every effect."""
+    """Check one toleration. Without a key it tolerates every taint, without an effect every effect."""
     if value.key:
         yield from label_key(value.key, f"{field}.key")
     if value.operator == "Exists" and value.value:
@@ -195,7 +195,7 @@ def _effect(effect: str, field: str, profile: ServerProfile) -> Problems:
 def binding_conditions(
     conditions: list[str] | None, failures: list[str] | None, field: str, profile: ServerProfile
 ) -> Problems:
-    """Both lists of a device or an allocation result, found under `field`."""
+    """Check bindingConditions and bindingFailureConditions of a device or an allocation result at `field`."""
     limit = profile.limits.binding_conditions
     lists = {f"{field}.bindingConditions": conditions or [], f"{field}.bindingFailureConditions": failures or []}
     for where, names in lists.items():

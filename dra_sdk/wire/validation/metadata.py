@@ -12,7 +12,14 @@ from typing import Final
 
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.metadata import Condition, NodeSelector, NodeSelectorRequirement, ObjectMeta, OwnerReference
-from dra_sdk.wire.validation.names import dns_label, dns_subdomain, is_label_key, label_key, label_value
+from dra_sdk.wire.validation.names import (
+    dns_label,
+    dns_subdomain,
+    is_label_key,
+    label_key,
+    label_value,
+    path_segment_prefix,
+)
 from dra_sdk.wire.validation.problems import (
     Problem,
     Problems,
@@ -83,6 +90,7 @@ def new_metadata(
 
 def updated_metadata(new: ObjectMeta, old: ObjectMeta, profile: ServerProfile) -> Problems:
     """Check the metadata of an object that is updated."""
+    yield from path_segment_prefix(new.generate_name, f"{FIELD}.generateName")
     added = set(new.finalizers or ()) - set(old.finalizers or ())
     if old.deletion_timestamp and added:
         yield forbidden(

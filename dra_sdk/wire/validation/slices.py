@@ -1,4 +1,7 @@
-"""ResourceSlices. Source: resource.k8s.io ResourceSliceSpec validation."""
+"""ResourceSlices: driver, pool, nodes, and the limits of their devices and counter sets together.
+
+Source: resource.k8s.io ResourceSliceSpec validation; KEP-5945 (skipNodeOperations).
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,19 @@ _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
 
 def new_slice(value: ResourceSlice, profile: ServerProfile) -> Problems:
-    """A slice that is created."""
+    """Check a slice that is created."""
     yield from new_metadata(value.metadata, profile, namespaced=False)
     yield from _spec(value.spec, None, "spec", profile)
 
 
 def updated_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
-    """A slice that is updated."""
+    """Check a slice that is updated."""
     yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from _spec(value.spec, old.spec, "spec", profile)
 
 
 def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
-    """How many devices a slice that holds these may hold."""
+    """Return the limit of devices for a slice with these devices."""
     limits = profile.limits
     if any(is_advanced(each, profile) for each in devices):
         return limits.advanced_devices_per_slice
@@ -38,7 +41,7 @@ def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
 
 
 def skipped_operations(operations: list[str] | None, field: str, profile: ServerProfile) -> Problems:
-    """Calls to the kubelet plugin that a driver does not need (KEP-5945)."""
+    """Check the calls of the kubelet that a driver does not need (KEP-5945)."""
 
     def known(operation: str, where: str) -> Problems:
         if operation not in _OPERATIONS:
@@ -61,7 +64,7 @@ def _spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, pr
         yield invalid(field, "must have sharedCounters or devices, not both")
     yield from _devices(spec, old, f"{field}.devices", profile)
     yield from counter_sets(spec.shared_counters, f"{field}.sharedCounters", profile)
-    if profile.minor == OLDEST and profile.enabled("DRAPartitionableDevices"):  # else it drops them first
+    if profile.minor == OLDEST and profile.enabled("DRAPartitionableDevices"):  # otherwise the server drops them first
         yield from counters_of_1_34(spec, field)
     if spec.partition_type_attribute is not None:
         yield from _partition_type(spec, spec.partition_type_attribute, field, profile)

@@ -37,10 +37,12 @@ _FIRST_TO_CHECK_TOLERATIONS: Final = 37
 
 
 def updated_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
-    """A claim whose status is updated."""
+    """Check a claim whose status is updated."""
     yield from updated_metadata(value.metadata, old.metadata, profile)
     status, before = value.status, old.status
-    yield from _users(status, before, "status.reservedFor", profile, deleted=bool(value.metadata.deletion_timestamp))
+    yield from _consumers(
+        status, before, "status.reservedFor", profile, deleted=bool(value.metadata.deletion_timestamp)
+    )
     yield from _devices(status, "status.devices", profile)
     if status.allocation is not None and before.allocation is not None:
         yield from immutable(status.allocation, before.allocation, "status.allocation")
@@ -49,20 +51,20 @@ def updated_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProf
         yield from allocation(status.allocation, "status.allocation", names, profile)
 
 
-def _users(
+def _consumers(
     status: ResourceClaimStatus, before: ResourceClaimStatus, field: str, profile: ServerProfile, *, deleted: bool
 ) -> Problems:
-    def check(user: ResourceClaimConsumerReference, where: str) -> Problems:
+    def check(consumer: ResourceClaimConsumerReference, where: str) -> Problems:
         for name in ("resource", "name", "uid"):
-            if not getattr(user, name):
+            if not getattr(consumer, name):
                 yield required(f"{where}.{name}")
 
-    users, limit = status.reserved_for or [], profile.limits.reserved_for
-    yield from check_set(users, field, check, profile, key=lambda user: user.uid, key_field="uid", at_most=limit)
-    if users and status.allocation is None:
+    consumers, limit = status.reserved_for or [], profile.limits.reserved_for
+    yield from check_set(consumers, field, check, profile, key=lambda each: each.uid, key_field="uid", at_most=limit)
+    if consumers and status.allocation is None:
         yield forbidden(field, "must be empty while nothing is allocated")
-    elif deleted and any(user not in (before.reserved_for or ()) for user in users):
-        yield forbidden(field, "may not grow while the claim is being deleted")
+    elif deleted and any(each not in (before.reserved_for or ()) for each in consumers):
+        yield forbidden(field, "must not grow while the claim is being deleted")
 
 
 def _devices(status: ResourceClaimStatus, field: str, profile: ServerProfile) -> Problems:
@@ -106,18 +108,20 @@ def _address(value: str, field: str) -> Problems:
     try:
         interface = ipaddress.ip_interface(value)
     except ValueError:
-        yield invalid(field, f"must be an address with prefix such as 10.9.8.7/24 or 2001:db8::1/64, is {show(value)}")
+        yield invalid(
+            field, f"must be an address with prefix length such as 10.9.8.7/24 or 2001:db8::1/64, is {show(value)}"
+        )
         return
     address = interface.ip
     scoped = isinstance(address, ipaddress.IPv6Address) and address.scope_id
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     if scoped or mapped or value != (canonical := f"{address}/{interface.network.prefixlen}"):
         hint = "an IPv4 address" if mapped else "without a zone" if scoped else canonical
-        yield invalid(field, f"must be in its usual form ({hint}), is {show(value)}")
+        yield invalid(field, f"must be in canonical form ({hint}), is {show(value)}")
 
 
 def allocation(value: AllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
-    """A new allocation; `names` are the requests of the claim."""
+    """Check a new allocation. `names` are the requests of the claim."""
 
     def result(item: DeviceRequestAllocationResult, where: str) -> Problems:
         return _result(item, where, names, profile)

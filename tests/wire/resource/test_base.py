@@ -46,6 +46,24 @@ def test_quantities_and_times_compare_by_meaning():
 
 
 @pytest.mark.parametrize(
+    ("text", "amount"),
+    [("8Gi ", "8Gi"), (" 8Gi", "8Gi"), ("5.m", "5m"), ("1.", "1"), (".5e3", "500"), ("+1e3", "1k")]
+    + [(text, "0") for text in (".", "+", "-", "+.", "e3", "E", "E-3", "Ki", "m", ".Ki", "-m", "00", "-0")],
+)
+def test_quantities_as_lenient_as_the_server(text, amount):
+    """Checked with Quantity.UnmarshalJSON of k8s.io/apimachinery 0.36.3."""
+    assert str(Sample.model_validate({"amount": text}).amount) == amount
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "..", "e", "1e", "1 Gi", "8Gi\t", "\n8Gi", "i", "1i", "1k3", "0x1", "1-", "1m+"]
+)
+def test_quantities_that_the_server_refuses(text):
+    with pytest.raises(ValidationError, match="must be a quantity such as 4, 500m or 80Gi"):
+        Sample.model_validate({"amount": text})
+
+
+@pytest.mark.parametrize(
     "obj",
     [
         {"someName": 1},

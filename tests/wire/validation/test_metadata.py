@@ -65,6 +65,18 @@ def test_the_generate_name_of_a_class_is_only_checked_by_what_comes_out():
     assert found(obj, "1.34") == {("metadata.generateName", "Invalid")}
 
 
+@pytest.mark.parametrize("name", ["a/b", "a%", "/"])
+def test_a_generate_name_must_fit_into_a_path(name):
+    problem = {("metadata.generateName", "Invalid")}
+    obj = changed(device_class(), "metadata", to={"generateName": name, "name": "a"})
+    assert found(obj, "1.35") == found(obj, "1.34") == problem
+    assert found(changed(obj, "spec", "config", to=[{}]), "1.35") == {("spec.config[0].opaque", "Required")}
+    selected = changed(obj, "spec", "selectors", to=[{"cel": {"expression": "true"}}])
+    assert found(selected, "1.35") == problem
+    for old in (device_class(), resource_slice()):
+        assert found(changed(old, "metadata", "generateName", to=name), "1.35", old=old) == problem
+
+
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
