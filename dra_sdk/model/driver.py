@@ -40,9 +40,12 @@ class DriverInfo:
 class Node:
     """The node that a hook runs on.
 
+        for device in read_pci_devices(Host(node.root)):  # both from dra_sdk.hardware
+            ...
+
     name: name of the Node object in the API.
     root: directory with the host's `/sys`, `/proc` and `/dev`: `/` on the node itself, the mount of the host's root in
-        a container, or a directory that a test filled. `Host(node.root)` of `dra_sdk.hardware` reads it.
+        a container, or a directory that a test filled.
     """
 
     name: str

@@ -72,14 +72,23 @@ def _fields(device: Device, driver: str, problems: list[str]) -> JSON:
         "consumesCounters": [_consumption(each, problems) for each in device.consumes],
         "taints": [_taint(each, problems) for each in device.taints],
         "bindsToNode": device.binds_to_node,
-        "bindingConditions": list(device.binding_conditions),
-        "bindingFailureConditions": list(device.binding_failure_conditions),
+        "bindingConditions": _conditions(device.binding_conditions, "binding_conditions", problems),
+        "bindingFailureConditions": _conditions(
+            device.binding_failure_conditions, "binding_failure_conditions", problems
+        ),
         "allowMultipleAllocations": device.allow_multiple_allocations,
         "nodeAllocatableResourceMappings": {
             str(key): _mapping(value, f"node_allocatable {key}", problems)
             for key, value in device.node_allocatable.items()
         },
     }
+
+
+def _conditions(names: Sequence[str], where: str, problems: list[str]) -> list[str]:
+    if isinstance(names, str):  # a string is a sequence of strings, but not what the author meant
+        problems.append(f"{where} must be a list of str, is {_short(names)}")
+        return []
+    return list(names)
 
 
 def _wrong_types(device: Device) -> Iterator[str]:

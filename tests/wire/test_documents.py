@@ -27,7 +27,7 @@ def values(content):
     return [document.value for document in read_documents(content, "file")]
 
 
-def test_documents_in_their_order():
+def test_documents_keep_their_order():
     assert values(YAML) == [
         {"kind": "A", "spec": {"items": [{"name": "one"}, {"name": "two", "keys": {"example.com/x": 1}}]}},
         {"kind": "B"},
@@ -49,7 +49,7 @@ def test_documents_in_their_order():
         (["kind", "deeper"], 2),
     ],
 )
-def test_the_line_of_a_value_or_of_what_is_nearest_above(path, line):
+def test_the_line_of_a_missing_value_is_that_of_its_parent(path, line):
     assert read_documents(YAML, "file")[0].line(path) == line
 
 
@@ -57,18 +57,18 @@ def test_lines_count_from_the_top_of_the_file():
     assert read_documents(YAML, "file")[1].line(["kind"]) == 10
 
 
-def test_json_with_tabs_exponents_and_escapes():
+def test_json_may_have_tabs_exponents_and_escapes():
     content = b'{\n\t"kind": "a\\/b\\ud83d\\ude00",\n\t"number": 1e3,\n\t"big": 123456789012345678901\n}'
     (document,) = read_documents(content, "file")
     assert document.value == json.loads(content)
     assert document.line(["number"]) == 3
 
 
-def test_yaml_that_begins_like_json():
+def test_yaml_may_begin_like_json():
     assert values(b"{kind: A, list: [1, two]}") == [{"kind": "A", "list": [1, "two"]}]
 
 
-def test_times_stay_text_and_keys_become_text():
+def test_times_are_strings_and_keys_become_strings():
     assert values(b"time: 2026-01-01\nwhen: 2026-01-01T00:00:00Z\n---\n1: a\n---\ntrue: b\nnull: c\n") == [
         {"time": "2026-01-01", "when": "2026-01-01T00:00:00Z"},
         {"1": "a"},
@@ -94,7 +94,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("text", "value"), PLAIN, ids=[text[:25] for text, _ in PLAIN])
-def test_plain_text_as_kubernetes_reads_it(text, value):
+def test_plain_text_is_read_as_kubernetes_reads_it(text, value):
     (found,) = values(f"a: {text}\nb: '{text}'\n".encode())
     assert (found["a"], type(found["a"])) == (value, type(value))
     assert found["b"] == text
@@ -108,7 +108,7 @@ def test_tags_give_a_value_its_type():
     assert values(b"[!!str y, !!str 1, !!int 0x10, !!float 1, !!bool n, !!null ~]") == [["y", "1", 16, 1, False, None]]
 
 
-def test_references_and_merges():
+def test_references_and_merges_are_resolved():
     assert values(b"base: &b {a: 1}\nused: *b\nmerged:\n  <<: *b\n  c: 2\n") == [
         {"base": {"a": 1}, "used": {"a": 1}, "merged": {"a": 1, "c": 2}}
     ]
@@ -147,7 +147,7 @@ def test_references_and_merges():
         (b"a: *nowhere\n", "line 1, column 4: found undefined alias"),
     ],
 )
-def test_what_is_no_json_is_refused_with_its_place(content, problem):
+def test_bad_text_is_refused_with_its_position(content, problem):
     with pytest.raises(InvalidObjectError) as refused:
         read_documents(content, "some/file.yaml")
     assert refused.value.subject == "some/file.yaml"
@@ -160,27 +160,27 @@ def test_no_depth_exhausts_the_stack(begin):
         read_documents(begin * 200_000, "file")
 
 
-def test_what_stands_before_a_merge_is_kept_and_the_first_mapping_decides():
+def test_own_keys_and_the_first_merged_mapping_win():
     content = b"a: &a {x: 1, w: 1}\nb: &b {w: 2, z: 2}\nc: {<<: [*a, *b], z: 3}\nd: <<\n"
     assert values(content)[0]["c"] == {"x": 1, "w": 1, "z": 3}
     assert values(content)[0]["d"] == "<<"
 
 
-def test_a_mark_at_the_beginning_and_lines_that_end_as_on_windows():
+def test_a_byte_order_mark_and_windows_line_ends_are_accepted():
     assert values(b"\xef\xbb\xbfa: 1\r\nb: |\r\n  x\r\n  y\r\n") == [{"a": 1, "b": "x\ny\n"}]
     assert values(b'\xef\xbb\xbf{"a":\r\n\t1}') == [{"a": 1}]
 
 
-def test_half_a_character_is_replaced():
+def test_an_unpaired_surrogate_is_replaced():
     assert values(b'{"a": "\\ud800x", "b": "\\ud83d\\ude00"}') == [{"a": "\ufffdx", "b": "\U0001f600"}]
 
 
-def test_without_libyaml_the_same_is_read():
+def test_pyyaml_without_libyaml_reads_the_same():
     with_it = values(YAML)
     assert list(yaml_values.values(YAML.decode(), yaml.SafeLoader)) == with_it
 
 
-def test_references_cannot_blow_a_file_up():
+def test_references_cannot_multiply_without_limit():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     with pytest.raises(InvalidObjectError, match="references repeat more than"):
@@ -188,7 +188,7 @@ def test_references_cannot_blow_a_file_up():
 
 
 @pytest.mark.parametrize("content", [b'{"a": [\n1,\n{"b": 2}]}', b"a:\n- 1\n- b: 2\n"])
-def test_a_file_is_read_for_lines_only_when_they_are_asked_for(content, monkeypatch):
+def test_lines_are_computed_only_when_needed(content, monkeypatch):
     (document,) = read_documents(content, "file")
     monkeypatch.setattr(documents.yaml, "compose_all", lambda *_, **__: pytest.fail("read"))
     assert document.value == {"a": [1, {"b": 2}]}
@@ -197,12 +197,12 @@ def test_a_file_is_read_for_lines_only_when_they_are_asked_for(content, monkeypa
     assert document.line(["a", 1, "b"]) == 3
 
 
-def test_what_never_was_in_a_file_has_no_lines():
+def test_a_document_without_a_file_has_no_lines():
     assert not Document({"a": 1}).has_lines
     assert Document({"a": 1}).line(["a"]) == 1
 
 
-def test_the_objects_of_a_list_and_where_they_are():
+def test_the_objects_of_a_list_come_with_their_path():
     inner = {"kind": "PodList", "items": [{"a": 1}]}
     value = {"kind": "List", "items": [{"b": 2}, inner, None]}
     assert list(objects(value)) == [(("items", 0), {"b": 2}), (("items", 1, "items", 0), {"kind": "Pod", "a": 1})]

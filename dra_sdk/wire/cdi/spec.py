@@ -8,7 +8,7 @@ spec that somebody else wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dra_sdk.errors import InvalidObjectError
@@ -74,7 +74,7 @@ def edits_to_json(edits: ContainerEdits) -> JSON:
 
 
 def env_problems(edits: ContainerEdits) -> Iterator[str]:
-    """Sentences about variable names that NAME=VALUE cannot hold."""
+    """Yield a problem for each variable name that cannot be part of NAME=VALUE."""
     yield from _name_problems(edits.env, "env")
     for index, hook in enumerate(edits.hooks):
         yield from _name_problems(hook.env, f"hooks[{index}].env")
@@ -88,6 +88,11 @@ def _name_problems(env: Mapping[str, str], path: str) -> Iterator[str]:
 
 def _env(env: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in env.items()]
+
+
+def _list(texts: Sequence[str]) -> Any:
+    """Return a list, None for an empty one. A plain string stays: the schema refuses it instead of taking it apart."""
+    return texts if isinstance(texts, str) else list(texts) or None
 
 
 def _set(**fields: Any) -> JSON:
@@ -116,7 +121,7 @@ def _mount(mount: Mount) -> JSON:
     return _set(
         hostPath=mount.host_path,
         containerPath=mount.container_path,
-        options=list(mount.options) or None,
+        options=_list(mount.options),
         type=mount.type,
     )
 
@@ -125,7 +130,7 @@ def _hook(hook: Hook) -> JSON:
     return _set(
         hookName=hook.hook_name,
         path=hook.path,
-        args=list(hook.args) or None,
+        args=_list(hook.args),
         env=_env(hook.env) or None,
         timeout=hook.timeout,
     )
@@ -136,6 +141,6 @@ def _intel_rdt(rdt: IntelRdt) -> JSON:
         closID=rdt.clos_id,
         l3CacheSchema=rdt.l3_cache_schema,
         memBwSchema=rdt.mem_bw_schema,
-        schemata=list(rdt.schemata) or None,
+        schemata=_list(rdt.schemata),
         enableMonitoring=rdt.enable_monitoring or None,
     )

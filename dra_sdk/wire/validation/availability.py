@@ -1,6 +1,6 @@
 """Fields that a release of the server does not know, and fields that it drops because a feature gate is off.
 
-A server does not report the fields that it drops, so this module tells it before an object is sent.
+A server does not report the fields that it drops. This module names them before an object is sent.
 """
 
 from __future__ import annotations

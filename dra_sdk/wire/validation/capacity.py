@@ -56,7 +56,7 @@ def capacity(value: DeviceCapacity, field: str, profile: ServerProfile, *, share
 
 def _policy(available: Quantity, policy: CapacityRequestPolicy, field: str, profile: ServerProfile) -> Problems:
     if policy.default is None:
-        yield required(f"{field}.default", "must be set beside validValues or validRange")
+        yield required(f"{field}.default", "must be set if validValues or validRange is set")
     elif policy.valid_values:
         yield from _values(available, policy.default, policy.valid_values, f"{field}.validValues", profile)
     elif policy.valid_range is not None:
@@ -79,7 +79,7 @@ def _values(
     limit = profile.limits.valid_values
     yield from check_set(values, field, fits, profile, key=key, at_most=limit)
     if default not in values or (len(values) > limit and profile.minor > OLDEST):
-        yield invalid(field, f"must hold the default {default}")
+        yield invalid(field, f"must contain the default {default}")
 
 
 def _range(
@@ -107,11 +107,11 @@ def _range(
 
 def _steps(available: Quantity, amounts: dict[str, Quantity], field: str, profile: ServerProfile) -> Problems:
     fractional = profile.enabled(FRACTIONS) and any(amount.value.denominator != 1 for amount in amounts.values())
-    fine = [name for name, amount in amounts.items() if fractional and not _is_milli(amount)]
-    for name in fine:
+    too_fine = [name for name, amount in amounts.items() if fractional and not _is_milli(amount)]
+    for name in too_fine:
         yield invalid(f"{field}.{name}", f"must be a multiple of 1m no larger than {_MAX}m, is {amounts[name]}")
     step, low = amounts.get("step"), amounts["min"]
-    if fine or step is None:
+    if too_fine or step is None:
         return
     newer = profile.minor >= _FIRST_WITH_STEP_RULES
     if step <= 0 if newer else int(step) == 0:  # older servers divide by it without this check
@@ -119,10 +119,11 @@ def _steps(available: Quantity, amounts: dict[str, Quantity], field: str, profil
         return
     if low.value + step.value > available.value:
         yield invalid(f"{field}.step", f"min {low} and one step {step} exceed the capacity of {available}")
-    wide = [name for name, amount in amounts.items() if newer and not fractional and not 0 <= amount.value <= _MAX]
-    for name in wide:
+    bounded = newer and not fractional
+    too_large = [name for name, amount in amounts.items() if bounded and not 0 <= amount.value <= _MAX]
+    for name in too_large:
         yield invalid(f"{field}.{name}", f"must be from 0 to {_MAX}, is {amounts[name]}")
-    for name in ("default", "max") if not wide else ():
+    for name in ("default", "max") if not too_large else ():
         if name in amounts and not _on_step(amounts[name], low, step, exact=fractional):
             yield invalid(f"{field}.step", f"{name} {amounts[name]} is not min {low} and a multiple of {step}")
 
@@ -174,10 +175,10 @@ def consumptions(device: Device, field: str, profile: ServerProfile) -> Problems
 
 def counters_of_1_34(spec: ResourceSliceSpec, field: str) -> Problems:
     """Check totals of a slice and references within it as 1.34 does. Later releases count differently."""
-    taken = sum(len(each.counters or ()) for device in spec.devices or () for each in device.consumes_counters or ())
-    if taken > DEVICE_COUNTERS_PER_SLICE_1_34:
+    consumed = sum(len(each.counters or ()) for device in spec.devices or () for each in device.consumes_counters or ())
+    if consumed > DEVICE_COUNTERS_PER_SLICE_1_34:
         limit = DEVICE_COUNTERS_PER_SLICE_1_34
-        yield invalid(f"{field}.devices", f"must have at most {limit} counters in all devices, has {taken}")
+        yield invalid(f"{field}.devices", f"must have at most {limit} counters in all devices, has {consumed}")
     total = sum(len(each.counters or ()) for each in spec.shared_counters or ())
     if total > COUNTERS_PER_SLICE_1_34:
         limit = COUNTERS_PER_SLICE_1_34
@@ -252,11 +253,11 @@ def _mapping(mapping: NodeAllocatableMapping, field: str, capacities: Mapping[st
         yield invalid(field, "must have either a capacityKey or a deviceMultiplier")
     yield from _capacity_key(mapping.capacity_key, f"{field}.capacityKey", capacities)
     if by_capacity and mapping.capacity_multiplier is None:
-        yield required(f"{field}.capacityMultiplier", "must be set beside capacityKey")
+        yield required(f"{field}.capacityMultiplier", "must be set if capacityKey is set")
     elif by_capacity:
         yield from _positive(mapping.capacity_multiplier, f"{field}.capacityMultiplier")
     elif mapping.capacity_multiplier is not None:
-        yield required(f"{field}.capacityKey", "must be set beside capacityMultiplier")
+        yield required(f"{field}.capacityKey", "must be set if capacityMultiplier is set")
     yield from _positive(mapping.device_multiplier, f"{field}.deviceMultiplier")
 
 

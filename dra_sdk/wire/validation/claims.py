@@ -206,7 +206,9 @@ def selectors(
 def _cel(
     expression: str, field: str, profile: ServerProfile, *, stored: bool = False, derives: bool = False
 ) -> Problems:
-    problems = list(_expression(expression, field, profile))
+    problems = list(too_long(field, expression, profile.limits.expression_length))
+    if not expression.strip():
+        problems.append(invalid(field, "must not be empty"))
     yield from problems
     if not problems:
         yield Uncompiled(field, ProblemType.INVALID, expression, stored, derives)
@@ -253,12 +255,6 @@ def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_nam
 
     limit = profile.limits.derived_attributes
     yield from check_set(items, field, check, profile, key=lambda item: item.name, at_most=limit)
-
-
-def _expression(expression: str, field: str, profile: ServerProfile) -> Problems:
-    if not expression.strip():
-        yield invalid(field, "must not be empty")
-    yield from too_long(field, expression, profile.limits.expression_length)
 
 
 def opaque(

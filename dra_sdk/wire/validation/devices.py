@@ -208,6 +208,6 @@ def binding_conditions(
         if name in good:
             yield invalid(f"{there}[{index}]", f"{show(name)} is a binding condition too")
     if bad and not good:
-        yield invalid(here, "must be set where bindingFailureConditions are")
+        yield invalid(here, "must be set if bindingFailureConditions is set")
     if good and not bad:
-        yield invalid(there, "must be set where bindingConditions are")
+        yield invalid(there, "must be set if bindingConditions is set")

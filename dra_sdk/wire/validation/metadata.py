@@ -161,7 +161,7 @@ def _owners(owners: list[OwnerReference], field: str, profile: ServerProfile) ->
             detail = f"must be group/version or version, is {show(owner.api_version)}"
             yield invalid(f"{where}.apiVersion", detail)
         if (owner.api_version, owner.kind) == ("v1", "Event"):
-            yield invalid(where, "an Event must not own accept")
+            yield invalid(where, "an Event must not own anything")
     controllers = [f"{owner.kind}/{owner.name}" for owner in owners if owner.controller]
     for other in controllers[1:]:
         yield invalid(field, f"only one owner can be the controller, but {controllers[0]} and {other} are")

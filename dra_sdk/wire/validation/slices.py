@@ -49,7 +49,7 @@ def skipped_operations(operations: list[str] | None, field: str, profile: Server
 
     yield from check_set(operations, field, known, profile, key=itself)
     if "NodePrepareResources" in (operations or ()) and not {"*", "NodeUnprepareResources"} & set(operations or ()):
-        yield invalid(field, "must have NodeUnprepareResources where it has NodePrepareResources")
+        yield invalid(field, "must have NodeUnprepareResources if it has NodePrepareResources")
 
 
 def _spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, profile: ServerProfile) -> Problems:
@@ -118,12 +118,14 @@ def _partition_type(spec: ResourceSliceSpec, name: str, field: str, profile: Ser
     yield from broken
     consumers = [(index, each) for index, each in enumerate(spec.devices or ()) if each.consumes_counters]
     if not consumers:
-        yield invalid(f"{field}.partitionTypeAttribute", "may only be set where devices consume counters")
+        yield invalid(f"{field}.partitionTypeAttribute", "may only be set if devices consume counters")
     for index, each in consumers if not broken else ():
         where = f"{field}.devices[{index}].attributes[{name}]"
         attributes = each.attributes or {}
         found = attributes.get(name) or attributes.get(name.removeprefix(f"{spec.driver}/"))
         if found is None:
-            yield required(where, "must be set, as the device consumes counters and partitionTypeAttribute names it")
+            yield required(
+                where, "must be set, because the device consumes counters and partitionTypeAttribute names it"
+            )
         elif found.string is None:
-            yield invalid(where, "must be a string, as partitionTypeAttribute names it")
+            yield invalid(where, "must be a string, because partitionTypeAttribute names it")

@@ -20,7 +20,7 @@ devices:
 """
 
 
-def test_yaml_is_read_with_nulls_as_absent_and_octal_numbers():
+def test_yaml_is_read_with_absent_nulls_and_octal_numbers():
     spec = read_spec(GOOD.encode(), "a.yaml")
     assert "containerEdits" not in spec
     assert spec["devices"][0]["containerEdits"]["deviceNodes"] == [{"path": "/dev/a", "fileMode": 0o660}]
@@ -42,14 +42,14 @@ def test_yaml_is_read_with_nulls_as_absent_and_octal_numbers():
         (GOOD.replace("/dev/a", '"/dev/\\0a"'), "device dev1: deviceNodes[0].path: must not contain a NUL character"),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_with_its_source(content, problem):
+def test_a_bad_file_is_refused_with_its_name(content, problem):
     with pytest.raises(InvalidObjectError) as refused:
         read_spec(content.encode(), "/etc/cdi/a.yaml")
     assert refused.value.subject == "CDI spec /etc/cdi/a.yaml"
     assert refused.value.problems[0].startswith(problem)
 
 
-def test_a_foreign_spec_is_refused_with_its_source_for_unknown_fields():
+def test_unknown_fields_are_refused_with_the_name_of_the_file():
     spec = claim_spec(KIND, {"gpu": ContainerEdits(env={"A": "1"})})
     spec["devices"][0]["containerEdits"]["enviroment"] = []
     with pytest.raises(InvalidObjectError) as refused:
@@ -58,11 +58,11 @@ def test_a_foreign_spec_is_refused_with_its_source_for_unknown_fields():
 
 
 @pytest.mark.parametrize("spec", [None, [], "kind", 1])
-def test_what_is_no_object_is_no_spec(spec):
+def test_a_spec_must_be_an_object(spec):
     with pytest.raises(InvalidObjectError, match="must be an object"):
         check_spec(spec)
 
 
-def test_a_device_that_is_no_object_is_named_by_its_place():
+def test_a_device_that_is_not_an_object_is_named_by_its_index():
     with pytest.raises(InvalidObjectError, match=r"CDI spec: devices\[0\]: must be an object, is null"):
         check_spec({"cdiVersion": "0.3.0", "kind": KIND, "devices": [None]})

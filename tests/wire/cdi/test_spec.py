@@ -68,6 +68,21 @@ def test_a_newer_field_raises_the_version():
         ),
         ("gpu", ContainerEdits(additional_gids=[2**32]), "device gpu: additionalGids[0]: must be from 0 to 4294967295"),
         ("gpu", ContainerEdits(hooks=[Hook("poststop", "")]), "device gpu: hooks[0].path: must not be empty"),
+        (
+            "gpu",
+            ContainerEdits(hooks=[Hook("poststop", "/x", "x")]),
+            "device gpu: hooks[0].args: must be a list, is a string",
+        ),
+        (
+            "gpu",
+            ContainerEdits(mounts=[Mount("/a", "/b", "ro")]),
+            "device gpu: mounts[0].options: must be a list, is a string",
+        ),
+        (
+            "gpu",
+            ContainerEdits(intel_rdt=IntelRdt(schemata="L3:0=f")),
+            "device gpu: intelRdt.schemata: must be a list, is a string",
+        ),
     ],
 )
 def test_a_broken_rule_names_kind_device_and_field(name, edits, problem):
@@ -84,7 +99,7 @@ def test_a_path_object_instead_of_text_is_explained(tmp_path):
         claim_spec(KIND, {"gpu": ContainerEdits(mounts=[Mount(tmp_path, "/b")])})
 
 
-def test_all_broken_rules_are_told_at_once():
+def test_all_broken_rules_are_reported_at_once():
     with pytest.raises(InvalidObjectError) as refused:
         claim_spec("gpu", {"a_": ContainerEdits(), "b": ContainerEdits(mounts=[Mount("", "")])})
     assert [problem.split(": ")[0] for problem in refused.value.problems] == [
@@ -150,7 +165,7 @@ def test_everything_that_is_set_is_written():
     }
 
 
-def test_nothing_is_written_of_what_is_not_set():
+def test_fields_that_are_not_set_are_not_written():
     assert edits_to_json(ContainerEdits()) == {}
     assert edits_to_json(ContainerEdits(intel_rdt=IntelRdt())) == {"intelRdt": {}}
 
@@ -167,12 +182,12 @@ def test_nothing_is_written_of_what_is_not_set():
         ContainerEdits(intel_rdt=IntelRdt()),
     ],
 )
-def test_any_edit_is_not_empty(edits):
+def test_edits_with_any_field_are_not_empty(edits):
     assert not is_empty(edits)
     assert is_empty(ContainerEdits())
 
 
-def test_names_of_variables_that_would_become_others():
+def test_variable_names_that_would_change_are_refused():
     edits = ContainerEdits(env={"A=B": "1", "C": "="}, hooks=[Hook("poststop", "/x", env={"": "1"})])
     assert list(env_problems(edits)) == [
         "env: the name of a variable must not be empty or contain '=', is 'A=B'",
@@ -181,7 +196,7 @@ def test_names_of_variables_that_would_become_others():
 
 
 def everywhere(text):
-    """Edits with `text` in one string each, and the field that must be named."""
+    """Yield edits with `text` in one string, and the field that the error must name."""
     yield "env[0]", ContainerEdits(env={"A": text})
     yield "env[0]", ContainerEdits(env={f"A{text}": "1"})
     for field, name in (("path", "path"), ("host_path", "hostPath"), ("type", "type"), ("permissions", "permissions")):
@@ -212,7 +227,7 @@ def everywhere(text):
         ("\udfffx", "an unpaired surrogate"),
     ],
 )
-def test_text_that_no_process_can_be_given_is_refused_in_every_field(text, kind):
+def test_nul_characters_and_unpaired_surrogates_are_refused_in_every_field(text, kind):
     for field, edits in everywhere(text):
         with pytest.raises(InvalidObjectError) as refused:
             claim_spec(KIND, {"gpu": edits})
@@ -230,7 +245,7 @@ def test_any_other_text_is_kept(text):
 
 
 @pytest.mark.parametrize("text", ["\0", "\ud800"])
-def test_a_name_or_kind_with_such_text_is_refused(text):
+def test_nul_characters_and_unpaired_surrogates_are_refused_in_names(text):
     edits = ContainerEdits(env={"A": "1"})
     for kind, name in ((KIND, f"gpu{text}"), (f"example.com/gpu{text}", "gpu")):
         with pytest.raises(InvalidObjectError, match="must start"):

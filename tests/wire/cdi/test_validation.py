@@ -52,13 +52,13 @@ def test_a_good_spec_has_no_problems():
         ),
     ],
 )
-def test_broken_rules_of_a_spec(changes, problem):
+def test_each_broken_rule_of_a_spec_is_named(changes, problem):
     problems = list(spec_problems(spec(**changes)))
     assert len(problems) == 1
     assert problems[0].startswith(problem)
 
 
-def test_membership_in_a_class_of_service_is_an_edit():
+def test_a_class_of_service_without_fields_is_an_edit():
     assert list(device_problems({"name": "d", "containerEdits": {"intelRdt": {}}})) == []
 
 
@@ -93,7 +93,7 @@ def test_membership_in_a_class_of_service_is_an_edit():
         ({"intelRdt": {"closID": "c" * (MAX_CLOS_ID + 1)}}, "intelRdt.closID: must be a file name"),
     ],
 )
-def test_broken_rules_of_edits(edits, problem):
+def test_each_broken_rule_of_edits_is_named(edits, problem):
     problems = list(edits_problems(edits))
     assert len(problems) == 1
     assert problems[0].startswith(problem)
@@ -109,7 +109,7 @@ def test_broken_rules_of_edits(edits, problem):
         {"intelRdt": {}},
     ],
 )
-def test_good_edits(edits):
+def test_good_edits_have_no_problems(edits):
     assert list(edits_problems(edits)) == []
 
 
@@ -137,18 +137,18 @@ def versioned(edits, **more):
         (versioned({"env": ["A=1"]}, containerEdits={"netDevices": [{}]}), "1.1.0"),
     ],
 )
-def test_the_newest_field_decides(given, version):
+def test_the_newest_field_decides_the_version(given, version):
     assert minimum_version(given) == version
     assert version_problem({**given, "cdiVersion": version}) is None
     assert version_problem({**given, "cdiVersion": CURRENT}) is None
 
 
-def test_a_version_too_old_for_a_field():
+def test_a_version_that_is_too_old_for_a_field_is_refused():
     older = VERSIONS[VERSIONS.index("1.1.0") - 1]
     problem = version_problem({**versioned({"netDevices": [{}]}), "cdiVersion": older})
     assert problem == f"must be at least 1.1.0 for the fields in use, is {older}"
 
 
 @pytest.mark.parametrize("declared", ["", "1", "1.2.0", "vv1.1.0", "0.3"])
-def test_a_version_that_does_not_exist(declared):
+def test_an_unknown_version_is_refused(declared):
     assert "not a released version" in (version_problem({"cdiVersion": declared}) or "")

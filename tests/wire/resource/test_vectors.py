@@ -1,4 +1,4 @@
-"""The models, against every object of the upstream validation tables."""
+"""The models read every object of the upstream validation tables."""
 
 from __future__ import annotations
 

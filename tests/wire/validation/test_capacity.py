@@ -25,7 +25,7 @@ def sharing(policy, value="8", **fields):
         {"default": "2000m", "validRange": {"min": "1", "max": "5", "step": "1"}},
     ],
 )
-def test_good_policies(policy, version):
+def test_good_policies_have_no_problems(policy, version):
     assert found(sharing(policy), version) == set()
 
 
@@ -48,7 +48,7 @@ def test_good_policies(policy, version):
         ({"default": "1", "validRange": {"min": "1", "step": "8"}}, {("validRange.step", "Invalid")}),
     ],
 )
-def test_broken_policies(policy, expected, version):
+def test_each_broken_rule_of_a_policy_is_reported(policy, expected, version):
     newer = version == "1.37"
     if expected is None:
         expected = {("validRange.max", "Invalid")} | ({("validRange.default", "Invalid")} if newer else set())
@@ -66,7 +66,7 @@ def test_a_policy_needs_a_device_that_is_shared():
         assert found(obj) == {(AT, "Forbidden")}
 
 
-def test_too_many_values():
+def test_the_number_of_valid_values_is_limited():
     values = [str(value) for value in range(11)]
     assert found(sharing({"default": "1", "validValues": values}, "99"), "1.36") == {
         (f"{AT}.validValues", "TooMany"),
@@ -92,24 +92,24 @@ def test_a_default_out_of_range_is_reported_at_the_default_since_1_37(default, o
         (False, {"default": "1.5", "validRange": {"min": "1", "step": "1"}}, set()),
     ],
 )
-def test_fractions_count_exactly_where_the_gate_is_on(gate, policy, fields):
+def test_fractions_are_exact_only_with_their_gate(gate, policy, fields):
     got = found(sharing(policy), "1.37", gates={"DRAFractionalCapacityRange": gate})
     assert got == {(f"{AT}.validRange.{field}", "Invalid") for field in fields}
 
 
-def test_values_that_differ_by_a_fraction():
+def test_values_that_differ_by_a_fraction_are_duplicates_without_the_gate():
     obj = sharing({"default": "1", "validValues": ["0.5", "1"]})
     assert found(obj, "1.36") == {(f"{AT}.validValues[1]", "Duplicate")}
     assert found(obj, "1.37", gates={"DRAFractionalCapacityRange": True}) == set()
 
 
 @pytest.mark.parametrize("step", ["0", "-1"])
-def test_a_step_must_lead_up(step):
+def test_a_step_must_be_positive(step):
     obj = sharing({"default": "1", "validRange": {"min": "1", "step": step}})
     assert found(obj, "1.37") == {(f"{AT}.validRange.step", "Invalid")}
 
 
-def test_amounts_beyond_the_arithmetic_of_1_37():
+def test_amounts_outside_64_bits_are_refused_since_1_37():
     obj = sharing({"default": "1", "validRange": {"min": "-1", "max": "20E", "step": "1"}}, "30E")
     assert found(obj, "1.37") == {(f"{AT}.validRange.min", "Invalid"), (f"{AT}.validRange.max", "Invalid")}
 
@@ -153,7 +153,7 @@ def consuming(*taken):
         ([{"name": f"a-{index}", "counters": ONE} for index in range(9)], {(SETS, "TooMany")}),
     ],
 )
-def test_counter_sets(sets, expected):
+def test_rules_of_counter_sets_are_checked(sets, expected):
     assert found(counter_slice(*sets)) == found(counter_slice(*sets), "1.37") == expected
 
 
@@ -169,7 +169,7 @@ def test_counter_sets(sets, expected):
         ([{"counterSet": name, "counters": ONE} for name in "abc"], {(TAKEN, "TooMany")}),
     ],
 )
-def test_consumption(taken, expected):
+def test_rules_of_consumed_counters_are_checked(taken, expected):
     assert found(consuming(*taken)) == found(consuming(*taken), "1.37") == expected
 
 
@@ -196,7 +196,7 @@ def test_counters_and_devices_share_no_slice_since_1_35():
     assert found(resource_slice(devices=[], sharedCounters=[]), "1.35") == {("spec", "Invalid")}
 
 
-def test_1_34_wants_what_is_consumed_in_the_same_slice():
+def test_1_34_requires_counters_in_the_same_slice():
     taken = [{"counterSet": "gpu", "counters": {"bus": {"value": "1"}}}, {"counterSet": "other", "counters": ONE}]
     obj = resource_slice(device(consumesCounters=taken), sharedCounters=[{"name": "gpu", "counters": ONE}])
     assert found(obj, "1.34", gates=PARTITIONS) == {
@@ -205,7 +205,7 @@ def test_1_34_wants_what_is_consumed_in_the_same_slice():
     }
 
 
-def test_1_34_counts_counters_in_all():
+def test_1_34_limits_counters_of_a_slice_and_a_device():
     sets = [{"name": f"s-{index}", "counters": counters(11)} for index in range(3)]
     taken = [{"counterSet": each["name"], "counters": each["counters"]} for each in sets]
     obj = resource_slice(device(consumesCounters=taken), sharedCounters=sets)
@@ -216,7 +216,7 @@ def test_1_34_counts_counters_in_all():
     }
 
 
-def test_1_34_does_not_judge_counters_that_it_drops():
+def test_1_34_does_not_check_counters_that_it_drops():
     obj = consuming({"counterSet": "elsewhere", "counters": counters(33)})
     assert found(obj, "1.34", gates=PARTITIONS)
     assert found(obj, "1.34") == set()
@@ -245,7 +245,7 @@ def accounted(name="cpu", **resource):
         ({"cpu": {"capacityKey": "threads"}}, {("[cpu].capacityKey", "NotFound")}),
     ],
 )
-def test_mappings_of_1_36(mappings, expected):
+def test_rules_of_mappings_of_1_36_are_checked(mappings, expected):
     assert found(mapped(**mappings), "1.36") == {(f"{OLD}{field}", kind) for field, kind in expected}
     for version in ("1.35", "1.37"):
         assert found(mapped(**mappings), version) == {(OLD, "Unknown")}
@@ -278,7 +278,7 @@ def test_mappings_of_1_36(mappings, expected):
         ({"overhead": {"perContainer": "-1"}}, {(".overhead.perContainer", "Invalid")}),
     ],
 )
-def test_resources_of_1_37(resource, expected):
+def test_rules_of_resources_of_1_37_are_checked(resource, expected):
     name = resource.get("name", "cpu")
     assert found(accounted(**resource), "1.37") == {(f"{NEW}[{name}]{field}", kind) for field, kind in expected}
     assert found(accounted(**resource), "1.36") == {(NEW, "Unknown")}

@@ -21,7 +21,7 @@ OTHER = {"name": "other", "firstAvailable": [{"name": "large", "deviceClassName"
         ("", {"Invalid"}),
     ],
 )
-def test_references_to_requests(reference, expected, version):
+def test_references_must_name_a_request_or_an_alternative(reference, expected, version):
     constraint = {"requests": [reference], "matchAttribute": "a.com/b"}
     config = {"requests": [reference], "opaque": {"driver": "a.com", "parameters": {}}}
     obj = claim(request(), OTHER, constraints=[constraint], config=[config])
@@ -47,18 +47,18 @@ def test_references_are_a_set_of_limited_size():
         ({}, {("", "Required")}),
     ],
 )
-def test_constraints(constraint, expected):
+def test_a_constraint_needs_one_qualified_attribute(constraint, expected):
     at = "spec.devices.constraints[0]"
     assert found(claim(constraints=[constraint])) == {(f"{at}{field}", kind) for field, kind in expected}
 
 
-def test_without_consumable_capacity_only_one_attribute_can_be_meant():
+def test_without_consumable_capacity_match_attribute_is_required():
     obj = claim(constraints=[{}])
     at = "spec.devices.constraints[0].matchAttribute"
     assert found(obj, gates={"DRAConsumableCapacity": False}) == {(at, "Required")}
 
 
-def test_how_many():
+def test_the_number_of_constraints_and_configs_is_limited():
     config = {"opaque": {"driver": "a.com", "parameters": {}}}
     assert found(claim(constraints=[{"matchAttribute": "a.com/b"}] * 32, config=[config] * 32)) == set()
     obj = claim(constraints=[{"matchAttribute": "a.com/b"}] * 33, config=[config] * 33)
@@ -74,12 +74,12 @@ def test_a_spec_never_changes(old, version):
     assert found(changed(old, *path, "requests", to=[request("other")]), version, old=old) == {("spec", "Invalid")}
 
 
-def test_what_defaults_fill_in_is_no_change():
+def test_default_values_are_not_a_change():
     old = claim(request(allocationMode="ExactCount", count=1, tolerations=[{"operator": "Equal"}]))
     assert found(claim(request(tolerations=[{}])), old=old) == set()
 
 
-def test_the_status_of_a_new_claim_does_not_count():
+def test_the_status_of_a_new_claim_is_not_checked():
     assert found(claim(status={"reservedFor": [{}]})) == set()
 
 
@@ -119,19 +119,19 @@ def sub(name="large", **fields):
         (alternatives(sub(), exactly={"deviceClassName": "gpu.example.com"}), {("", "Invalid")}),
     ],
 )
-def test_requests(wanted, expected, version):
+def test_rules_of_requests_are_checked(wanted, expected, version):
     assert found(claim(wanted), version) == {(f"{REQUESTS}[0].{field}".rstrip("."), kind) for field, kind in expected}
 
 
 @pytest.mark.parametrize(("version", "field"), [("1.34", ".name"), ("1.35", ""), ("1.36", ""), ("1.37", "")])
-def test_names_are_given_once(version, field):
+def test_names_of_requests_and_alternatives_are_unique(version, field):
     assert found(claim(request(), request()), version) == {(f"{REQUESTS}[1]{field}", "Duplicate")}
     assert found(claim(alternatives(sub(), sub())), version) == {
         (f"{REQUESTS}[0].firstAvailable[1]{field}", "Duplicate")
     }
 
 
-def test_how_many_requests():
+def test_the_number_of_requests_is_limited():
     requests = [request(f"gpu-{index}") for index in range(33)]
     assert found(claim(*requests[:-1])) == set()
     assert found(claim(*requests)) == {(REQUESTS, "TooMany")}
@@ -149,7 +149,7 @@ def test_how_many_requests():
         ([{"cel": {"expression": "true"}}] * 33, {("", "TooMany")}),
     ],
 )
-def test_selectors(selectors, expected):
+def test_selectors_are_limited_and_not_empty(selectors, expected):
     assert found(claim(request(selectors=selectors))) == {
         (f"{REQUESTS}[0].exactly.selectors{field}", kind) for field, kind in expected
     }
@@ -192,7 +192,7 @@ OPAQUE = "spec.devices.config[0].opaque"
 
 
 def sized(size):
-    """A JSON object of this many bytes."""
+    """Return a JSON object of this many bytes."""
     return {"x": "y" * (size - len('{"x":""}'))}
 
 
@@ -211,11 +211,11 @@ def sized(size):
         ({"opaque": {"parameters": {}}}, {("driver", "Required")}),
     ],
 )
-def test_configuration_of_a_claim(config, expected, version):
+def test_opaque_parameters_are_a_limited_object(config, expected, version):
     assert found(claim(config=[config]), version) == {(f"{OPAQUE}.{field}", kind) for field, kind in expected}
 
 
-def test_a_configuration_of_no_kind():
+def test_a_configuration_needs_opaque_parameters():
     assert found(claim(config=[{}])) == {(OPAQUE, "Required")}
 
 
@@ -228,7 +228,7 @@ def test_sizes_are_bytes_of_compact_json():
     }
 
 
-def test_what_a_class_holds_already_may_be_of_any_size():
+def test_stored_parameters_of_a_class_may_have_any_size():
     large = [{"opaque": {"driver": "a.com", "parameters": sized(20000)}}]
     old = device_class(config=large)
     assert found(device_class(config=large, extendedResourceName="a.com/gpu"), old=old) == set()

@@ -91,13 +91,13 @@ NEW = ServerProfile.of("1.37")
         (("sepc",), {}, ("sepc", "Unknown", "unknown field")),
     ],
 )
-def test_wrong_types_and_unknown_fields(path, value, problem):
+def test_wrong_types_and_unknown_fields_are_reported(path, value, problem):
     good = resource_slice(device(attributes={"a": {"int": 1}}, capacity={"m": {"value": "1"}}))
     (got,) = validate(changed(good, *path, to=value), profile=NEW)
     assert (got.field, str(got.type), got.detail) == problem
 
 
-def test_a_wrong_type_ends_the_matter_and_an_unknown_field_does_not():
+def test_a_wrong_type_ends_the_check_and_an_unknown_field_does_not():
     assert found(resource_slice(driver=1, pool={"nmae": "x"})) == {
         ("spec.driver", "TypeInvalid"),
         ("spec.pool.nmae", "Unknown"),
@@ -106,7 +106,7 @@ def test_a_wrong_type_ends_the_matter_and_an_unknown_field_does_not():
 
 
 @pytest.mark.parametrize("value", ["1", 1, "1.5Gi", 0.5, "1e3", "-100m"])
-def test_quantities_in_every_notation(value):
+def test_quantities_are_read_in_every_notation(value):
     assert found(resource_slice(device(capacity={"m": {"value": value}}))) == set()
 
 
@@ -128,25 +128,25 @@ def test_nulls_are_absent_fields():
         ({"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1beta1"}, "apiVersion", "NotSupported"),
     ],
 )
-def test_what_is_none_of_our_objects(obj, field, kind):
+def test_objects_of_other_kinds_are_refused(obj, field, kind):
     value, problems = read_object(obj, NEW)
     assert value is None
     assert [(problem.field, str(problem.type)) for problem in problems] == [(field, kind)]
 
 
 @pytest.mark.parametrize("api_version", ["v1", "v1beta2", "v1alpha3"])
-def test_where_taint_rules_are_served(api_version):
+def test_the_api_versions_of_taint_rules_differ_by_release(api_version):
     served = {"v1": ["1.37"], "v1beta2": ["1.36", "1.37"], "v1alpha3": list(VERSIONS)}[api_version]
     for version in VERSIONS:
         expected = set() if version in served else {("apiVersion", "NotSupported")}
         assert found(taint_rule(api_version), version) == expected
 
 
-def test_other_kinds_may_be_in_v1beta2():
+def test_v1beta2_is_accepted():
     assert found(claim() | {"apiVersion": "resource.k8s.io/v1beta2"}) == set()
 
 
-def test_a_part_of_an_object():
+def test_a_part_of_an_object_is_read():
     value, problems = read_as(Device, {"name": "gpu-0", "colour": "red"}, NEW)
     assert value is not None
     assert value.name == "gpu-0"
@@ -171,14 +171,14 @@ def defaulted(model, obj):
         ({"allocationMode": "Other"}, "Other", 0),
     ],
 )
-def test_how_many_devices_a_request_asks_for(given, mode, count):
+def test_mode_and_count_have_defaults(given, mode, count):
     alternative = {"name": "a", "firstAvailable": [{"name": "b", **given}]}
     requests = defaulted(ResourceClaim, claim(request(**given), alternative)).spec.devices.requests
     for each in (requests[0].exactly, requests[1].first_available[0]):
         assert (each.allocation_mode, each.count) == (mode, count)
 
 
-def test_tolerations_compare_for_equality():
+def test_the_default_operator_of_tolerations_is_equal():
     for model, obj in ((ResourceClaim, claim), (ResourceClaimTemplate, template)):
         value = defaulted(model, obj(**({} if obj is claim else {"requests": [request(tolerations=[{}])]})))
         devices = value.spec.devices if obj is claim else value.spec.spec.devices
@@ -188,7 +188,7 @@ def test_tolerations_compare_for_equality():
     assert [each.operator for each in result.tolerations] == ["Equal", "Exists"]
 
 
-def test_a_mapping_counts_once():
+def test_the_default_multiplier_is_one():
     value = defaulted(ResourceSlice, resource_slice(device(**MAPPING)))
     assert value.spec.devices[0].node_allocatable_resource_mappings["cpu"].allocation_multiplier == 1
 
@@ -220,7 +220,7 @@ def read(obj, profile=SERVER):
     return found
 
 
-def test_defaults_and_canonical_quantities():
+def test_decoding_fills_defaults_and_makes_quantities_canonical():
     body = resource_slice(device(capacity={"a": {"value": "2048Ki"}}, taints=[TAINT]))
     (found,) = read(body)["spec"]["devices"]
     assert found["capacity"] == {"a": {"value": "2Mi"}}
@@ -228,19 +228,19 @@ def test_defaults_and_canonical_quantities():
     assert read(claim())["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
 
 
-def test_a_time_that_is_given_stays():
+def test_a_given_time_is_kept():
     given = {**TAINT, "timeAdded": "2020-01-01T00:00:00Z"}
     assert read(resource_slice(device(taints=[given])))["spec"]["devices"][0]["taints"] == [given]
     rule = taint_rule(taint=given)
     assert read(rule, ServerProfile.of("1.37"))["spec"]["taint"] == given
 
 
-def test_decoding_what_is_decoded_changes_nothing():
+def test_decoding_twice_changes_nothing():
     found = read(claim(request(tolerations=[{"key": "a"}], capacity={"requests": {"m": "1024Mi"}})))
     assert read(found) == found
 
 
-def test_unknown_fields_are_told_and_forgotten():
+def test_unknown_fields_are_reported_and_dropped():
     found, problems = decoded(claim(request(colour="red")), SERVER, NOW)
     assert found == read(claim())
     field = "spec.devices.requests[0].exactly.colour"
@@ -253,13 +253,13 @@ def test_a_wrong_type_cannot_be_read():
     assert [problem.type for problem in problems] == [ProblemType.TYPE_INVALID]
 
 
-def test_free_form_json_is_left_alone():
+def test_free_form_json_is_kept():
     parameters = {"a": None, "b": [None, {"c": 1.0}], "kind": "K"}
     body = claim(config=[{"opaque": {"driver": "d.example.com", "parameters": parameters}}])
     assert read(body)["spec"]["devices"]["config"][0]["opaque"]["parameters"] == parameters
 
 
-def test_what_a_gate_drops_is_dropped_unless_it_was_in_use():
+def test_disabled_fields_are_dropped_unless_they_are_in_use():
     body, plain = resource_slice(device(taints=[TAINT])), resource_slice(device())
     assert without_disabled(body, None, OLDER_SERVER) == plain
     assert without_disabled(body, plain, OLDER_SERVER) == plain

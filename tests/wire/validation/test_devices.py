@@ -13,25 +13,25 @@ def ints(count, prefix="a"):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["", "GPU", "gpu.0", "g" * 64])
-def test_names(name, version):
+def test_device_names_are_dns_labels(name, version):
     assert found(resource_slice(device(name)), version) == {(f"{AT}.name", "Invalid")}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_attributes_and_capacities_together(version):
+def test_attributes_and_capacities_are_limited_together(version):
     capacity = {"memory": {"value": "1Gi"}}
     assert found(resource_slice(device(attributes=ints(31), capacity=capacity)), version) == set()
     assert found(resource_slice(device(attributes=ints(32), capacity=capacity)), version) == {(AT, "Invalid")}
 
 
 @pytest.mark.parametrize(("version", "expected"), [("1.36", {(AT, "Invalid")}), ("1.37", {(AT, "Invalid")})])
-def test_values_of_attributes(version, expected):
+def test_attribute_values_are_limited(version, expected):
     fits = {"ids": {"ints": list(range(47))}, **ints(1)}
     assert found(resource_slice(device(attributes=fits)), version) == set()
     assert found(resource_slice(device(attributes={**fits, **ints(1, "b")})), version) == expected
 
 
-def test_keys_of_attributes_and_capacities():
+def test_names_of_attributes_and_capacities_are_checked():
     obj = resource_slice(device(attributes={"a-b": {"int": 1}}, capacity={"c-d": {"value": "1"}}))
     assert found(obj, "1.36") == {(f"{AT}.attributes", "Invalid"), (f"{AT}.capacity", "Invalid")}
     assert found(obj, "1.35") == {(f"{AT}.attributes[a-b]", "Invalid"), (f"{AT}.capacity[c-d]", "Invalid")}
@@ -52,13 +52,13 @@ def test_keys_of_attributes_and_capacities():
         ({"nodeSelector": {}}, {(".nodeSelector.nodeSelectorTerms", "Required")}),
     ],
 )
-def test_nodes_of_each_device(nodes, expected, version):
+def test_rules_of_device_nodes_are_checked(nodes, expected, version):
     obj = resource_slice(device(**nodes), nodeName=None, perDeviceNodeSelection=True)
     assert found(obj, version) == {(f"{AT}{field}", kind) for field, kind in expected}
 
 
 @pytest.mark.parametrize("nodes", [{"nodeName": "a"}, {"allNodes": False}, {"nodeSelector": {}}])
-def test_nodes_of_a_device_need_a_slice_that_leaves_them_to_it(nodes):
+def test_device_nodes_need_per_device_node_selection(nodes):
     assert found(resource_slice(device(**nodes))) == {(AT, "Invalid")}
 
 
@@ -73,7 +73,7 @@ def attribute_problems(attribute, version="1.36"):
 @pytest.mark.parametrize(
     "attribute", [{"int": -1}, {"bool": False}, {"string": ""}, {"string": "x" * 64}, {"version": "1.2.3-rc.1"}]
 )
-def test_good_values(attribute, version):
+def test_good_attribute_values_have_no_problems(attribute, version):
     assert attribute_problems(attribute, version) == set()
 
 
@@ -100,7 +100,7 @@ def test_lists_came_with_1_36(attribute):
         ({"versions": ["1.0.0", "1"]}, {(f"{ATTRIBUTE}.versions[1]", "Invalid")}),
     ],
 )
-def test_broken_values(attribute, expected):
+def test_each_broken_rule_of_an_attribute_is_reported(attribute, expected):
     assert attribute_problems(attribute) == attribute_problems(attribute, "1.37") == expected
 
 
@@ -135,7 +135,7 @@ def tainted(*taints):
         ({**TAINT, "effect": "Maybe"}, {("effect", "NotSupported")}),
     ],
 )
-def test_taints(taint, expected, version):
+def test_rules_of_taints_are_checked(taint, expected, version):
     assert found(tainted(taint), version) == {(f"{TAINTS}[0].{field}", kind) for field, kind in expected}
 
 
@@ -146,7 +146,7 @@ def test_the_effect_none_came_with_1_35():
 
 
 @pytest.mark.parametrize(("version", "limit"), [("1.34", 4), ("1.35", 16), ("1.36", 16), ("1.37", 16)])
-def test_how_many(version, limit):
+def test_the_number_of_taints_is_limited(version, limit):
     assert found(tainted(*[TAINT] * limit), version) == set()
     assert found(tainted(*[TAINT] * (limit + 1)), version) == {(TAINTS, "TooMany")}
 
@@ -174,12 +174,12 @@ def test_stored_taints_may_stay_since_1_35():
         ({"effect": "Maybe"}, {("effect", "NotSupported")}),
     ],
 )
-def test_tolerations(toleration, expected, version):
+def test_rules_of_tolerations_are_checked(toleration, expected, version):
     obj = claim(request(tolerations=[toleration]))
     assert found(obj, version) == {(f"{TOLERATED}[0].{field}", kind) for field, kind in expected}
 
 
-def test_the_number_of_tolerations_is_declared_but_not_enforced():
+def test_the_declared_limit_of_tolerations_is_not_enforced():
     assert found(claim(request(tolerations=[{}] * 17))) == set()
 
 
@@ -204,6 +204,6 @@ GOOD, BAD = "bindingConditions", "bindingFailureConditions"
         (["x"], list("abcde"), {(BAD, "TooMany")}),
     ],
 )
-def test_conditions_of_binding(good, bad, expected, version):
+def test_rules_of_binding_conditions_are_checked(good, bad, expected, version):
     obj = resource_slice(device(bindingConditions=good, bindingFailureConditions=bad, bindsToNode=True))
     assert found(obj, version) == {(f"{DEVICE}.{field}", kind) for field, kind in expected}

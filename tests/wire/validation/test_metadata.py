@@ -32,7 +32,7 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "1", "cont
         ({"name": "a", "ownerReferences": [OWNER, OWNER | {"uid": "2"}]}, {("metadata.ownerReferences", "Invalid")}),
     ],
 )
-def test_metadata_of_a_new_object(metadata, problems):
+def test_rules_of_new_metadata_are_checked(metadata, problems):
     assert found(changed(resource_slice(), "metadata", to=metadata)) == problems
 
 
@@ -46,20 +46,20 @@ def test_metadata_of_a_new_object(metadata, problems):
         ("kind", "Event", ("ownerReferences", "Invalid"), ("ownerReferences[0]", "Invalid")),
     ],
 )
-def test_owners_are_named_since_1_37(field, value, old, new):
+def test_owners_are_reported_with_their_index_since_1_37(field, value, old, new):
     obj = changed(resource_slice(), "metadata", "ownerReferences", to=[{**OWNER, field: value}])
     assert found(obj, "1.36") == {(f"metadata.{old[0]}", old[1])}
     assert found(obj, "1.37") == {(f"metadata.{new[0]}", new[1])}
 
 
-def test_objects_in_namespaces():
+def test_a_namespaced_object_needs_a_namespace():
     assert found(changed(claim(), "metadata", to={"name": "a"})) == {("metadata.namespace", "Required")}
     assert found(changed(claim(), "metadata", to={"name": "a", "namespace": "a.b"})) == {
         ("metadata.namespace", "Invalid")
     }
 
 
-def test_the_generate_name_of_a_class_is_only_checked_by_what_comes_out():
+def test_only_the_result_of_a_generate_name_of_a_class_is_checked_since_1_35():
     obj = changed(device_class(), "metadata", to={"generateName": "A", "name": "a"})
     assert found(obj, "1.35") == set()
     assert found(obj, "1.34") == {("metadata.generateName", "Invalid")}
@@ -91,7 +91,7 @@ def test_a_generate_name_must_fit_into_a_path(name):
         ("labels", {"-": ""}, ("metadata.labels", "Invalid")),
     ],
 )
-def test_metadata_of_an_update(field, value, problem):
+def test_rules_of_updated_metadata_are_checked(field, value, problem):
     old = resource_slice()
     old["metadata"] |= {
         "uid": "1",
@@ -105,7 +105,7 @@ def test_metadata_of_an_update(field, value, problem):
     assert found(changed(old, "metadata", field, to=value), old=old) == {problem}
 
 
-def test_a_template_hands_on_labels_and_annotations_only():
+def test_a_template_may_set_only_labels_and_annotations():
     obj = template()
     obj["spec"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"a": "b c"}}
     assert found(obj) == set()
@@ -142,7 +142,7 @@ def problems(*conditions, version="1.36"):
         ({"message": "m" * (MAX_MESSAGE + 1)}, {("message", "TooLong")}),
     ],
 )
-def test_one_condition(changes, expected):
+def test_rules_of_conditions_are_checked(changes, expected):
     for version in ("1.36", "1.37"):
         assert problems({**GOOD, **changes}, version=version) == {
             (f"{AT}[0].{field}", kind) for field, kind in expected
@@ -150,17 +150,17 @@ def test_one_condition(changes, expected):
 
 
 @pytest.mark.parametrize(("field", "kind"), [("type", "Invalid"), ("status", "NotSupported")])
-def test_what_is_missing_is_called_so_since_1_37(field, kind):
+def test_missing_fields_of_conditions_are_required_since_1_37(field, kind):
     assert problems({**GOOD, field: ""}) == {(f"{AT}[0].{field}", kind)}
     assert problems({**GOOD, field: ""}, version="1.37") == {(f"{AT}[0].{field}", "Required")}
 
 
-def test_each_type_once():
+def test_condition_types_are_unique():
     assert problems(GOOD, GOOD) == {(f"{AT}[1].type", "Duplicate")}
     assert problems(GOOD, GOOD, version="1.37") == {(f"{AT}[1]", "Duplicate")}
 
 
-def test_how_many():
+def test_the_number_of_conditions_is_limited():
     conditions = [{**GOOD, "type": f"T{index}"} for index in range(9)]
     assert problems(*conditions[:8]) == set()
     assert problems(*conditions) == {(AT, "TooMany")}
@@ -187,7 +187,7 @@ def selecting(**term):
         ({"key": "a", "operator": "In", "values": ["b", "-"]}, {("values[1]", "Invalid")}),
     ],
 )
-def test_requirements_on_labels(requirement, problems):
+def test_rules_of_label_requirements_are_checked(requirement, problems):
     where = f"{TERM}.matchExpressions[0]"
     assert found(selecting(matchExpressions=[requirement])) == {(f"{where}.{field}", kind) for field, kind in problems}
 
@@ -202,7 +202,7 @@ def test_requirements_on_labels(requirement, problems):
         ({"key": "spec.x", "operator": "In", "values": ["A"]}, {("key", "Invalid")}),
     ],
 )
-def test_requirements_on_fields(requirement, problems):
+def test_rules_of_field_requirements_are_checked(requirement, problems):
     where = f"{TERM}.matchFields[0]"
     assert found(selecting(matchFields=[requirement])) == {(f"{where}.{field}", kind) for field, kind in problems}
 

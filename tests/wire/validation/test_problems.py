@@ -23,13 +23,13 @@ def test_a_problem_reads_as_field_and_sentence():
     assert str(too_many("spec.x", 3, 2)) == "spec.x: must have at most 2 items, has 3"
 
 
-def test_lengths_are_bytes():
+def test_lengths_are_counted_in_bytes():
     assert list(too_long("x", "é" * 32, 64)) == []
     assert [str(problem) for problem in too_long("x", "é" * 33, 64)] == ["x: must be at most 64 bytes, has 66"]
     assert byte_length("\ud800") == 3
 
 
-def test_long_values_are_cut():
+def test_long_values_are_shortened():
     assert show("a" * 200) == f"'{'a' * 55}...'"
     assert show([1, 2]) == "[1, 2]"
 
@@ -49,7 +49,7 @@ def test_long_values_are_cut():
         ),
     ],
 )
-def test_paths_are_taken_apart(path, tokens):
+def test_paths_are_split(path, tokens):
     assert split_path(path) == tokens
 
 
@@ -62,7 +62,7 @@ def test_paths_are_taken_apart(path, tokens):
         (["requests", 0, "exactly", "capacity", "requests", "memory"], "requests[0].exactly.capacity.requests[memory]"),
     ],
 )
-def test_paths_are_put_together(tokens, path):
+def test_paths_are_joined(tokens, path):
     assert join_path(tokens) == path
 
 

@@ -28,23 +28,23 @@ def found(problems):
     return [(problem.field, str(problem.type)) for problem in problems]
 
 
-def test_items_are_checked_in_their_places():
+def test_items_are_checked_with_their_index():
     assert found(check_list(["a", "b"], "f", refuse, NEW)) == [("f[0]", "Invalid"), ("f[1]", "Invalid")]
     assert found(check_list(None, "f", refuse, NEW)) == []
 
 
-def test_a_list_too_long_is_looked_into_by_1_34_only():
+def test_only_1_34_checks_the_items_of_a_list_that_is_too_long():
     assert found(check_list(["a", "b"], "f", refuse, NEW, at_most=1)) == [("f", "TooMany")]
     assert len(found(check_list(["a", "b"], "f", refuse, OLD, at_most=1))) == 3
 
 
 @pytest.mark.parametrize(("profile", "field"), [(NEW, "f[2]"), (MIDDLE, "f[2]"), (OLD, "f[2].name")])
-def test_where_a_duplicate_is_reported(profile, field):
+def test_the_path_of_a_duplicate_differs_by_release(profile, field):
     problems = check_set(["a", "b", "a"], "f", accept, profile, key=itself, key_field="name")
     assert found(problems) == [(field, "Duplicate")]
 
 
-def test_a_set_too_long_has_no_duplicates_since_1_35():
+def test_duplicates_in_a_set_that_is_too_long_are_reported_before_1_35_only():
     assert found(check_set(["a", "a"], "f", accept, NEW, key=itself, at_most=1)) == [("f", "TooMany")]
     assert found(check_set(["a", "a"], "f", accept, OLD, key=itself, at_most=1)) == [
         ("f", "TooMany"),
@@ -53,17 +53,17 @@ def test_a_set_too_long_has_no_duplicates_since_1_35():
 
 
 @pytest.mark.parametrize(("profile", "field"), [(NEW, "f"), (MIDDLE, "f[A]"), (OLD, "f[A]")])
-def test_where_a_wrong_key_is_reported(profile, field):
+def test_the_path_of_a_wrong_key_differs_by_release(profile, field):
     problems = check_map({"A": 1}, "f", dns_label, refuse, profile, longest_key=63)
     assert found(problems) == [(field, "Invalid"), ("f[A]", "Invalid")]
 
 
-def test_long_keys_are_cut_in_the_middle():
+def test_paths_show_long_keys_without_their_middle():
     problems = check_map({"a" * 10 + "b" * 10: 1}, "f", accept, refuse, NEW, longest_key=4)
     assert found(problems) == [("f[aaaaaaa...bbbbbb]", "Invalid")]
 
 
-def test_a_map_too_large():
+def test_only_1_34_checks_the_entries_of_a_map_that_is_too_large():
     assert found(check_map({"A": 1, "B": 2}, "f", dns_label, accept, NEW, longest_key=63, at_most=1)) == [
         ("f", "TooMany")
     ]
@@ -84,7 +84,7 @@ def test_a_map_too_large():
         ),
     ],
 )
-def test_the_same_in_other_words(model, left, right):
+def test_values_with_the_same_meaning_are_equal(model, left, right):
     assert semantically_equal(model.model_validate(left), model.model_validate(right))
 
 
@@ -99,10 +99,10 @@ def test_the_same_in_other_words(model, left, right):
         (DeviceClaim, {"requests": [{"name": "a"}, {"name": "b"}]}, {"requests": [{"name": "b"}, {"name": "a"}]}),
     ],
 )
-def test_not_the_same(model, left, right):
+def test_values_with_other_meanings_are_not_equal(model, left, right):
     assert not semantically_equal(model.model_validate(left), model.model_validate(right))
 
 
-def test_immutable():
+def test_a_change_of_an_immutable_field_is_a_problem():
     assert list(immutable("a", "a", "spec.driver")) == []
     assert [str(problem.type) for problem in immutable("a", "b", "spec.driver")] == ["Invalid"]
