@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, Final
 
@@ -88,6 +88,15 @@ def _time(text: str) -> Time:
     return Time(text)
 
 
+def _stored_time(text: str) -> str:
+    """Return the time as the API server stores it: in UTC and whole seconds."""
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except OverflowError:  # the first or last day of the calendar, in another time zone
+        return text
+    return f"{moment.replace(microsecond=0, tzinfo=None).isoformat()}Z"
+
+
 def _quantity(value: Any) -> Quantity:
     """Read a quantity as the server does: it ignores spaces around it, and a missing number is zero."""
     text = value.strip(" ") if isinstance(value, str) else repr(value) if isinstance(value, float) else value
@@ -103,7 +112,7 @@ def _or_empty(empty: object) -> BeforeValidator:
     return BeforeValidator(lambda value: empty if value is None else value)
 
 
-Timestamp = Annotated[str, AfterValidator(_time)]
+Timestamp = Annotated[str, AfterValidator(_time), PlainSerializer(_stored_time)]
 Amount = Annotated[Quantity, PlainValidator(_quantity), PlainSerializer(str)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 #: Items of lists and maps: null is an empty value.

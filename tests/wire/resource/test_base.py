@@ -34,7 +34,7 @@ def test_json_is_in_camel_case_and_fields_are_in_snake_case():
 
 
 def test_what_is_read_is_written_unchanged():
-    obj = {"someName": "", "count": 3, "amount": "80Gi", "at": "2026-01-01T00:00:00.5+01:00", "nested": {}}
+    obj = {"someName": "", "count": 3, "amount": "80Gi", "at": "2026-01-01T00:00:00Z", "nested": {}}
     assert Sample.model_validate(obj).to_json() == obj
 
 
@@ -43,6 +43,19 @@ def test_quantities_and_times_compare_by_meaning():
     assert value.amount == Quantity("500m")
     assert isinstance(value.at, Time)
     assert value.at.instant == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("2026-01-01T00:00:00.5+01:00", "2025-12-31T23:00:00Z"),
+        ("2026-01-01T00:00:00.999999999Z", "2026-01-01T00:00:00Z"),
+        ("0800-01-01T00:00:00Z", "0800-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00+01:00"),
+    ],
+)
+def test_times_are_written_in_utc_and_whole_seconds(given, stored):
+    assert Sample.model_validate({"at": given}).to_json() == {"at": stored}
 
 
 @pytest.mark.parametrize(
