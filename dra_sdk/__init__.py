@@ -16,20 +16,19 @@ from dra_sdk.model.device import (
     AttributeValue,
     Capacity,
     CounterConsumption,
+    CounterSet,
     Device,
     DeviceTaint,
     NodeAllocatable,
     NodeSelection,
     RequestPolicy,
+    ResourcePool,
     Version,
 )
-from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
-from dra_sdk.model.health import DeviceHealth, HealthStatus
-from dra_sdk.model.node import Node
-from dra_sdk.model.pool import CounterSet, ResourcePool
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.model.status import Condition, DeviceStatus, NetworkData
+from dra_sdk.model.status import Condition, DeviceHealth, DeviceStatus, HealthStatus, NetworkData
 
 __all__ = [
     "AllocatedDevice",

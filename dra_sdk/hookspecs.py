@@ -18,11 +18,9 @@ from typing import Any, Protocol
 import pluggy
 
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
-from dra_sdk.model.device import Device
-from dra_sdk.model.driver import DriverInfo
-from dra_sdk.model.health import DeviceHealth
-from dra_sdk.model.node import Node
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Device, ResourcePool
+from dra_sdk.model.driver import DriverInfo, Node
+from dra_sdk.model.status import DeviceHealth
 
 PROJECT = "dra_sdk"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -24,9 +24,9 @@ from dra_sdk.tools.scheduling.cluster import (
     would_help,
 )
 from dra_sdk.wire.profile import NEWEST, ServerProfile
-from dra_sdk.wire.resource.device import DeviceTaint
+from dra_sdk.wire.resource.slices import DeviceTaint
+from dra_sdk.wire.validation.devices import taint as taint_problems
 from dra_sdk.wire.validation.names import dns_subdomain
-from dra_sdk.wire.validation.taints import taint as taint_problems
 
 _ANY = "*"
 

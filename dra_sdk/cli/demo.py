@@ -20,7 +20,7 @@ from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model import JSON
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.settings import path as path_type

@@ -17,9 +17,8 @@ from dra_sdk.cli.sentences import lines, yaml_text
 from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver, load_driver
-from dra_sdk.model.device import Capacity
-from dra_sdk.model.node import Node
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Capacity, ResourcePool
+from dra_sdk.model.driver import Node
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
 

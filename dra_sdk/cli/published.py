@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import find_driver, load_driver
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import Source

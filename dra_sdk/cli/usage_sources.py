@@ -9,7 +9,7 @@ from typing import Any
 from dra_sdk.cli.files import read_content, shown_name
 from dra_sdk.errors import StateError
 from dra_sdk.loader import load_driver
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
 from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.checkpoint import Checkpoint, decode

@@ -20,10 +20,8 @@ from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.wire.documents import Document, objects, read_documents
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
-from dra_sdk.wire.validation.fields import split
-from dra_sdk.wire.validation.problems import DECODING
-from dra_sdk.wire.validation.storage import without_disabled
-from dra_sdk.wire.validation.structure import GROUP, KINDS
+from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
+from dra_sdk.wire.validation.problems import DECODING, split_path
 
 _NAMESPACED = {"ResourceClaim", "ResourceClaimTemplate"}
 
@@ -110,7 +108,7 @@ class _Report:
         found = [(each.field, str(each) if each.field else each.detail) for each in problems]
         found += [(each.field, f"warning: {each}") for each in beside]
         found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
-        lines = ((document.line([*place, *split(path)]), text) for path, text in found)
+        lines = ((document.line([*place, *split_path(path)]), text) for path, text in found)
         for line, text in sorted(lines, key=lambda each: each[0]):
             print(printable(f"{shown}:{line}: {subject}: {text}"))
 

@@ -1,4 +1,4 @@
-"""What a node is made of, read from a `Host` whose root can be any directory: CPUs, NUMA nodes, PCI functions."""
+"""Readers of a node's hardware: CPUs, NUMA nodes, PCI functions. The root of a `Host` can be any directory."""
 
 from dra_sdk.hardware.attributes import (
     NUMA_NODE,
@@ -8,11 +8,9 @@ from dra_sdk.hardware.attributes import (
     numa_list_attribute,
     pci_attributes,
 )
-from dra_sdk.hardware.cpu import CoreType, Cpu, CpuTopology
-from dra_sdk.hardware.cpu_reader import read_cpus
+from dra_sdk.hardware.cpu import CoreType, Cpu, CpuTopology, read_cpus
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
-from dra_sdk.hardware.files import link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
-from dra_sdk.hardware.host import Host
+from dra_sdk.hardware.host import Host, link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
 from dra_sdk.hardware.numa import HugePages, NumaNode, read_numa_nodes
 from dra_sdk.hardware.pci import (
     PciDevice,

@@ -1,7 +1,7 @@
-"""The standard device attributes `resource.kubernetes.io/…`, by which claims match devices of different drivers.
+"""The standard device attributes `resource.kubernetes.io/…`. Claims use them to match devices of different drivers.
 
-Source: KEP-4381 (`pcieRoot`, `pciBusID`), KEP-6072 (`numaNode`). The prefix is reserved for names that Kubernetes
-defines; a driver publishes other facts under its own name.
+Source: KEP-4381 (`pcieRoot`, `pciBusID`), KEP-6072 (`numaNode`). Kubernetes reserves the prefix for names that it
+defines. A driver publishes other facts under its own name.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 """Extended BDF in lower case, a string such as `0000:3b:00.0`."""
 
 NUMA_NODE = "resource.kubernetes.io/numaNode"
-"""NUMA node, an integer; or a list of integers where the cluster has DRAListTypeAttributes."""
+"""NUMA node, an integer. In a cluster with DRAListTypeAttributes also a list of integers."""
 
 MAX_NUMA_NODE = 1023
 """Largest NUMA node that Linux can have."""
 
 
 def pci_attributes(device: PciDevice) -> dict[str, str | int]:
-    """The standard attributes of a PCI function. `numaNode` is left out where the platform tells none: published
-    as -1 it would match every other device without one.
+    """Return the standard attributes of a PCI function.
+
+    `numaNode` is missing if the platform does not report the node: -1 would match every other device without a node.
     """
     attributes: dict[str, str | int] = {PCIE_ROOT: device.root, PCI_BUS_ID: device.address}
     if device.numa_node is not None:
@@ -37,17 +38,17 @@ def pci_attributes(device: PciDevice) -> dict[str, str | int]:
 
 
 def numa_attribute(node: int) -> dict[str, int]:
-    """`numaNode` as a plain integer, which every cluster understands. Raises HardwareError outside 0…1023."""
+    """Return `numaNode` as a plain integer, which every cluster understands. Raises HardwareError outside 0…1023."""
     if not 0 <= node <= MAX_NUMA_NODE:
         raise HardwareError(f"NUMA node {node}: {NUMA_NODE} must lie between 0 and {MAX_NUMA_NODE}")
     return {NUMA_NODE: node}
 
 
 def numa_list_attribute(node: int, nodes: Iterable[NumaNode], topology: CpuTopology) -> dict[str, list[int]]:
-    """`numaNode` as a list: `node` first, then the nodes of its socket that are nearest to it, all equally far.
+    """Return `numaNode` as a list: `node`, then the nodes of its socket that have the smallest distance to it.
 
-    Only for clusters with the feature gate DRAListTypeAttributes, which a driver cannot detect. A node whose socket
-    is unknown (no online CPU) counts as being in the same socket. Raises HardwareError outside 0…1023.
+    This is for clusters with the feature gate DRAListTypeAttributes, which a driver cannot detect. A node whose socket
+    is unknown (it has no online CPU) counts as one of the same socket. Raises HardwareError outside 0…1023.
     """
     numa_attribute(node)
     known = {candidate.id: candidate for candidate in nodes}

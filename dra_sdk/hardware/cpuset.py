@@ -1,7 +1,7 @@
-"""Sets of CPU numbers and the list syntax the kernel writes them in, such as `0-3,8`.
+"""Sets of CPU numbers, and the list format in which the kernel writes them, such as `0-3,8`.
 
-Source: "List format" in the kernel's cpuset documentation (cpuset(7)); the same syntax is used by the kubelet's
-`reservedSystemCPUs`, by NRI's `cpus` and by cgroup's `cpuset.cpus`.
+Source: "List format" in cpuset(7). The kubelet's `reservedSystemCPUs`, NRI's `cpus` and cgroup's `cpuset.cpus` use the
+same format.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import re
 from collections.abc import Iterable
 
 CpuSet = frozenset[int]
-"""A set of CPU numbers as the kernel counts them."""
+"""A set of CPU numbers of the kernel."""
 
 MAX_CPU = 65535
-"""Largest CPU number accepted: eight times what any kernel supports, small enough to expand a range of it."""
+"""Largest CPU number: eight times more than any kernel supports, and small enough to expand a range."""
 
 _ELEMENT = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 def parse_cpuset(text: str) -> CpuSet:
-    """The CPUs that `text` lists, e.g. `0-3,8`; an empty text (or only white space around it) is the empty set.
+    """Return the CPUs in a list such as `0-3,8`. Empty text, or only white space, is the empty set.
 
-    Raises ValueError that quotes the element at fault: not a number or range, a range that runs backwards, or a
-    number above `MAX_CPU`. The kernel's stride form `0-31:2/4` is refused, because no file of it is written so.
+    Raises ValueError that quotes the wrong element: not a number or range, a range that runs backwards, or a number
+    above `MAX_CPU`. The kernel's stride form `0-31:2/4` is refused, because the kernel writes no file in it.
     """
     stripped = text.strip()
     if not stripped:
@@ -43,7 +43,7 @@ def _parse_element(element: str, text: str) -> range:
 
 
 def format_cpuset(cpus: Iterable[int]) -> str:
-    """The shortest list of `cpus`, ascending, as the kernel prints it; the empty set gives an empty text."""
+    """Return the shortest list of `cpus`, ascending, as the kernel writes it. The empty set is empty text."""
     runs: list[list[int]] = []
     for cpu in sorted(set(cpus)):
         if runs and cpu == runs[-1][1] + 1:

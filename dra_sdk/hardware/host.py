@@ -1,17 +1,28 @@
-"""Where the host's file systems are: the one value that every reader takes, so that tests hand in a tree of files."""
+"""The host's file systems: where they are, and how their small text files are read.
+
+Every reader takes a `Host`, so that tests can give it a tree of files. Errors name the file and what was in it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from dra_sdk.errors import HardwareError
+from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host whose `/sys`, `/proc` and `/dev` lie under `root`.
+    """A host whose `/sys`, `/proc` and `/dev` are below one directory.
 
-    `Host()` is the machine itself. In a container that mounts the host's root somewhere, give that directory;
-    in a test, give a directory filled by `dra_sdk.testing.sysfs`.
+    root: that directory. The default is the machine itself. In a container it is the directory where the host's root is
+        mounted, in a test a directory that `dra_sdk.testing.sysfs` filled.
     """
 
     root: Path = Path("/")
@@ -30,3 +41,67 @@ class Host:
     def dev(self) -> Path:
         """The device nodes of the host."""
         return self.root / "dev"
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a file without leading and trailing white space. HardwareError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        raise HardwareError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def read_int(path: Path) -> int:
+    """Return the decimal number in a file. HardwareError if there is none."""
+    return _number(path, 10)
+
+
+def read_hex(path: Path) -> int:
+    """Return the hexadecimal number in a file, with or without `0x`. HardwareError if there is none."""
+    return _number(path, 16)
+
+
+def _number(path: Path, base: int) -> int:
+    text = read_text(path)
+    try:
+        return int(text, base)
+    except ValueError:
+        kind = "hexadecimal" if base == 16 else "decimal"  # noqa: PLR2004
+        raise HardwareError(f"{path}: expected a {kind} number, found {text!r}") from None
+
+
+def read_cpuset(path: Path) -> CpuSet:
+    """Return the CPUs of the CPU list in a file. HardwareError if it is not a CPU list."""
+    try:
+        return parse_cpuset(read_text(path))
+    except ValueError as error:
+        raise HardwareError(f"{path}: {error}") from None
+
+
+def optional(read: Callable[[Path], _T], path: Path) -> _T | None:
+    """Return `read(path)`, or None if the file does not exist. An invalid file still raises HardwareError."""
+    return read(path) if path.exists() else None
+
+
+def link_name(path: Path) -> str | None:
+    """Return the last part of the target of a symbolic link, None if there is no link.
+
+    In sysfs the link `driver -> ../../bus/pci/drivers/vfio-pci` means that a device is bound to driver vfio-pci. The
+    target need not exist.
+    """
+    return path.readlink().name if path.is_symlink() else None
+
+
+def numbered(directory: Path, prefix: str) -> dict[int, Path]:
+    """Return the entries of a directory named `prefix` and a number (`node0`, `node1`, …), ascending by number.
+
+    A directory that does not exist has none.
+    """
+    pattern = re.compile(re.escape(prefix) + r"(\d+)", re.ASCII)
+    try:
+        names = [pattern.fullmatch(path.name) for path in directory.iterdir()]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise HardwareError(f"{directory}: cannot be listed: {error.strerror}") from error
+    return {number: directory / f"{prefix}{number}" for number in sorted(int(name[1]) for name in names if name)}

@@ -1,8 +1,7 @@
-"""NUMA nodes: their CPUs, memory, huge pages and how far they are from each other.
+"""NUMA nodes: their CPUs, memory, huge pages and distances.
 
-Source: `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-node). A kernel without NUMA support has
-no such directory; such a machine is described as one node 0 that holds everything, with the figures of
-`/proc/meminfo` and `/sys/kernel/mm/hugepages`.
+Source: `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-node). A kernel without NUMA support does not
+have this directory. Such a machine has one node 0 with everything, by `/proc/meminfo` and `/sys/kernel/mm/hugepages`.
 """
 
 from __future__ import annotations
@@ -14,18 +13,22 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.files import numbered, read_cpuset, read_int, read_text
-from dra_sdk.hardware.host import Host
+from dra_sdk.hardware.host import Host, numbered, read_cpuset, read_int, read_text
 
 LOCAL_DISTANCE = 10
-"""Distance of a node to itself, by definition of the ACPI SLIT."""
+"""Distance of a node to itself, as the ACPI SLIT defines it."""
 
 _MEM_TOTAL = re.compile(r"^(?:Node \d+ )?MemTotal:\s+(\d+) kB", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class HugePages:
-    """Huge pages of one size on one node: `size` in bytes, `total` and `free` in pages."""
+    """Huge pages of one size on one node.
+
+    size: size of one page in bytes.
+    total: number of pages.
+    free: number of free pages.
+    """
 
     size: int
     total: int
@@ -36,8 +39,11 @@ class HugePages:
 class NumaNode:
     """One online NUMA node.
 
-    `cpus` holds the online CPUs (none on a memory-only node), `memory` is in bytes and includes the huge pages,
-    `hugepages` ascends by size, and `distances` maps every online node, itself included, to its SLIT distance.
+    id: number of the node.
+    cpus: online CPUs. Empty for a node with memory only.
+    memory: memory in bytes, including huge pages.
+    hugepages: huge pages, ascending by size.
+    distances: distance (ACPI SLIT) to every online node by its number, including this one.
     """
 
     id: int
@@ -48,7 +54,7 @@ class NumaNode:
 
 
 def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
-    """All online nodes of `host`, ascending by id. Raises HardwareError naming the file that makes no sense."""
+    """Return all online nodes of `host`, ascending by number. HardwareError names the file that is invalid."""
     directories = numbered(_nodes(host), "node")
     if not directories:
         return (_only_node(host),)
@@ -56,7 +62,7 @@ def read_numa_nodes(host: Host) -> tuple[NumaNode, ...]:
 
 
 def read_numa_cpus(host: Host) -> dict[int, CpuSet]:
-    """Online CPUs of each node, without reading the rest; `{0: all}` on a kernel without NUMA support."""
+    """Return only the online CPUs of each node. `{0: all}` on a kernel without NUMA support."""
     directories = numbered(_nodes(host), "node")
     if not directories:
         return {0: _online(host)}
@@ -92,7 +98,7 @@ def _read_node(node: int, path: Path, online: list[int]) -> NumaNode:
 
 
 def _read_distances(path: Path, online: list[int]) -> dict[int, int]:
-    # One figure for each online node in ascending order: with nodes 0 and 8, the second figure belongs to node 8.
+    # One number for each online node in ascending order: with nodes 0 and 8, the second number is for node 8.
     figures = read_text(path).split()
     if len(figures) != len(online) or not all(figure.isdecimal() for figure in figures):
         raise HardwareError(f"{path}: expected {len(online)} distances, one for each node, found {figures}")

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
-from dra_sdk.hardware.files import link_name, numbered, optional, read_cpuset, read_hex, read_int
-from dra_sdk.hardware.host import Host
+from dra_sdk.hardware.host import Host, link_name, numbered, optional, read_cpuset, read_hex, read_int
 
-# Domains have four digits, except those that a VMD controller makes up: 10000 and above.
+# Domains have four digits, except those of a VMD controller: 10000 and above.
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SriovPf:
-    """What makes a function an SR-IOV physical function: how many virtual ones it can have, and those it has.
+    """The virtual functions of an SR-IOV physical function.
 
-    `vfs` holds the addresses of the enabled virtual functions in the order of their number, so `vfs[3]` is VF 3.
+    total_vfs: number of virtual functions that the device supports.
+    vfs: addresses of the enabled virtual functions in the order of their number: `vfs[3]` is VF 3.
     """
 
     total_vfs: int
@@ -34,10 +34,19 @@ class SriovPf:
 class PciDevice:
     """One PCI function.
 
-    `address` is the extended BDF, e.g. `0000:3b:00.0`; `path` its directory in sysfs. Ids are numbers: `vendor`
-    0x10de, `class_code` with its 24 bits 0x030200. `root` is the root complex it hangs from, e.g. `pci0000:3a`.
-    `driver` is the bound kernel driver, `numa_node` and `iommu_group` are None where the platform tells none.
-    `sriov` is set on a function that can have virtual ones, `physical_function` (an address) on a virtual one.
+    address: domain, bus, device and function (extended BDF), such as `0000:3b:00.0`.
+    path: directory of the function in sysfs.
+    root: root complex above it, such as `pci0000:3a`.
+    vendor: vendor ID, such as 0x10de.
+    device: device ID.
+    subsystem_vendor: subsystem vendor ID. None if sysfs has none.
+    subsystem_device: subsystem ID. None if sysfs has none.
+    class_code: class, subclass and programming interface in 24 bits, such as 0x030200.
+    driver: bound kernel driver, such as `vfio-pci`. None: not bound.
+    numa_node: number of the NUMA node. None if the platform does not report it.
+    iommu_group: number of the IOMMU group. None without an IOMMU.
+    sriov: virtual functions. None if the function cannot have any.
+    physical_function: address of the physical function. None if this is not a virtual function.
     """
 
     address: str
@@ -62,14 +71,18 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True)
 class PciRoot:
-    """A root complex, e.g. `pci0000:3a`, and the CPUs that are local to it (all of one or more NUMA nodes)."""
+    """A PCI root complex.
+
+    name: name in sysfs, such as `pci0000:3a`.
+    cpus: local CPUs: those of one or more NUMA nodes. Empty if the platform does not report them.
+    """
 
     name: str
     cpus: CpuSet
 
 
 def parse_pci_address(text: str) -> str:
-    """The extended BDF of `text` in lower case; `3b:00.0` gets domain 0000. Raises ValueError if it is no address."""
+    """Return an address as extended BDF in lower case. `3b:00.0` gets domain 0000. ValueError for anything else."""
     address = text.lower()
     if address.count(":") == 1:
         address = f"0000:{address}"
@@ -79,10 +92,10 @@ def parse_pci_address(text: str) -> str:
 
 
 def read_pci_devices(host: Host) -> tuple[PciDevice, ...]:
-    """All PCI functions of `host`, ascending by address; none on a machine without PCI.
+    """Return all PCI functions of `host`, ascending by address. Empty on a machine without PCI.
 
-    A function that goes away meanwhile (a VF, when their number changes) is left out. Raises HardwareError naming
-    the file that is missing or makes no sense.
+    A function that disappears during the call is left out, such as a VF when their number changes. HardwareError names
+    the file that is missing or invalid.
     """
     directory = host.sys / "bus/pci/devices"
     if not directory.is_dir():
@@ -101,7 +114,7 @@ def _read_if_there(host: Host, path: Path) -> PciDevice | None:
 
 
 def read_pci_device(host: Host, address: str) -> PciDevice:
-    """The function at `address` (an extended BDF). Raises HardwareError if there is none or it makes no sense."""
+    """Return the function at an address (extended BDF). HardwareError if there is none or a file is invalid."""
     path = host.sys / "bus/pci/devices" / address
     return PciDevice(
         address=address,
@@ -121,7 +134,7 @@ def read_pci_device(host: Host, address: str) -> PciDevice:
 
 
 def read_pci_roots(host: Host) -> tuple[PciRoot, ...]:
-    """All root complexes of `host`, ascending by name; those that tell no local CPUs have an empty set."""
+    """Return all root complexes of `host`, ascending by name."""
     directory = host.sys / "devices"
     names = sorted(path.name for path in directory.glob("pci*") if _ROOT.fullmatch(path.name))
     return tuple(PciRoot(name, _local_cpus(directory / name)) for name in names)
@@ -133,7 +146,7 @@ def _local_cpus(root: Path) -> CpuSet:
 
 
 def _root_of(path: Path) -> str:
-    """First directory of the device's real path below `/sys/devices`, as KEP-4381 defines `pcieRoot`."""
+    """Return the first directory of the device's real path below `/sys/devices`, as KEP-4381 defines `pcieRoot`."""
     if not path.is_symlink():
         raise HardwareError(f"{path}: there is no such PCI device")
     target = path.readlink()

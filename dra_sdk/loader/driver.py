@@ -19,11 +19,9 @@ from dra_sdk.errors import DraError, DriverLoadError, HookError, raised_at
 from dra_sdk.loader.contract import PREFIX, check_hooks, check_info, method, missing
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
-from dra_sdk.model.device import Device
-from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.device import Device, ResourcePool
+from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.model.node import Node
-from dra_sdk.model.pool import ResourcePool
 
 _NOTHING_LEFT: Final = object()
 

@@ -1,7 +1,7 @@
 """A claim as hooks see it: allocated, checked, with its configuration decoded.
 
-Source: resource.k8s.io/v1 ResourceClaim, AllocationResult, DeviceRequestAllocationResult. Only the results of this
-driver are in it.
+Source: resource.k8s.io/v1 ResourceClaim, AllocationResult, DeviceRequestAllocationResult. A claim contains only the
+devices of this driver.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 from dra_sdk.errors import RetriableError
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import AttributeValue, Device
+from dra_sdk.model.driver import Node
 from dra_sdk.model.edits import ContainerEdits
-from dra_sdk.model.node import Node
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 
@@ -78,7 +78,7 @@ NO_DEADLINE: Final = Deadline()
 
 
 def base_request(request: str) -> str:
-    """The name of a request without `/subrequest`, which names the chosen alternative of `firstAvailable`."""
+    """Return the name of a request without `/subrequest`, the chosen alternative of `firstAvailable`."""
     return request.partition("/")[0]
 
 
@@ -137,7 +137,7 @@ class AllocatedDevice(Generic[ConfigT]):
 
     @property
     def base_request(self) -> str:
-        """The request's name in the claim, without `/subrequest`."""
+        """Name of the request in the claim, without `/subrequest`."""
         return base_request(self.request)
 
     def prepared(
@@ -149,7 +149,7 @@ class AllocatedDevice(Generic[ConfigT]):
         status: DeviceStatus | None = None,
         metadata: Mapping[str, AttributeValue] | None = None,
     ) -> PreparedDevice:
-        """The value to yield from `dra_prepare` once this device is set up."""
+        """Return the value to yield from `dra_prepare` once this device is set up. Arguments: see PreparedDevice."""
         return PreparedDevice(
             self.request,
             self.pool,
@@ -222,7 +222,7 @@ class HeldClaim:
 
 @dataclass(frozen=True, slots=True)
 class Claim(Generic[ConfigT]):
-    """An allocated claim, handed to `dra_prepare`.
+    """An allocated claim, the argument of `dra_prepare`.
 
     namespace: the claim's namespace.
     name: the claim's name.

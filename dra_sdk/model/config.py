@@ -1,7 +1,7 @@
 """Opaque configuration: what a user may write under `config[].opaque.parameters` of a claim or DeviceClass.
 
-Source: resource.k8s.io/v1 OpaqueDeviceConfiguration. A driver's configuration is an ordinary pydantic model; on the
-wire it carries `apiVersion` and `kind` like every Kubernetes object, and its fields are camelCase.
+Source: resource.k8s.io/v1 OpaqueDeviceConfiguration. A driver's configuration is an ordinary pydantic model. In a claim
+it carries `apiVersion` and `kind` like every Kubernetes object, and its fields are camelCase.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from dra_sdk.errors import ConfigError
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _OBJECTS: Final = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
-_OWN: Final = frozenset({"value_error", "assertion_error"})
-"""Of an author's own checks."""
+_AUTHOR: Final = frozenset({"value_error", "assertion_error"})  # raised by the author's own checks
 _CONVERTERS: Final = (BeforeValidator, PlainValidator, WrapValidator)
-_SUBJECT: Final = re.compile(r"^[A-Z]\w* should ")  # of a sentence of pydantic's: Input, String, List
+_SUBJECT: Final = re.compile(r"^[A-Z]\w* should ")  # pydantic begins a sentence with Input, String or List
 _LONGEST: Final = 200
-_SHOWN: Final = Repr()  # as `_short`, and no deeper than a few levels
+_SHOWN: Final = Repr()  # like `_short`, and a few levels deep
 _SHOWN.maxstring = _SHOWN.maxother = _LONGEST
 
 
@@ -46,8 +45,11 @@ class OpaqueConfig(BaseModel):
         brightness: int = Field(default=100, ge=0, le=100)
     ```
 
-    `kind` is the class's name unless given. Unknown fields are refused in what a user writes, and ignored in what an
-    earlier version of the driver checkpointed.
+    A field named `max_power` is `maxPower` in a claim. Unknown fields are an error in what a user writes. They are
+    ignored in a checkpoint, which another version of the driver may have written.
+
+    api_version: apiVersion in claims, such as `lights.example.com/v1`. Given in the class statement.
+    kind: kind in claims. Given in the class statement, else the name of the class.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
@@ -64,9 +66,9 @@ class OpaqueConfig(BaseModel):
 
     @classmethod
     def decode(cls, parameters: dict[str, Any], *, strict: bool = True) -> Self:
-        """Check `parameters` without their `apiVersion` and `kind`, and make an instance.
+        """Check `parameters` except `apiVersion` and `kind`, and return an instance.
 
-        Raises ConfigError with one sentence per wrong field. `strict=False` drops unknown fields instead.
+        Raises ConfigError with one sentence for each wrong field. `strict=False` ignores unknown fields.
         """
         fields = {key: value for key, value in parameters.items() if key not in {"apiVersion", "kind"}}
         try:
@@ -75,15 +77,15 @@ class OpaqueConfig(BaseModel):
             raise ConfigError("; ".join(_sentences(error, cls))) from error
 
     def encode(self) -> dict[str, Any]:
-        """The parameters as they stand in a claim, with `apiVersion` and `kind`."""
+        """Return the parameters as in a claim, with `apiVersion` and `kind`."""
         body = self.model_dump(mode="json", by_alias=True)
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
 
 
 def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of the parameters that a driver takes: one of these kinds, at least one.
+    """Return the JSON Schema (draft 2020-12) of the parameters that a driver accepts: one of `configs`, at least one.
 
-    It tells what pydantic tells: field names, types, limits, defaults; checks that a class makes in code are not in it.
+    It contains what pydantic knows: field names, types, limits and defaults. Checks in code of a class are missing.
     """
     models: list[tuple[type[BaseModel], Literal["validation"]]] = [(each, "validation") for each in configs]
     references, together = models_json_schema(models)
@@ -100,10 +102,10 @@ def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, 
 
 
 def wrong_defaults(config: type[OpaqueConfig]) -> Iterator[str]:
-    """A sentence for each default that its own field would not take, or not keep as it is.
+    """Yield a sentence for each default that its own field would refuse or convert.
 
-    pydantic leaves defaults unchecked, so every claim that says nothing would get them. Fields that convert what they
-    are given, or make their default, are passed over.
+    pydantic does not check defaults, so every claim that leaves the field out would get a wrong one. Fields with a
+    converter or a default factory are not checked.
     """
     for name, field in config.model_fields.items():
         converts = any(isinstance(each, _CONVERTERS) for each in field.metadata)
@@ -119,38 +121,38 @@ def _default_problem(field: FieldInfo) -> str:
         kept = TypeAdapter(kind).validate_python(field.default)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return "" if first["type"] in _OWN else _rule(first)
-    except Exception:  # noqa: BLE001 (a type that pydantic knows within its class only)
+        return "" if first["type"] in _AUTHOR else _rule(first)
+    except Exception:  # noqa: BLE001 (pydantic understands some types only within their class)
         return ""
     same = kept == field.default or type(kept) is type(field.default)
-    told = f"would be read as {type(kept).__name__} from a claim, and stays {type(field.default).__name__}"
-    return "" if same else told
+    problem = f"would be read as {type(kept).__name__} from a claim, and stays {type(field.default).__name__}"
+    return "" if same else problem
 
 
 def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
     found = []
     for problem in error.errors(include_url=False):
-        place, told = problem["loc"], f"{_rule(problem)} (got {_SHOWN.repr(problem['input'])})"
+        path, text = problem["loc"], f"{_rule(problem)} (got {_SHOWN.repr(problem['input'])})"
         if problem["type"] == "extra_forbidden":
-            told = f"unknown field ({_short(_known(config, place[:-1]))})"
-        elif problem["type"] == "missing":  # the input is the whole object then
-            told = "is required"
-        found.append(f"{_short('.'.join(map(str, place)) or 'parameters')}: {told}")
+            text = f"unknown field ({_short(_known_fields(config, path[:-1]))})"
+        elif problem["type"] == "missing":  # the input is the whole object here
+            text = "is required"
+        found.append(f"{_short('.'.join(map(str, path)) or 'parameters')}: {text}")
     return found
 
 
 def _rule(problem: ErrorDetails) -> str:
-    """What pydantic says, as what the field must be; of the author's own checks their words alone."""
-    if problem["type"] in _OWN:
+    """Turn pydantic's message into what the field must be. A message of the author's own check stays as it is."""
+    if problem["type"] in _AUTHOR:
         return str(problem["ctx"]["error"])
     if problem["type"] in _OBJECTS:
         return "must be an object"
     return _SUBJECT.sub("must ", problem["msg"])
 
 
-def _known(config: type[BaseModel], place: tuple[int | str, ...]) -> str:
-    """Which fields there are at this place; keys and indices in it lead to no other class."""
-    for part in place:
+def _known_fields(config: type[BaseModel], path: tuple[int | str, ...]) -> str:
+    """List the fields of the object at `path`. Keys and indexes in the path do not change the class."""
+    for part in path:
         field = next((each for name, each in config.model_fields.items() if part == (each.alias or name)), None)
         config = next(_classes(field.annotation), config) if field else config
     fields = ", ".join(each.alias or name for name, each in config.model_fields.items())
@@ -158,7 +160,7 @@ def _known(config: type[BaseModel], place: tuple[int | str, ...]) -> str:
 
 
 def _classes(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The classes of objects that a field can hold, in whatever they are wrapped."""
+    """Yield the model classes in an annotation such as `list[A] | dict[str, B] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
@@ -166,5 +168,5 @@ def _classes(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _short(text: str) -> str:
-    """What a user wrote, which may be 10 KiB, so that what is wrong with it still fits into an event."""
+    """Cut a user's text, which may have 10 KiB, so that the sentence fits into an event."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,7 +1,7 @@
 """What a prepared device changes in a container: the author's view of CDI container edits.
 
-Source: CNCF Container Device Interface specification 1.1, section "containerEdits". Turning these values into a
-CDI spec, its version and its checks is `dra_sdk.wire.cdi`.
+Source: CNCF Container Device Interface specification 1.1, section "containerEdits". `dra_sdk.wire.cdi` turns these
+values into a CDI spec of the lowest version that can hold them, and checks them. No text may contain a NUL character.
 """
 
 from __future__ import annotations
@@ -11,14 +11,24 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 HookName = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
+"""When the runtime calls a hook (OCI runtime specification, "POSIX-platform Hooks")."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device node to create in the container.
+    """A device node to create in the container (CDI `deviceNodes`).
 
-    `path` is the path in the container, `host_path` the one on the host where it differs. Type (`b`, `c`, `u`, `p`),
-    major and minor are read from the host by the runtime where they are left out. `permissions` is a subset of `rwm`.
+    path: absolute path in the container, such as `/dev/nvidia0`.
+    host_path: absolute path on the host. None: the same as `path`.
+    type: `c` character device, `b` block device, `u` unbuffered character device, `p` FIFO. None: the runtime reads it
+        from the host.
+    major: major number. None: the runtime reads it from the host.
+    minor: minor number. None: the runtime reads it from the host.
+    file_mode: permission bits of the node in the container, such as `0o660`. None: the runtime's default.
+    permissions: what the container may do by its device cgroup: any of `r` (read), `w` (write) and `m` (create nodes),
+        or `none`. None: the runtime's default, `rwm`.
+    uid: owner of the node in the container, from 0 to 4294967295. None: the user of the container's process.
+    gid: group of the node in the container, from 0 to 4294967295. None: the group of the container's process.
     """
 
     path: str
@@ -34,7 +44,13 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mount into the container; a bind mount unless `type` says otherwise."""
+    """A mount into the container (CDI `mounts`).
+
+    host_path: absolute path on the host.
+    container_path: absolute path in the container.
+    options: mount options. The default is a read-only bind mount without devices and set-user-ID programs.
+    type: file system type, such as `tmpfs`. None: a bind mount.
+    """
 
     host_path: str
     container_path: str
@@ -44,7 +60,14 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """An OCI hook that the runtime runs; `timeout` in seconds."""
+    """A program of the host that the runtime calls (CDI `hooks`, OCI runtime specification "Hooks").
+
+    hook_name: when it is called.
+    path: absolute path of the program on the host.
+    args: all arguments. The first is the program's own name, as in `execv`: `("nvidia-ctk", "hook", "chmod")`.
+    env: environment variables of the program.
+    timeout: seconds, at least 1, after which the runtime stops it. None: no limit.
+    """
 
     hook_name: HookName
     path: str
@@ -55,7 +78,11 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class NetDevice:
-    """A network interface of the host to move into the container as `name` (CDI 1.1)."""
+    """A network interface of the host to move into the container (CDI `netDevices`, CDI 1.1).
+
+    host_interface_name: name of the interface on the host. Each interface can be moved once.
+    name: name of the interface in the container, unique there.
+    """
 
     host_interface_name: str
     name: str
@@ -63,7 +90,15 @@ class NetDevice:
 
 @dataclass(frozen=True, slots=True)
 class IntelRdt:
-    """Membership in an Intel RDT class of service (CDI 0.7; schemata and monitoring need 1.1)."""
+    """A class of service of Intel Resource Director Technology (CDI `intelRdt`, CDI 0.7).
+
+    clos_id: name of the class: a directory below `/sys/fs/resctrl`, at most 4095 bytes, or `/` for the default class.
+        None: the runtime makes a class for the container.
+    l3_cache_schema: lines for L3 cache and code/data prioritization, such as `L3:0=f;1=f`. None: unchanged.
+    mem_bw_schema: line for memory bandwidth, such as `MB:0=50;1=50`. None: unchanged.
+    schemata: lines of the file `schemata`, such as `("L3:0=f", "MB:0=50")`. It needs CDI 1.1.
+    enable_monitoring: True: make a monitoring group for the container. It needs CDI 1.1.
+    """
 
     clos_id: str | None = None
     l3_cache_schema: str | None = None
@@ -74,7 +109,20 @@ class IntelRdt:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEdits:
-    """Everything one device changes in a container that gets it."""
+    """Everything that one device changes in a container that gets it (CDI `containerEdits`).
+
+    `left + right` joins two edits.
+
+        ContainerEdits(env={"GPU": "0"}, device_nodes=[DeviceNode("/dev/gpu0")])
+
+    env: environment variables. A name must not be empty or contain `=`.
+    device_nodes: device nodes to create.
+    mounts: mounts, in this order.
+    hooks: programs of the host to call.
+    net_devices: network interfaces to move into the container.
+    additional_gids: supplementary groups of the container's process, from 0 to 4294967295. It needs CDI 0.7.
+    intel_rdt: class of service. None: unchanged.
+    """
 
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: Sequence[DeviceNode] = ()
@@ -85,7 +133,7 @@ class ContainerEdits:
     intel_rdt: IntelRdt | None = None
 
     def __add__(self, other: ContainerEdits) -> ContainerEdits:
-        """Both edits; where both set an environment variable or RDT class, the right one wins."""
+        """Join both edits. If both set a variable or a class of service, that of `other` wins."""
         return ContainerEdits(
             env={**self.env, **other.env},
             device_nodes=(*self.device_nodes, *other.device_nodes),

@@ -1,8 +1,8 @@
 """Kubernetes quantities ("1500m", "80Gi") as exact numbers.
 
-Source: k8s.io/apimachinery pkg/api/resource, type Quantity: a signed decimal with a binary suffix (Ki … Ei), a
-decimal suffix (n, u, m, k, M … E) or a decimal exponent. Values are exact down to 1n; what is finer is rounded away
-from zero, and what has a binary suffix ends at 2^63-1, as there.
+Source: k8s.io/apimachinery pkg/api/resource, type Quantity: a signed decimal with a binary suffix (Ki … Ei), a decimal
+suffix (n, u, m, k, M … E) or a decimal exponent. As in the Go type, values are exact down to 1n and finer values are
+rounded away from zero. A value with a binary suffix is limited to 2^63-1.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ _PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i|[numkMGTPE]
 
 @total_ordering
 class Quantity:
-    """An exact amount of something, written as Kubernetes writes it.
+    """An exact amount, written as Kubernetes writes it.
 
-    Accepts an int, or a string such as `"4"`, `"500m"`, `"80Gi"` or `"1e3"`; raises ValueError for anything else.
-    `str()` gives the canonical form: no fraction, the largest suffix that keeps it exact.
+    Takes an int, or a string such as `"4"`, `"500m"`, `"80Gi"` or `"1e3"`. Raises ValueError for anything else. `str()`
+    gives the canonical form: no fraction, and the largest suffix that keeps the value exact. Quantities compare with
+    each other and with ints by value.
+
+    value: the amount as an exact number.
+    binary: whether `str()` prefers binary suffixes (Ki … Ei) to decimal ones.
     """
 
-    __slots__ = ("_binary", "value")
+    __slots__ = ("binary", "value")
 
     def __init__(self, text: str | int | Quantity) -> None:
         self.value: Fraction
-        self._binary = False
+        self.binary = False
         if isinstance(text, Quantity):
-            self.value, self._binary = text.value, text._binary  # noqa: SLF001 (same class)
+            self.value, self.binary = text.value, text.binary
         elif isinstance(text, int) and not isinstance(text, bool):
             self.value = Fraction(text)
         elif isinstance(text, str) and (match := _PATTERN.fullmatch(text)):
-            value, self._binary = _parse(*match.groups())
+            value, self.binary = _parse(*match.groups())
             self.value = _rounded(value)
         else:
             raise ValueError(
@@ -54,15 +58,15 @@ class Quantity:
 
     @classmethod
     def of(cls, value: Fraction | int, *, binary: bool = False) -> Self:
-        """A quantity of an exact number; `binary` prefers suffixes such as Gi, where such a suffix can say so much."""
+        """Return a quantity of an exact number. `binary` prefers binary suffixes, which end at 2^63-1."""
         made = cls(0)
         made.value = _rounded(Fraction(value))
-        made._binary = binary and abs(made.value) <= _BINARY_LIMIT
+        made.binary = binary and abs(made.value) <= _BINARY_LIMIT
         return made
 
     def __str__(self) -> str:
         value = self.value
-        if self._binary and value.denominator == 1 and abs(value) >= _BINARY["Ki"]:
+        if self.binary and value.denominator == 1 and abs(value) >= _BINARY["Ki"]:
             for suffix, factor in reversed(_BINARY.items()):
                 if value % factor == 0:
                     return f"{value / factor}{suffix}"
@@ -76,7 +80,7 @@ class Quantity:
         return f"Quantity({str(self)!r})"
 
     def __int__(self) -> int:
-        """The amount as a whole number, rounded away from zero as `Quantity.Value()` of the Go type does."""
+        """Round the amount to a whole number, away from zero, as `Quantity.Value()` of the Go type does."""
         return ceil(self.value) if self.value > 0 else floor(self.value)
 
     def __eq__(self, other: object) -> bool:
@@ -111,7 +115,7 @@ def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> 
 
 
 def _rounded(value: Fraction) -> Fraction:
-    """`value` in whole nano units; Kubernetes knows nothing finer and rounds away from zero."""
+    """Round to whole nano units away from zero. Kubernetes knows nothing finer."""
     nano = value * 10**9
     if nano.denominator == 1:
         return value

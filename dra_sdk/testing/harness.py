@@ -22,9 +22,8 @@ from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim, HeldDevice
-from dra_sdk.model.device import Device
+from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo
-from dra_sdk.model.pool import ResourcePool
 from dra_sdk.node.files import Files
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import ResourcePool
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import fresh_slices, stored
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 
 from dra_sdk.hardware import Host
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.testing.sysfs import FakeMachine
 from dra_sdk.tools.simulator.oci import HostDevice
 

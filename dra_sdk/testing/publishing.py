@@ -7,12 +7,12 @@ from typing import Any
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, sentence, title, validate
+from dra_sdk.wire.validation.decoding import decoded, without_disabled
 from dra_sdk.wire.validation.problems import ProblemType
-from dra_sdk.wire.validation.storage import decoded, without_disabled
 
 RELEASES = tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
 _NOW = "2000-01-01T00:00:00Z"

@@ -1,1 +1,1 @@
-"""Wire formats: what is written to the API server, to the kubelet's sockets, to CDI directories and to state files."""
+"""Formats: API objects and their limits, CDI specs, state files, and the kubelet's protobuf messages."""

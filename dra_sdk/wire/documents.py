@@ -1,7 +1,7 @@
-"""YAML and JSON documents with the line of each value, so that a problem can be pointed at.
+"""Read YAML and JSON documents, with the line of each value for messages.
 
-YAML is read as Kubernetes reads it: what has no place in JSON is refused, such as a key given twice, a tag or a
-reference to itself. Keys that are no strings become strings. Lines are looked up only when they are asked for.
+YAML is read as Kubernetes reads it: what has no JSON form is refused, such as a key that is given twice, a custom tag
+or a reference to itself. Keys of other types become strings. Lines are computed only when one is needed.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
 
 
 class _File:
-    """A file's text, and its documents as YAML nodes, which know their lines, once somebody asks for one."""
+    """The text of a file. Its YAML nodes, which have line numbers, are made when one is needed."""
 
     def __init__(self, text: str, parser: Any = PARSER) -> None:
         self._text, self._parser = text, parser
         self._nodes: list[yaml.Node | None] | None = None
 
     def node(self, index: int) -> yaml.Node | None:
-        """A document's node."""
+        """Return the root node of a document, None for an empty one."""
         if self._nodes is None:
             self._nodes = list(yaml.compose_all(self._text, Loader=self._parser))
         return self._nodes[index] if index < len(self._nodes) else None
 
 
 class Document:
-    """One document: its JSON value, and where its parts stand in the file, if it ever was in one."""
+    """One document: its JSON value, and the lines of its parts if it comes from a file."""
 
     __slots__ = ("_file", "_index", "value")
 
@@ -47,11 +47,11 @@ class Document:
 
     @property
     def has_lines(self) -> bool:
-        """Whether it comes from a file."""
+        """Whether the document comes from a file."""
         return self._file is not None
 
     def line(self, tokens: Sequence[str | int] = ()) -> int:
-        """The line (from 1) of the value at `tokens`, or of the deepest part of that path that exists."""
+        """Return the line (from 1) of the value at a path, or of the deepest part of the path that exists."""
         node = self._file.node(self._index) if self._file else None
         line = node.start_mark.line + 1 if node is not None else 1
         for token in tokens:
@@ -63,9 +63,9 @@ class Document:
 
 
 def objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """The objects of a document's value and where in it they are: itself, or the items of a List.
+    """Yield path and value of each object in a document: the document itself, or the items of a List.
 
-    The items of a PodList, of a ResourceSliceList and so on need no kind of their own.
+    Items of a PodList, a ResourceSliceList and so on need not have a kind.
     """
     if isinstance(value, dict) and str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
         kind = {
@@ -79,39 +79,39 @@ def objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tup
 
 
 def read_documents(content: bytes, source: str) -> list[Document]:
-    """The documents in a file's content; none where it is empty.
+    """Return the documents in the content of the file `source`. Empty content has none.
 
-    Raises InvalidObjectError that names `source`, line and column where the content is not UTF-8, YAML or JSON.
+    Raises InvalidObjectError with source, line and column if the content is not UTF-8, YAML or JSON.
     """
     try:
         text = content.decode("utf-8-sig")
         return list(_documents(text))
     except UnicodeDecodeError as error:
         if content[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
-            raise InvalidObjectError(source, ["line 1: UTF-16 text: save it as UTF-8"]) from error
+            raise InvalidObjectError(source, ["line 1: the text is UTF-16, save it as UTF-8"]) from error
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidObjectError(source, [f"line {line}: not UTF-8 text"]) from error
     except yaml.MarkedYAMLError as error:
-        raise InvalidObjectError(source, [_told(error, text)]) from error
+        raise InvalidObjectError(source, [_sentence(error, text)]) from error
     except _BadTextError as error:
         raise InvalidObjectError(source, [str(error)]) from error
 
 
 class _BadTextError(Exception):
-    """Text that is neither YAML nor JSON; says why and where."""
+    """Text that is neither YAML nor JSON. The message says where and why."""
 
 
 class _BadTokenError(Exception):
-    """A token of JSON text that cannot be taken, and why."""
+    """A token of JSON text that is refused, and the reason."""
 
 
 def _place(text: str, position: int) -> str:
-    """`line 3, column 5` of a character."""
+    """Return the position of a character: `line 3, column 5`."""
     return f"line {text.count(chr(10), 0, position) + 1}, column {position - text.rfind(chr(10), 0, position)}"
 
 
-def _told(error: yaml.MarkedYAMLError, text: str) -> str:
-    """The parser's reason, with the place; YAML's most frequent mistake by its name."""
+def _sentence(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Return position and reason. The parser's reason for the most frequent mistake, a tab, is replaced."""
     mark, reason = error.problem_mark or error.context_mark, error.problem or error.context
     if mark is None:
         return str(reason)
@@ -119,7 +119,7 @@ def _told(error: yaml.MarkedYAMLError, text: str) -> str:
     if mark.line >= len(lines):
         return f"{_place(text, len(text))}: {reason}"
     if "cannot start any token" in str(reason) and lines[mark.line][mark.column :].startswith("\t"):
-        reason = "a tab cannot indent, only spaces can"
+        reason = "use spaces for indentation, not tabs"
     return f"line {mark.line + 1}, column {mark.column + 1}: {reason}"
 
 
@@ -134,14 +134,14 @@ def _documents(text: str) -> Iterator[Document]:
         if found is not None:
             yield found
             return
-        text = text.replace("\t", " ")  # in JSON a tab only ever stands between values; YAML wants none there
+        text = text.replace("\t", " ")  # YAML allows no tabs between values, JSON does
     file = _File(text)
     for index, value in enumerate(values(text)):
         yield Document(value, file, index)
 
 
 def _json(text: str) -> Document | None:
-    """The document if this is JSON; None where it is not: YAML may begin like it, and its parser tells where not."""
+    """Return the document if the text is JSON, else None: YAML may begin like JSON, and its parser knows positions."""
     try:
         value = json.loads(
             text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_pairs
@@ -155,8 +155,8 @@ def _json(text: str) -> Document | None:
     if _is_deep(value):
         return None
     escapes = _SURROGATE.search(text) is not None
-    parser = yaml.SafeLoader if escapes else PARSER  # libyaml does not know characters in two halves
-    return Document(_whole(value) if escapes else value, _File(text.replace("\t", " "), parser))
+    parser = yaml.SafeLoader if escapes else PARSER  # libyaml does not join surrogate pairs
+    return Document(_without_surrogates(value) if escapes else value, _File(text.replace("\t", " "), parser))
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> float:
-    raise _BadTokenError(name, f"{name} is no JSON number")
+    raise _BadTokenError(name, f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -191,17 +191,17 @@ def _is_deep(value: Any, depth: int = 0) -> bool:
     return False
 
 
-def _whole(value: Any) -> Any:
-    """With a replacement character, as in Go, for each half of a character that is alone."""
+def _without_surrogates(value: Any) -> Any:
+    """Replace each unpaired surrogate by U+FFFD, as Go does."""
     if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return [_without_surrogates(item) for item in value]
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
 def _child(node: yaml.Node | None, token: str | int) -> tuple[int, yaml.Node] | None:
-    """The line and node of a key's value or of an item."""
+    """Return line and node of the value of a key, or of an item. None if it does not exist."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(token):

@@ -1,8 +1,8 @@
-"""What an API server of a given version knows, allows and drops.
+"""The limits and feature gates of an API server, by release.
 
-Kubernetes 1.34 serves `resource.k8s.io/v1` first; every release since moved limits and feature gates. A profile
-holds both, so that objects can be checked before they meet a server. Source: the API types and feature gates of
-Kubernetes 1.34 to 1.37.
+Kubernetes 1.34 is the first release with `resource.k8s.io/v1`. Every later release changed limits and feature gates. A
+profile has both, so that objects can be checked without a server. Source: the API types and feature gates of Kubernetes
+1.34 to 1.37.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dra_sdk.errors import SettingsError
 OLDEST: Final = 34
 NEWEST: Final = 37
 
-#: For each gate the minor release that brought it, and the one that turned it on by default (None: not yet).
+#: Each feature gate with the minor release that added it, and the one that turned it on by default (None: not yet).
 GATES: Final[Mapping[str, tuple[int, int | None]]] = {
     "DRAAdminAccess": (34, 34),
     "DRAConsumableCapacity": (34, 36),
@@ -27,7 +27,7 @@ GATES: Final[Mapping[str, tuple[int, int | None]]] = {
     "DRADeviceTaintRules": (35, 37),
     "DRADeviceTaints": (34, 36),
     "DRAExtendedResource": (34, 36),
-    "DRAFractionalCapacityRange": (37, None),  # beta, but on only for clusters that need not go back to 1.36
+    "DRAFractionalCapacityRange": (37, None),  # beta, but off by default as long as a rollback to 1.36 must be possible
     "DRAListTypeAttributes": (36, None),
     "DRANodeAllocatableResources": (36, None),
     "DRAOptionalNodeOperations": (37, None),
@@ -41,10 +41,10 @@ _VERSION = re.compile(r"v?1\.(\d+)(?:[.+-].*)?")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many, or how long. Lengths are in bytes."""
+    """The limits of one release: numbers of items, and lengths in bytes."""
 
     devices_per_slice: int = 128
-    #: Applies once any device of the slice has taints, consumes counters or has list attributes.
+    #: The limit if any device of the slice has taints, consumes counters or has list attributes.
     advanced_devices_per_slice: int = 64
     counter_sets_per_slice: int = 8
     counters_per_set: int = 32
@@ -74,7 +74,7 @@ class Limits:
     hardware_address_length: int = 128
 
 
-#: 1.34 counted counters per slice and per device, not per set.
+#: 1.34 limits counters for each slice and each device, not for each set.
 COUNTERS_PER_SLICE_1_34: Final = 32
 DEVICE_COUNTERS_PER_SLICE_1_34: Final = 1024
 COUNTERS_PER_DEVICE_1_34: Final = 32
@@ -95,17 +95,21 @@ _LIMITS: Final[Mapping[int, Limits]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerProfile:
-    """An API server: its minor version (`36` for 1.36) and the feature gates that are on."""
+    """The release and feature gates of an API server.
+
+    minor: minor release, such as 36 for 1.36.
+    gates: feature gates that are on.
+    """
 
     minor: int
     gates: frozenset[str]
 
     @classmethod
     def of(cls, version: str = f"1.{NEWEST}", gates: Mapping[str, bool] | None = None) -> Self:
-        """The profile of a release such as `1.36` or `v1.36.3+k3s1`; `gates` change what is on by default.
+        """Return the profile of a release such as `1.36` or `v1.36.3+k3s1`. `gates` turns feature gates on and off.
 
-        A release newer than this package knows is taken for the newest known one. Raises SettingsError for one
-        before 1.34, which has no `resource.k8s.io/v1`, and for anything that is not a version.
+        A release that is newer than the newest known one gets the profile of that one. Raises SettingsError for a
+        release before 1.34, which has no `resource.k8s.io/v1`, and for text that is not a version.
         """
         match = _VERSION.fullmatch(version)
         if not match:
@@ -120,7 +124,7 @@ class ServerProfile:
 
     @property
     def version(self) -> str:
-        """As people say it: `1.36`."""
+        """The release as text: `1.36`."""
         return f"1.{self.minor}"
 
     @property
@@ -130,16 +134,16 @@ class ServerProfile:
 
     @property
     def taint_effects(self) -> tuple[str, ...]:
-        """The taint effects it knows, sorted."""
+        """The taint effects of this release, sorted."""
         return ("NoExecute", "NoSchedule", "None") if self.minor > OLDEST else ("NoExecute", "NoSchedule")
 
     def enabled(self, *gates: str) -> bool:
-        """Whether all of these gates are on."""
+        """Whether all these gates are on."""
         return self.gates.issuperset(gates)
 
     @property
     def applies_taint_rules(self) -> bool:
-        """Whether DeviceTaintRules have an effect; 1.34 has no gate of their own for them."""
+        """Whether DeviceTaintRules have an effect. 1.34 has no separate gate for them."""
         return self.enabled("DRADeviceTaints", self.taint_rule_gate)
 
     @property
@@ -148,6 +152,6 @@ class ServerProfile:
         return "DRADeviceTaints" if self.minor == OLDEST else "DRADeviceTaintRules"
 
     def taint_rule_versions(self) -> tuple[str, ...]:
-        """The API versions that serve DeviceTaintRule, the best first (before 1.37 an administrator turns them on)."""
+        """Return the API versions of DeviceTaintRule, newest first. Before 1.37 an administrator must enable them."""
         versions = {34: ("v1alpha3",), 35: ("v1alpha3",), 36: ("v1beta2", "v1alpha3")}
         return versions.get(self.minor, ("v1", "v1beta2", "v1alpha3"))

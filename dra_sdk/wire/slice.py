@@ -1,9 +1,9 @@
-"""Devices, counter sets and node selections of the model as the JSON of a ResourceSlice.
+"""Turn the devices, counter sets and node selections of an author into the JSON of a ResourceSlice.
 
 Source: resource.k8s.io/v1 ResourceSliceSpec, Device, DeviceAttribute, DeviceCapacity, CapacityRequestPolicy,
-DeviceTaint, DeviceCounterConsumption, NodeAllocatableResourceMapping, CounterSet. Fields that are not set are left
-out and quantities are canonical, so that what is sent equals what the API server stores. Values that have no JSON form
-are problems here; the limits of the API are checked on the JSON.
+DeviceTaint, DeviceCounterConsumption, NodeAllocatableResourceMapping, CounterSet. Fields that are not set are left out
+and quantities are canonical, so that the JSON equals what the API server stores. Values without a JSON form are
+refused here. `dra_sdk.wire.validation` checks the limits of the API.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dra_sdk.model.device import (
     Amount,
     Capacity,
     CounterConsumption,
+    CounterSet,
     Device,
     DeviceTaint,
     NodeAllocatable,
@@ -26,34 +27,33 @@ from dra_sdk.model.device import (
     RequestPolicy,
     Version,
 )
-from dra_sdk.model.pool import CounterSet
 from dra_sdk.model.quantity import Quantity
 
 _LISTS: Final = frozenset({"bools", "ints", "strings", "versions"})
 _INT64_LIMIT: Final = 2**63
-_SHOWN: Final = 100  # characters of a value that is of the wrong kind
+_SHOWN: Final = 100  # characters of a value of the wrong type in a message
 
 
 class _Problems(list[str]):
-    """What is wrong with one object, each with the place where it is."""
+    """The problems of one object. Each begins with the field."""
 
     def raise_for(self, subject: str) -> None:
-        """InvalidObjectError if there are any."""
+        """Raise InvalidObjectError if there are any."""
         if self:
             raise InvalidObjectError(subject, list(self))
 
 
 def device_json(device: Device, driver: str) -> JSON:
-    """One entry of `spec.devices`; InvalidObjectError names the device and the field.
+    """Return the entry of a device in `spec.devices`. InvalidObjectError names the device and the field.
 
-    Attribute names in the driver's own domain lose it, because that is how the API wants them. Capacity names stay
-    as they are: a claim's `capacity.requests` must spell them exactly as the slice does.
+    Attribute names lose the domain if it is the driver's own, as the API recommends. Capacity names do not change,
+    because `capacity.requests` of a claim must spell them exactly as the slice does.
     """
     problems = _Problems()
     try:
         fields = _fields(device, driver, problems)
     except (AttributeError, TypeError):
-        problems += list(_misshapen(device))
+        problems += list(_wrong_types(device))
         if not problems:
             raise
         fields = {}
@@ -66,14 +66,16 @@ def _fields(device: Device, driver: str, problems: list[str]) -> JSON:
     return {
         "attributes": {
             key: _attribute(value, f"attribute {key}", problems)
-            for key, value in _own(device.attributes, driver, problems).items()
+            for key, value in _without_domain(device.attributes, driver, problems).items()
         },
         "capacity": {str(key): _capacity(value, f"capacity {key}", problems) for key, value in device.capacity.items()},
         "consumesCounters": [_consumption(each, problems) for each in device.consumes],
         "taints": [_taint(each, problems) for each in device.taints],
         "bindsToNode": device.binds_to_node,
-        "bindingConditions": list(device.binding_conditions),
-        "bindingFailureConditions": list(device.binding_failure_conditions),
+        "bindingConditions": _conditions(device.binding_conditions, "binding_conditions", problems),
+        "bindingFailureConditions": _conditions(
+            device.binding_failure_conditions, "binding_failure_conditions", problems
+        ),
         "allowMultipleAllocations": device.allow_multiple_allocations,
         "nodeAllocatableResourceMappings": {
             str(key): _mapping(value, f"node_allocatable {key}", problems)
@@ -82,8 +84,15 @@ def _fields(device: Device, driver: str, problems: list[str]) -> JSON:
     }
 
 
-def _misshapen(device: Device) -> Iterator[str]:
-    """Fields that hold another kind of thing than the model says; for a device that has no JSON form because of one."""
+def _conditions(names: Sequence[str], where: str, problems: list[str]) -> list[str]:
+    if isinstance(names, str):  # a string is a sequence of strings, but not what the author meant
+        problems.append(f"{where} must be a list of str, is {_short(names)}")
+        return []
+    return list(names)
+
+
+def _wrong_types(device: Device) -> Iterator[str]:
+    """Yield a problem for each field of the wrong type. Called only if the device has no JSON form."""
     for name in ("attributes", "capacity", "node_allocatable"):
         if not isinstance(value := getattr(device, name), Mapping):
             yield f"{name} must be a mapping, is {_short(value)}"
@@ -103,7 +112,7 @@ def _short(value: object) -> str:
 
 
 def counter_set_json(counter_set: CounterSet) -> JSON:
-    """One entry of `spec.sharedCounters`; InvalidObjectError names the set and the counter."""
+    """Return the entry of a set in `spec.sharedCounters`. InvalidObjectError names the set and the counter."""
     problems = _Problems()
     given: object = counter_set.counters
     if not isinstance(given, Mapping):
@@ -115,7 +124,7 @@ def counter_set_json(counter_set: CounterSet) -> JSON:
 
 
 def node_selection_json(node: NodeSelection, problems: list[str]) -> JSON:
-    """The field of a spec or device that says which nodes reach it; adds to `problems` unless exactly one is set."""
+    """Return the field of a spec or device that selects nodes. Adds to `problems` unless exactly one is set."""
     fields: JSON = {}
     if node.node_name is not None:
         fields["nodeName"] = str(node.node_name)
@@ -139,7 +148,7 @@ def is_list(attribute: JSON) -> bool:
     return not _LISTS.isdisjoint(attribute)
 
 
-def _own(attributes: Mapping[str, Any], driver: str, problems: list[str]) -> dict[str, Any]:
+def _without_domain(attributes: Mapping[str, Any], driver: str, problems: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in attributes.items():
         short = str(key).removeprefix(f"{driver}/")
@@ -168,7 +177,7 @@ def _list_attribute(values: Sequence[object], where: str, problems: list[str]) -
 
 
 def _kind(value: object) -> str | None:
-    """The API's name of a value's type; bool before int and Version before str, which they are kinds of."""
+    """Return the API's name of a value's type. Subclasses come first: bool before int, Version before str."""
     for kind, name in ((bool, "bool"), (int, "int"), (Version, "version"), (str, "string")):
         if isinstance(value, kind):
             return name
@@ -176,7 +185,7 @@ def _kind(value: object) -> str | None:
 
 
 def _plain(value: Any) -> bool | int | str:
-    """The value without a subclass such as an enumeration, which JSON would write otherwise."""
+    """Return the value as bool, int or str. JSON would write a subclass such as an enumeration differently."""
     for kind in (bool, int):
         if isinstance(value, kind):
             return kind(value)
@@ -235,7 +244,7 @@ def _taint(taint: DeviceTaint, problems: list[str]) -> JSON:
 
 
 def _time(moment: datetime, where: str, problems: list[str]) -> str:
-    """RFC 3339 in UTC, to the second, which is how precise the API keeps it."""
+    """Return the time in UTC (RFC 3339), in whole seconds as the API stores it."""
     if moment.tzinfo is None:
         problems.append(f"{where}: {moment.isoformat()} has no time zone")
         return ""
@@ -252,7 +261,7 @@ def _amount(value: Amount, where: str, problems: list[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _field(name: str, value: bool | int | str) -> JSON:
-    """An object with one field, not to be changed: of thousands of devices with the same model there is one of it."""
+    """Return an object with one field. It must not be changed: devices with equal attributes share it."""
     return {name: value}
 
 

@@ -1,8 +1,8 @@
-"""YAML as JSON values, event by event, as Kubernetes reads it.
+"""Read YAML as JSON values, as Kubernetes reads it (sigs.k8s.io/yaml: YAML 1.1 by the rules of go-yaml v2).
 
-Faster than going through YAML nodes, and nothing here recurses, so that no file can exhaust the stack or, by
-references to references, memory. What has no place in JSON is refused where it stands: a key given twice, a date with
-a tag, a reference to itself, a tag of one's own. Source: YAML 1.1; sigs.k8s.io/yaml.
+The reader works on the parser's events. That is faster than going through YAML nodes, and nothing here recurses, so no
+file can exhaust the stack or, by references to references, memory. What has no JSON form is refused with its position:
+a key that is given twice, a reference to itself, an infinite number, a custom tag.
 """
 
 from __future__ import annotations
@@ -15,25 +15,45 @@ from typing import Any, Final
 
 import yaml
 
-#: libyaml where PyYAML was built with it, which reads several times faster.
+#: libyaml if PyYAML was built with it. It reads several times faster.
 PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH: Final = 100
 MAX_REPEATED: Final = 10_000
 MAX_DIGITS: Final = 1000
 _TAG: Final = "tag:yaml.org,2002:"
-_STR, _MERGE, _MAP, _SEQ = (_TAG + name for name in ("str", "merge", "map", "seq"))
-_PLAIN: Final = {_TAG + name for name in ("bool", "null", "merge")}
-_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
-_FLOAT: Final = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
-)
-_NO_NUMBERS: Final = {".nan", ".inf"}
-_SCALARS: Final = yaml.constructor.SafeConstructor()
+_MAP, _SEQ = (_TAG + name for name in ("map", "seq"))
 _OPEN: Final = object()
 
 
+class _Merge:
+    """The key `<<`."""
+
+
+_CONSTANTS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    "<<": _Merge,
+}
+_NOT_FINITE: Final = {sign + name for sign in ("", "+", "-") for name in (".inf", ".Inf", ".INF")} | {
+    ".nan", ".NaN", ".NAN",
+}  # fmt: skip
+#: Plain text that begins with another character is a string.
+_HINTS: Final = frozenset(text[:1] for text in (*_CONSTANTS, *"+-.0123456789"))
+_INT: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
+_BASES: Final = (16, 2, 8, 10)
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+#: After a leading dot, underscores must separate digits. Elsewhere they may be anywhere.
+_UNDERSCORES: Final = re.compile(r"[^_]+(?:(?<=[0-9])_(?=[0-9])[^_]+)*")
+#: Go writes whole floats below this limit without an exponent, so that they can be read as integers.
+_MAX_WHOLE: Final = 1e21
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),),
+}  # fmt: skip
+
+
 def values(text: str, parser: Any = PARSER) -> Iterator[Any]:
-    """The value of each document; yaml.MarkedYAMLError with line and column for what cannot be read."""
+    """Yield the value of each document. yaml.MarkedYAMLError has line and column of what cannot be read."""
     builder = _Builder()
     for event in yaml.parse(text, Loader=parser):
         if builder.take(event):
@@ -41,22 +61,16 @@ def values(text: str, parser: Any = PARSER) -> Iterator[Any]:
             builder = _Builder(known=builder.known)
 
 
-def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """How plain text is told apart, by its first character: times are text, and so is 10:20:30, half a MAC address."""
-    found: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items():
-        found[first] = [(tag, pattern) for tag, pattern in rules if tag in _PLAIN]
-    for first in "-+0123456789.":
-        found.setdefault(first, []).extend([(f"{_TAG}int", _INT), (f"{_TAG}float", _FLOAT)])
-    return found
-
-
-_RULES: Final = _rules()
-
-
 @dataclass(slots=True)
 class _Frame:
-    """A list or mapping that is being read, or the document: what is in it so far."""
+    """A list or mapping that is being read, or the document.
+
+    value: what was read so far.
+    start: number of values before it.
+    key: key whose value comes next. None: a key comes next.
+    anchor: its anchor, if any.
+    merged: mappings that `<<` brings in, in their order.
+    """
 
     value: Any
     start: int = 0
@@ -65,13 +79,17 @@ class _Frame:
     merged: list[Any] = field(default_factory=list)
 
 
-class _Merge:
-    """The key `<<`."""
-
-
 @dataclass(slots=True)
 class _Builder:
-    """One document; `known` are the plain texts that were met before, and their values."""
+    """One document that is being read.
+
+    known: values of plain texts, so that a text that occurs again is not parsed again.
+    root: the document.
+    stack: lists and mappings around the current position, outermost first.
+    anchors: value and size of each anchor.
+    count: values read so far.
+    repeated: values that references repeat, to limit them.
+    """
 
     known: dict[str, Any] = field(default_factory=dict)
     root: _Frame = field(default_factory=lambda: _Frame(None))
@@ -81,7 +99,7 @@ class _Builder:
     repeated: int = 0
 
     def take(self, event: Any) -> bool:
-        """Read on by one event; whether the document is complete."""
+        """Read one event. Return whether the document is complete."""
         kind = type(event)
         if kind is yaml.ScalarEvent:
             value = self._scalar(event)
@@ -97,7 +115,7 @@ class _Builder:
         return kind is yaml.DocumentEndEvent
 
     def _put(self, value: Any, event: yaml.Event) -> None:
-        """A value that is complete goes where it belongs."""
+        """Add a complete value to the list, mapping or document around it."""
         self.count += 1
         frame = self.stack[-1] if self.stack else self.root
         into = frame.value
@@ -119,7 +137,7 @@ class _Builder:
 
     def _start(self, event: Any, tag: str) -> None:
         if event.tag not in {None, "!", tag}:
-            raise problem(f"{shown_tag(event.tag)} has no place in JSON", event)
+            raise problem(f"{shown_tag(event.tag)} has no JSON form", event)
         if len(self.stack) >= MAX_DEPTH:
             raise problem(f"nested deeper than {MAX_DEPTH} levels", event)
         above = self.stack[-1] if self.stack else None
@@ -157,14 +175,10 @@ class _Builder:
         text = event.value
         if event.tag not in {None, "!"}:
             return _tagged(event.tag, text, event)
-        if not event.implicit[0]:
-            return text
-        rules = _RULES.get(text[:1])
-        if rules is None:
+        if not event.implicit[0] or text[:1] not in _HINTS:
             return text
         if text not in self.known:
-            tag = next((tag for tag, pattern in rules if pattern.match(text)), _STR)
-            self.known[text] = _tagged(tag, text, event)
+            self.known[text] = _plain(text, event)
         return self.known[text]
 
 
@@ -173,37 +187,61 @@ _ENDS: Final = {yaml.MappingEndEvent, yaml.SequenceEndEvent}
 
 
 def problem(text: str, event: Any) -> yaml.MarkedYAMLError:
-    """An error at the beginning of what an event or a node is about."""
+    """Return an error with the position of an event or a node."""
     return yaml.MarkedYAMLError(problem=text, problem_mark=event.start_mark)
 
 
 def shown_tag(tag: str) -> str:
-    """`!!binary` for its full name."""
+    """Return the short form of a tag, such as `!!binary`."""
     return tag.replace(_TAG, "!!")
 
 
+def _plain(text: str, event: yaml.Event) -> Any:
+    """Return the value of text without quotes and tag. Times are strings, and so is 10:20:30."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text in _NOT_FINITE:
+        raise problem(f"{text} is not a JSON number", event)
+    return _number(text) if text[0] in "+-.0123456789" else text
+
+
+def _number(text: str) -> int | float | str:
+    """Return the number of a text, or the text if it is not a number of at most 64 bits."""
+    plain = text.replace("_", "")
+    if text[0] == "." and plain != text and not _UNDERSCORES.fullmatch(text):
+        return text
+    if len(plain) > MAX_DIGITS:
+        return text
+    if match := _INT.fullmatch(plain):
+        sign, *digits = match.groups()
+        found = next(int(part, base) for part, base in zip(digits, _BASES, strict=True) if part is not None)
+        number = -found if sign == "-" else found
+        if -(2**63) <= number < (2**63 if sign else 2**64):
+            return number
+    if _FLOAT.fullmatch(plain):
+        value = float(plain)
+        if abs(value) < _MAX_WHOLE and value.is_integer():
+            return int(value)
+        if abs(value) != float("inf"):
+            return value
+    return text
+
+
 def _tagged(tag: str, text: str, event: yaml.Event) -> Any:
-    """The value of a text with a tag, which anybody can write in front of anything."""
+    """Return the value of text with a tag such as `!!int`."""
     name = tag.removeprefix(_TAG)
     if name == "merge":
         return _Merge
-    if name not in {"str", "int", "float", "bool", "null"} or name == tag:
-        raise problem(f"{shown_tag(tag)} has no place in JSON", event)
-    if name == "float" and text.lower().lstrip("+-") in _NO_NUMBERS:
-        raise problem(f"{text} is no JSON number", event)
-    if name in {"int", "float"} and len(text) > MAX_DIGITS:
-        raise problem(f"a number has at most {MAX_DIGITS} digits, this one {len(text)}", event)
-    try:
-        value = _SCALARS.yaml_constructors[tag](_SCALARS, yaml.ScalarNode(tag, text))
-    except (LookupError, ValueError) as error:
-        raise problem(f"{text!r:.80} is no {name}", event) from error
-    if value in {float("inf"), float("-inf")}:
-        raise problem(f"{text!r:.80} is too large for a number", event)
+    if name not in _TYPES or name == tag:
+        raise problem(f"{shown_tag(tag)} has no JSON form", event)
+    value = text if name == "str" else _plain(text, event)
+    if not isinstance(value, _TYPES[name]) or (name != "bool" and isinstance(value, bool)):
+        raise problem(f"{text!r:.80} is not of type {name}", event)
     return value
 
 
 def _key(key: Any, known: dict[str, Any], event: yaml.Event) -> Any:
-    """The key as text; it must be new."""
+    """Return a key as text. It must be new."""
     if key is _Merge:
         return key
     if isinstance(key, (dict, list)):
@@ -215,8 +253,8 @@ def _key(key: Any, known: dict[str, Any], event: yaml.Event) -> Any:
 
 
 def _merged(value: Any, event: yaml.Event) -> list[dict[str, Any]]:
-    """The mappings that `<<` brings in, the first of which decides."""
+    """Return the mappings that `<<` brings in. The first one with a key wins."""
     found = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in found):
-        raise problem("<< must stand before a mapping or a list of mappings", event)
+        raise problem("<< needs a mapping or a list of mappings", event)
     return found

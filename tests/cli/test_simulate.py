@@ -305,8 +305,8 @@ def test_without_nodes_it_is_said_what_is_missing(run):
     [
         ("{schedulingGates: [{name: quota}, {name: topology}]}", "held back by scheduling gates quota, topology"),
         (
-            "{resourceClaims: [{name: x, resourceClaimName: y}]}",
-            "claim x: there is no ResourceClaim y in namespace default",
+            "{resourceClaims: [{name: x, resourceClaimName: z}]}",
+            "claim x: there is no ResourceClaim z in namespace default",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Documents that are right, for the fuzzers to start from."""
+"""Valid documents. The fuzz tests begin with them."""
 
 from __future__ import annotations
 

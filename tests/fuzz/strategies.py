@@ -1,4 +1,4 @@
-"""Input that is random, and input that is almost right: each test gets the same on every run."""
+"""Random input and almost valid input. A test gets the same input in every run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Place = tuple[str | int, ...]
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:
-    """Settings of a test that is to see so many inputs."""
+    """Return the settings of a test with this number of inputs."""
     return settings(
         max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
 
 
 def refused(read: Callable[[], object], kind: type[Exception]) -> str:
-    """The message of the error of exactly this kind that it raised, empty where it raised none."""
+    """Return the message of the error that `read` raises, empty if there is none. It must be exactly of this class."""
     try:
         read()
     except kind as error:
@@ -43,7 +43,7 @@ ODD_VALUES: list[JSON] = [
     None, True, False, *ODD_NUMBERS, *ODD_TEXTS, [], {}, [None], [[]], [{}], {"": None}, {"a": {"b": [1]}}, ["x"] * 40,
 ]  # fmt: skip
 
-#: Any character that JSON can bring, half a surrogate pair included.
+#: Any character that JSON can contain, including unpaired surrogates.
 text = st.text(st.characters(), max_size=20)
 odd_text = st.sampled_from(ODD_TEXTS)
 scalars: SearchStrategy[JSON] = st.one_of(st.sampled_from(ODD_VALUES), text)
@@ -60,7 +60,7 @@ _actions = st.sampled_from(["replace", "replace", "replace", "drop", "repeat", "
 
 
 def damaged(good: JSON) -> SearchStrategy[JSON]:
-    """A JSON document of which one or two parts are replaced, left out, repeated or added."""
+    """Draw a JSON document of which one or two parts are replaced, left out, repeated or added."""
     places, keys = list(_places(good)), sorted(_keys(good))
     change = st.tuples(st.sampled_from(places), _actions, _replacements, st.one_of(st.sampled_from(keys), text))
     return st.lists(change, min_size=1, max_size=2).map(lambda changes: _changed(good, changes))
@@ -72,7 +72,7 @@ def _changed(good: JSON, changes: list[tuple[Place, str, JSON, str]]) -> JSON:
         try:
             holder = reduce(getitem, above, document)
             part = holder[key]
-        except (LookupError, TypeError):  # the first change took it away
+        except (LookupError, TypeError):  # the first change removed it
             continue
         if isinstance(holder, str):
             continue
@@ -104,7 +104,7 @@ def _keys(document: JSON) -> set[str]:
 
 @st.composite
 def noisy(draw: st.DrawFn, good: bytes) -> bytes:
-    """Bytes with some of them changed, cut out, repeated or put in."""
+    """Draw bytes of which some are changed, removed, repeated or inserted."""
     content = good
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(content)))
@@ -115,7 +115,7 @@ def noisy(draw: st.DrawFn, good: bytes) -> bytes:
 
 
 def files(good: JSON) -> SearchStrategy[bytes]:
-    """The content of files that are, or once were, or never were this document in JSON."""
+    """Draw the content of a file: this document in JSON, damaged or not, or something else."""
     whole = json.dumps(good).encode()
     return st.one_of(
         st.binary(max_size=200),

@@ -16,8 +16,11 @@ from dra_sdk.errors import ClaimError, ConfigError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.node.prepare.allocation import allocated_devices, read_status, resolve_configs
-from dra_sdk.wire.resource.configuration import OpaqueDeviceConfiguration
-from dra_sdk.wire.resource.status import DeviceAllocationConfiguration, DeviceRequestAllocationResult
+from dra_sdk.wire.resource.claims import (
+    DeviceAllocationConfiguration,
+    DeviceRequestAllocationResult,
+    OpaqueDeviceConfiguration,
+)
 from tests.fuzz.documents import CLAIM, DRIVER, UID
 from tests.fuzz.strategies import damaged, fuzz, refused, text, values
 

@@ -1,4 +1,4 @@
-"""Files with anything in them: each is read, or refused with the one error that its reader promises."""
+"""Any file is read, or refused with the error class that its reader promises."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCE = "the-file"
 
 
 def is_refused(read: Callable[[], object], kind: type[DraError]) -> bool:
-    """Whether it was refused with an error that names its source."""
+    """Whether `read` raises an error. It must name the source."""
     said = refused(read, kind)
     assert SOURCE in said or not said
     return bool(said)
@@ -52,10 +52,10 @@ def read_state(content: bytes) -> None:
     assert decode(encode(found), SOURCE) == found
 
 
-def test_what_is_right_is_read() -> None:
+def test_good_files_are_read() -> None:
     read_state(GOOD_STATE)
     for good, read in READERS.values():
-        read(json.dumps(good).encode())
+        assert read(json.dumps(good).encode())
 
 
 @fuzz(350)
@@ -66,13 +66,13 @@ def test_state_files(content: bytes) -> None:
 
 @fuzz(500)
 @given(damaged(documents.STATE))
-def test_state_files_that_somebody_signed(document: Any) -> None:
+def test_a_state_file_with_a_valid_checksum_is_read_or_refused(document: Any) -> None:
     is_refused(lambda: read_state(signed(json.dumps(document).encode())), StateError)
 
 
 @fuzz(250)
 @given(files(documents.STATE))
-def test_state_files_of_anybody(content: bytes) -> None:
+def test_any_state_file_is_read_or_refused(content: bytes) -> None:
     is_refused(lambda: read_state(content), StateError)
     is_refused(lambda: read_state(signed(content)), StateError)
 
@@ -87,7 +87,7 @@ ERRORS = {"unhealthy devices": StateError}
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_other_files(kind: str) -> None:
+def test_any_other_file_is_read_or_refused(kind: str) -> None:
     good, read = READERS[kind]
     count = 0
 
@@ -114,7 +114,7 @@ def test_metadata_that_was_read_can_be_used() -> None:
     run()
 
 
-def test_settings_files(tmp_path: Path) -> None:
+def test_any_settings_file_is_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / SOURCE
 
     @fuzz(200)
@@ -126,7 +126,7 @@ def test_settings_files(tmp_path: Path) -> None:
     run()
 
 
-def test_overlay_files(tmp_path: Path) -> None:
+def test_any_overlay_file_is_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / SOURCE
     path.write_text(json.dumps(documents.OVERLAY))
     load(path)

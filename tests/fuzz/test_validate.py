@@ -1,4 +1,4 @@
-"""`dra-sdk validate` on anything: a verdict and an exit status, never a traceback."""
+"""`dra-sdk validate` has a verdict and an exit status for any input, never a traceback."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ ODD_YAML = st.sampled_from([
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_what_is_right_passes(kind: str) -> None:
+def test_good_objects_have_no_problems(kind: str) -> None:
     assert validate(OBJECTS[kind], profile=PROFILES[-1]) == []
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_objects_that_are_almost_right(kind: str) -> None:
+def test_damaged_objects_get_a_verdict(kind: str) -> None:
     wrong = 0
 
     @fuzz(150)
@@ -55,7 +55,7 @@ def test_objects_that_are_almost_right(kind: str) -> None:
     assert wrong > 30
 
 
-def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_get_a_verdict_and_an_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "file"
     statuses = set()
 
@@ -85,20 +85,20 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @fuzz(150)
 @given(values)
-def test_anything(obj: Any) -> None:
+def test_any_value_gets_a_verdict(obj: Any) -> None:
     assert validate(obj, profile=PROFILES[-1])
 
 
 @fuzz(150)
 @given(damaged(documents.SLICE))
-def test_what_is_checked_before_it_is_published(obj: Any) -> None:
+def test_check_and_validate_agree(obj: Any) -> None:
     said = refused(lambda: check(obj), InvalidObjectError)
     assert bool(said) == bool(validate(obj))
 
 
 @fuzz(150)
 @given(damaged(documents.CLAIM))
-def test_changes_of_status(obj: Any) -> None:
-    """The old object is one that the server has; the new one may be anything of the same kind."""
+def test_updates_of_status_get_a_verdict(obj: Any) -> None:
+    """The old object is valid. The new one may be anything of the same kind."""
     if isinstance(obj.get("kind"), str):
         assert all(map(str, validate({**obj, "kind": "ResourceClaim"}, old=documents.CLAIM, subresource="status")))

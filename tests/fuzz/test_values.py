@@ -1,4 +1,4 @@
-"""Numbers and lists in text: read exactly, or refused with ValueError."""
+"""Numbers and lists in text are read exactly or refused with ValueError."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ almost = st.text("0123456789.eEnumkKMGi+- ²٣", max_size=12)
 @given(st.one_of(quantities, almost, text, odd_text))
 @example("9" * 5000)
 @example("1e999")
-def test_quantities(written: str) -> None:
+def test_a_quantity_is_exact_or_refused(written: str) -> None:
     if said := refused(lambda: Quantity(written), ValueError):
         assert repr(written) in said or len(written) > 1000
         return
@@ -36,7 +36,7 @@ def test_quantities(written: str) -> None:
 
 @fuzz(200)
 @given(st.fractions(), st.booleans())
-def test_quantities_of_numbers(value: Fraction, binary: bool) -> None:
+def test_a_quantity_of_a_number_is_never_too_small(value: Fraction, binary: bool) -> None:
     quantity = Quantity.of(value, binary=binary)
     assert Quantity(str(quantity)).value == quantity.value
     assert abs(quantity.value) >= abs(value)
@@ -46,7 +46,7 @@ def test_quantities_of_numbers(value: Fraction, binary: bool) -> None:
 @given(st.one_of(st.text("0123456789-, \n²٣:/", max_size=16), text, odd_text))
 @example("9" * 5000)
 @example("0-65535," * 3)
-def test_cpu_lists(written: str) -> None:
+def test_a_cpu_list_is_read_or_refused(written: str) -> None:
     if refused(lambda: parse_cpuset(written), ValueError):
         return
     cpus = parse_cpuset(written)
@@ -56,7 +56,7 @@ def test_cpu_lists(written: str) -> None:
 
 @fuzz(150)
 @given(st.sets(st.integers(0, 200)))
-def test_cpu_sets(cpus: set[int]) -> None:
+def test_a_cpu_set_survives_writing_and_reading(cpus: set[int]) -> None:
     written = format_cpuset(cpus)
     assert parse_cpuset(written) == cpus
     assert parse_cpuset(f" {written}\n") == cpus

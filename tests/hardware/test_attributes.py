@@ -24,7 +24,7 @@ def of(tmp_path, function: FakePci):
     return pci_attributes(read_pci_device(host, function.address))
 
 
-def test_pci(tmp_path):
+def test_a_pci_function_has_the_standard_attributes(tmp_path):
     assert of(tmp_path, FUNCTION) == {
         "resource.kubernetes.io/pcieRoot": "pci0000:3a",
         "resource.kubernetes.io/pciBusID": "0000:3b:00.0",
@@ -37,7 +37,7 @@ def test_no_numa_node_is_published_where_there_is_none(tmp_path):
 
 
 @pytest.mark.parametrize("node", [-1, 1024])
-def test_numa_node_limits(node):
+def test_a_numa_node_out_of_range_is_an_error(node):
     assert numa_attribute(1023) == {NUMA_NODE: 1023}
     with pytest.raises(HardwareError, match=f"NUMA node {node}: .* must lie between 0 and 1023"):
         numa_attribute(node)
@@ -49,7 +49,7 @@ def lists(tmp_path, machine: FakeMachine) -> list[list[int]]:
     return [numa_list_attribute(node.id, nodes, topology)[NUMA_NODE] for node in nodes]
 
 
-def test_list_has_the_equally_near_nodes_of_the_socket(tmp_path):
+def test_the_list_has_all_nearest_nodes_of_the_socket(tmp_path):
     assert lists(tmp_path, regular_machine(sockets=2, numa_nodes=3)) == [
         [0, 1, 2],
         [1, 0, 2],
@@ -60,20 +60,20 @@ def test_list_has_the_equally_near_nodes_of_the_socket(tmp_path):
     ]
 
 
-def test_list_leaves_out_farther_nodes_of_the_socket(tmp_path):
+def test_the_list_leaves_out_farther_nodes_of_the_socket(tmp_path):
     machine = replace(regular_machine(numa_nodes=3), distances={(0, 1): 11, (1, 2): 11})
     assert lists(tmp_path, machine) == [[0, 1], [1, 2], [2, 0, 1]]
 
 
-def test_list_leaves_out_other_sockets(tmp_path):
+def test_the_list_leaves_out_other_sockets(tmp_path):
     assert lists(tmp_path, regular_machine(sockets=2)) == [[0], [1]]
 
 
-def test_list_keeps_nodes_of_an_unknown_socket(tmp_path):
+def test_the_list_keeps_nodes_of_an_unknown_socket(tmp_path):
     assert lists(tmp_path, regular_machine(sockets=2, cores=1, threads=1).offlined(1)) == [[0, 1], [1, 0]]
 
 
-def test_list_of_one_node_and_of_an_unknown_one(tmp_path):
+def test_the_list_of_a_single_or_unknown_node_has_only_that_node(tmp_path):
     host = regular_machine().write(tmp_path)
     nodes, topology = read_numa_nodes(host), read_cpus(host)
     assert numa_list_attribute(0, nodes, topology) == {NUMA_NODE: [0]}

@@ -19,7 +19,7 @@ from dra_sdk.hardware.cpuset import MAX_CPU, format_cpuset, parse_cpuset
         (str(MAX_CPU), {MAX_CPU}),
     ],
 )
-def test_parse(text, cpus):
+def test_cpu_lists_are_parsed(text, cpus):
     assert parse_cpuset(text) == cpus
 
 
@@ -42,7 +42,7 @@ def test_parse(text, cpus):
         ("99999999999999", "above the largest CPU number, 65535"),
     ],
 )
-def test_parse_refuses(text, part):
+def test_the_wrong_element_of_a_cpu_list_is_quoted(text, part):
     with pytest.raises(ValueError, match="CPU list ") as error:
         parse_cpuset(text)
     assert part in str(error.value)
@@ -53,17 +53,17 @@ def test_parse_refuses(text, part):
     ("cpus", "text"),
     [((), ""), ([5], "5"), ([1, 0], "0-1"), ({8, 0, 2, 3, 1, 10}, "0-3,8,10"), ([4, 4, 5], "4-5")],
 )
-def test_format(cpus, text):
+def test_cpu_sets_are_written_as_shortest_lists(cpus, text):
     assert format_cpuset(cpus) == text
 
 
 @settings(deadline=None, database=None)
 @given(st.frozensets(st.integers(0, MAX_CPU)))
-def test_what_is_formatted_parses_to_the_same(cpus):
+def test_a_written_list_is_parsed_to_the_same_set(cpus):
     assert parse_cpuset(format_cpuset(cpus)) == cpus
 
 
 @settings(deadline=None, database=None)
 @given(st.frozensets(st.integers(0, 300)))
-def test_format_joins_all_neighbours(cpus):
+def test_neighbouring_cpus_are_written_as_ranges(cpus):
     assert len(format_cpuset(cpus).split(",")) == max(1, sum(cpu - 1 not in cpus for cpu in cpus))

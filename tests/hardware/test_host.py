@@ -2,13 +2,91 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host
+from dra_sdk.hardware.host import link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
 
 
-def test_default_is_the_machine_itself():
+def test_the_default_root_is_the_machine_itself():
     assert (Host().sys, Host().proc, Host().dev) == (Path("/sys"), Path("/proc"), Path("/dev"))
 
 
-def test_everything_lies_under_the_root(tmp_path):
+def test_all_file_systems_are_below_the_root(tmp_path):
     host = Host(tmp_path)
     assert {path.parent for path in (host.sys, host.proc, host.dev)} == {tmp_path}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "value"
+
+
+def test_white_space_around_text_is_removed(file):
+    file.write_text(" on \n")
+    assert read_text(file) == "on"
+
+
+def test_a_missing_file_is_named(file):
+    with pytest.raises(HardwareError) as error:
+        read_text(file)
+    assert str(error.value) == f"{file}: cannot be read: No such file or directory"
+
+
+def test_a_directory_is_an_error(tmp_path):
+    with pytest.raises(HardwareError, match="Is a directory"):
+        read_text(tmp_path)
+
+
+def test_decimal_and_hexadecimal_numbers_are_read(file):
+    file.write_text("-1\n")
+    assert read_int(file) == -1
+    file.write_text("0x10de\n")
+    assert read_hex(file) == 0x10DE
+    file.write_text("10de")
+    assert read_hex(file) == 0x10DE
+
+
+@pytest.mark.parametrize(("read", "kind"), [(read_int, "decimal"), (read_hex, "hexadecimal")])
+def test_text_that_is_not_a_number_is_quoted(file, read, kind):
+    file.write_text("plenty")
+    with pytest.raises(HardwareError) as error:
+        read(file)
+    assert str(error.value) == f"{file}: expected a {kind} number, found 'plenty'"
+
+
+def test_cpu_lists_are_read(file):
+    file.write_text("0-1,4\n")
+    assert read_cpuset(file) == {0, 1, 4}
+    file.write_text("0-x")
+    with pytest.raises(HardwareError, match="value: CPU list '0-x'"):
+        read_cpuset(file)
+
+
+def test_optional_is_none_only_if_the_file_is_missing(file):
+    assert optional(read_int, file) is None
+    file.write_text("3")
+    assert optional(read_int, file) == 3
+    file.write_text("?")
+    with pytest.raises(HardwareError):
+        optional(read_int, file)
+
+
+def test_the_target_of_a_link_need_not_exist(tmp_path):
+    (tmp_path / "driver").symlink_to("../../bus/pci/drivers/vfio-pci")
+    assert link_name(tmp_path / "driver") == "vfio-pci"
+    assert link_name(tmp_path / "iommu_group") is None
+
+
+def test_numbered_entries_are_in_the_order_of_their_number(tmp_path):
+    for name in ("node10", "node2", "node0", "nodes", "node", "has_node1"):
+        (tmp_path / name).mkdir()
+    assert list(numbered(tmp_path, "node").items()) == [(n, tmp_path / f"node{n}") for n in (0, 2, 10)]
+    assert numbered(tmp_path / "absent", "node") == {}
+
+
+def test_a_file_instead_of_a_directory_is_named(file):
+    file.write_text("")
+    with pytest.raises(HardwareError, match="value: cannot be listed: Not a directory"):
+        numbered(file, "node")

@@ -12,14 +12,14 @@ from dra_sdk.testing.sysfs import FakeCpu, FakeMachine, regular_machine
 MIB = 1 << 20
 
 
-def test_this_machine():
+def test_the_nodes_of_this_machine_are_read():
     nodes = read_numa_nodes(Host())
     assert frozenset().union(*(node.cpus for node in nodes)) == read_cpus(Host()).online
     assert sum(node.memory for node in nodes) > 0
     assert all(node.distances[node.id] == 10 for node in nodes)
 
 
-def test_nodes(tmp_path):
+def test_nodes_have_cpus_memory_huge_pages_and_distances(tmp_path):
     machine = replace(
         regular_machine(sockets=2, numa_nodes=2, cores=2, threads=1),
         memory=512 * MIB,
@@ -39,7 +39,7 @@ def test_node_numbers_may_have_gaps(tmp_path):
     assert read_numa_cpus(host) == {0: {0}, 8: {1}}
 
 
-def test_a_node_with_all_cpus_offline_has_none(tmp_path):
+def test_a_node_with_all_cpus_offline_has_no_cpus(tmp_path):
     host = regular_machine(sockets=2, cores=1, threads=1).offlined(1).write(tmp_path)
     assert [node.cpus for node in read_numa_nodes(host)] == [{0}, frozenset()]
 
@@ -51,7 +51,7 @@ def test_without_numa_support_there_is_node_0(tmp_path):
     assert node.hugepages == (HugePages(2 * MIB, 3, 3),)
 
 
-def test_without_huge_pages(tmp_path):
+def test_a_machine_may_have_no_huge_pages(tmp_path):
     (node,) = read_numa_nodes(replace(regular_machine(), hugepages={}).write(tmp_path))
     assert node.hugepages == ()
 
@@ -65,7 +65,7 @@ def test_without_huge_pages(tmp_path):
         ("cpulist", "0-", "cpulist: CPU list '0-'"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_named(tmp_path, file, text, message):
+def test_an_invalid_file_is_named(tmp_path, file, text, message):
     host = regular_machine(sockets=2).write(tmp_path)
     (host.sys / "devices/system/node/node0" / file).write_text(text)
     with pytest.raises(HardwareError, match=message):

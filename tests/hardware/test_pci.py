@@ -42,13 +42,13 @@ def write(root: Path, *functions: FakePci) -> Host:
     return replace(regular_machine(sockets=2, cores=2, threads=1), pci=functions).write(root)
 
 
-def test_this_machine():
+def test_the_functions_of_this_machine_are_read():
     for device in read_pci_devices(Host()):
         assert parse_pci_address(device.address) == device.address
         assert device.root in {root.name for root in read_pci_roots(Host())}
 
 
-def test_a_function(tmp_path):
+def test_every_field_of_a_function_is_read(tmp_path):
     host = write(tmp_path, GPU)
     assert read_pci_device(host, "0000:3b:00.0") == PciDevice(
         address="0000:3b:00.0",
@@ -68,7 +68,7 @@ def test_a_function(tmp_path):
     assert read_pci_device(host, "0000:3b:00.0").base_class == 0x03
 
 
-def test_what_the_platform_does_not_tell_is_none(tmp_path):
+def test_what_the_platform_does_not_report_is_none(tmp_path):
     device = read_pci_device(write(tmp_path, FakePci(address="0000:00:02.0")), "0000:00:02.0")
     assert (device.numa_node, device.iommu_group, device.driver, device.sriov) == (None, None, None, None)
     (device.path / "numa_node").unlink()
@@ -77,7 +77,7 @@ def test_what_the_platform_does_not_tell_is_none(tmp_path):
     assert (again.numa_node, again.subsystem_vendor) == (None, None)
 
 
-def test_sriov(tmp_path):
+def test_physical_and_virtual_functions_refer_to_each_other(tmp_path):
     devices = {device.address: device for device in read_pci_devices(write(tmp_path, PF, *VFS))}
     assert devices[PF.address].sriov == SriovPf(total_vfs=8, vfs=("0000:5e:01.0", "0000:5e:01.1"))
     assert devices[PF.address].physical_function is None
@@ -85,7 +85,7 @@ def test_sriov(tmp_path):
     assert devices["0000:5e:01.1"].sriov is None
 
 
-def test_vfs_come_in_the_order_of_their_number(tmp_path):
+def test_virtual_functions_are_in_the_order_of_their_number(tmp_path):
     many = [replace(VFS[0], address=f"0000:5e:{1 + n // 8:02x}.{n % 8}") for n in range(12)]
     host = write(tmp_path, replace(PF, total_vfs=16), *many)
     sriov = read_pci_device(host, PF.address).sriov
@@ -93,26 +93,26 @@ def test_vfs_come_in_the_order_of_their_number(tmp_path):
     assert sriov.vfs[11] == "0000:5e:02.3"
 
 
-def test_sriov_that_can_have_no_vf_is_none(tmp_path):
+def test_a_function_that_supports_no_vf_has_no_sriov(tmp_path):
     host = write(tmp_path, GPU)
     (host.sys / "bus/pci/devices" / GPU.address / "sriov_totalvfs").write_text("0\n")
     assert read_pci_device(host, GPU.address).sriov is None
 
 
-def test_devices_ascend_with_vmd_domains_last(tmp_path):
+def test_functions_are_in_the_order_of_their_address(tmp_path):
     vmd = FakePci(address="10000:01:00.0", root="pci0000:85", bridges=("0000:85:05.5", "pci10000:00", "10000:00:02.0"))
     devices = read_pci_devices(write(tmp_path, vmd, PF, GPU))
     assert [device.address for device in devices] == ["0000:3b:00.0", "0000:5e:00.0", "10000:01:00.0"]
     assert devices[2].root == "pci0000:85"
 
 
-def test_no_pci_bus(tmp_path):
+def test_a_machine_may_have_no_pci_bus(tmp_path):
     host = write(tmp_path)
     assert read_pci_devices(host) == ()
     assert read_pci_roots(host) == ()
 
 
-def test_roots_and_their_cpus(tmp_path):
+def test_root_complexes_have_local_cpus(tmp_path):
     host = write(tmp_path, GPU, PF, FakePci(address="0000:00:02.0"))
     (host.sys / "devices/pci0000:ff").mkdir()
     (host.sys / "devices/pciback").mkdir()
@@ -130,7 +130,7 @@ def test_an_unknown_address_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["../../../devices/platform/x/{}", "../../../devices/pci0000:3a/other", "{}", "."])
-def test_a_link_to_nowhere_on_the_pci_bus_is_refused(tmp_path, target):
+def test_a_link_outside_the_pci_bus_is_refused(tmp_path, target):
     host = write(tmp_path, GPU)
     link = host.sys / "bus/pci/devices" / GPU.address
     link.unlink()
@@ -139,7 +139,7 @@ def test_a_link_to_nowhere_on_the_pci_bus_is_refused(tmp_path, target):
         read_pci_device(host, GPU.address)
 
 
-def test_one_function_that_makes_no_sense_is_named(tmp_path):
+def test_an_invalid_file_of_one_function_is_named(tmp_path):
     host = write(tmp_path, GPU, PF)
     (host.sys / "bus/pci/devices" / PF.address / "vendor").write_text("intel\n")
     with pytest.raises(HardwareError, match="vendor: expected a hexadecimal number, found 'intel'"):
@@ -153,7 +153,7 @@ def test_an_iommu_group_without_a_number_is_refused(tmp_path):
         read_pci_devices(host)
 
 
-def test_a_function_that_goes_away_meanwhile_is_left_out(tmp_path, monkeypatch):
+def test_a_function_that_disappears_during_the_call_is_left_out(tmp_path, monkeypatch):
     host = write(tmp_path, GPU, PF)
     directory = host.sys / "devices/pci0000:5d"
     real = pci.read_hex
@@ -172,13 +172,13 @@ def test_a_function_that_goes_away_meanwhile_is_left_out(tmp_path, monkeypatch):
     ("text", "address"),
     [("3b:00.0", "0000:3b:00.0"), ("0000:3B:1F.7", "0000:3b:1f.7"), ("10000:e1:00.0", "10000:e1:00.0")],
 )
-def test_parse_address(text, address):
+def test_addresses_become_extended_bdfs_in_lower_case(text, address):
     assert parse_pci_address(text) == address
 
 
 @pytest.mark.parametrize(
     "text", ["", "eth0", "0000:3b:00", "0000:3b:20.0", "0000:3b:00.8", "0000:3g:00.0", "0:3b:00.0"]
 )
-def test_parse_address_refuses(text):
+def test_text_that_is_not_an_address_is_refused(text):
     with pytest.raises(ValueError, match="is not a PCI address such as"):
         parse_pci_address(text)

@@ -128,7 +128,7 @@ def test_an_unknown_driver_is_told_with_the_known_ones(install: Install) -> None
 def test_two_distributions_with_one_driver_name_are_refused_by_name(install: Install) -> None:
     install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": GOOD.format(name="alpha")})
     install("beta", {"a-lamp": "mod_beta:Good"}, {"mod_beta": GOOD.format(name="beta")})
-    with pytest.raises(DriverLoadError, match="advertised more than once") as caught:
+    with pytest.raises(DriverLoadError, match="installed more than once") as caught:
         load_driver("a-lamp")
     for expected in ("alpha 1.2", "beta 1.2", "mod_alpha:Good", "mod_beta:Good", "uninstall"):
         assert expected in str(caught.value)

@@ -9,7 +9,7 @@ import pytest
 from dra_sdk import AllocatedDevice, Claim, ContainerEdits, DriverInfo, HeldClaim, Node
 
 
-def test_a_device_is_answered_with_what_identifies_it() -> None:
+def test_a_prepared_device_keeps_what_identifies_it() -> None:
     device = AllocatedDevice("gpus/big", "node-a", "gpu-0", None, share_id="s-1")
     prepared = device.prepared(ContainerEdits(env={"X": "1"}), data={"slot": 3}, cdi_name="mine")
     assert (prepared.request, prepared.pool, prepared.name, prepared.share_id) == ("gpus/big", "node-a", "gpu-0", "s-1")
@@ -18,7 +18,7 @@ def test_a_device_is_answered_with_what_identifies_it() -> None:
     assert prepared.cdi_name == "mine"
 
 
-def test_nothing_to_edit_and_nothing_to_remember_is_fine() -> None:
+def test_a_device_needs_no_edits_and_no_data() -> None:
     prepared = AllocatedDevice("gpus", "node-a", "gpu-0", None).prepared()
     assert prepared.edits == ContainerEdits()
     assert prepared.data == {}
@@ -29,7 +29,7 @@ def test_the_base_request_is_what_the_kubelet_knows(request_name: str, base: str
     assert AllocatedDevice(request_name, "p", "d", None).base_request == base
 
 
-def test_claims_name_themselves_as_users_know_them() -> None:
+def test_the_text_of_a_claim_has_namespace_name_and_uid() -> None:
     claim: Claim[None] = Claim("default", "gpus", "u-1", Node("n"), ())
     assert str(claim) == "claim default/gpus (u-1)"
     assert str(HeldClaim("default", "gpus", "u-1")) == "claim default/gpus (u-1)"

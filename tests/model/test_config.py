@@ -1,4 +1,4 @@
-"""Opaque configuration: what a user may write, what is refused, and how it says so."""
+"""Opaque configuration: what a user may write, what is refused, and the messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_class_statement_gives_version_and_kind() -> None:
     assert OpaqueConfig.api_version == ""
 
 
-def test_a_subclass_is_a_kind_of_its_own() -> None:
+def test_a_subclass_is_a_separate_kind() -> None:
     class Brighter(LightConfig):
         watts: int = 5
 
@@ -79,25 +79,25 @@ def test_empty_parameters_give_the_defaults() -> None:
         ({"colour": []}, "colour: must be an object (got [])"),
     ],
 )
-def test_a_user_s_mistake_names_the_field(parameters: dict[str, Any], message: str) -> None:
+def test_a_wrong_field_is_named(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         LightConfig.decode(parameters)
     assert message in str(caught.value)
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_all_wrong_fields_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         LightConfig.decode({"maxBrightness": -1, "x": 1, "y": 2})
     assert str(caught.value).count(";") == 2
 
 
-def test_a_missing_field_is_told_without_the_whole_object() -> None:
+def test_a_missing_field_is_reported_without_the_whole_object() -> None:
     with pytest.raises(ConfigError) as caught:
         Required.decode({})
     assert str(caught.value) == "lampName: is required"
 
 
-def test_a_rule_over_several_fields_is_told_as_one_of_the_parameters() -> None:
+def test_a_rule_over_several_fields_is_reported_for_the_parameters() -> None:
     with pytest.raises(ConfigError) as caught:
         Checked.decode({"low": 11})
     assert str(caught.value) == "parameters: low is above high (got {'low': 11})"
@@ -140,19 +140,19 @@ class Nothing(OpaqueConfig, api_version="lights.example.com/v1"):
         ({"mode": "dim"}, "mode: must be 'on' or 'off' (got 'dim')"),
     ],
 )
-def test_what_is_wrong_inside_is_told_in_our_words(parameters: dict[str, Any], message: str) -> None:
+def test_problems_inside_objects_and_lists_are_named_with_their_path(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Chandelier.decode(parameters)
     assert str(caught.value) == message
 
 
-def test_a_kind_without_fields_knows_none() -> None:
+def test_a_kind_without_fields_says_so() -> None:
     with pytest.raises(ConfigError) as caught:
         Nothing.decode({"hue": 1})
     assert str(caught.value) == "hue: unknown field (there are none)"
 
 
-def test_what_was_checkpointed_by_another_release_is_read_leniently() -> None:
+def test_a_checkpoint_of_another_release_is_read_leniently() -> None:
     config = LightConfig.decode({"maxBrightness": 5, "future": 1, "colour": {"hue": 1, "shade": 2}}, strict=False)
     assert config.max_brightness == 5
     assert config.colour.hue == 1
@@ -174,7 +174,7 @@ class LampConfig(OpaqueConfig, api_version="lights.example.com/v2", kind="Lamp")
     nested: Nested
 
 
-def test_the_schema_tells_kinds_by_version_and_kind() -> None:
+def test_the_schema_distinguishes_configs_by_api_version_and_kind() -> None:
     schema = json_schema([LightConfig, Required, LampConfig], "Lights")
     assert (schema["$schema"], schema["title"]) == ("https://json-schema.org/draft/2020-12/schema", "Lights")
     kinds = [schema["$defs"][each["$ref"].removeprefix("#/$defs/")] for each in schema["oneOf"]]

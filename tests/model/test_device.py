@@ -1,4 +1,4 @@
-"""Versions as hardware writes them, and as the API takes them."""
+"""Versions as hardware writes them and as the API accepts them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_versions_have_three_parts_without_leading_zeros(text: str, wanted: str)
 
 
 @given(st.text(alphabet="0123456789.v-+x ²", max_size=40) | st.text())
-def test_whatever_is_written_becomes_a_version_that_an_api_server_takes(text: str) -> None:
+def test_any_text_becomes_a_version_that_the_api_server_accepts(text: str) -> None:
     found = Version.lenient(text)
     assert len(found) <= 64
     assert list(semantic_version(found, "version")) == []

@@ -42,7 +42,7 @@ def test_an_rdt_class_survives_edits_without_one() -> None:
     assert (FULL + ContainerEdits()).intel_rdt == IntelRdt(clos_id="gold")
 
 
-def test_adding_changes_neither_side() -> None:
+def test_adding_does_not_change_the_operands() -> None:
     env = {"A": "1"}
     left = ContainerEdits(env=env)
     assert (left + OTHER).env["A"] == "2"
@@ -59,5 +59,5 @@ edits = st.builds(
 
 
 @given(edits, edits, edits)
-def test_grouping_does_not_matter(a: ContainerEdits, b: ContainerEdits, c: ContainerEdits) -> None:
+def test_adding_is_associative(a: ContainerEdits, b: ContainerEdits, c: ContainerEdits) -> None:
     assert (a + b) + c == a + (b + c)

@@ -1,4 +1,4 @@
-"""Quantities: parsed and printed as the API machinery does, exactly."""
+"""Quantities are parsed and written exactly as by the API machinery."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_canonical_form_is_that_of_the_api_machinery(text: str, canonical: s
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_quantity_is_refused_by_value(text: str) -> None:
+def test_text_that_is_not_a_quantity_is_quoted_in_the_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity") as caught:
         Quantity(text)
     assert repr(text) in str(caught.value)
@@ -81,7 +81,7 @@ def test_exponents_are_read_and_written_with_suffixes() -> None:
     assert Quantity("1e3") == Quantity("1k") == 1000
 
 
-def test_numbers_compare_by_amount_whatever_the_suffix() -> None:
+def test_quantities_compare_by_amount() -> None:
     assert Quantity("1Ki") == Quantity(1024) == 1024
     assert Quantity("1Gi") > Quantity("1G")
     assert Quantity("999m") < 1
@@ -91,7 +91,7 @@ def test_numbers_compare_by_amount_whatever_the_suffix() -> None:
     assert (Quantity(1) == True) is False  # noqa: E712 (a bool is no amount)
 
 
-def test_copies_and_exact_numbers() -> None:
+def test_quantities_can_be_made_from_quantities_and_exact_numbers() -> None:
     assert str(Quantity(Quantity("2Gi"))) == "2Gi"
     assert repr(Quantity("2Gi")) == "Quantity('2Gi')"
     assert str(Quantity.of(2**31, binary=True)) == "2Gi"

@@ -15,7 +15,7 @@ def test_versions_as_servers_write_them(text, version):
 
 
 @pytest.mark.parametrize("text", ["", "1", "2.0", "latest", "1.x", "1.33", "v1.9.0"])
-def test_what_is_no_version_or_too_old(text):
+def test_an_unknown_or_too_old_version_is_refused(text):
     with pytest.raises(SettingsError, match=r"1\.34"):
         ServerProfile.of(text)
 
@@ -50,14 +50,14 @@ def test_no_gate_is_on_before_it_exists():
             assert GATES[gate][0] <= minor
 
 
-def test_limits_that_moved():
+def test_limits_differ_by_release():
     old, new = ServerProfile.of("1.34"), ServerProfile.of("1.36")
     assert (old.limits.taints_per_device, new.limits.taints_per_device) == (4, 16)
     assert (old.limits.advanced_devices_per_slice, new.limits.advanced_devices_per_slice) == (128, 64)
     assert ("None" in old.taint_effects, "None" in new.taint_effects) == (False, True)
 
 
-def test_where_taint_rules_are_served():
+def test_the_api_versions_of_taint_rules_differ_by_release():
     best = [ServerProfile.of(f"1.{minor}").taint_rule_versions()[0] for minor in (34, 35, 36, 37)]
     assert best == ["v1alpha3", "v1alpha3", "v1beta2", "v1"]
 
@@ -74,6 +74,6 @@ def test_where_taint_rules_are_served():
         (37, {"DRADeviceTaints": False}, "DRADeviceTaintRules", False),
     ],
 )
-def test_what_turns_taint_rules_on(minor, gates, gate, applied):
+def test_the_gate_of_taint_rules_differs_by_release(minor, gates, gate, applied):
     profile = ServerProfile.of(f"1.{minor}", gates)
     assert (profile.taint_rule_gate, profile.applies_taint_rules) == (gate, applied)

@@ -10,6 +10,7 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.device import (
     Capacity,
     CounterConsumption,
+    CounterSet,
     Device,
     DeviceTaint,
     NodeAllocatable,
@@ -17,7 +18,6 @@ from dra_sdk.model.device import (
     RequestPolicy,
     Version,
 )
-from dra_sdk.model.pool import CounterSet
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
 
@@ -32,7 +32,7 @@ class Level(IntEnum):
     HIGH = 3
 
 
-def test_a_bare_device_is_its_name():
+def test_a_device_without_fields_has_only_its_name():
     assert device_json(Device("gpu-0"), DRIVER) == {"name": "gpu-0"}
 
 
@@ -54,7 +54,7 @@ def test_a_bare_device_is_its_name():
         (Level.HIGH, {"int": 3}),
     ],
 )
-def test_each_kind_of_attribute(value: Any, raw: dict[str, Any]):
+def test_each_type_of_attribute_is_written(value: Any, raw: dict[str, Any]):
     found = device_json(Device("d", attributes={"a": value}), DRIVER)["attributes"]["a"]
     assert found == raw
     (inner,) = found.values()
@@ -63,12 +63,12 @@ def test_each_kind_of_attribute(value: Any, raw: dict[str, Any]):
 
 
 @pytest.mark.parametrize("value", [1.5, None, b"x", {}, 2**63, [], [1, "a"], [True, 1], ["a", Version("1.0.0")], [1.5]])
-def test_values_that_are_no_attribute(value: Any):
+def test_values_of_other_types_are_refused(value: Any):
     with pytest.raises(InvalidObjectError, match=r"^device gpu-0: attribute speed: .* is not a"):
         device_json(Device("gpu-0", attributes={"speed": value}), DRIVER)
 
 
-def test_all_problems_of_a_device_are_told_at_once():
+def test_all_problems_of_a_device_are_reported_at_once():
     device = Device("gpu-0", attributes={"speed": 1.5}, capacity={"memory": "lots"})  # type: ignore[dict-item]
     with pytest.raises(InvalidObjectError) as caught:
         device_json(device, DRIVER)
@@ -92,7 +92,7 @@ def test_attribute_names_in_the_drivers_own_domain_are_short_and_capacity_names_
         device_json(Device("d", attributes={f"{DRIVER}/model": "x", "model": "y"}), DRIVER)
 
 
-def test_capacity():
+def test_capacities_are_written_with_canonical_amounts():
     policy = RequestPolicy(default="1Gi", min="512Mi", max="1024Mi", step=1)
     values = RequestPolicy(default=1, valid_values=[1, "2"])
     raw = device_json(
@@ -130,7 +130,7 @@ def test_a_policy_is_a_list_or_a_range():
         device_json(Device("d", capacity={"a": Capacity(2, RequestPolicy(default=1, min="x"))}), DRIVER)
 
 
-def test_taints():
+def test_taints_are_written_with_utc_times():
     added = datetime(2026, 1, 2, 5, 4, 5, 999999, tzinfo=timezone(timedelta(hours=2)))
     taints = [
         DeviceTaint(key="a/b", effect="NoExecute", time_added=added),
@@ -146,7 +146,7 @@ def test_taints():
         device_json(Device("d", taints=[naive]), DRIVER)
 
 
-def test_counters_and_binding():
+def test_counters_and_binding_conditions_are_written():
     raw = device_json(
         Device(
             "d",
@@ -174,7 +174,7 @@ def test_counters_and_binding():
         device_json(Device("d", consumes=[CounterConsumption("set", {"memory": "x"})]), DRIVER)
 
 
-def test_node_selection():
+def test_exactly_one_node_selection_is_written():
     selector = {"nodeSelectorTerms": [{"matchExpressions": []}]}
     assert device_json(Device("d", node=NodeSelection(node_name="n")), DRIVER) == {"name": "d", "nodeName": "n"}
     assert node_selection_json(NodeSelection(node_selector=selector), []) == {"nodeSelector": selector}
@@ -195,7 +195,7 @@ def test_node_selection():
         (Device("d", consumes=[CounterConsumption("s", {"c": 1})]), True),
     ],
 )
-def test_which_devices_halve_a_slice(device: Device, expected: bool):
+def test_some_devices_halve_the_limit_of_a_slice(device: Device, expected: bool):
     assert is_complex(device_json(device, DRIVER)) is expected
 
 
@@ -211,10 +211,12 @@ def test_which_devices_halve_a_slice(device: Device, expected: bool):
         ("consumes", [CounterConsumption("s", ["c"])], "consumes s: counters must be a mapping, is ['c']"),  # type: ignore[arg-type]
         ("taints", ["broken"], "taints must be a list of DeviceTaint, is ['broken']"),
         ("binding_conditions", 7, "binding_conditions must be a list of str, is 7"),
+        ("binding_conditions", "Ready", "binding_conditions must be a list of str, is 'Ready'"),
+        ("binding_failure_conditions", "Failed", "binding_failure_conditions must be a list of str, is 'Failed'"),
         ("attributes", 1000 * "x", f"attributes must be a mapping, is '{99 * 'x'}…"),
     ],
 )
-def test_a_field_of_another_kind_is_named(field: str, value: Any, problem: str) -> None:
+def test_a_field_of_the_wrong_type_is_named(field: str, value: Any, problem: str) -> None:
     with pytest.raises(InvalidObjectError) as caught:
         device_json(Device("a", **{field: value}), DRIVER)
     assert caught.value.subject == "device a"
@@ -222,6 +224,6 @@ def test_a_field_of_another_kind_is_named(field: str, value: Any, problem: str) 
     assert len(str(caught.value)) < 250
 
 
-def test_counters_of_another_kind_are_named() -> None:
+def test_counters_of_the_wrong_type_are_named() -> None:
     with pytest.raises(InvalidObjectError, match=r"^counter set s: counters must be a mapping, is \['c'\]$"):
         counter_set_json(CounterSet("s", ["c"]))  # type: ignore[arg-type]

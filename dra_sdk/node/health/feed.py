@@ -19,7 +19,7 @@ from threading import Condition, RLock
 from time import monotonic
 from typing import Any
 
-from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.reports import Key, read_report
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dra_sdk.errors import HookError
-from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.model.status import DeviceHealth, HealthStatus
 
 Key = tuple[str, str]
 """A device: pool and name."""

@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Final, Literal
 
-from dra_sdk.model.device import Device, DeviceTaint
-from dra_sdk.model.health import HealthStatus
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Device, DeviceTaint, ResourcePool
+from dra_sdk.model.status import HealthStatus
 from dra_sdk.node.health.feed import HealthChange
 from dra_sdk.node.health.reports import Key
 from dra_sdk.node.health.unhealthy_store import Unhealthy, UnhealthyStore

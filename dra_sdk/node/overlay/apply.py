@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dra_sdk.cel import CelRuntimeError, DeviceView
-from dra_sdk.model.device import AttributeValue, Device, DeviceTaint
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, ResourcePool
 from dra_sdk.node.overlay.rules import Rule
 
 

@@ -16,10 +16,10 @@ from dra_sdk.node.overlay.errors import OverlayError
 from dra_sdk.node.overlay.rules import OverlaySource, Rule, RuleSource
 from dra_sdk.wire.documents import Document, read_documents
 from dra_sdk.wire.profile import ServerProfile
-from dra_sdk.wire.resource.device import DeviceAttribute
-from dra_sdk.wire.resource.device import DeviceTaint as WireTaint
+from dra_sdk.wire.resource.slices import DeviceAttribute
+from dra_sdk.wire.resource.slices import DeviceTaint as WireTaint
 from dra_sdk.wire.slice import device_json
-from dra_sdk.wire.validation import attributes, names, taints
+from dra_sdk.wire.validation import devices, names
 
 Path_ = tuple[str | int, ...]
 Found = Iterator[tuple[Path_, str]]
@@ -94,14 +94,14 @@ class _Reader:
             yield from error.problems
             return
         for each in plain.values():
-            checked = attributes.attribute(DeviceAttribute.model_validate(each), "value", self._profile)
+            checked = devices.attribute(DeviceAttribute.model_validate(each), "value", self._profile)
             yield from (problem.detail for problem in checked)
 
     def _taints(self, source: RuleSource) -> Found:
         seen = set()
         for index, each in enumerate(source.taints):
             place: Path_ = ("taints", index)
-            for problem in taints.taint(
+            for problem in devices.taint(
                 WireTaint(key=each.key, value=each.value, effect=each.effect), "", self._profile
             ):
                 yield (*place, problem.field.removeprefix(".")), problem.detail

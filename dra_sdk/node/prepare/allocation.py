@@ -19,13 +19,13 @@ from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.node.prepare.checkpoint import Checkpoint
-from dra_sdk.wire.resource.metadata import NodeSelector
-from dra_sdk.wire.resource.status import (
+from dra_sdk.wire.resource.claims import (
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceRequestAllocationResult,
     ResourceClaimStatus,
 )
+from dra_sdk.wire.resource.metadata import NodeSelector
 
 log = logging.getLogger(__name__)
 Published = Callable[[str, str], Device | None]

@@ -30,7 +30,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import NO_DEADLINE, Claim, ClaimRef, Deadline, HeldClaim, HeldDevice
 from dra_sdk.model.config import OpaqueConfig
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.files import safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.logs import LogFields

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
-from dra_sdk.model.device import Device
-from dra_sdk.model.node import Node
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Device, ResourcePool
+from dra_sdk.model.driver import Node
 from dra_sdk.node.threads import RestartingThread
 
 if TYPE_CHECKING:

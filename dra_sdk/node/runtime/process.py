@@ -21,7 +21,7 @@ from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.files import Files, private_directory
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.loader import Driver
-from dra_sdk.model.node import Node
+from dra_sdk.model.driver import Node
 from dra_sdk.node.health.feed import HealthFeed
 from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore

@@ -20,7 +20,7 @@ from dra_sdk.errors import ApiError, DraError
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.kube.paths import node, resource_slices
 from dra_sdk.model import JSON
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.cache import Scope, SliceCache, select
 from dra_sdk.node.slices.diff import Identity, Operation, Owner, diff, with_times

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 
 from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
-from dra_sdk.model.device import NodeSelection
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import NodeSelection, ResourcePool
 from dra_sdk.node.slices.diff import Identity, diff, generate_name
 from dra_sdk.node.slices.packing import pack_for_1_34
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile

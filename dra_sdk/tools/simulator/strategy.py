@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dra_sdk.tools.scheduling.expressions import compiler
 from dra_sdk.tools.simulator import metadata, statuses
 from dra_sdk.wire.validation import validate
+from dra_sdk.wire.validation.decoding import GROUP, decoded, without_disabled
 from dra_sdk.wire.validation.problems import DECODING, Problem, ProblemType
-from dra_sdk.wire.validation.storage import decoded, without_disabled
-from dra_sdk.wire.validation.structure import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Names in CDI: kinds (`vendor/class`), devices, qualified devices (`vendor/class=device`) and spec files.
 
-Source: Container Device Interface specification 1.1, sections "Kind" and "CDI Devices"; the character rules and the
-file names are those that container runtimes apply when they load a spec.
+Source: Container Device Interface specification 1.1, sections "Kind" and "CDI Devices". The allowed characters and the
+file names are those of the library that container runtimes use.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from dra_sdk.errors import InvalidObjectError
 
 _SEGMENT = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
-_SEGMENT_RULE = "must start with a letter, end with a letter or digit, and hold only letters, digits, '_', '-' and '.'"
-_DEVICE_RULE = "must start and end with a letter or digit, and hold only letters, digits, '_', '-', '.' and ':'"
+_SEGMENT_RULE = (
+    "must start with a letter, end with a letter or digit, and contain only letters, digits, '_', '-' and '.'"
+)
+_DEVICE_RULE = "must start and end with a letter or digit, and contain only letters, digits, '_', '-', '.' and ':'"
 
 
 class QualifiedName(NamedTuple):
@@ -27,13 +29,13 @@ class QualifiedName(NamedTuple):
 
 
 def split_kind(kind: str) -> tuple[str, str]:
-    """Vendor and class of a kind, unchecked; an empty vendor where `kind` has not two parts."""
+    """Split a kind into vendor and class, unchecked. The vendor is empty if `kind` does not have two parts."""
     vendor, _, class_ = kind.partition("/")
     return (vendor, class_) if vendor and class_ else ("", kind)
 
 
 def split_device(text: str) -> QualifiedName:
-    """The parts of a qualified device name, unchecked; empty vendor and class where it is not one."""
+    """Split a qualified device name, unchecked. Vendor and class are empty if it is not qualified."""
     kind, _, device = text.partition("=")
     vendor, class_ = split_kind(kind)
     if text.startswith("/") or not (vendor and class_ and device):
@@ -42,12 +44,12 @@ def split_device(text: str) -> QualifiedName:
 
 
 def qualified_name(kind: str, device: str) -> str:
-    """How the kubelet and the runtime name a device: `vendor/class=device`."""
+    """Return the name by which kubelet and runtime know a device: `vendor/class=device`."""
     return f"{kind}={device}"
 
 
 def parse_qualified_name(text: str) -> QualifiedName:
-    """The parts of a qualified device name; InvalidObjectError says which part breaks which rule."""
+    """Split a qualified device name. InvalidObjectError names the part and the rule that it breaks."""
     parts = split_device(text)
     if not parts.vendor:
         problem: str | None = "must be vendor/class=name"
@@ -58,9 +60,9 @@ def parse_qualified_name(text: str) -> QualifiedName:
     return parts
 
 
-@lru_cache(maxsize=16)  # a driver has one, and asks for each claim
+@lru_cache(maxsize=16)  # a driver has one kind and asks for each claim
 def kind_problem(kind: str) -> str | None:
-    """What is wrong with a kind, if anything."""
+    """The problem of a kind, None without one."""
     vendor, class_ = split_kind(kind)
     if not vendor:
         return f"kind {kind!r} must be vendor/class"
@@ -71,15 +73,10 @@ def kind_problem(kind: str) -> str | None:
 
 
 def device_problem(name: str) -> str | None:
-    """What is wrong with the name of a device, if anything."""
+    """The problem of a device name, None without one."""
     return None if _DEVICE.fullmatch(name) else f"device name {name!r} {_DEVICE_RULE}"
 
 
-def spec_name(kind: str) -> str:
-    """The file name of a lasting spec: one for each kind."""
-    return "-".join(split_kind(kind)) + ".json"
-
-
 def transient_spec_name(kind: str, transient_id: str) -> str:
-    """The file name of a spec that lives and dies with something else, such as a claim of UID `transient_id`."""
+    """Return the file name of a spec that exists only as long as something else, such as the claim `transient_id`."""
     return "-".join(split_kind(kind)) + "_" + transient_id.replace("/", "_") + ".json"

@@ -1,1 +1,1 @@
-"""Generated protobuf messages of the kubelet's gRPC APIs; `make proto` regenerates them from the .proto files here."""
+"""Protobuf messages of the kubelet's gRPC APIs. `make proto` generates them from the .proto files in this folder."""

@@ -1,11 +1,10 @@
 """API objects of resource.k8s.io/v1 as typed models, with every field of Kubernetes 1.34 to 1.37.
 
-`model_validate` reads JSON strictly, `to_json` writes it. Limits are not checked here; `dra_sdk.wire.validation` does.
+`model_validate` reads JSON strictly, `to_json` writes it. `dra_sdk.wire.validation` checks the limits.
 """
 
 from dra_sdk.wire.resource.claims import ResourceClaim, ResourceClaimTemplate
 from dra_sdk.wire.resource.classes import DeviceClass, DeviceTaintRule
-from dra_sdk.wire.resource.device import Device
-from dra_sdk.wire.resource.slices import ResourceSlice
+from dra_sdk.wire.resource.slices import Device, ResourceSlice
 
 __all__ = ["Device", "DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]

@@ -7,10 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from dra_sdk.wire.resource.base import Available, Object
-from dra_sdk.wire.resource.claims import DeviceSelector
-from dra_sdk.wire.resource.configuration import OpaqueDeviceConfiguration
-from dra_sdk.wire.resource.device import DeviceTaint
+from dra_sdk.wire.resource.claims import DeviceSelector, OpaqueDeviceConfiguration
 from dra_sdk.wire.resource.metadata import Condition, TopLevel
+from dra_sdk.wire.resource.slices import DeviceTaint
 
 ONLY_1_34 = Available(until=34)
 
@@ -36,7 +35,7 @@ class DeviceClass(TopLevel):
 
 
 class DeviceTaintSelector(Object):
-    """Which devices are tainted: those that match all that is set."""
+    """Which devices get the taint: those that match every field that is set."""
 
     device_class_name: Annotated[str | None, ONLY_1_34] = None
     driver: str | None = None
@@ -53,13 +52,13 @@ class DeviceTaintRuleSpec(Object):
 
 
 class DeviceTaintRuleStatus(Object):
-    """How far eviction came."""
+    """The progress of the eviction."""
 
     conditions: list[Condition] | None = None
 
 
 class DeviceTaintRule(TopLevel):
-    """Taints devices from outside their driver."""
+    """A taint that an administrator, not the driver, sets on devices."""
 
     spec: DeviceTaintRuleSpec = Field(default_factory=DeviceTaintRuleSpec)
     status: Annotated[DeviceTaintRuleStatus, Available(since=35)] = Field(default_factory=DeviceTaintRuleStatus)

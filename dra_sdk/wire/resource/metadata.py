@@ -1,4 +1,4 @@
-"""meta/v1 and the parts of core/v1 that resource.k8s.io objects contain."""
+"""The types of meta/v1 and core/v1 that resource.k8s.io objects contain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ObjectMeta(Object):
 
 
 class TopLevel(Object):
-    """What every object begins with."""
+    """The fields of every object with a kind."""
 
     api_version: str = ""
     kind: str = ""

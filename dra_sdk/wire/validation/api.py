@@ -1,4 +1,4 @@
-"""Whether an API server would take an object. See the package for what is checked and what cannot be."""
+"""Check whether an API server would accept an object. The package says what is checked and what cannot be."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ from dra_sdk.wire.resource import Device
 from dra_sdk.wire.resource.metadata import TopLevel
 from dra_sdk.wire.validation import claims, classes, slices, status
 from dra_sdk.wire.validation.availability import Dropped, dropped_fields, remove_unknown
-from dra_sdk.wire.validation.defaults import set_defaults, set_device_defaults
+from dra_sdk.wire.validation.decoding import read_as, read_object, set_defaults, set_device_defaults
 from dra_sdk.wire.validation.devices import device as device_problems
 from dra_sdk.wire.validation.names import driver_name
-from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, duplicate
-from dra_sdk.wire.validation.sentences import sentence
-from dra_sdk.wire.validation.structure import read_as, read_object
+from dra_sdk.wire.validation.problems import Problem, Problems, Uncompiled, duplicate, sentence
 
 CompileCel = Callable[[Uncompiled], Problem | None]
-"""Compiles the CEL expression of a selector and judges its cost: what is wrong with it, or None."""
-_New = Callable[[Any, ServerProfile], Problems]
-_Changed = Callable[[Any, Any, ServerProfile], Problems]
+"""Compiles a CEL expression and checks its cost. Returns the problem, None if the server would accept it."""
+_Create = Callable[[Any, ServerProfile], Problems]
+_Update = Callable[[Any, Any, ServerProfile], Problems]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    create: _New
-    update: _Changed
-    update_status: _Changed | None = None
+    create: _Create
+    update: _Update
+    update_status: _Update | None = None
 
 
 _RULES: Final[Mapping[str, _Rules]] = {
-    "DeviceClass": _Rules(classes.new_class, classes.changed_class),
-    "DeviceTaintRule": _Rules(classes.new_rule, classes.changed_rule, classes.changed_rule_status),
-    "ResourceClaim": _Rules(claims.new_claim, claims.changed_claim, status.changed_status),
-    "ResourceClaimTemplate": _Rules(claims.new_template, claims.changed_template),
-    "ResourceSlice": _Rules(slices.new_slice, slices.changed_slice),
+    "DeviceClass": _Rules(classes.new_class, classes.updated_class),
+    "DeviceTaintRule": _Rules(classes.new_rule, classes.updated_rule, classes.updated_rule_status),
+    "ResourceClaim": _Rules(claims.new_claim, claims.updated_claim, status.updated_status),
+    "ResourceClaimTemplate": _Rules(claims.new_template, claims.updated_template),
+    "ResourceSlice": _Rules(slices.new_slice, slices.updated_slice),
 }
 
 
@@ -49,12 +47,17 @@ def validate(
     subresource: str = "",
     compile_cel: CompileCel | None = None,
 ) -> list[Problem]:
-    """What an API server would refuse in an object of resource.k8s.io, in the server's own terms.
+    """Return what an API server would refuse in an object of resource.k8s.io.
 
-    Without `old` the object is created, else updated; `subresource="status"` needs `old`. Default values are filled
-    in first, as the server does. Fields that the server would drop are checked like all others (`dropped`). CEL
-    selectors are judged by `compile_cel` (see `dra_sdk.tools.scheduling.expressions`), else by their length.
-    `profile` is the newest known release by default. Raises ValueError for a subresource that a kind does not have.
+    Default values are filled in first, as the server does. Fields that the server would drop are checked like all
+    others; see `dropped`. Raises ValueError for a subresource that a kind does not have.
+
+    obj: the object as JSON.
+    old: the stored object, for an update. None: `obj` is created.
+    profile: release and feature gates of the server. None: the newest known release.
+    subresource: empty, or `status` for an update of the status.
+    compile_cel: compiles CEL expressions (see `dra_sdk.tools.scheduling.expressions`). None: only their length is
+        checked.
     """
     profile = profile or ServerProfile.of()
     value, problems = read_object(obj, profile)
@@ -81,16 +84,16 @@ def _compiled(problems: Iterable[Problem], compile_cel: CompileCel | None) -> Pr
 
 
 def check(obj: Mapping[str, Any], profile: ServerProfile | None = None) -> None:
-    """Raise InvalidObjectError, with a sentence for each problem, unless a server would create the object."""
+    """Raise InvalidObjectError with a sentence for each problem if a server would refuse to create the object."""
     if problems := validate(obj, profile=profile):
         raise InvalidObjectError(title(obj), [sentence(problem, obj) for problem in problems])
 
 
 def check_device(device: Mapping[str, Any], driver: str, profile: ServerProfile | None = None) -> None:
-    """Raise InvalidObjectError unless `device` can be part of a ResourceSlice of `driver`.
+    """Raise InvalidObjectError if `device` cannot be part of a ResourceSlice of `driver`.
 
-    Beside what the server refuses, an attribute or capacity may not be given both bare and in the driver's own
-    domain: both mean the same, and which of the values holds is chance.
+    The name of an attribute or capacity must not occur both without a domain and in the driver's domain. The server
+    accepts that, but both names mean the same, and it is undefined which value applies.
     """
     profile = profile or ServerProfile.of()
     value, problems = read_as(Device, device, profile)
@@ -107,14 +110,14 @@ def check_device(device: Mapping[str, Any], driver: str, profile: ServerProfile 
 
 
 def dropped(obj: Mapping[str, Any], profile: ServerProfile | None = None) -> list[Dropped]:
-    """The fields of an object that a server would silently drop, because their feature gates are off."""
+    """Return the fields of an object that a server would silently drop because their feature gates are off."""
     profile = profile or ServerProfile.of()
     value, _ = read_object(obj, profile)
     return [] if value is None else list(dropped_fields(value, profile))
 
 
 def title(obj: Any) -> str:
-    """How an object is named in messages: its kind and name."""
+    """Return kind and name of an object, for messages."""
     if not isinstance(obj, dict):
         return "object"
     metadata = obj.get("metadata")
@@ -124,7 +127,7 @@ def title(obj: Any) -> str:
 
 
 def _stored(value: TopLevel, old: Mapping[str, Any], profile: ServerProfile) -> TopLevel:
-    """The old object, which the server once took: read leniently."""
+    """Read the stored object leniently: the server accepted it once."""
     stored = type(value).model_validate(old, extra="ignore")
     remove_unknown(stored, profile)
     set_defaults(stored)

@@ -1,6 +1,6 @@
-"""Fields that a server of some version does not know, or knows and drops because a feature gate is off.
+"""Fields that a release of the server does not know, and fields that it drops because a feature gate is off.
 
-A server tells the client nothing of what it drops, so whoever publishes should know beforehand.
+A server does not report the fields that it drops. This module names them before an object is sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ _NESTED: Final = (Object, list, dict)
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A field that the server accepts and forgets, and the feature gates that would make it keep it."""
+    """A field that the server accepts but does not store.
+
+    field: path of the field.
+    gates: feature gates that are off and must be on for the server to store it.
+    """
 
     field: str
     gates: tuple[str, ...]
@@ -29,7 +33,7 @@ class Dropped:
 
 
 def remove_unknown(value: Object, profile: ServerProfile) -> list[Problem]:
-    """Unset the fields that this release does not have, as it does; a problem for each."""
+    """Unset the fields that this release does not have, as the server does. Return a problem for each."""
     problems = []
     for owner, name, path, available in list(_limited(value)):
         field = path.lstrip(".")
@@ -45,7 +49,7 @@ def remove_unknown(value: Object, profile: ServerProfile) -> list[Problem]:
 
 
 def dropped_fields(value: Object, profile: ServerProfile) -> Iterator[Dropped]:
-    """Each field that is set and that this release has but drops."""
+    """Yield each field that is set and that this release drops."""
     for _, _, path, available in _limited(value):
         missing = _missing(available, profile)
         if missing and available.since <= profile.minor <= (available.until or profile.minor):
@@ -53,9 +57,9 @@ def dropped_fields(value: Object, profile: ServerProfile) -> Iterator[Dropped]:
 
 
 def drop_disabled(value: Object, old: Object | None, profile: ServerProfile) -> bool:
-    """Unset the fields that this release drops, as it does; whether there were any.
+    """Unset the fields that this release drops, as the server does. Return whether there were any.
 
-    A feature that the stored object `old` uses goes on being kept.
+    Fields of a feature that the stored object `old` uses are kept.
     """
     used = {available.gates for _, _, _, available in _limited(old)}
     found = [
@@ -77,7 +81,7 @@ def _unset(owner: Object, name: str) -> None:
 
 
 def _limited(value: Any) -> Iterator[tuple[Object, str, str, Available]]:
-    """The fields that are set and not available everywhere, outermost first: owner, name, path, when."""
+    """Yield owner, name, path and availability of each set field that some servers lack, outermost first."""
     if isinstance(value, Object):
         for name, (alias, available) in _fields(type(value)).items():
             item = getattr(value, name) if name in value.model_fields_set else None
@@ -100,7 +104,7 @@ def _below(part: str, value: Any) -> Iterator[tuple[Object, str, str, Available]
 
 @cache
 def _fields(model: type[Object]) -> Mapping[str, tuple[str, Available | None]]:
-    """The alias of each field, and when it is available if not always."""
+    """Return the JSON name of each field and its availability, None if it is always available."""
     return {
         name: (str(info.alias), next((each for each in info.metadata if isinstance(each, Available)), None))
         for name, info in model.model_fields.items()

@@ -1,67 +1,106 @@
-"""ResourceClaims and their templates: what is asked for. Source: resource.k8s.io DeviceClaim validation."""
+"""ResourceClaims and their templates: requests, selectors, constraints and opaque configuration.
+
+Source: resource.k8s.io validation of DeviceClaim, DeviceRequest and OpaqueDeviceConfiguration; KEP-4816 (alternatives),
+KEP-6080 (derived attributes).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final
 
+from dra_sdk.model.claim import base_request
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 from dra_sdk.wire.resource.claims import (
     DeviceClaim,
     DeviceClaimConfiguration,
     DeviceConstraint,
+    DeviceDerivedAttribute,
     DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    OpaqueDeviceConfiguration,
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_sdk.wire.validation.equality import immutable
-from dra_sdk.wire.validation.lists import check_list, check_set, text
-from dra_sdk.wire.validation.metadata import changed_metadata, new_metadata, template_metadata
-from dra_sdk.wire.validation.names import dns_label, fully_qualified_name
-from dra_sdk.wire.validation.opaque import opaque
-from dra_sdk.wire.validation.problems import Problems, invalid, required, show
-from dra_sdk.wire.validation.requests import Context, constrained_attributes, request
+from dra_sdk.wire.resource.slices import DeviceToleration
+from dra_sdk.wire.validation.devices import toleration
+from dra_sdk.wire.validation.metadata import new_metadata, template_metadata, updated_metadata
+from dra_sdk.wire.validation.names import dns_label, driver_name, fully_qualified_name, required_subdomain
+from dra_sdk.wire.validation.problems import (
+    Problem,
+    Problems,
+    ProblemType,
+    Uncompiled,
+    byte_length,
+    invalid,
+    not_supported,
+    required,
+    show,
+    too_long,
+)
+from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
 
-#: The names of requests, and of the alternatives of each.
 Names = Mapping[str, Set[str]]
+"""The alternatives of each request, by the request's name."""
+
+MODES: Final = ("All", "ExactCount")
+_LAST_TO_RECHECK: Final = 36
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What the check of a request needs to know about its claim.
+
+    profile: release and feature gates of the server.
+    constrained: attributes that constraints compare, by request: `name`, `name/alternative`, or an empty string for
+        all requests.
+    """
+
+    profile: ServerProfile
+    constrained: Mapping[str, Set[str]]
 
 
 def new_claim(value: ResourceClaim, profile: ServerProfile) -> Problems:
-    """A claim that is created; its status does not count then."""
+    """Check a claim that is created. Its status is not checked, because the server clears it."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
     yield from device_claim(value.spec.devices, "spec.devices", profile)
 
 
-def changed_claim(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
-    """A claim that is updated: its spec may not change."""
+def updated_claim(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
+    """Check a claim that is updated. Its spec must not change."""
     if profile.minor == OLDEST:
         yield from new_claim(value, profile)
     else:
         yield from new_metadata(value.metadata, profile, namespaced=True)
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from immutable(value.spec, old.spec, "spec")
 
 
 def new_template(value: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """A template that is created."""
+    """Check a template that is created."""
     yield from new_metadata(value.metadata, profile, namespaced=True)
     yield from template_metadata(value.spec.metadata, "spec.metadata")
     yield from device_claim(value.spec.spec.devices, "spec.spec.devices", profile)
 
 
-def changed_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
-    """A template that is updated: checked like a new one, and its spec may not change."""
+def updated_template(value: ResourceClaimTemplate, old: ResourceClaimTemplate, profile: ServerProfile) -> Problems:
+    """Check a template that is updated: like a new one, and its spec must not change."""
     yield from new_template(value, profile)
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from immutable(value.spec, old.spec, "spec")
 
 
 def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Problems:
-    """Requests, constraints and configuration."""
+    """Check requests, constraints and configuration."""
     names, limits = request_names(claim), profile.limits
-    context = Context(profile, constrained_attributes(claim.constraints or []))
+    context = _Context(profile, _constrained_attributes(claim.constraints or []))
 
     def one(value: DeviceRequest, where: str) -> Problems:
-        return request(value, where, context)
+        return _request(value, where, context)
 
     def constraint(value: DeviceConstraint, where: str) -> Problems:
         yield from references(value.requests, f"{where}.requests", names, profile)
@@ -80,21 +119,21 @@ def device_claim(claim: DeviceClaim, field: str, profile: ServerProfile) -> Prob
 
 
 def request_names(claim: DeviceClaim) -> Names:
-    """The names that constraints, configuration and results of a claim may refer to."""
+    """Return the names to which constraints, configuration and results of a claim may refer."""
     return {value.name: {each.name for each in value.first_available or ()} for value in claim.requests or ()}
 
 
 def references(requests: list[str] | None, field: str, names: Names, profile: ServerProfile) -> Problems:
-    """A set of references to requests."""
+    """Check a set of references to requests."""
 
     def check(name: str, where: str) -> Problems:
         return reference(name, where, names)
 
-    yield from check_set(requests, field, check, profile, key=text, at_most=profile.limits.requests)
+    yield from check_set(requests, field, check, profile, key=itself, at_most=profile.limits.requests)
 
 
 def reference(name: str, field: str, names: Names) -> Problems:
-    """A reference to a request, or to one of its alternatives (`request/alternative`)."""
+    """Check a reference to a request or to one of its alternatives (`request/alternative`)."""
     parts = name.split("/")
     if len(parts) <= 2:  # noqa: PLR2004 (a request and an alternative)
         for part in parts:
@@ -112,3 +151,130 @@ def _attribute(value: DeviceConstraint, field: str, profile: ServerProfile) -> P
         yield required(field, "must have matchAttribute or distinctAttribute")
     else:
         yield required(f"{field}.matchAttribute")
+
+
+def _constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[str, Set[str]]:
+    """Return the attributes that the constraints of a claim compare, by request."""
+    found: dict[str, set[str]] = {}
+    for constraint in constraints:
+        name = constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
+        if name is not None:
+            for request in constraint.requests or [""]:
+                found.setdefault(request, set()).add(name)
+    return found
+
+
+def _request(value: DeviceRequest, field: str, context: _Context) -> Problems:
+    """Check one request."""
+    profile = context.profile
+    yield from dns_label(value.name, f"{field}.name")
+    exactly, alternatives = value.exactly, value.first_available or []
+    if exactly is None and not alternatives:
+        yield required(field, "must have exactly or firstAvailable")
+    elif exactly is not None and alternatives:
+        yield invalid(field, "must have exactly or firstAvailable, not both")
+        if profile.minor > OLDEST:
+            return
+
+    def alternative(item: DeviceSubRequest, where: str) -> Problems:
+        yield from dns_label(item.name, f"{where}.name")
+        yield from _devices(item, where, f"{value.name}/{item.name}", context)
+
+    limit = profile.limits.alternatives
+    where = f"{field}.firstAvailable"
+    yield from check_set(
+        alternatives, where, alternative, profile, key=lambda item: item.name, key_field="name", at_most=limit
+    )
+    if exactly is not None:
+        yield from _devices(exactly, f"{field}.exactly", value.name, context)
+
+
+def selectors(
+    items: list[DeviceSelector] | None, field: str, profile: ServerProfile, *, stored: bool = False
+) -> Problems:
+    """Check CEL selectors, and yield their expressions to compile. Since 1.37 the server trusts `stored` selectors."""
+
+    def check(item: DeviceSelector, where: str) -> Problems:
+        if item.cel is None:
+            yield required(f"{where}.cel")
+        elif not stored or profile.minor <= _LAST_TO_RECHECK:
+            yield from _cel(item.cel.expression, f"{where}.cel.expression", profile, stored=stored)
+
+    yield from check_list(items, field, check, profile, at_most=profile.limits.selectors)
+
+
+def _cel(
+    expression: str, field: str, profile: ServerProfile, *, stored: bool = False, derives: bool = False
+) -> Problems:
+    problems = list(too_long(field, expression, profile.limits.expression_length))
+    if not expression.strip():
+        problems.append(invalid(field, "must not be empty"))
+    yield from problems
+    if not problems:
+        yield Uncompiled(field, ProblemType.INVALID, expression, stored, derives)
+
+
+def _devices(value: ExactDeviceRequest | DeviceSubRequest, field: str, name: str, context: _Context) -> Problems:
+    profile = context.profile
+
+    def tolerate(item: DeviceToleration, where: str) -> Problems:
+        return toleration(item, where, profile)
+
+    yield from required_subdomain(value.device_class_name, f"{field}.deviceClassName")
+    yield from selectors(value.selectors, f"{field}.selectors", profile)
+    yield from _amount(value.allocation_mode, value.count, field)
+    yield from check_list(value.tolerations, f"{field}.tolerations", tolerate, profile)
+    yield from _derived(value.derived_attributes, f"{field}.derivedAttributes", name, context)
+
+
+def _amount(mode: str, count: int, field: str) -> Problems:
+    if mode not in MODES:
+        yield not_supported(f"{field}.allocationMode", mode, MODES)
+    elif mode == "All" and count:
+        yield invalid(f"{field}.count", f"must not be set for allocationMode All, is {count}")
+    elif mode == "ExactCount" and count <= 0:
+        yield invalid(f"{field}.count", f"must be greater than zero, is {count}")
+
+
+def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_name: str, context: _Context) -> Problems:
+    profile = context.profile
+    base = base_request(request_name)
+    used = {name for key in ("", request_name, base) for name in context.constrained.get(key, ())}
+
+    def check(item: DeviceDerivedAttribute, where: str) -> Problems:
+        if not item.name:
+            yield required(f"{where}.name")
+        else:
+            yield from fully_qualified_name(item.name, f"{where}.name", profile)
+            if item.name not in used:
+                yield invalid(f"{where}.name", f"{show(item.name)} is in no constraint on this request")
+        if not item.expression:
+            yield required(f"{where}.expression")
+        else:
+            yield from _cel(item.expression, f"{where}.expression", profile, derives=True)
+
+    limit = profile.limits.derived_attributes
+    yield from check_set(items, field, check, profile, key=lambda item: item.name, at_most=limit)
+
+
+def opaque(
+    config: OpaqueDeviceConfiguration | None, field: str, profile: ServerProfile, *, stored: bool = False
+) -> Problems:
+    """Check one configuration in the field `opaque`. A `stored` one may have any size."""
+    if config is None:
+        yield required(f"{field}.opaque")
+        return
+    yield from driver_name(config.driver, f"{field}.opaque.driver")
+    limit = None if stored else profile.limits.opaque_length
+    yield from json_object(config.parameters, f"{field}.opaque.parameters", limit)
+
+
+def json_object(value: Any, field: str, limit: int | None) -> Problems:
+    """Check that a value is a JSON object of at most `limit` bytes without spaces. None: no limit."""
+    size = byte_length(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    if value is None:
+        yield required(field)
+    elif limit is not None and size > limit:
+        yield Problem(field, ProblemType.TOO_LONG, f"must be at most {limit} bytes of JSON, has {size}")
+    elif not isinstance(value, dict):
+        yield invalid(field, f"must be a JSON object, is {show(value)}")

@@ -1,4 +1,4 @@
-"""DeviceClasses and DeviceTaintRules. Source: resource.k8s.io validation of both."""
+"""DeviceClasses and DeviceTaintRules: what administrators write. Source: resource.k8s.io validation of both."""
 
 from __future__ import annotations
 
@@ -11,54 +11,66 @@ from dra_sdk.wire.resource.classes import (
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from dra_sdk.wire.validation.conditions import conditions
-from dra_sdk.wire.validation.equality import same
-from dra_sdk.wire.validation.lists import check_list
-from dra_sdk.wire.validation.metadata import changed_metadata, new_metadata
-from dra_sdk.wire.validation.names import dns_label, dns_subdomain, driver_name, extended_resource_name, pool_name
-from dra_sdk.wire.validation.opaque import opaque
-from dra_sdk.wire.validation.problems import Problems
-from dra_sdk.wire.validation.requests import selectors
-from dra_sdk.wire.validation.taints import taint
+from dra_sdk.wire.validation.claims import opaque, selectors
+from dra_sdk.wire.validation.devices import taint
+from dra_sdk.wire.validation.metadata import conditions, new_metadata, updated_metadata
+from dra_sdk.wire.validation.names import (
+    dns_label,
+    dns_subdomain,
+    driver_name,
+    extended_resource_name,
+    path_segment_prefix,
+    pool_name,
+)
+from dra_sdk.wire.validation.problems import Problems, Uncompiled
+from dra_sdk.wire.validation.rules import check_list, semantically_equal
 
 
 def new_class(value: DeviceClass, profile: ServerProfile) -> Problems:
-    """A DeviceClass that is created."""
-    yield from new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=profile.minor == OLDEST)
-    yield from _class(value.spec, None, "spec", profile)
+    """Check a DeviceClass that is created.
+
+    Since 1.35 a generateName need not be a DNS subdomain. The server checks only whether it fits into a URL path, and
+    only if everything else is valid.
+    """
+    before_1_35 = profile.minor == OLDEST
+    found = list(new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=before_1_35))
+    found += _class(value.spec, None, "spec", profile)
+    yield from found
+    if all(isinstance(each, Uncompiled) for each in found):
+        yield from path_segment_prefix(value.metadata.generate_name, "metadata.generateName")
 
 
-def changed_class(value: DeviceClass, old: DeviceClass, profile: ServerProfile) -> Problems:
-    """A DeviceClass that is updated: what did not change is not held to new limits."""
+def updated_class(value: DeviceClass, old: DeviceClass, profile: ServerProfile) -> Problems:
+    """Check a DeviceClass that is updated. New limits do not apply to fields that did not change."""
     if profile.minor == OLDEST:
         yield from new_class(value, profile)
     else:
         yield from new_metadata(value.metadata, profile, namespaced=False, checks_generate_name=False)
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from _class(value.spec, old.spec, "spec", profile)
 
 
 def new_rule(value: DeviceTaintRule, profile: ServerProfile) -> Problems:
-    """A DeviceTaintRule that is created; its status does not count then."""
+    """Check a DeviceTaintRule that is created. Its status is not checked, because the server clears it."""
     yield from new_metadata(value.metadata, profile, namespaced=False)
     yield from _rule(value.spec, None, "spec", profile)
 
 
-def changed_rule(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
-    """A DeviceTaintRule that is updated."""
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+def updated_rule(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
+    """Check a DeviceTaintRule that is updated."""
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from _rule(value.spec, old.spec, "spec", profile)
 
 
-def changed_rule_status(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
-    """A DeviceTaintRule whose status is updated."""
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+def updated_rule_status(value: DeviceTaintRule, old: DeviceTaintRule, profile: ServerProfile) -> Problems:
+    """Check a DeviceTaintRule whose status is updated."""
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from conditions(value.status.conditions, "status.conditions", profile)
 
 
 def _class(spec: DeviceClassSpec, old: DeviceClassSpec | None, field: str, profile: ServerProfile) -> Problems:
-    stored_selectors = old is not None and same(spec.selectors, old.selectors)
-    stored_config = old is not None and same(spec.config, old.config)
+    stored_selectors = old is not None and semantically_equal(spec.selectors, old.selectors)
+    stored_config = old is not None and semantically_equal(spec.config, old.config)
 
     def config(value: DeviceClassConfiguration, where: str) -> Problems:
         return opaque(value.opaque, where, profile, stored=stored_config)
@@ -88,5 +100,5 @@ def _selector(
         yield from pool_name(value.pool, f"{field}.pool")
     if value.device is not None:
         yield from dns_label(value.device, f"{field}.device")
-    stored = old is not None and same(value.selectors, old.selectors)
+    stored = old is not None and semantically_equal(value.selectors, old.selectors)
     yield from selectors(value.selectors, f"{field}.selectors", profile, stored=stored)

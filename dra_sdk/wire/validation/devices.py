@@ -1,38 +1,46 @@
-"""One device of a ResourceSlice, with all its parts. Source: resource.k8s.io Device validation."""
+"""One device of a ResourceSlice: its name, attributes, taints, binding conditions and nodes.
+
+Source: resource.k8s.io Device validation; DeviceAttribute (KEP-5491 for lists), DeviceTaint and DeviceToleration
+(KEP-5055), BindingConditions (KEP-5007). The amounts of a device are checked in `dra_sdk.wire.validation.capacity`.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
-from dra_sdk.wire.resource.device import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
-from dra_sdk.wire.validation.allocatable import node_allocatable
-from dra_sdk.wire.validation.attributes import attribute, has_lists, value_count
-from dra_sdk.wire.validation.binding import binding_conditions
-from dra_sdk.wire.validation.capacity import capacity
-from dra_sdk.wire.validation.counters import consumptions
-from dra_sdk.wire.validation.equality import same
-from dra_sdk.wire.validation.lists import check_list, check_map
-from dra_sdk.wire.validation.names import MAX_QUALIFIED, dns_label, qualified_name
-from dra_sdk.wire.validation.nodes import node_name, node_selector
-from dra_sdk.wire.validation.problems import Problems, invalid, required
-from dra_sdk.wire.validation.taints import taint
+from dra_sdk.wire.resource.slices import Device, DeviceAttribute, DeviceCapacity, DeviceTaint, DeviceToleration
+from dra_sdk.wire.validation.capacity import capacity, consumptions, node_allocatable
+from dra_sdk.wire.validation.metadata import node_selector
+from dra_sdk.wire.validation.names import (
+    MAX_QUALIFIED,
+    dns_label,
+    dns_subdomain,
+    label_key,
+    label_value,
+    qualified_name,
+    semantic_version,
+)
+from dra_sdk.wire.validation.problems import Problems, duplicate, invalid, not_supported, required, show, too_long
+from dra_sdk.wire.validation.rules import check_list, check_map, semantically_equal
 
+OPERATORS: Final = ("Equal", "Exists")
 _FIRST_WITH_LISTS: Final = 36
+_FIRST_TO_COUNT_ITEMS: Final = 37
 _FIRST_TO_KEEP_CAPACITY: Final = 37
 
 
 def device(value: Device, field: str, profile: ServerProfile, *, old: Device | None, selects_nodes: bool) -> Problems:
-    """A device.
+    """Check one device.
 
-    `old` is the device of that name in the stored slice, `selects_nodes` the slice's perDeviceNodeSelection.
+    `old` is the device with this name in the stored slice. `selects_nodes` is the slice's perDeviceNodeSelection.
     """
     yield from dns_label(value.name, f"{field}.name")
     yield from _sizes(value, field, profile)
     yield from _attributes(value, field, profile)
-    if old is None or profile.minor < _FIRST_TO_KEEP_CAPACITY or not same(value.capacity, old.capacity):
+    if old is None or profile.minor < _FIRST_TO_KEEP_CAPACITY or not semantically_equal(value.capacity, old.capacity):
         yield from _capacities(value, field, profile)
-    if old is None or profile.minor == OLDEST or not same(value.taints, old.taints):
+    if old is None or profile.minor == OLDEST or not semantically_equal(value.taints, old.taints):
         yield from _taints(value, field, profile)
     yield from consumptions(value, f"{field}.consumesCounters", profile)
     yield from _nodes(value, field, selects_nodes)
@@ -41,7 +49,7 @@ def device(value: Device, field: str, profile: ServerProfile, *, old: Device | N
 
 
 def is_advanced(value: Device, profile: ServerProfile) -> bool:
-    """Whether the device makes its slice one that may hold fewer devices."""
+    """Whether a slice with this device has a lower limit of devices."""
     return bool(value.taints or value.consumes_counters or (has_lists(value) and profile.minor >= _FIRST_WITH_LISTS))
 
 
@@ -93,7 +101,7 @@ def _nodes(value: Device, field: str, selects_nodes: bool) -> Problems:
             )
         return
     if value.node_name:
-        yield from node_name(value.node_name, f"{field}.nodeName")
+        yield from dns_subdomain(value.node_name, f"{field}.nodeName")
     elif value.node_name is not None:
         yield invalid(f"{field}.nodeName", "must not be empty")
     if value.node_selector is not None:
@@ -105,3 +113,101 @@ def _nodes(value: Device, field: str, selects_nodes: bool) -> Problems:
         yield required(field, f"must have one of {', '.join(given)} as perDeviceNodeSelection of the slice is true")
     elif len(chosen) > 1:
         yield invalid(field, f"must have only one of {', '.join(given)}, has {' and '.join(chosen)}")
+
+
+def attribute(value: DeviceAttribute, field: str, profile: ServerProfile) -> Problems:
+    """Check one attribute."""
+    longest = profile.limits.attribute_value_length
+    if value.string is not None:
+        yield from too_long(f"{field}.string", value.string, longest)
+    if value.version is not None:
+        yield from _version(value.version, f"{field}.version", longest)
+    for name, items in _lists(value).items():
+        if items is not None and not items:
+            yield invalid(f"{field}.{name}", "must not be empty")
+    for index, item in enumerate(value.strings or ()):
+        yield from too_long(f"{field}.strings[{index}]", item, longest)
+    for index, item in enumerate(value.versions or ()):
+        yield from _version(item, f"{field}.versions[{index}]", longest)
+    given = [name for name, item in _given(value).items() if item != [] or profile.minor < _FIRST_TO_COUNT_ITEMS]
+    if not given and profile.minor == OLDEST:
+        yield required(field, "must have a value")
+    elif len(given) != 1 or len(_given(value)) != 1:
+        yield invalid(field, f"must have exactly one value, has {' and '.join(_given(value)) or 'none'}")
+
+
+def has_lists(device: Device) -> bool:
+    """Whether an attribute of the device is a list."""
+    return any(items is not None for value in (device.attributes or {}).values() for items in _lists(value).values())
+
+
+def value_count(device: Device) -> int:
+    """Count the values of all attributes of the device. Each item of a list counts."""
+    counts = (sum(len(items or ()) for items in _lists(value).values()) for value in (device.attributes or {}).values())
+    return sum(count or 1 for count in counts)
+
+
+def _version(text: str, field: str, longest: int) -> Problems:
+    yield from semantic_version(text, field)
+    yield from too_long(field, text, longest)
+
+
+def _lists(value: DeviceAttribute) -> dict[str, list[bool] | list[int] | list[str] | None]:
+    return {"bools": value.bools, "ints": value.ints, "strings": value.strings, "versions": value.versions}
+
+
+def _given(value: DeviceAttribute) -> dict[str, object]:
+    scalars = {"bool": value.bool_value, "int": value.int_value, "string": value.string, "version": value.version}
+    return {name: item for name, item in (scalars | _lists(value)).items() if item is not None}
+
+
+def taint(value: DeviceTaint, field: str, profile: ServerProfile, *, keeps_effect: bool = False) -> Problems:
+    """Check one taint. `keeps_effect`: the effect is stored already, so this release need not know it."""
+    yield from label_key(value.key, f"{field}.key")
+    yield from label_value(value.value, f"{field}.value")
+    if keeps_effect:
+        return
+    if not value.effect:
+        yield required(f"{field}.effect", f"must be one of {', '.join(profile.taint_effects)}")
+    else:
+        yield from _effect(value.effect, f"{field}.effect", profile)
+
+
+def toleration(value: DeviceToleration, field: str, profile: ServerProfile) -> Problems:
+    """Check one toleration. Without a key it tolerates every taint, without an effect every effect."""
+    if value.key:
+        yield from label_key(value.key, f"{field}.key")
+    if value.operator == "Exists" and value.value:
+        yield invalid(f"{field}.value", f"must be empty for operator Exists, is {show(value.value)}")
+    elif value.operator == "Equal":
+        yield from label_value(value.value, f"{field}.value")
+    elif value.operator not in OPERATORS:
+        yield not_supported(f"{field}.operator", value.operator, OPERATORS)
+    if value.effect:
+        yield from _effect(value.effect, f"{field}.effect", profile)
+
+
+def _effect(effect: str, field: str, profile: ServerProfile) -> Problems:
+    if effect not in profile.taint_effects:
+        yield not_supported(field, effect, profile.taint_effects)
+
+
+def binding_conditions(
+    conditions: list[str] | None, failures: list[str] | None, field: str, profile: ServerProfile
+) -> Problems:
+    """Check bindingConditions and bindingFailureConditions of a device or an allocation result at `field`."""
+    limit = profile.limits.binding_conditions
+    lists = {f"{field}.bindingConditions": conditions or [], f"{field}.bindingFailureConditions": failures or []}
+    for where, names in lists.items():
+        yield from check_list(names, where, label_key, profile, at_most=limit)
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield duplicate(f"{where}[{index}]", name)
+    (here, good), (there, bad) = lists.items()
+    for index, name in enumerate(bad):
+        if name in good:
+            yield invalid(f"{there}[{index}]", f"{show(name)} is a binding condition too")
+    if bad and not good:
+        yield invalid(here, "must be set if bindingFailureConditions is set")
+    if good and not bad:
+        yield invalid(there, "must be set if bindingConditions is set")

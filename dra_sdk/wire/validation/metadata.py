@@ -1,6 +1,7 @@
-"""Rules for `metadata`, which all kinds share.
+"""The parts of an object that are not of resource.k8s.io: metadata, conditions, node selectors.
 
-Source: apimachinery ObjectMeta validation. Entries of managedFields are the server's own and not checked.
+Source: apimachinery validation of ObjectMeta and of meta/v1 Condition, core/v1 NodeSelector validation. Entries of
+managedFields belong to the server and are not checked.
 """
 
 from __future__ import annotations
@@ -10,19 +11,30 @@ from collections.abc import Mapping
 from typing import Final
 
 from dra_sdk.wire.profile import ServerProfile
-from dra_sdk.wire.resource.metadata import ObjectMeta, OwnerReference
-from dra_sdk.wire.validation.equality import immutable
-from dra_sdk.wire.validation.names import dns_label, dns_subdomain, is_label_key, label_key, label_value
+from dra_sdk.wire.resource.metadata import Condition, NodeSelector, NodeSelectorRequirement, ObjectMeta, OwnerReference
+from dra_sdk.wire.validation.names import (
+    dns_label,
+    dns_subdomain,
+    is_label_key,
+    label_key,
+    label_value,
+    path_segment_prefix,
+)
 from dra_sdk.wire.validation.problems import (
     Problem,
     Problems,
     ProblemType,
     byte_length,
+    duplicate,
     forbidden,
     invalid,
+    not_supported,
     required,
     show,
+    too_long,
+    too_many,
 )
+from dra_sdk.wire.validation.rules import immutable
 
 FIELD: Final = "metadata"
 MAX_ANNOTATIONS: Final = 256 * 1024
@@ -33,56 +45,80 @@ _API_VERSION = re.compile(r"(?:[^/]*/)?[^/]+")
 _TEMPLATE_FIELDS: Final = {"labels", "annotations"}
 _BOTH_DELETIONS: Final = {"orphan", "foregroundDeletion"}
 _FINALIZERS: Final = {"kubernetes", *_BOTH_DELETIONS}
+_IMMUTABLE: Final = {
+    "name": "name",
+    "namespace": "namespace",
+    "uid": "uid",
+    "creationTimestamp": "creation_timestamp",
+    "deletionTimestamp": "deletion_timestamp",
+    "deletionGracePeriodSeconds": "deletion_grace_period_seconds",
+}
+
+MAX_REASON: Final = 1024
+MAX_MESSAGE: Final = 32 * 1024
+STATUSES: Final = ("False", "True", "Unknown")
+_FIRST_WITH_REQUIRED: Final = 37
+_REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+
+NODE_NAME_FIELD: Final = "metadata.name"
+_SETS: Final = {"In", "NotIn"}
+_EXISTENCE: Final = {"Exists", "DoesNotExist"}
+_NUMBERS: Final = {"Gt", "Lt"}
 
 
 def new_metadata(
     metadata: ObjectMeta, profile: ServerProfile, *, namespaced: bool, checks_generate_name: bool = True
 ) -> Problems:
-    """Metadata of an object that is created. A name that is to be generated is checked as it may come out."""
-    field = FIELD
+    """Check the metadata of an object that is created.
+
+    A generateName is checked as the name that the server may make of it. `checks_generate_name`: it is checked as a
+    prefix too.
+    """
     if metadata.generate_name and checks_generate_name:
-        yield from dns_subdomain(_without_last_dash(metadata.generate_name), f"{field}.generateName")
+        yield from dns_subdomain(_without_last_dash(metadata.generate_name), f"{FIELD}.generateName")
     name = metadata.name or (metadata.generate_name and f"{metadata.generate_name[:MAX_GENERATE_NAME]}xxxxx")
     if not name:
-        yield required(f"{field}.name", "name or generateName must be set")
+        yield required(f"{FIELD}.name", "name or generateName must be set")
     else:
-        yield from dns_subdomain(name, f"{field}.name")
-    yield from _namespace(metadata.namespace, namespaced, f"{field}.namespace")
+        yield from dns_subdomain(name, f"{FIELD}.name")
+    yield from _namespace(metadata.namespace, namespaced, f"{FIELD}.namespace")
     if metadata.generation < 0:
-        yield invalid(f"{field}.generation", f"must not be negative, is {metadata.generation}")
+        yield invalid(f"{FIELD}.generation", f"must not be negative, is {metadata.generation}")
     yield from _common(metadata, profile)
-    yield from _finalizers(metadata.finalizers or [], f"{field}.finalizers")
+    yield from _finalizers(metadata.finalizers or [], f"{FIELD}.finalizers")
 
 
-def changed_metadata(new: ObjectMeta, old: ObjectMeta, profile: ServerProfile) -> Problems:
-    """Metadata of an object that is updated."""
-    field = FIELD
+def updated_metadata(new: ObjectMeta, old: ObjectMeta, profile: ServerProfile) -> Problems:
+    """Check the metadata of an object that is updated."""
+    yield from path_segment_prefix(new.generate_name, f"{FIELD}.generateName")
     added = set(new.finalizers or ()) - set(old.finalizers or ())
     if old.deletion_timestamp and added:
-        yield forbidden(f"{field}.finalizers", f"may not be added to an object being deleted: {show(sorted(added))}")
+        yield forbidden(
+            f"{FIELD}.finalizers", f"must not be added while the object is being deleted: {show(sorted(added))}"
+        )
     if not new.resource_version:
-        yield invalid(f"{field}.resourceVersion", "must be set in an update")
+        yield invalid(f"{FIELD}.resourceVersion", "must be set in an update")
     if new.generation < old.generation:
-        yield invalid(f"{field}.generation", f"must not go down, from {old.generation} to {new.generation}")
+        yield invalid(f"{FIELD}.generation", f"must not go down, from {old.generation} to {new.generation}")
     for name, attribute in _IMMUTABLE.items():
-        yield from immutable(getattr(new, attribute), getattr(old, attribute), f"{field}.{name}")
+        yield from immutable(getattr(new, attribute), getattr(old, attribute), f"{FIELD}.{name}")
     yield from _common(new, profile)
-    yield from _plain_finalizers(new.finalizers or [], f"{field}.finalizers")
+    yield from _plain_finalizers(new.finalizers or [], f"{FIELD}.finalizers")
 
 
 def template_metadata(metadata: ObjectMeta, field: str) -> Problems:
-    """Metadata that a template hands on: labels and annotations only."""
+    """Check the metadata of the claims of a template: only labels and annotations may be set."""
     yield from _annotations(metadata.annotations or {}, f"{field}.annotations")
     yield from _labels(metadata.labels or {}, f"{field}.labels")
     for name, info in ObjectMeta.model_fields.items():
         value = getattr(metadata, name)
         if name not in _TEMPLATE_FIELDS and value not in (None, "", 0):
-            yield forbidden(f"{field}.{info.alias}", "may not be set in a template; labels and annotations may")
+            yield forbidden(f"{field}.{info.alias}", "must not be set in a template, only labels and annotations may")
 
 
 def _namespace(namespace: str, namespaced: bool, field: str) -> Problems:
     if not namespaced and namespace:
-        yield forbidden(field, "must not be set: objects of this kind are in no namespace")
+        yield forbidden(field, "must not be set, as objects of this kind have no namespace")
     elif namespaced and not namespace:
         yield required(field)
     elif namespaced:
@@ -125,7 +161,7 @@ def _owners(owners: list[OwnerReference], field: str, profile: ServerProfile) ->
             detail = f"must be group/version or version, is {show(owner.api_version)}"
             yield invalid(f"{where}.apiVersion", detail)
         if (owner.api_version, owner.kind) == ("v1", "Event"):
-            yield invalid(where, "an Event may not own anything")
+            yield invalid(where, "an Event must not own anything")
     controllers = [f"{owner.kind}/{owner.name}" for owner in owners if owner.controller]
     for other in controllers[1:]:
         yield invalid(field, f"only one owner can be the controller, but {controllers[0]} and {other} are")
@@ -149,11 +185,75 @@ def _without_last_dash(name: str) -> str:
     return f"{name[:-2]}a" if len(name) > 1 and name.endswith("-") else name
 
 
-_IMMUTABLE: Final = {
-    "name": "name",
-    "namespace": "namespace",
-    "uid": "uid",
-    "creationTimestamp": "creation_timestamp",
-    "deletionTimestamp": "deletion_timestamp",
-    "deletionGracePeriodSeconds": "deletion_grace_period_seconds",
-}
+def conditions(items: list[Condition] | None, field: str, profile: ServerProfile) -> Problems:
+    """Check a list of conditions. Their types must be unique."""
+    limit, newer = profile.limits.conditions, profile.minor >= _FIRST_WITH_REQUIRED
+    if len(items or ()) > limit:
+        yield too_many(field, len(items or ()), limit)
+    seen: set[str] = set()
+    for index, item in enumerate(items or ()):
+        if item.type in seen:
+            yield duplicate(f"{field}[{index}]" if newer else f"{field}[{index}].type", item.type)
+        seen.add(item.type)
+        yield from _condition(item, f"{field}[{index}]", newer)
+
+
+def _condition(item: Condition, field: str, newer: bool) -> Problems:
+    yield from label_key(item.type, f"{field}.type") if item.type or not newer else (required(f"{field}.type"),)
+    if newer and not item.status:
+        yield required(f"{field}.status", f"must be one of {', '.join(STATUSES)}")
+    elif item.status not in STATUSES:
+        yield not_supported(f"{field}.status", item.status, STATUSES)
+    if item.observed_generation < 0:
+        yield invalid(f"{field}.observedGeneration", f"must not be negative, is {item.observed_generation}")
+    if item.last_transition_time is None:
+        yield required(f"{field}.lastTransitionTime")
+    if not item.reason:
+        yield required(f"{field}.reason")
+    elif not _REASON.fullmatch(item.reason):
+        rule = "a letter, then letters, digits, '_', ',' and ':', and must not end with ',' or ':'"
+        yield invalid(f"{field}.reason", f"must be {rule}, is {show(item.reason)}")
+    yield from too_long(f"{field}.reason", item.reason, MAX_REASON)
+    yield from too_long(f"{field}.message", item.message, MAX_MESSAGE)
+
+
+def node_selector(selector: NodeSelector, field: str) -> Problems:
+    """Check a node selector. It needs at least one term."""
+    terms = selector.node_selector_terms or []
+    if not terms:
+        yield required(f"{field}.nodeSelectorTerms", "must have at least one term")
+    for index, term in enumerate(terms):
+        where = f"{field}.nodeSelectorTerms[{index}]"
+        for place, requirement in enumerate(term.match_expressions or ()):
+            yield from _expression(requirement, f"{where}.matchExpressions[{place}]")
+        for place, requirement in enumerate(term.match_fields or ()):
+            yield from _field(requirement, f"{where}.matchFields[{place}]")
+
+
+def _expression(requirement: NodeSelectorRequirement, field: str) -> Problems:
+    operator, values = requirement.operator, requirement.values or []
+    if operator in _SETS and not values:
+        yield required(f"{field}.values", f"must have a value for operator {operator}")
+    elif operator in _EXISTENCE and values:
+        yield forbidden(f"{field}.values", f"must have no values for operator {operator}")
+    elif operator in _NUMBERS and len(values) != 1:
+        yield required(f"{field}.values", f"must have one value for operator {operator}, has {len(values)}")
+    elif operator not in _SETS | _EXISTENCE | _NUMBERS:
+        choice = ", ".join(sorted(_SETS | _EXISTENCE | _NUMBERS))
+        yield invalid(f"{field}.operator", f"must be one of {choice}, is {show(operator)}")
+    yield from label_key(requirement.key, f"{field}.key")
+    for index, value in enumerate(values):
+        yield from label_value(value, f"{field}.values[{index}]")
+
+
+def _field(requirement: NodeSelectorRequirement, field: str) -> Problems:
+    operator, values = requirement.operator, requirement.values or []
+    if operator not in _SETS:
+        yield invalid(f"{field}.operator", f"must be In or NotIn for a field, is {show(operator)}")
+    elif len(values) != 1:
+        yield required(f"{field}.values", f"must have one value for a field, has {len(values)}")
+    if requirement.key != NODE_NAME_FIELD:
+        yield invalid(f"{field}.key", f"must be {NODE_NAME_FIELD}, is {show(requirement.key)}")
+        return
+    for index, value in enumerate(values):
+        yield from dns_subdomain(value, f"{field}.values[{index}]")

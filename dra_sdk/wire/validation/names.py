@@ -1,6 +1,6 @@
 """The formats of names: DNS labels and subdomains, label keys and values, attributes, pools, UUIDs.
 
-Each function yields what is wrong with one value. Source: apimachinery content validation and the rules that
+Each function yields the problems of one value. Source: apimachinery content validation, and the rules that
 resource.k8s.io adds for drivers, pools and qualified names.
 """
 
@@ -32,21 +32,21 @@ _SEMVER = re.compile(
 
 
 def dns_label(value: str, field: str) -> Problems:
-    """A DNS label (RFC 1123)."""
+    """Check a DNS label (RFC 1123)."""
     if byte_length(value) > MAX_LABEL or not _LABEL.fullmatch(value):
         rule = f"lower-case letters, digits and inner '-', at most {MAX_LABEL} characters"
         yield invalid(field, f"must be a DNS label ({rule}), is {show(value)}")
 
 
 def dns_subdomain(value: str, field: str) -> Problems:
-    """A DNS subdomain (RFC 1123)."""
+    """Check a DNS subdomain (RFC 1123)."""
     if byte_length(value) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(value):
         rule = f"lower-case letters, digits, inner '-' and '.', at most {MAX_SUBDOMAIN} characters"
         yield invalid(field, f"must be a DNS subdomain ({rule}), is {show(value)}")
 
 
 def required_subdomain(value: str, field: str) -> Problems:
-    """A DNS subdomain that must be there."""
+    """Check a DNS subdomain that must not be empty."""
     if not value:
         yield required(field)
     else:
@@ -54,7 +54,7 @@ def required_subdomain(value: str, field: str) -> Problems:
 
 
 def driver_name(value: str, field: str) -> Problems:
-    """A driver's name; upper case passes, though the server warns of it."""
+    """Check the name of a driver. Upper case is allowed, although the server warns about it."""
     if not value:
         yield required(field)
         return
@@ -63,7 +63,7 @@ def driver_name(value: str, field: str) -> Problems:
 
 
 def pool_name(value: str, field: str) -> Problems:
-    """A pool's name: DNS subdomains joined by '/'."""
+    """Check the name of a pool: DNS subdomains joined by '/'."""
     if not value:
         yield required(field)
         return
@@ -72,8 +72,14 @@ def pool_name(value: str, field: str) -> Problems:
         yield from dns_subdomain(part, field)
 
 
+def path_segment_prefix(value: str, field: str) -> Problems:
+    """Check the beginning of a name that becomes a segment of a URL path."""
+    if found := [each for each in "/%" if each in value]:
+        yield invalid(field, f"must not contain {' or '.join(map(repr, found))}, is {show(value)}")
+
+
 def is_label_key(value: str) -> bool:
-    """Whether a value is `name` or `domain/name`, as the keys of labels are."""
+    """Whether a value is a label key: `name` or `domain/name`."""
     domain, slash, name = value.rpartition("/")
     if slash and (byte_length(domain) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(domain)):
         return False
@@ -81,7 +87,7 @@ def is_label_key(value: str) -> bool:
 
 
 def label_key(value: str, field: str) -> Problems:
-    """The key of a label, a taint or a condition."""
+    """Check the key of a label or taint, or the type of a condition."""
     if not is_label_key(value):
         rule = (
             f"name or domain/name; the name of letters, digits, inner '-', '_' and '.', at most {MAX_LABEL} characters"
@@ -90,54 +96,56 @@ def label_key(value: str, field: str) -> Problems:
 
 
 def label_value(value: str, field: str) -> Problems:
-    """The value of a label; may be empty."""
+    """Check the value of a label. It may be empty."""
     if value and (byte_length(value) > MAX_LABEL or not _KEY_NAME.fullmatch(value)):
         rule = f"letters, digits, inner '-', '_' and '.', at most {MAX_LABEL} characters"
         yield invalid(field, f"must be a label value ({rule}), is {show(value)}")
 
 
 def identifier(value: str, field: str) -> Problems:
-    """A C identifier."""
+    """Check a C identifier."""
     yield from too_long(field, value, MAX_IDENTIFIER)
     if not _IDENTIFIER.fullmatch(value):
-        yield invalid(field, f"must be a C identifier (letters, digits and '_', no digit first), is {show(value)}")
+        yield invalid(
+            field, f"must be a C identifier (letters, digits and '_', not beginning with a digit), is {show(value)}"
+        )
 
 
 def qualified_name(value: str, field: str, profile: ServerProfile) -> Problems:
-    """The name of an attribute or capacity: an identifier, or domain/identifier."""
+    """Check the name of an attribute or capacity: `identifier` or `domain/identifier`."""
     missing = required if profile.minor == OLDEST else invalid
     parts = value.split("/")
     if not value and profile.minor == OLDEST:
         yield required(field, "the name must not be empty")
     elif len(parts) == 1:
         yield from identifier(value, field)
-    elif len(parts) == 2:  # noqa: PLR2004 (more parts pass, as no server yet refuses them)
+    elif len(parts) == 2:  # noqa: PLR2004 (servers accept more than two parts)
         domain, name = parts
         yield from driver_name(domain, field) if domain else (missing(field, "the domain must not be empty"),)
         yield from identifier(name, field) if name else (missing(field, "the name must not be empty"),)
 
 
 def fully_qualified_name(value: str, field: str, profile: ServerProfile) -> Problems:
-    """The name of an attribute with its domain."""
+    """Check the name of an attribute with its domain."""
     yield from qualified_name(value, field, profile)
     if "/" not in value and (value or profile.minor > OLDEST):
         yield invalid(field, f"must be domain/name, is {show(value)}")
 
 
 def uuid(value: str, field: str) -> Problems:
-    """A UUID in its usual form."""
+    """Check a UUID."""
     if not _UUID.fullmatch(value):
         yield invalid(field, f"must be a UUID of 36 characters in lower case, is {show(value)}")
 
 
 def semantic_version(value: str, field: str) -> Problems:
-    """A semantic version 2.0.0."""
+    """Check a semantic version 2.0.0."""
     if not _SEMVER.fullmatch(value):
         yield invalid(field, f"must be a semantic version 2.0.0 such as 1.2.3 (no leading v), is {show(value)}")
 
 
 def extended_resource_name(value: str, field: str) -> Problems:
-    """The name of an extended resource: domain/name, outside kubernetes.io."""
+    """Check the name of an extended resource: `domain/name`, not in kubernetes.io."""
     native = "/" not in value or "kubernetes.io/" in value
     if native or value.startswith("requests.") or not is_label_key(f"requests.{value}"):
         rule = "domain/name, not in kubernetes.io and not beginning with 'requests.'"

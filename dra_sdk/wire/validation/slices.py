@@ -1,4 +1,7 @@
-"""ResourceSlices. Source: resource.k8s.io ResourceSliceSpec validation."""
+"""ResourceSlices: driver, pool, nodes, and the limits of their devices and counter sets together.
+
+Source: resource.k8s.io ResourceSliceSpec validation; KEP-5945 (skipNodeOperations).
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
-from dra_sdk.wire.resource.device import Device
-from dra_sdk.wire.resource.slices import ResourcePool, ResourceSlice, ResourceSliceSpec
-from dra_sdk.wire.validation.counters import counter_sets, counters_of_1_34
+from dra_sdk.wire.resource.slices import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from dra_sdk.wire.validation.capacity import counter_sets, counters_of_1_34
 from dra_sdk.wire.validation.devices import device, is_advanced
-from dra_sdk.wire.validation.equality import immutable
-from dra_sdk.wire.validation.lists import check_set, text
-from dra_sdk.wire.validation.metadata import changed_metadata, new_metadata
-from dra_sdk.wire.validation.names import driver_name, fully_qualified_name, pool_name
-from dra_sdk.wire.validation.nodes import node_name, node_selector
+from dra_sdk.wire.validation.metadata import new_metadata, node_selector, updated_metadata
+from dra_sdk.wire.validation.names import dns_subdomain, driver_name, fully_qualified_name, pool_name
 from dra_sdk.wire.validation.problems import Problems, invalid, not_supported, required
+from dra_sdk.wire.validation.rules import check_set, immutable, itself
 
 _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
 
 def new_slice(value: ResourceSlice, profile: ServerProfile) -> Problems:
-    """A slice that is created."""
+    """Check a slice that is created."""
     yield from new_metadata(value.metadata, profile, namespaced=False)
     yield from _spec(value.spec, None, "spec", profile)
 
 
-def changed_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
-    """A slice that is updated."""
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+def updated_slice(value: ResourceSlice, old: ResourceSlice, profile: ServerProfile) -> Problems:
+    """Check a slice that is updated."""
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     yield from _spec(value.spec, old.spec, "spec", profile)
 
 
 def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
-    """How many devices a slice that holds these may hold."""
+    """Return the limit of devices for a slice with these devices."""
     limits = profile.limits
     if any(is_advanced(each, profile) for each in devices):
         return limits.advanced_devices_per_slice
@@ -41,15 +41,15 @@ def max_devices(devices: Sequence[Device], profile: ServerProfile) -> int:
 
 
 def skipped_operations(operations: list[str] | None, field: str, profile: ServerProfile) -> Problems:
-    """Calls to the kubelet plugin that a driver does not need (KEP-5945)."""
+    """Check the calls of the kubelet that a driver does not need (KEP-5945)."""
 
     def known(operation: str, where: str) -> Problems:
         if operation not in _OPERATIONS:
             yield not_supported(where, operation, _OPERATIONS)
 
-    yield from check_set(operations, field, known, profile, key=text)
+    yield from check_set(operations, field, known, profile, key=itself)
     if "NodePrepareResources" in (operations or ()) and not {"*", "NodeUnprepareResources"} & set(operations or ()):
-        yield invalid(field, "must have NodeUnprepareResources where it has NodePrepareResources")
+        yield invalid(field, "must have NodeUnprepareResources if it has NodePrepareResources")
 
 
 def _spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, profile: ServerProfile) -> Problems:
@@ -64,7 +64,7 @@ def _spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None, field: str, pr
         yield invalid(field, "must have sharedCounters or devices, not both")
     yield from _devices(spec, old, f"{field}.devices", profile)
     yield from counter_sets(spec.shared_counters, f"{field}.sharedCounters", profile)
-    if profile.minor == OLDEST and profile.enabled("DRAPartitionableDevices"):  # else it drops them first
+    if profile.minor == OLDEST and profile.enabled("DRAPartitionableDevices"):  # otherwise the server drops them first
         yield from counters_of_1_34(spec, field)
     if spec.partition_type_attribute is not None:
         yield from _partition_type(spec, spec.partition_type_attribute, field, profile)
@@ -81,7 +81,7 @@ def _pool(pool: ResourcePool, field: str) -> Problems:
 
 def _nodes(spec: ResourceSliceSpec, field: str) -> Problems:
     if spec.node_name:
-        yield from node_name(spec.node_name, f"{field}.nodeName")
+        yield from dns_subdomain(spec.node_name, f"{field}.nodeName")
     elif spec.node_name is not None:
         yield invalid(f"{field}.nodeName", "must not be empty")
     if spec.node_selector is not None:
@@ -118,12 +118,14 @@ def _partition_type(spec: ResourceSliceSpec, name: str, field: str, profile: Ser
     yield from broken
     consumers = [(index, each) for index, each in enumerate(spec.devices or ()) if each.consumes_counters]
     if not consumers:
-        yield invalid(f"{field}.partitionTypeAttribute", "may only be set where devices consume counters")
+        yield invalid(f"{field}.partitionTypeAttribute", "may only be set if devices consume counters")
     for index, each in consumers if not broken else ():
         where = f"{field}.devices[{index}].attributes[{name}]"
         attributes = each.attributes or {}
         found = attributes.get(name) or attributes.get(name.removeprefix(f"{spec.driver}/"))
         if found is None:
-            yield required(where, "must be set, as the device consumes counters and partitionTypeAttribute names it")
+            yield required(
+                where, "must be set, because the device consumes counters and partitionTypeAttribute names it"
+            )
         elif found.string is None:
-            yield invalid(where, "must be a string, as partitionTypeAttribute names it")
+            yield invalid(where, "must be a string, because partitionTypeAttribute names it")

@@ -1,38 +1,48 @@
-"""The status of a claim: its allocation, its users, and how its devices do.
+"""The status of a claim: its allocation, its consumers, and what drivers report about its devices.
 
-Source: resource.k8s.io ResourceClaimStatus validation. Who may write which part is not decided here.
+Source: resource.k8s.io validation of ResourceClaimStatus and AllocationResult. Who may write which part is not decided
+here.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from typing import Final
 
 from dra_sdk.wire.profile import ServerProfile
-from dra_sdk.wire.resource.claims import ResourceClaim
-from dra_sdk.wire.resource.status import (
+from dra_sdk.wire.resource.claims import (
     AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceRequestAllocationResult,
     NetworkDeviceData,
+    ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
-from dra_sdk.wire.validation.allocation import allocation
-from dra_sdk.wire.validation.claims import request_names
-from dra_sdk.wire.validation.conditions import conditions
-from dra_sdk.wire.validation.equality import immutable
-from dra_sdk.wire.validation.lists import check_set, text
-from dra_sdk.wire.validation.metadata import changed_metadata
+from dra_sdk.wire.resource.slices import DeviceToleration
+from dra_sdk.wire.validation.claims import Names, json_object, opaque, reference, references, request_names
+from dra_sdk.wire.validation.devices import binding_conditions, toleration
+from dra_sdk.wire.validation.metadata import conditions, node_selector, updated_metadata
 from dra_sdk.wire.validation.names import dns_label, driver_name, pool_name, uuid
-from dra_sdk.wire.validation.opaque import json_object
-from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, required, show, too_long
+from dra_sdk.wire.validation.problems import Problems, forbidden, invalid, not_supported, required, show, too_long
+from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
+from dra_sdk.wire.validation.slices import skipped_operations
 
 DeviceID = tuple[str, str, str, str]
+"""Driver, pool, device and share ID (empty without one)."""
+
+SOURCES: Final = ("FromClaim", "FromClass")
+_FIRST_TO_CHECK_TOLERATIONS: Final = 37
 
 
-def changed_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
-    """A claim whose status is updated."""
-    yield from changed_metadata(value.metadata, old.metadata, profile)
+def updated_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProfile) -> Problems:
+    """Check a claim whose status is updated."""
+    yield from updated_metadata(value.metadata, old.metadata, profile)
     status, before = value.status, old.status
-    yield from _users(status, before, "status.reservedFor", profile, deleted=bool(value.metadata.deletion_timestamp))
+    yield from _consumers(
+        status, before, "status.reservedFor", profile, deleted=bool(value.metadata.deletion_timestamp)
+    )
     yield from _devices(status, "status.devices", profile)
     if status.allocation is not None and before.allocation is not None:
         yield from immutable(status.allocation, before.allocation, "status.allocation")
@@ -41,20 +51,20 @@ def changed_status(value: ResourceClaim, old: ResourceClaim, profile: ServerProf
         yield from allocation(status.allocation, "status.allocation", names, profile)
 
 
-def _users(
+def _consumers(
     status: ResourceClaimStatus, before: ResourceClaimStatus, field: str, profile: ServerProfile, *, deleted: bool
 ) -> Problems:
-    def check(user: ResourceClaimConsumerReference, where: str) -> Problems:
+    def check(consumer: ResourceClaimConsumerReference, where: str) -> Problems:
         for name in ("resource", "name", "uid"):
-            if not getattr(user, name):
+            if not getattr(consumer, name):
                 yield required(f"{where}.{name}")
 
-    users, limit = status.reserved_for or [], profile.limits.reserved_for
-    yield from check_set(users, field, check, profile, key=lambda user: user.uid, key_field="uid", at_most=limit)
-    if users and status.allocation is None:
+    consumers, limit = status.reserved_for or [], profile.limits.reserved_for
+    yield from check_set(consumers, field, check, profile, key=lambda each: each.uid, key_field="uid", at_most=limit)
+    if consumers and status.allocation is None:
         yield forbidden(field, "must be empty while nothing is allocated")
-    elif deleted and any(user not in (before.reserved_for or ()) for user in users):
-        yield forbidden(field, "may not grow while the claim is being deleted")
+    elif deleted and any(each not in (before.reserved_for or ()) for each in consumers):
+        yield forbidden(field, "must not grow while the claim is being deleted")
 
 
 def _devices(status: ResourceClaimStatus, field: str, profile: ServerProfile) -> Problems:
@@ -91,18 +101,61 @@ def _network(data: NetworkDeviceData, field: str, profile: ServerProfile) -> Pro
     limits = profile.limits
     yield from too_long(f"{field}.interfaceName", data.interface_name, limits.interface_name_length)
     yield from too_long(f"{field}.hardwareAddress", data.hardware_address, limits.hardware_address_length)
-    yield from check_set(data.ips, f"{field}.ips", _address, profile, key=text, at_most=limits.addresses)
+    yield from check_set(data.ips, f"{field}.ips", _address, profile, key=itself, at_most=limits.addresses)
 
 
 def _address(value: str, field: str) -> Problems:
     try:
         interface = ipaddress.ip_interface(value)
     except ValueError:
-        yield invalid(field, f"must be an address with prefix such as 10.9.8.7/24 or 2001:db8::1/64, is {show(value)}")
+        yield invalid(
+            field, f"must be an address with prefix length such as 10.9.8.7/24 or 2001:db8::1/64, is {show(value)}"
+        )
         return
     address = interface.ip
     scoped = isinstance(address, ipaddress.IPv6Address) and address.scope_id
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     if scoped or mapped or value != (canonical := f"{address}/{interface.network.prefixlen}"):
         hint = "an IPv4 address" if mapped else "without a zone" if scoped else canonical
-        yield invalid(field, f"must be in its usual form ({hint}), is {show(value)}")
+        yield invalid(field, f"must be in canonical form ({hint}), is {show(value)}")
+
+
+def allocation(value: AllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
+    """Check a new allocation. `names` are the requests of the claim."""
+
+    def result(item: DeviceRequestAllocationResult, where: str) -> Problems:
+        return _result(item, where, names, profile)
+
+    def config(item: DeviceAllocationConfiguration, where: str) -> Problems:
+        return _config(item, where, names, profile)
+
+    devices, limits = value.devices, profile.limits
+    yield from check_list(devices.results, f"{field}.devices.results", result, profile, at_most=limits.results)
+    yield from check_list(devices.config, f"{field}.devices.config", config, profile, at_most=limits.allocated_configs)
+    if value.node_selector is not None:
+        yield from node_selector(value.node_selector, f"{field}.nodeSelector")
+
+
+def _result(item: DeviceRequestAllocationResult, field: str, names: Names, profile: ServerProfile) -> Problems:
+    def tolerate(value: DeviceToleration, where: str) -> Problems:
+        return toleration(value, where, profile)
+
+    yield from reference(item.request, f"{field}.request", names)
+    yield from driver_name(item.driver, f"{field}.driver")
+    yield from pool_name(item.pool, f"{field}.pool")
+    yield from dns_label(item.device, f"{field}.device")
+    if profile.minor >= _FIRST_TO_CHECK_TOLERATIONS:
+        yield from check_list(item.tolerations, f"{field}.tolerations", tolerate, profile)
+    yield from binding_conditions(item.binding_conditions, item.binding_failure_conditions, field, profile)
+    if item.share_id is not None:
+        yield from uuid(item.share_id, f"{field}.shareID")
+    yield from skipped_operations(item.skip_node_operations, f"{field}.skipNodeOperations", profile)
+
+
+def _config(item: DeviceAllocationConfiguration, field: str, names: Names, profile: ServerProfile) -> Problems:
+    if not item.source:
+        yield required(f"{field}.source")
+    elif item.source not in SOURCES:
+        yield not_supported(f"{field}.source", item.source, SOURCES)
+    yield from references(item.requests, f"{field}.requests", names, profile)
+    yield from opaque(item.opaque, field, profile)

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from dra_sdk import HeldDevice
-from dra_sdk.model.health import DeviceHealth, HealthStatus
+from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.feed import HealthFeed
 from dra_sdk.node.kubelet import health
 from dra_sdk.node.kubelet.draplugin import plugin_services

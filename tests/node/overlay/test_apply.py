@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dra_sdk import cel
-from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, Version
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, ResourcePool, Version
 from dra_sdk.node.overlay import Overlaid, Overlay, Rule
 from dra_sdk.node.slices.plan import PoolPlan, plan
 

@@ -14,7 +14,7 @@ from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, 
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.prepare.allocation import allocated_devices, default_config, read_status, refuse_held, resolve_configs
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
-from dra_sdk.wire.resource.status import DeviceAllocationConfiguration, DeviceRequestAllocationResult
+from dra_sdk.wire.resource.claims import DeviceAllocationConfiguration, DeviceRequestAllocationResult
 from tests.node.prepare.world import DRIVER, LampConfig
 
 INFO = DriverInfo(DRIVER, configs=[LampConfig])

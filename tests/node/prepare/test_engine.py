@@ -23,7 +23,7 @@ from dra_sdk.errors import (
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.checkpoint_store import claim_lock
-from dra_sdk.wire.cdi import check_spec
+from dra_sdk.wire.cdi.reading import check_spec
 from tests.node.prepare.world import DRIVER, POOL, LampConfig, LampDriver, World
 
 KIND = f"{DRIVER}/device"

@@ -12,8 +12,7 @@ import pytest
 
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.transport import Timeouts
-from dra_sdk.model.device import Device
-from dra_sdk.model.pool import ResourcePool
+from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.controller import OnError, SliceController
 from dra_sdk.tools.simulator.local import LocalClient

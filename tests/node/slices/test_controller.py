@@ -12,8 +12,7 @@ from dra_sdk.errors import ApiError, ConflictError, InvalidError, InvalidObjectE
 from dra_sdk.kube.api import EventStream
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.login import find, log_in
-from dra_sdk.model.device import CounterConsumption, Device, DeviceTaint, NodeSelection
-from dra_sdk.model.pool import CounterSet, ResourcePool
+from dra_sdk.model.device import CounterConsumption, CounterSet, Device, DeviceTaint, NodeSelection, ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.writer import DroppedFieldsError, Stats
 from dra_sdk.tools.simulator import statuses

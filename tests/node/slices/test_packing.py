@@ -10,8 +10,7 @@ import pytest
 from dra_sdk.errors import ApiError, InvalidError, UnreachableError
 from dra_sdk.kube.api import Params
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.model.device import CounterConsumption, Device
-from dra_sdk.model.pool import CounterSet, ResourcePool
+from dra_sdk.model.device import CounterConsumption, CounterSet, Device, ResourcePool
 from dra_sdk.node.slices.packing import has_counters, pack_for_1_34, split_devices
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.writer import Stats

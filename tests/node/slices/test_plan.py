@@ -9,13 +9,14 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model.device import (
     Capacity,
     CounterConsumption,
+    CounterSet,
     Device,
     DeviceTaint,
     NodeAllocatable,
     NodeSelection,
     RequestPolicy,
+    ResourcePool,
 )
-from dra_sdk.model.pool import CounterSet, ResourcePool
 from dra_sdk.node.slices.plan import PoolPlan, plan, refusals
 
 ALL = NodeSelection(all_nodes=True)

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.device import CounterConsumption, Device, DeviceTaint, NodeSelection
-from dra_sdk.model.pool import CounterSet, ResourcePool
+from dra_sdk.model.device import CounterConsumption, CounterSet, Device, DeviceTaint, NodeSelection, ResourcePool
 from dra_sdk.node.slices.cache import SliceCache
 from dra_sdk.node.slices.diff import Identity, Owner, decode_index, diff, encode_index, index_length
 from dra_sdk.node.slices.plan import PoolPlan, plan

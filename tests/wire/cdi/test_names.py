@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, spec_name, split_kind, transient_spec_name
+from dra_sdk.wire.cdi import parse_qualified_name, qualified_name, split_kind, transient_spec_name
 from dra_sdk.wire.cdi.names import device_problem, kind_problem, split_device
 
 KIND = "gpu.example.com/device"
 
 
-def test_a_qualified_name_is_taken_apart_as_it_was_put_together():
+def test_a_qualified_name_is_split_into_what_it_was_made_of():
     name = parse_qualified_name(qualified_name(KIND, "claim-1_gpu:0"))
     assert (name.vendor, name.class_, name.device) == ("gpu.example.com", "device", "claim-1_gpu:0")
 
@@ -34,30 +34,29 @@ def test_a_bad_qualified_name_is_explained(text, problem):
 
 
 @pytest.mark.parametrize("kind", ["a/b", "gpu.example.com/device", "a-b_c.d/e.f-g_h", "A1/B2"])
-def test_good_kinds(kind):
+def test_good_kinds_have_no_problem(kind):
     assert kind_problem(kind) is None
     assert "/".join(split_kind(kind)) == kind
 
 
 @pytest.mark.parametrize("kind", ["", "a", "a/", "/b", "a/b/c", "a./b", "a/-b", "ä/b", "a\n/b"])
-def test_bad_kinds(kind):
+def test_bad_kinds_have_a_problem(kind):
     assert "must" in (kind_problem(kind) or "")
 
 
 @pytest.mark.parametrize("name", ["a", "0", "0a", "a:b", "a_b-c.d:e0"])
-def test_good_device_names(name):
+def test_good_device_names_have_no_problem(name):
     assert device_problem(name) is None
 
 
 @pytest.mark.parametrize("name", ["", "-", ":a", "a:", "a b", "a/b", "a\n"])
-def test_bad_device_names(name):
+def test_bad_device_names_are_quoted_in_their_problem(name):
     assert repr(name) in (device_problem(name) or "")
 
 
-def test_what_is_no_qualified_name_is_left_whole():
+def test_a_name_that_is_not_qualified_is_not_split():
     assert split_device("/dev/gpu=0") == ("", "", "/dev/gpu=0")
 
 
-def test_file_names():
-    assert spec_name(KIND) == "gpu.example.com-device.json"
+def test_the_file_name_of_a_spec_has_kind_and_claim():
     assert transient_spec_name(KIND, "claim-1/2") == "gpu.example.com-device_claim-1_2.json"

@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, Mount, NetDevice
-from dra_sdk.wire.cdi import check_spec, claim_spec
+from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk.wire.cdi import claim_spec, edits_to_json, is_empty
+from dra_sdk.wire.cdi.reading import check_spec
+from dra_sdk.wire.cdi.spec import env_problems
 
 KIND = "gpu.example.com/device"
 
@@ -66,6 +68,21 @@ def test_a_newer_field_raises_the_version():
         ),
         ("gpu", ContainerEdits(additional_gids=[2**32]), "device gpu: additionalGids[0]: must be from 0 to 4294967295"),
         ("gpu", ContainerEdits(hooks=[Hook("poststop", "")]), "device gpu: hooks[0].path: must not be empty"),
+        (
+            "gpu",
+            ContainerEdits(hooks=[Hook("poststop", "/x", "x")]),
+            "device gpu: hooks[0].args: must be a list, is a string",
+        ),
+        (
+            "gpu",
+            ContainerEdits(mounts=[Mount("/a", "/b", "ro")]),
+            "device gpu: mounts[0].options: must be a list, is a string",
+        ),
+        (
+            "gpu",
+            ContainerEdits(intel_rdt=IntelRdt(schemata="L3:0=f")),
+            "device gpu: intelRdt.schemata: must be a list, is a string",
+        ),
     ],
 )
 def test_a_broken_rule_names_kind_device_and_field(name, edits, problem):
@@ -82,7 +99,7 @@ def test_a_path_object_instead_of_text_is_explained(tmp_path):
         claim_spec(KIND, {"gpu": ContainerEdits(mounts=[Mount(tmp_path, "/b")])})
 
 
-def test_all_broken_rules_are_told_at_once():
+def test_all_broken_rules_are_reported_at_once():
     with pytest.raises(InvalidObjectError) as refused:
         claim_spec("gpu", {"a_": ContainerEdits(), "b": ContainerEdits(mounts=[Mount("", "")])})
     assert [problem.split(": ")[0] for problem in refused.value.problems] == [
@@ -94,25 +111,142 @@ def test_all_broken_rules_are_told_at_once():
     ]
 
 
-def test_a_foreign_spec_is_refused_with_its_source_for_unknown_fields():
-    spec = claim_spec(KIND, {"gpu": ContainerEdits(env={"A": "1"})})
-    spec["devices"][0]["containerEdits"]["enviroment"] = []
-    with pytest.raises(InvalidObjectError) as refused:
-        check_spec(spec, "/etc/cdi/gpu.yaml")
-    assert str(refused.value) == "CDI spec /etc/cdi/gpu.yaml: device gpu: enviroment: unknown field"
-
-
-@pytest.mark.parametrize("spec", [None, [], "kind", 1])
-def test_what_is_no_object_is_no_spec(spec):
-    with pytest.raises(InvalidObjectError, match="must be an object"):
-        check_spec(spec)
-
-
-def test_a_device_that_is_no_object_is_named_by_its_place():
-    with pytest.raises(InvalidObjectError, match=r"CDI spec: devices\[0\]: must be an object, is null"):
-        check_spec({"cdiVersion": "0.3.0", "kind": KIND, "devices": [None]})
-
-
 def test_writing_needs_no_yaml_parser():
     script = "import sys; sys.modules['yaml'] = None; import dra_sdk.wire.cdi"
     subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def test_everything_that_is_set_is_written():
+    edits = ContainerEdits(
+        env={"A": "1", "B": ""},
+        device_nodes=[
+            DeviceNode("/dev/a"),
+            DeviceNode("/dev/b", "/dev/host", "c", 1, 0, 0o660, "rw", 0, 7),
+        ],
+        mounts=[Mount("/h", "/c"), Mount("tmpfs", "/t", options=(), type="tmpfs")],
+        hooks=[Hook("createContainer", "/bin/x", ["x", "-v"], {"A": "1"}, 5), Hook("poststop", "/bin/y")],
+        net_devices=[NetDevice("eth1", "net0")],
+        additional_gids=[44],
+        intel_rdt=IntelRdt("gold", "L3:0=f", "MB:0=50", ["L2:0=f"], enable_monitoring=True),
+    )
+    assert edits_to_json(edits) == {
+        "env": ["A=1", "B="],
+        "deviceNodes": [
+            {"path": "/dev/a"},
+            {
+                "path": "/dev/b",
+                "hostPath": "/dev/host",
+                "type": "c",
+                "major": 1,
+                "minor": 0,
+                "fileMode": 0o660,
+                "permissions": "rw",
+                "uid": 0,
+                "gid": 7,
+            },
+        ],
+        "netDevices": [{"hostInterfaceName": "eth1", "name": "net0"}],
+        "hooks": [
+            {"hookName": "createContainer", "path": "/bin/x", "args": ["x", "-v"], "env": ["A=1"], "timeout": 5},
+            {"hookName": "poststop", "path": "/bin/y"},
+        ],
+        "mounts": [
+            {"hostPath": "/h", "containerPath": "/c", "options": ["ro", "nosuid", "nodev", "bind"]},
+            {"hostPath": "tmpfs", "containerPath": "/t", "type": "tmpfs"},
+        ],
+        "intelRdt": {
+            "closID": "gold",
+            "l3CacheSchema": "L3:0=f",
+            "memBwSchema": "MB:0=50",
+            "schemata": ["L2:0=f"],
+            "enableMonitoring": True,
+        },
+        "additionalGids": [44],
+    }
+
+
+def test_fields_that_are_not_set_are_not_written():
+    assert edits_to_json(ContainerEdits()) == {}
+    assert edits_to_json(ContainerEdits(intel_rdt=IntelRdt())) == {"intelRdt": {}}
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        ContainerEdits(env={"A": ""}),
+        ContainerEdits(device_nodes=[DeviceNode("/dev/a")]),
+        ContainerEdits(mounts=[Mount("/a", "/b")]),
+        ContainerEdits(hooks=[Hook("poststop", "/x")]),
+        ContainerEdits(net_devices=[NetDevice("a", "b")]),
+        ContainerEdits(additional_gids=[0]),
+        ContainerEdits(intel_rdt=IntelRdt()),
+    ],
+)
+def test_edits_with_any_field_are_not_empty(edits):
+    assert not is_empty(edits)
+    assert is_empty(ContainerEdits())
+
+
+def test_variable_names_that_would_change_are_refused():
+    edits = ContainerEdits(env={"A=B": "1", "C": "="}, hooks=[Hook("poststop", "/x", env={"": "1"})])
+    assert list(env_problems(edits)) == [
+        "env: the name of a variable must not be empty or contain '=', is 'A=B'",
+        "hooks[0].env: the name of a variable must not be empty or contain '=', is ''",
+    ]
+
+
+def everywhere(text):
+    """Yield edits with `text` in one string, and the field that the error must name."""
+    yield "env[0]", ContainerEdits(env={"A": text})
+    yield "env[0]", ContainerEdits(env={f"A{text}": "1"})
+    for field, name in (("path", "path"), ("host_path", "hostPath"), ("type", "type"), ("permissions", "permissions")):
+        node = {"path": "/dev/a", field: text}
+        yield f"deviceNodes[0].{name}", ContainerEdits(device_nodes=[DeviceNode(**node)])
+    yield "mounts[0].hostPath", ContainerEdits(mounts=[Mount(text, "/b")])
+    yield "mounts[0].containerPath", ContainerEdits(mounts=[Mount("/a", text)])
+    yield "mounts[0].options[1]", ContainerEdits(mounts=[Mount("/a", "/b", options=["ro", text])])
+    yield "mounts[0].type", ContainerEdits(mounts=[Mount("/a", "/b", type=text)])
+    yield "hooks[0].hookName", ContainerEdits(hooks=[Hook(text, "/x")])
+    yield "hooks[0].path", ContainerEdits(hooks=[Hook("poststop", text)])
+    yield "hooks[0].args[1]", ContainerEdits(hooks=[Hook("poststop", "/x", ["x", text])])
+    yield "hooks[0].env[0]", ContainerEdits(hooks=[Hook("poststop", "/x", env={"A": text})])
+    yield "hooks[0].env[0]", ContainerEdits(hooks=[Hook("poststop", "/x", env={text: "1"})])
+    yield "netDevices[0].hostInterfaceName", ContainerEdits(net_devices=[NetDevice(text, "b")])
+    yield "netDevices[0].name", ContainerEdits(net_devices=[NetDevice("a", text)])
+    for field, name in (("clos_id", "closID"), ("l3_cache_schema", "l3CacheSchema"), ("mem_bw_schema", "memBwSchema")):
+        yield f"intelRdt.{name}", ContainerEdits(intel_rdt=IntelRdt(**{field: text}))
+    yield "intelRdt.schemata[0]", ContainerEdits(intel_rdt=IntelRdt(schemata=[text]))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("\0", "a NUL character"),
+        ("a\0b", "a NUL character"),
+        ("\ud800", "an unpaired surrogate"),
+        ("\udfffx", "an unpaired surrogate"),
+    ],
+)
+def test_nul_characters_and_unpaired_surrogates_are_refused_in_every_field(text, kind):
+    for field, edits in everywhere(text):
+        with pytest.raises(InvalidObjectError) as refused:
+            claim_spec(KIND, {"gpu": edits})
+        (problem,) = refused.value.problems
+        assert problem.startswith(f"device gpu: {field}: must not contain {kind}, is ")
+        json.dumps(problem).encode()
+
+
+@pytest.mark.parametrize("text", ["a\nb", "ü", "\U0001f600", "\t", " "])
+def test_any_other_text_is_kept(text):
+    edits = ContainerEdits(env={"A": text}, mounts=[Mount(f"/{text}", "/b", options=[text])])
+    (device,) = claim_spec(KIND, {"gpu": edits})["devices"]
+    assert device["containerEdits"]["env"] == [f"A={text}"]
+    assert device["containerEdits"]["mounts"] == [{"hostPath": f"/{text}", "containerPath": "/b", "options": [text]}]
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800"])
+def test_nul_characters_and_unpaired_surrogates_are_refused_in_names(text):
+    edits = ContainerEdits(env={"A": "1"})
+    for kind, name in ((KIND, f"gpu{text}"), (f"example.com/gpu{text}", "gpu")):
+        with pytest.raises(InvalidObjectError, match="must start"):
+            claim_spec(kind, {name: edits})

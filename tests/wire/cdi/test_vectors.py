@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import InvalidObjectError
-from dra_sdk.wire.cdi import check_spec, minimum_version, parse_qualified_name, split_kind
-from dra_sdk.wire.cdi.checks import device_problems, edits_problems
+from dra_sdk.wire.cdi import minimum_version, parse_qualified_name, split_kind
 from dra_sdk.wire.cdi.names import split_device
-from dra_sdk.wire.cdi.reading import read_spec
-from dra_sdk.wire.cdi.versions import version_problem
+from dra_sdk.wire.cdi.reading import check_spec, read_spec
+from dra_sdk.wire.cdi.validation import device_problems, edits_problems, version_problem
 from tests.vectors import ROOT
 
 JSON = dict[str, Any]
@@ -68,13 +67,13 @@ def test_every_table_is_scored_or_left_out_with_its_reason():
 
 
 @pytest.mark.parametrize("case", cases("cdi.TestReadSpec") + cases("cdi.TestNewSpec"))
-def test_reading(case: JSON):
+def test_specs_are_accepted_as_by_the_library(case: JSON):
     refused = case["unparsable"] or case["invalid"] or case.get("schemaFail", False)
     assert accepted(case["data"]) is not refused
 
 
 @pytest.mark.parametrize("case", cases("cdi.TestGetters"))
-def test_vendor_and_class(case: JSON):
+def test_vendor_and_class_are_those_of_the_library(case: JSON):
     assert accepted(case["data"]) is not case["invalid"]
     if not case["invalid"]:
         spec = read_spec(case["data"].encode(), "spec.yaml")
@@ -90,12 +89,12 @@ def test_what_was_read_is_written_and_read_again(case: JSON):
 
 
 @pytest.mark.parametrize("case", cases("cdi.TestDeviceValidate"))
-def test_devices(case: JSON):
+def test_devices_are_accepted_as_by_the_library(case: JSON):
     assert bool(list(device_problems(case["device"]))) is case["invalid"]
 
 
 @pytest.mark.parametrize("case", cases("cdi.TestValidateContainerEdits"))
-def test_edits(case: JSON):
+def test_edits_are_accepted_as_by_the_library(case: JSON):
     edits = case["edits"] or {}
     assert bool(list(edits_problems(edits))) is case["invalid"]
     spec = {
@@ -112,22 +111,22 @@ def test_edits(case: JSON):
 
 
 @pytest.mark.parametrize("case", cases("cdi.TestRequiredVersion"))
-def test_required_version(case: JSON):
+def test_the_required_version_is_that_of_the_library(case: JSON):
     assert minimum_version(case["spec"]) == case["expectedVersion"]
 
 
 @pytest.mark.parametrize("case", cases("specs_test.TestMinimumRequiredVersion"))
-def test_minimum_version(case: JSON):
+def test_the_minimum_version_is_that_of_the_library(case: JSON):
     assert minimum_version(case["spec"]) == case["want"]
 
 
 @pytest.mark.parametrize("case", cases("specs_test.TestValidateVersion"))
-def test_declared_version(case: JSON):
+def test_declared_versions_are_accepted_as_by_the_library(case: JSON):
     assert bool(version_problem({**case["spec"], "cdiVersion": case["version"]})) is bool(case["wantErr"])
 
 
 @pytest.mark.parametrize("case", cases("parser.TestQualifiedName"))
-def test_qualified_names(case: JSON):
+def test_qualified_names_are_split_as_by_the_library(case: JSON):
     parts = (case["vendor"], case["class"], case["name"])
     assert split_device(case["device"]) == parts
     if case["isQualified"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dra_sdk.wire.resource import Device, ResourceClaim, ResourceSlice
 
 
-def test_all_kinds_of_attributes_and_capacities():
+def test_every_attribute_and_capacity_is_read_and_written():
     obj = {
         "name": "gpu-0",
         "attributes": {
@@ -20,13 +20,13 @@ def test_all_kinds_of_attributes_and_capacities():
     assert device.to_json() == obj
 
 
-def test_an_empty_list_is_not_an_absent_one():
+def test_an_empty_list_differs_from_an_absent_one():
     spec = ResourceSlice.model_validate({"spec": {"devices": []}}).spec
     assert spec.devices == []
     assert spec.shared_counters is None
 
 
-def test_an_allocated_claim():
+def test_the_results_of_a_claim_are_read_and_written():
     result = {
         "request": "a",
         "driver": "b",

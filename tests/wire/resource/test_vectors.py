@@ -1,11 +1,11 @@
-"""The models, against every object of the upstream validation tables."""
+"""The models read every object of the upstream validation tables."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from dra_sdk.wire.validation.structure import KINDS
+from dra_sdk.wire.validation.decoding import KINDS
 from tests.vectors import ROOT
 
 

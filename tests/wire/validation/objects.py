@@ -1,13 +1,13 @@
-"""Small valid objects to break, and a short way to say what breaks."""
+"""Small valid objects that tests change, and a short form of what `validate` finds."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any
 
+from dra_sdk.model import JSON
 from dra_sdk.wire.validation import ServerProfile, validate
 
-JSON = dict[str, Any]
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 
 
@@ -72,7 +72,7 @@ def taint_rule(version: str = "v1", **spec: Any) -> JSON:
 
 
 def changed(obj: JSON, *path: str | int, to: Any) -> JSON:
-    """A copy of `obj` with one value set."""
+    """Return a copy of `obj` with one value set."""
     copy = deepcopy(obj)
     place: Any = copy
     for token in path[:-1]:
@@ -84,7 +84,7 @@ def changed(obj: JSON, *path: str | int, to: Any) -> JSON:
 def found(
     obj: JSON, version: str = "1.36", *, gates: dict[str, bool] | None = None, **options: Any
 ) -> set[tuple[str, str]]:
-    """What `validate` finds, as field and type."""
+    """Return field and type of each problem that `validate` finds."""
     problems = validate(obj, profile=ServerProfile.of(version, gates), **options)
     assert all(problem.detail for problem in problems)
     return {(problem.field, str(problem.type)) for problem in problems}

@@ -11,26 +11,26 @@ from tests.wire.validation.objects import changed, claim, device, device_class, 
 DRIVER = "gpu.example.com"
 
 
-def test_a_good_object_passes_in_silence():
+def test_a_good_object_has_no_problems():
     for obj in (resource_slice(device()), claim(), device_class(), taint_rule()):
         assert validate(obj) == []
         check(obj)
 
 
-def test_the_object_is_left_as_it_is():
+def test_the_object_is_not_changed():
     obj = claim()
     before = deepcopy(obj)
     validate(obj, old=obj)
     assert obj == before
 
 
-def test_problems_are_told_once():
+def test_each_problem_is_reported_once():
     obj = changed(claim(), "metadata", "labels", to={"-": "a"})
     problems = validate(obj, old=claim())
     assert len(problems) == len(set(problems)) == 1
 
 
-def test_check_names_object_part_and_limit():
+def test_check_names_object_field_and_limit():
     obj = resource_slice(device(attributes={"model": {"string": "x" * 70}}), device("gpu-1", attributes={"model": {}}))
     with pytest.raises(InvalidObjectError) as refused:
         check(obj, ServerProfile.of("1.36"))
@@ -42,13 +42,13 @@ def test_check_names_object_part_and_limit():
 
 
 @pytest.mark.parametrize("subresource", ["scale", "status"])
-def test_a_subresource_that_does_not_exist(subresource):
+def test_an_unknown_subresource_is_a_value_error(subresource):
     obj = resource_slice(device())
     with pytest.raises(ValueError, match=f"ResourceSlice has no subresource '{subresource}'"):
         validate(obj, old=obj, subresource=subresource)
 
 
-def test_a_status_is_only_ever_updated():
+def test_a_status_can_only_be_updated():
     with pytest.raises(ValueError, match="lacks the old object"):
         validate(claim(), subresource="status")
 
@@ -58,7 +58,7 @@ def test_a_stored_object_is_read_leniently():
     assert found(resource_slice(device()), old=old) == set()
 
 
-def test_a_good_device_passes_in_silence():
+def test_a_good_device_is_accepted():
     check_device(device(attributes={"model": {"string": "x"}}, capacity={"memory": {"value": "1Gi"}}), DRIVER)
     check_device(device(nodeName="node-a"), DRIVER)
 
@@ -93,14 +93,14 @@ def test_a_broken_device_is_named_with_its_driver(broken, problem):
 
 
 @pytest.mark.parametrize("field", ["attributes", "capacity"])
-def test_one_name_in_two_forms_is_refused(field):
+def test_a_name_with_and_without_domain_is_refused(field):
     value = {"int": 1} if field == "attributes" else {"value": "1"}
     with pytest.raises(InvalidObjectError, match=f"{DRIVER}/memory: 'memory' was given before"):
         check_device(device(**{field: {"memory": value, f"{DRIVER}/memory": value}}), DRIVER)
     check_device(device(**{field: {"memory": value, "other.com/memory": value}}), DRIVER)
 
 
-def test_a_device_is_checked_for_the_release_at_hand():
+def test_a_device_is_checked_by_the_rules_of_the_release():
     listed = device(attributes={"ids": {"ints": [1]}})
     check_device(listed, DRIVER, ServerProfile.of("1.36"))
     with pytest.raises(InvalidObjectError, match=r"attribute ids: ints: unknown field before Kubernetes 1\.36"):
@@ -122,5 +122,5 @@ def test_the_driver_needs_a_name(driver):
         ([], "object"),
     ],
 )
-def test_titles(obj, name):
+def test_a_title_has_kind_and_name(obj, name):
     assert title(obj) == name

@@ -22,7 +22,7 @@ SLICE = resource_slice(
 )
 
 
-def test_what_each_release_drops_by_default():
+def test_each_release_drops_the_fields_of_gates_that_are_off_by_default():
     taints = {"spec.devices[0].taints": ("DRADeviceTaints",)}
     shared = {
         "spec.devices[0].capacity[m].requestPolicy": ("DRAConsumableCapacity",),
@@ -63,12 +63,12 @@ def test_each_gate_guards_its_fields(obj, gate, field):
     assert lost(obj, "1.36") == {}
 
 
-def test_it_says_so_in_words():
+def test_a_dropped_field_and_its_gate_are_named_in_a_sentence():
     (loss,) = dropped(claim(request(adminAccess=True)), ServerProfile.of("1.36", {"DRAAdminAccess": False}))
     assert str(loss) == (
         "spec.devices.requests[0].exactly.adminAccess: dropped by the server, whose feature gate DRAAdminAccess is off"
     )
 
 
-def test_nothing_is_said_of_what_cannot_be_read():
+def test_an_unknown_kind_has_no_dropped_fields():
     assert dropped({"kind": "Pod"}) == []

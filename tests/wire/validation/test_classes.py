@@ -18,7 +18,7 @@ SERVED = {"1.34": "v1alpha3", "1.35": "v1alpha3", "1.36": "v1beta2", "1.37": "v1
         ({"config": [{"opaque": {"driver": "a.com", "parameters": {}}}] * 33}, {("config", "TooMany")}),
     ],
 )
-def test_classes(spec, expected, version):
+def test_rules_of_classes_are_checked(spec, expected, version):
     assert found(device_class(**spec), version) == {(f"spec.{field}", kind) for field, kind in expected}
 
 
@@ -48,7 +48,7 @@ def test_selectors_that_stay_are_trusted_since_1_37():
         ({"taint": {"key": "", "effect": "NoExecute"}}, {("taint.key", "Invalid")}),
     ],
 )
-def test_taint_rules(spec, expected, version):
+def test_rules_of_taint_rules_are_checked(spec, expected, version):
     assert found(taint_rule(SERVED[version], **spec), version) == {(f"spec.{field}", kind) for field, kind in expected}
 
 

@@ -43,17 +43,17 @@ def types(problems):
         ),
     ],
 )
-def test_formats(check, good, bad):
+def test_each_format_is_checked(check, good, bad):
     assert {value: types(check(value, "f")) for value in good} == {value: [] for value in good}
     assert {value: types(check(value, "f"))[:1] for value in bad} == {value: ["Invalid"] for value in bad}
 
 
 @pytest.mark.parametrize("check", [names.driver_name, names.pool_name, names.required_subdomain])
-def test_what_must_be_there(check):
+def test_required_names_must_not_be_empty(check):
     assert types(check("", "f")) == ["Required"]
 
 
-def test_lengths_of_their_own():
+def test_each_name_has_its_own_limit():
     assert types(names.driver_name("a" * 64, "f")) == ["TooLong"]
     assert types(names.pool_name("/".join(["a" * 63] * 4), "f")) == ["TooLong"]
     assert types(names.identifier("a" * 33, "f")) == ["TooLong"]
@@ -73,7 +73,7 @@ def test_lengths_of_their_own():
         (f"{'a' * 64}/{'b' * 33}", ["TooLong", "TooLong"], ["TooLong", "TooLong"]),
     ],
 )
-def test_qualified_names(name, new, old):
+def test_qualified_names_are_identifiers_with_an_optional_domain(name, new, old):
     assert types(names.qualified_name(name, "f", NEW)) == new
     assert types(names.qualified_name(name, "f", OLD)) == old
 
@@ -82,12 +82,12 @@ def test_qualified_names(name, new, old):
     ("name", "new", "old"),
     [("example.com/a", [], []), ("a", ["Invalid"], ["Invalid"]), ("", ["Invalid", "Invalid"], ["Required"])],
 )
-def test_fully_qualified_names(name, new, old):
+def test_fully_qualified_names_need_a_domain(name, new, old):
     assert types(names.fully_qualified_name(name, "f", NEW)) == new
     assert types(names.fully_qualified_name(name, "f", OLD)) == old
 
 
-def test_sentences_tell_the_rule_and_the_value():
+def test_a_problem_states_the_rule_and_the_value():
     (problem,) = names.dns_label("GPU", "spec.devices[0].name")
     assert str(problem) == (
         "spec.devices[0].name: must be a DNS label (lower-case letters, digits and inner '-', at most 63 characters),"

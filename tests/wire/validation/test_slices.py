@@ -10,7 +10,7 @@ TAINTS = [{"key": "a", "effect": "NoExecute"}]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_good_slice(version):
+def test_a_good_slice_has_no_problems(version):
     assert found(resource_slice(device()), version) == found(resource_slice(), version) == set()
 
 
@@ -35,7 +35,7 @@ def test_a_good_slice(version):
         ({"devices": [device(), device("b"), device()]}, None),
     ],
 )
-def test_the_spec(spec, expected, version):
+def test_rules_of_the_spec_are_checked(spec, expected, version):
     if expected is None:
         expected = {("devices[2].name" if version == "1.34" else "devices[2]", "Duplicate")}
     assert found(resource_slice(**spec), version) == {(f"spec.{field}".rstrip("."), kind) for field, kind in expected}
@@ -51,13 +51,13 @@ def test_the_spec(spec, expected, version):
         ({"attributes": {"a": {"ints": [1]}}}, (128, 128, 64, 64)),
     ],
 )
-def test_how_many_devices(fields, limits):
+def test_the_limit_of_devices_depends_on_their_fields(fields, limits):
     devices = [Device.model_validate(device()), Device.model_validate(device("b", **fields))]
     assert tuple(max_devices(devices, ServerProfile.of(version)) for version in VERSIONS) == limits
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_slice_too_large(version):
+def test_a_slice_with_too_many_devices_is_refused(version):
     devices = [device(f"gpu-{index}") for index in range(129)]
     assert found(resource_slice(*devices[:-1]), version) == set()
     assert found(resource_slice(*devices), version) == {("spec.devices", "TooMany")}
@@ -69,12 +69,12 @@ def test_a_slice_too_large(version):
 @pytest.mark.parametrize(
     ("path", "value"), [(("driver",), "other.com"), (("pool", "name"), "other"), (("nodeName",), "other")]
 )
-def test_what_never_changes(path, value):
+def test_driver_pool_and_node_must_not_change(path, value):
     old = resource_slice(device())
     assert found(changed(old, "spec", *path, to=value), old=old) == {(".".join(("spec", *path)), "Invalid")}
 
 
-def test_what_may_change():
+def test_devices_and_generation_may_change():
     old = resource_slice(device())
     new = changed(
         resource_slice(device("b"), device("c")),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.wire.validation.objects import VERSIONS, changed, claim, found
+from tests.wire.validation.objects import VERSIONS, changed, claim, found, request
 
 RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
 SHARED = {**RESULT, "device": "gpu-1", "shareID": "00000000-0000-4000-8000-00000000000a"}
@@ -29,18 +29,18 @@ def problems(version="1.36", old=OLD, **status):
         ([{**USER, "uid": str(index)} for index in range(257)], {("", "TooMany")}),
     ],
 )
-def test_users(users, expected, version):
+def test_consumers_are_unique_and_limited(users, expected, version):
     if expected is None:
         expected = {("[1].uid" if version == "1.34" else "[1]", "Duplicate")}
     assert problems(version, reservedFor=users) == {(f"status.reservedFor{field}", kind) for field, kind in expected}
 
 
-def test_users_need_an_allocation():
+def test_consumers_need_an_allocation():
     new = claim(status={"reservedFor": [USER]})
     assert found(new, old=OLD, subresource="status") == {("status.reservedFor", "Forbidden")}
 
 
-def test_users_do_not_come_while_the_claim_goes():
+def test_no_consumer_is_added_while_the_claim_is_being_deleted():
     old = changed(
         claim(status={"allocation": ALLOCATION, "reservedFor": [USER]}),
         "metadata",
@@ -86,7 +86,7 @@ def test_users_do_not_come_while_the_claim_goes():
         ({**DEVICE, "networkData": {"ips": ["10.0.0.1/24", "10.0.0.1/24"]}}, {("networkData.ips[1]", "Duplicate")}),
     ],
 )
-def test_devices(device, expected, version):
+def test_rules_of_device_status_are_checked(device, expected, version):
     expected = {(f"status.devices[0].{field}".rstrip("."), kind) for field, kind in expected}
     got = problems(version, devices=[device])
     if version == "1.34" and ("status.devices[0].networkData.ips", "TooMany") in expected:
@@ -96,12 +96,12 @@ def test_devices(device, expected, version):
 
 
 @pytest.mark.parametrize(("version", "field"), [("1.34", ".deviceID"), ("1.36", "")])
-def test_each_device_once(version, field):
+def test_each_device_has_one_entry(version, field):
     assert problems(version, devices=[DEVICE, DEVICE]) == {(f"status.devices[1]{field}", "Duplicate")}
 
 
 @pytest.mark.parametrize("address", ["10.9.8.7/24", "2001:db8::1/64", "::/0", "10.0.0.0/32", "fe80::1/64"])
-def test_good_addresses(address):
+def test_canonical_addresses_are_accepted(address):
     assert problems(devices=[{**DEVICE, "networkData": {"ips": [address]}}]) == set()
 
 
@@ -120,6 +120,103 @@ def test_good_addresses(address):
         "10.9.8.7/33",
     ],
 )
-def test_bad_addresses(address):
+def test_other_addresses_are_refused(address):
     at = "status.devices[0].networkData.ips[0]"
     assert problems(devices=[{**DEVICE, "networkData": {"ips": [address]}}]) == {(at, "Invalid")}
+
+
+ALLOCATED = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
+UUID = "00000000-0000-4000-8000-00000000000a"
+ALLOCATION_FIELD = "status.allocation"
+
+
+def allocation_problems(allocation, version="1.36", **options):
+    requests = [request(), {"name": "other", "firstAvailable": [{"name": "large", "deviceClassName": "a"}]}]
+    obj = claim(*requests, status={"allocation": allocation})
+    return found(obj, version, old=claim(*requests), subresource="status", **options)
+
+
+def results(**changes):
+    return {"devices": {"results": [{**ALLOCATED, **changes}]}}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, set()),
+        (
+            {"request": "other/large", "adminAccess": True, "shareID": UUID, "consumedCapacity": {"memory": "1Gi"}},
+            set(),
+        ),
+        ({"request": "missing"}, {("request", "Invalid")}),
+        ({"request": "gpu/large"}, {("request", "Invalid")}),
+        ({"driver": "a b"}, {("driver", "Invalid")}),
+        ({"pool": ""}, {("pool", "Required")}),
+        ({"device": "A"}, {("device", "Invalid")}),
+        ({"shareID": UUID.upper()}, {("shareID", "Invalid")}),
+        ({"bindingConditions": ["a"]}, {("bindingFailureConditions", "Invalid")}),
+    ],
+)
+def test_rules_of_results_are_checked(changes, expected, version):
+    assert allocation_problems(results(**changes), version) == {
+        (f"{ALLOCATION_FIELD}.devices.results[0].{field}", kind) for field, kind in expected
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "kind"),
+    [
+        ({"tolerations": [{"operator": "Like"}]}, "tolerations[0].operator", "NotSupported"),
+        ({"skipNodeOperations": ["NodePrepareResources"]}, "skipNodeOperations", "Invalid"),
+    ],
+)
+def test_tolerations_and_operations_are_checked_since_1_37(changes, field, kind):
+    assert allocation_problems(results(**changes), "1.37") == {(f"{ALLOCATION_FIELD}.devices.results[0].{field}", kind)}
+    assert (f"{ALLOCATION_FIELD}.devices.results[0].{field}", kind) not in allocation_problems(
+        results(**changes), "1.36"
+    )
+
+
+def test_the_number_of_results_and_configs_is_limited():
+    config = {"source": "FromClaim", "opaque": {"driver": "a.com", "parameters": {}}}
+    assert allocation_problems({"devices": {"results": [ALLOCATED] * 32, "config": [config] * 64}}) == set()
+    assert allocation_problems({"devices": {"results": [ALLOCATED] * 33, "config": [config] * 65}}) == {
+        (f"{ALLOCATION_FIELD}.devices.results", "TooMany"),
+        (f"{ALLOCATION_FIELD}.devices.config", "TooMany"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, set()),
+        ({"source": "FromClass", "requests": ["gpu"]}, set()),
+        ({"source": ""}, {("source", "Required")}),
+        ({"source": "FromNowhere"}, {("source", "NotSupported")}),
+        ({"requests": ["missing"]}, {("requests[0]", "Invalid")}),
+        ({"opaque": None}, {("opaque", "Required")}),
+        ({"opaque": {"driver": "a.com", "parameters": {"x": "y" * 10240}}}, {("opaque.parameters", "TooLong")}),
+    ],
+)
+def test_rules_of_allocated_configuration_are_checked(changes, expected):
+    config = {"source": "FromClaim", "opaque": {"driver": "a.com", "parameters": {}}, **changes}
+    allocation = {"devices": {"config": [config]}}
+    assert allocation_problems(allocation) == {
+        (f"{ALLOCATION_FIELD}.devices.config[0].{field}", kind) for field, kind in expected
+    }
+
+
+def test_the_node_selector_of_an_allocation_is_checked():
+    assert allocation_problems({"nodeSelector": {}}) == {
+        (f"{ALLOCATION_FIELD}.nodeSelector.nodeSelectorTerms", "Required")
+    }
+    assert allocation_problems({"nodeSelector": {"nodeSelectorTerms": [{}, {}]}}) == set()
+
+
+def test_an_allocation_can_be_cleared_but_not_changed():
+    old = claim(status={"allocation": results()})
+    assert found(claim(), old=old, subresource="status") == set()
+    assert found(old, old=old, subresource="status") == set()
+    new = claim(status={"allocation": results(device="gpu-1")})
+    assert found(new, old=old, subresource="status") == {(ALLOCATION_FIELD, "Invalid")}

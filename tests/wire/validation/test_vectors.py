@@ -17,7 +17,7 @@ CASES = {str(file.relative_to(VECTORS).with_suffix("")): file for file in sorted
 
 
 def outcome(file: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """What the API server finds, and what we find."""
+    """Return the problems of the API server and ours."""
     case: dict[str, Any] = json.loads(file.read_text())
     profile = ServerProfile.of("1.36", case["featureGates"])
     problems = validate(
@@ -37,7 +37,7 @@ def test_same_problems_as_the_api_server(name: str):
     assert got == wanted
 
 
-def test_score():
+def test_the_number_of_cases_is_known():
     equal = [name for name, file in CASES.items() if len(set(map(frozenset, outcome(file)))) == 1]
     print(f"{len(equal)} of {len(CASES)} cases")
     assert len(CASES) == len(equal) == 282

@@ -10,8 +10,8 @@ from typing import Final
 
 from dra_sdk.tools.scheduling.cluster.core import Container, Namespace, Node, Pod
 from dra_sdk.wire.resource.metadata import TopLevel
+from dra_sdk.wire.validation.metadata import node_selector
 from dra_sdk.wire.validation.names import dns_label, dns_subdomain
-from dra_sdk.wire.validation.nodes import node_selector
 from dra_sdk.wire.validation.problems import Problem, duplicate, invalid, not_found, not_supported, required
 
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")

@@ -25,11 +25,9 @@ from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.metadata import TopLevel
 from dra_sdk.wire.validation import Dropped, Problem, title, validate
 from dra_sdk.wire.validation.availability import drop_disabled, dropped_fields
-from dra_sdk.wire.validation.defaults import set_defaults
-from dra_sdk.wire.validation.fields import split
-from dra_sdk.wire.validation.problems import invalid, show
-from dra_sdk.wire.validation.structure import GROUP, read_as, read_object
-from dra_sdk.wire.validation.structure import KINDS as OURS
+from dra_sdk.wire.validation.decoding import GROUP, read_as, read_object, set_defaults
+from dra_sdk.wire.validation.decoding import KINDS as OURS
+from dra_sdk.wire.validation.problems import invalid, show, split_path
 
 Place = tuple[str | int, ...]
 _CORE: Final[Mapping[str, type[TopLevel]]] = {"Node": Node, "Pod": Pod, "Namespace": Namespace}
@@ -101,7 +99,7 @@ class _Found:
         """`file:line: Kind/name`; what never was in a file has no line."""
         where = self.source.name
         if self.document.has_lines:
-            where += f":{self.document.line([*self.place, *split(field)])}"
+            where += f":{self.document.line([*self.place, *split_path(field)])}"
         return f"{where}: {_one_line(title(self.obj).replace(' ', '/', 1))}"
 
     def line(self, problem: Problem) -> str:
@@ -111,7 +109,7 @@ class _Found:
 
     def _pointer(self, problem: Problem) -> str:
         match = _COLUMN.match(problem.detail)
-        text = _value(self.obj, split(problem.field))
+        text = _value(self.obj, split_path(problem.field))
         if not match or not isinstance(text, str):
             return ""
         line, column = text.split("\n")[int(match[1]) - 1], int(match[2]) - 1

@@ -1,16 +1,19 @@
-"""Lists and maps of an object: their size, their items, and what must not occur twice.
+"""Rules for fields of any kind: the size of lists and maps, unique items, and fields that must not change.
 
-Releases differ in details that show in the field of a problem: 1.34 goes on after a list that is too long and names
-the field that occurs twice, and up to 1.35 a wrong key of a map is reported at that key, later at the map.
+The releases differ in the path that they report. 1.34 still checks the items of a list that is too long, and names the
+field that occurs twice. Up to 1.35 a wrong key of a map is reported at that key, since 1.36 at the map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
 
 from dra_sdk.wire.profile import OLDEST, ServerProfile
-from dra_sdk.wire.validation.problems import Problems, duplicate, too_many
+from dra_sdk.wire.resource.base import Time
+from dra_sdk.wire.validation.problems import Problems, duplicate, invalid, too_many
 
 Item = TypeVar("Item")
 _FIRST_KEYS_AT_MAP: Final = 36
@@ -25,7 +28,7 @@ def check_list(
     *,
     at_most: int | None = None,
 ) -> Problems:
-    """Size, then each item."""
+    """Check the size of a list, then each item."""
     if at_most is not None and len(items or ()) > at_most:
         yield too_many(field, len(items or ()), at_most)
         if profile.minor > OLDEST:
@@ -44,7 +47,10 @@ def check_set(
     key_field: str = "",
     at_most: int | None = None,
 ) -> Problems:
-    """Size, each item, and no `key` (found in `key_field` of an item) twice."""
+    """Check a list whose items are unique by `key`.
+
+    `key_field` names the field of an item that holds the key. 1.34 reports duplicates there.
+    """
     yield from check_list(items, field, check, profile, at_most=at_most)
     if at_most is not None and len(items or ()) > at_most and profile.minor > OLDEST:
         return
@@ -66,7 +72,10 @@ def check_map(
     longest_key: int,
     at_most: int | None = None,
 ) -> Problems:
-    """Size, then each key and value; keys longer than `longest_key` are cut in the middle in fields."""
+    """Check the size of a map, then each key and value.
+
+    Paths show a key that is longer than `longest_key` without its middle, as the API server writes it.
+    """
     if at_most is not None and len(items or {}) > at_most:
         yield too_many(field, len(items or {}), at_most)
         if profile.minor > OLDEST:
@@ -77,14 +86,45 @@ def check_map(
         yield from check(item, value_field)
 
 
-def text(item: str) -> Hashable:
-    """The key of a set of strings."""
+def itself(item: str) -> Hashable:
+    """The key of an item in a set of strings."""
     return item
 
 
-def anything(_item: object, _field: str) -> Problems:
-    """Nothing is wrong with it."""
+def accept(_item: object, _field: str) -> Problems:
+    """Accept every item."""
     return iter(())
+
+
+def immutable(new: Any, old: Any, field: str) -> Problems:
+    """A problem if a field was changed."""
+    if not semantically_equal(new, old):
+        yield invalid(field, "must not be changed once it is set")
+
+
+def semantically_equal(left: Any, right: Any) -> bool:
+    """Whether two values mean the same to the API server (apimachinery `Semantic.DeepEqual`).
+
+    Unset equals empty, 1000m equals 1, and 12:00Z equals 13:00+01:00.
+    """
+    return bool(_meaning(left) == _meaning(right))
+
+
+def _meaning(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        return {name: _meaning(item) for name, item in value if not _is_unset(item, fields[name].default)}
+    if isinstance(value, Time):
+        return value.instant
+    if isinstance(value, list):
+        return [_meaning(item) for item in value] or None
+    if isinstance(value, dict):
+        return {key: _meaning(item) for key, item in value.items()} or None
+    return value
+
+
+def _is_unset(value: Any, default: Any) -> bool:
+    return value is None or value == default or (isinstance(value, (list, dict)) and not value)
 
 
 def _cut(key: str, longest: int) -> str:

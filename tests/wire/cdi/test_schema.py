@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.wire.cdi import shape
+from dra_sdk.wire.cdi import schema
 
 
-def read(value, what=shape.SPEC):
+def read(value, what=schema.SPEC):
     problems: list[str] = []
     return what.read(value, problems), problems
 
 
-def test_nulls_stand_for_absent_fields():
+def test_fields_that_are_null_are_absent():
     found, problems = read(
         {"kind": "a/b", "containerEdits": None, "devices": [{"name": "d", "annotations": {"a": None}}]}
     )
@@ -52,11 +52,11 @@ def test_nulls_stand_for_absent_fields():
         ),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_path(value, problem):
+def test_a_wrong_type_is_named_with_its_path(value, problem):
     assert read(value)[1] == [problem]
 
 
-def test_numbers_and_booleans_stand_for_text():
+def test_numbers_and_booleans_are_accepted_as_strings():
     found, problems = read(
         {"devices": [{"name": 0}], "annotations": {"a": True}, "containerEdits": {"env": ["A=1", 1.5]}}
     )

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk.wire.cdi.checks import MAX_ANNOTATIONS, MAX_CLOS_ID, device_problems, edits_problems, spec_problems
+from dra_sdk.wire.cdi.validation import (
+    CURRENT,
+    MAX_ANNOTATIONS,
+    MAX_CLOS_ID,
+    VERSIONS,
+    device_problems,
+    edits_problems,
+    minimum_version,
+    spec_problems,
+    version_problem,
+)
 
 EDITS = {"env": ["A=1"]}
 
@@ -22,7 +32,7 @@ def test_a_good_spec_has_no_problems():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"cdiVersion": "2.0.0"}, "cdiVersion: '2.0.0' is no released version"),
+        ({"cdiVersion": "2.0.0"}, "cdiVersion: '2.0.0' is not a released version"),
         ({"kind": "vendor"}, "kind: kind 'vendor' must be vendor/class"),
         ({"devices": []}, "devices: must have at least one device"),
         ({"devices": [{"name": "d", "containerEdits": EDITS}] * 2}, "device d: defined twice"),
@@ -42,13 +52,13 @@ def test_a_good_spec_has_no_problems():
         ),
     ],
 )
-def test_broken_rules_of_a_spec(changes, problem):
+def test_each_broken_rule_of_a_spec_is_named(changes, problem):
     problems = list(spec_problems(spec(**changes)))
     assert len(problems) == 1
     assert problems[0].startswith(problem)
 
 
-def test_membership_in_a_class_of_service_is_an_edit():
+def test_a_class_of_service_without_fields_is_an_edit():
     assert list(device_problems({"name": "d", "containerEdits": {"intelRdt": {}}})) == []
 
 
@@ -83,7 +93,7 @@ def test_membership_in_a_class_of_service_is_an_edit():
         ({"intelRdt": {"closID": "c" * (MAX_CLOS_ID + 1)}}, "intelRdt.closID: must be a file name"),
     ],
 )
-def test_broken_rules_of_edits(edits, problem):
+def test_each_broken_rule_of_edits_is_named(edits, problem):
     problems = list(edits_problems(edits))
     assert len(problems) == 1
     assert problems[0].startswith(problem)
@@ -99,5 +109,46 @@ def test_broken_rules_of_edits(edits, problem):
         {"intelRdt": {}},
     ],
 )
-def test_good_edits(edits):
+def test_good_edits_have_no_problems(edits):
     assert list(edits_problems(edits)) == []
+
+
+KIND = "vendor.com/class"
+
+
+def versioned(edits, **more):
+    return {"kind": KIND, "devices": [{"name": "gpu", "containerEdits": edits}], **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "version"),
+    [
+        (versioned({"env": ["A=1"]}), "0.3.0"),
+        (versioned({"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "tmpfs"}]}), "0.4.0"),
+        (versioned({"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}), "0.5.0"),
+        ({"kind": KIND, "devices": [{"name": "0"}]}, "0.5.0"),
+        (versioned({"env": ["A=1"]}, annotations={"a": "b"}), "0.6.0"),
+        (versioned({"env": ["A=1"]}, kind="vendor.com/a.b"), "0.6.0"),
+        (versioned({"additionalGids": [1]}), "0.7.0"),
+        (versioned({"intelRdt": {}}), "0.7.0"),
+        (versioned({"intelRdt": {"schemata": []}}), "1.1.0"),
+        (versioned({"intelRdt": {"enableMonitoring": True}}), "1.1.0"),
+        (versioned({"netDevices": [{"hostInterfaceName": "eth0", "name": "net1"}]}), "1.1.0"),
+        (versioned({"env": ["A=1"]}, containerEdits={"netDevices": [{}]}), "1.1.0"),
+    ],
+)
+def test_the_newest_field_decides_the_version(given, version):
+    assert minimum_version(given) == version
+    assert version_problem({**given, "cdiVersion": version}) is None
+    assert version_problem({**given, "cdiVersion": CURRENT}) is None
+
+
+def test_a_version_that_is_too_old_for_a_field_is_refused():
+    older = VERSIONS[VERSIONS.index("1.1.0") - 1]
+    problem = version_problem({**versioned({"netDevices": [{}]}), "cdiVersion": older})
+    assert problem == f"must be at least 1.1.0 for the fields in use, is {older}"
+
+
+@pytest.mark.parametrize("declared", ["", "1", "1.2.0", "vv1.1.0", "0.3"])
+def test_an_unknown_version_is_refused(declared):
+    assert "not a released version" in (version_problem({"cdiVersion": declared}) or "")

@@ -1,0 +1,25 @@
+"""`help()` of a public dataclass is the author's reference: it has a line for each field."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+import dra_sdk
+import dra_sdk.hardware
+
+PUBLIC = [getattr(module, name) for module in (dra_sdk, dra_sdk.hardware) for name in module.__all__]
+DATACLASSES = [each for each in PUBLIC if isinstance(each, type) and dataclasses.is_dataclass(each)]
+LINE = re.compile(r"^ {4}(\w+(?:, \w+)*): ", re.MULTILINE)
+
+
+@pytest.mark.parametrize("cls", DATACLASSES, ids=lambda cls: cls.__name__)
+def test_the_docstring_has_a_line_for_each_field_in_their_order(cls: type) -> None:
+    described = [name for match in LINE.finditer(cls.__doc__ or "") for name in match[1].split(", ")]
+    assert described == [field.name for field in dataclasses.fields(cls)]
+
+
+def test_there_are_public_dataclasses() -> None:
+    assert len(DATACLASSES) > 25
