@@ -12,7 +12,7 @@ from dra_sdk.model.node import Node
 from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.node.slices.layout import WANTED_BY_1_34, torn
 from dra_sdk.node.slices.objects import resource_slices
-from dra_sdk.tools.scheduling.cluster import Source
+from dra_sdk.tools.scheduling.cluster import ObjectSource
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 
@@ -20,7 +20,7 @@ FIXTURES = "fixtures"
 _PARTITIONS = "DRAPartitionableDevices"
 
 
-def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfile) -> Iterator[Source]:
+def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfile) -> Iterator[ObjectSource]:
     """What the driver `name` finds under `root` (its `sys`, `proc`, `dev`), once for each of the nodes.
 
     As slices for a server of this profile; InvalidObjectError where one of 1.34 cannot have the devices' counters.
@@ -33,7 +33,7 @@ def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfil
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
             problem = f"{WANTED_BY_1_34}: {len(lost)} devices, {lost[0]} the first, have no place beside their sets"
             raise InvalidObjectError(source, [problem])
-        yield Source(source, [Document(each) for each in slices])
+        yield ObjectSource(source, [Document(each) for each in slices])
 
 
 def fixture_root(driver: str, fixture: str) -> Path:

@@ -15,7 +15,7 @@ from dra_sdk.node.health.taints import TaintPolicy, overlay
 from dra_sdk.node.runtime.discovery import discover
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.objects import resource_slices
-from dra_sdk.tools.scheduling.cluster import Source, read_snapshot
+from dra_sdk.tools.scheduling.cluster import ObjectSource, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.state import ClaimState, decode
@@ -23,7 +23,7 @@ from dra_sdk.wire.state import ClaimState, decode
 
 def of_files(names: Iterable[str]) -> list[Mapping[str, Any]]:
     """The slices and claims in files; DraError with the place of whatever an API server would not take."""
-    sources = [Source(shown_name(name), read_documents(read_content(name), shown_name(name))) for name in names]
+    sources = [ObjectSource(shown_name(name), read_documents(read_content(name), shown_name(name))) for name in names]
     return _of_sources(sources, f"1.{NEWEST}")
 
 
@@ -35,7 +35,7 @@ def of_cluster(kubeconfig: Path | None) -> list[Mapping[str, Any]]:
     return _of_sources([source], version)
 
 
-def _of_sources(sources: Sequence[Source], version: str) -> list[Mapping[str, Any]]:
+def _of_sources(sources: Sequence[ObjectSource], version: str) -> list[Mapping[str, Any]]:
     snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
     return [*snapshot.slices, *snapshot.claims]
 

@@ -53,7 +53,7 @@ def validate(
 
     Without `old` the object is created, else updated; `subresource="status"` needs `old`. Default values are filled
     in first, as the server does. Fields that the server would drop are checked like all others (`dropped`). CEL
-    selectors are judged by `compile_cel` (see `dra_sdk.tools.scheduling.expressions`), else by their length.
+    selectors are judged by `compile_cel` (see `dra_sdk.tools.scheduling.cel_validation`), else by their length.
     `profile` is the newest known release by default. Raises ValueError for a subresource that a kind does not have.
     """
     profile = profile or ServerProfile.of()
