@@ -91,8 +91,8 @@ def _merge_requirements(source: Mapping[str, Any], term: dict[str, list[JSON]]) 
 
 
 def _is_same_requirement(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    alike = one.get("key") == other.get("key") and one.get("operator") == other.get("operator")
-    return alike and set(one.get("values") or ()) == set(other.get("values") or ())
+    same_key = one.get("key") == other.get("key") and one.get("operator") == other.get("operator")
+    return same_key and set(one.get("values") or ()) == set(other.get("values") or ())
 
 
 def allocated_config(claim: JSON, requests: Sequence[Request], behaviour: ReleaseBehaviour = UP_TO_1_36) -> list[JSON]:

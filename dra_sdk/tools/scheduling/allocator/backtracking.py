@@ -252,7 +252,7 @@ class Search:
         return self._selected_counts[request]
 
     def _skip_useless_choices(self, need: RequestNeed) -> None:
-        """If a request cannot be satisfied whatever else is chosen, remove the choices before it.
+        """If no other choice can satisfy a request, remove the choices before it.
 
         Choices for requests whose selectors may raise an error stay, so that the error is found.
         """

@@ -174,8 +174,8 @@ class _ValidRange:
         )
         self.minimum = minimum or parse_quantity(0)
         self.step, self.arithmetic = step, arithmetic
-        given = [each for each in (minimum, self.maximum, step) if each is not None]
-        in_thousandths = arithmetic.fractional and all(each.thousandths is not None for each in given)
+        bounds = [each for each in (minimum, self.maximum, step) if each is not None]
+        in_thousandths = arithmetic.fractional and all(each.thousandths is not None for each in bounds)
         if step is not None and step.nano < NANOS_PER_MILLI:
             in_thousandths = False
         self.unit = NANOS_PER_MILLI if in_thousandths else NANOS_PER_UNIT

@@ -117,17 +117,17 @@ def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim) -> JS
         return None
     base = claim_name_base(pod.metadata.name, entry.name)
     name = generated_name(base, namespace, pod.metadata.uid, entry.name)
-    given = template["spec"].get("metadata") or {}
+    template_metadata = template["spec"].get("metadata") or {}
     metadata: JSON = {
         "name": name,
         "generateName": base,
         "namespace": namespace,
         "uid": generated_uid("ResourceClaim", (namespace, name), pod.metadata.uid),
-        "annotations": {**(given.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name},
+        "annotations": {**(template_metadata.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name},
         "ownerReferences": [owner_reference(pod)],
     }
-    if given.get("labels"):
-        metadata["labels"] = given["labels"]
+    if template_metadata.get("labels"):
+        metadata["labels"] = template_metadata["labels"]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",

@@ -81,7 +81,7 @@ class FreeResources:
 
 
 def rejection_reason(pod: Pod, node: Node, obj: JSON) -> str:
-    """Return why a pod may not run on a node (`obj` is the node as JSON), whatever its claims; empty if it may.
+    """Return why a node (`obj` is its JSON) rejects a pod regardless of its claims; empty if it does not.
 
     The first of the plugins NodeUnschedulable, TaintToleration and NodeAffinity that rejects the node decides.
     AllocationError for an invalid node selector.
@@ -206,7 +206,7 @@ class NodeFilter:
 def device_independent_rejection(
     requirements: PodRequirements, node: Node, obj: JSON, free_resources: FreeResources, features: SchedulerFeatures
 ) -> NodeRejection | None:
-    """Return why a pod cannot run on a node whatever devices are free; None if it can (`obj` is the node as JSON)."""
+    """Return why a node (`obj` is its JSON) rejects a pod even if all devices are free; None if it does not."""
     if reason := rejection_reason(requirements.pod, node, obj):
         return NodeRejection(reason)
     name = node.metadata.name

@@ -1,7 +1,7 @@
 """Reads a snapshot from documents: objects as the API server would store them, or a line for each problem.
 
 Objects of resource.k8s.io are validated and get their defaults, and fields that the server would drop are dropped. Of
-pods and nodes, the fields that matter here are validated. Objects from a cluster are taken as they are.
+pods and nodes, the fields that matter here are validated. Objects from a cluster are not changed.
 Admin access needs a label on the namespace. Source: KEP-5018; registry/resource, authorization of admin access.
 """
 

@@ -1,6 +1,6 @@
 """What is explained: a claim, or the claims of a pod, and the problem of allocating them.
 
-The cluster is taken as it is after everything else is scheduled.
+The problem starts from the cluster as it is after everything else is scheduled.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class ExplainTarget:
         )
 
     def obstacles(self, nodes: Sequence[JSON]) -> Mapping[str, str]:
-        """Return why the pod cannot run on nodes, whatever devices are free, by name of the node."""
+        """Return why nodes reject the pod even if all devices are free, by name of the node."""
         if self.pod is None or (self.placement is not None and self.placement.node):
             return {}
         if self.unschedulable_reason:
@@ -281,7 +281,7 @@ def _requirements_of(snapshot: Snapshot, pod: Pod) -> PodRequirements:
 
 
 def _rejections(snapshot: Snapshot, pod: Pod, nodes: Sequence[JSON]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes that reject the pod whatever devices are free, and why."""
+    """Yield the nodes that reject the pod even if all devices are free, and why."""
     requirements, free_resources = _requirements_of(snapshot, pod), _free_resources(snapshot)
     features = SchedulerFeatures.of(snapshot.profile)
     for each in nodes:

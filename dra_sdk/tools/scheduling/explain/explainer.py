@@ -106,7 +106,7 @@ def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explana
         return Explanation(display_name(key), satisfiable=False, summary=text, pod=_pod_name(target), notes=notes)
     inspections = inspect_nodes(problem, target.obstacles(nodes))
     fitting = next((each for each in inspections if each.report.fits), None)
-    # An error on any node is an error for the pod, whatever fits elsewhere.
+    # An error on any node is an error for the pod, even if the claim fits on another node.
     if fitting is not None and not target.unschedulable_reason and not any(each.report.final for each in inspections):
         return _explain_fit(target, problem, fitting, key, inspections)
     return _explain_failure(target, problem, inspections, key)

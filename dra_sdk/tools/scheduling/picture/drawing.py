@@ -216,7 +216,7 @@ def _bar_part(claim: ObjectKey, drawing: Drawing, style: str) -> Html:
 
 
 def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
-    """Return a counter set with its bars, the devices in use, and what there is room for."""
+    """Return a counter set with its bars, the devices in use, and the partitions still available."""
     if drawing.size is DrawingSize.SMALL:
         return _small_partitioned_device(item, drawing)
     full = drawing.size is DrawingSize.FULL
@@ -229,7 +229,7 @@ def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
         *[_strip_html(each, drawing) for each in item.strips],
         *[bar_html(each, drawing) for each in bars[:kept]],
         tag("ul", *used, class_="tiles" if full else "parts") if used else None,
-        tag("p", *_possible_partitions(item), class_="room"),
+        tag("p", *_possible_partitions(item), class_="available"),
         _more_bars(bars[kept:], drawing) if bars[kept:] and full else None,
         class_="counter-set",
         title=_counter_set_title(item),
@@ -241,8 +241,8 @@ def _small_partitioned_device(item: PartitionedDevice, drawing: Drawing) -> Html
     strips = [_strip_html(each, drawing, named=False) for each in item.strips]
     inner = strips or [bar_html(each, drawing, named=False) for each in item.bars[:1]]
     names = ", ".join(f"{each.name} by {display_name(each.uses[0].claim)}" for each in item.used) or "nothing"
-    kinds = ", ".join(_times(*each) for each in item.possible) or "nothing more"
-    text = f"{item.name}: {names} in use; room for {kinds}"
+    kinds = ", ".join(_times(*each) for each in item.possible) or "none"
+    text = f"{item.name}: {names} in use; available: {kinds}"
     return tag("li", *inner, tag("i", text), class_="counter-set", title=text)
 
 
@@ -252,7 +252,7 @@ def _counter_set_title(item: PartitionedDevice) -> str:
 
 
 def _possible_partitions(item: PartitionedDevice) -> Iterator[Html]:
-    yield tag("span", "room for " if item.possible else "no room for more")
+    yield tag("span", "available: " if item.possible else "none available")
     for name, count in item.possible:
         yield tag("span", f"{_times(name, count)} ", class_="kind")
 

@@ -150,13 +150,13 @@ def test_a_partitioned_device_at_full_size():
 
 def test_a_partitioned_device_at_medium_size():
     page = drawn(DrawingSize.MEDIUM, "3g-20gb-0")
-    assert "memory: 20224Mi left 3g.20gb 3g-20gb-0 room for" in page.text
+    assert "memory: 20224Mi left 3g.20gb 3g-20gb-0 available:" in page.text
     assert "multiprocessors" not in page.text
 
 
 def test_a_partitioned_device_at_small_size():
     page = drawn(DrawingSize.SMALL, "7g-40gb-0")
-    assert page.text == "gpu-0-counter-set: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; room for nothing more"
+    assert page.text == "gpu-0-counter-set: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; available: none"
     assert [each["aria-label"] for each in page.having("strip")] == ["memory-slice-0…7: 8 of 8 used"]
 
 

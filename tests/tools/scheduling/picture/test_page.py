@@ -71,7 +71,7 @@ def test_partitions():
     shown = Page(render_page(build_scene(cluster(mig("n1"), old))))
     assert "memory-slice-0…7: 4 of 8 used" in [each.get("aria-label") for _, each in shown.tags]
     assert "memory: 20224Mi of 40192Mi left" in shown.text
-    assert "room for 1g.5gb \N{MULTIPLICATION SIGN}4 2g.10gb \N{MULTIPLICATION SIGN}2" in shown.text
+    assert "available: 1g.5gb \N{MULTIPLICATION SIGN}4 2g.10gb \N{MULTIPLICATION SIGN}2" in shown.text
 
 
 @pytest.mark.parametrize("nodes", [1, 8, 30])
@@ -91,7 +91,7 @@ def test_partitions_of_eight_nodes():
     assert len(shown.having("part")) == 8
     small = [each for index in range(41) for each in mig(f"n{index}", 8)]
     assert (
-        "gpu-0-counter-set: gpu-0-mig-1g-5gb-0 by c0 in use; room for"
+        "gpu-0-counter-set: gpu-0-mig-1g-5gb-0 by c0 in use; available:"
         in Page(render_page(build_scene(cluster(small, old)))).text
     )
 
