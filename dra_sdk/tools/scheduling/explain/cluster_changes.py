@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from dra_sdk.model import JSON
@@ -26,7 +27,7 @@ def claims_deallocated(problem: AllocationProblem, inspection: NodeInspection) -
         yield ProposedChange(
             ChangeSize.CLAIM_FREED,
             f"claim {name} releases its devices ({', '.join(devices)} on {inspection.report.example})",
-            lambda changed, key=key: _without_claims(changed, {key}),  # type: ignore[misc]  # (a default binds the key)
+            partial(_without_claims, keys={key}),
             [inspection.node],
             family="claim",
             name=name,
@@ -52,7 +53,7 @@ def _claims_deallocated_together(
         yield ProposedChange(
             ChangeSize.CLAIMS_FREED,
             text,
-            lambda changed: _without_claims(changed, set(needed)),
+            partial(_without_claims, keys=set(needed)),
             [inspection.node],
             len(needed),
             "claims",
@@ -91,7 +92,7 @@ def taints_removed(inspection: NodeInspection) -> Iterator[ProposedChange]:
         yield ProposedChange(
             ChangeSize.TAINT_REMOVED,
             f"taint {text} is removed from {names} (on {inspection.report.example})",
-            lambda problem, text=text: _without_taint(problem, text, pools),  # type: ignore[misc]
+            partial(_without_taint, text=text, pools=pools),
             [inspection.node],
             family=f"taint {text}",
             name=f"on {inspection.report.example}",
@@ -120,7 +121,7 @@ def pools_completed(problem: AllocationProblem, inspection: NodeInspection) -> I
             yield ProposedChange(
                 ChangeSize.POOL_COMPLETED,
                 f"the missing slices of pool {pool.name} are published",
-                lambda changed, pool_id=pool.id: _with_complete_pool(changed, pool_id),  # type: ignore[misc]
+                partial(_with_complete_pool, pool_id=pool.id),
                 [inspection.node],
                 family="pool",
                 name=pool.name,
