@@ -36,10 +36,10 @@ def summary(outcome: SchedulingOutcome) -> str:
     parts = [f"{placed} of {_count(len(outcome.pods), 'pod')} placed, on {_count(len(nodes), 'node')}"]
     if not outcome.pods:
         parts = ["no pods"]
-    imagined = [claim for claim in outcome.claims if claim.hypothetical]
-    if imagined:
-        satisfied = sum(claim.allocation is not None for claim in imagined)
-        parts.append(f"{satisfied} of {_count(len(imagined), 'claim')} without a pod allocated as if one used it")
+    hypothetical = [claim for claim in outcome.claims if claim.hypothetical]
+    if hypothetical:
+        satisfied = sum(claim.allocation is not None for claim in hypothetical)
+        parts.append(f"{satisfied} of {_count(len(hypothetical), 'claim')} without a pod allocated as if one used it")
     if not outcome.complete:
         parts.append("`dra-sdk explain` says why not all")
     return "; ".join(parts)

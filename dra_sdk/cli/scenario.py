@@ -113,7 +113,7 @@ def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterat
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:
-    """The documents of all files; ReadingError for those that cannot be read at all."""
+    """The documents of all files; SnapshotReadError for those that cannot be read at all."""
     problems = []
     for name in names:
         try:
