@@ -93,7 +93,7 @@ def changes(tracker: SliceTracker, old: dict[str, Any] | None, new: dict[str, An
     each = new or old
     assert each
     if "selectors" in each["spec"]:
-        return []  # a DeviceClass, which no rule of v1 looks at
+        return []  # a DeviceClass, which no rule of v1 refers to
     name, is_slice = each["metadata"]["name"], "pool" in each["spec"]
     if new is None:
         return tracker.delete_slice(name) if is_slice else tracker.delete_rule(name)
@@ -113,6 +113,6 @@ def events(raw: list[Any]) -> list[Any]:
 def test_tracker(case: dict[str, Any]) -> None:
     tracker = SliceTracker()
     found = [change for old, new in events(case["events"]) for change in changes(tracker, old, new)]
-    told = [{"event": each.event, "oldObj": each.old, "newObj": each.new} for each in found]
-    assert told == case["expectedHandlerEvents"]
+    observed = [{"event": each.event, "oldObj": each.old, "newObj": each.new} for each in found]
+    assert observed == case["expectedHandlerEvents"]
     assert sorted(tracker.slices, key=repr) == sorted(case["expectedPatchedSlices"] or [], key=repr)

@@ -138,9 +138,9 @@ def test_devices_without_the_capacity_are_not_eligible() -> None:
 
 def test_too_few_devices_are_detected() -> None:
     first, _ = need(request("r", 'device.attributes["gpu.example.com"].?n.orValue(0) > 1', count=2))
-    taken = AllocatedState.of([held("b")]).devices
+    unavailable = AllocatedState.of([held("b")]).devices
     assert not has_too_few_devices(first, GPUS, ())
-    assert has_too_few_devices(first, GPUS, taken)
+    assert has_too_few_devices(first, GPUS, unavailable)
     assert has_too_few_devices(first, [], ())
 
 

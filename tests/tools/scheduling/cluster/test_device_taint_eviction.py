@@ -48,7 +48,10 @@ def test_no_eviction_without_a_no_execute_taint_in_the_newest_generation(objects
         ([TOLERATED | {"operator": "Equal", "value": "yes"}], None),
         ([TOLERATED | {"operator": "Equal", "value": "no"}], 0),
         ([TOLERATED | {"key": "other"}], 0),
-        ([{"key": "broken", "operator": "Exists"}], 0),  # the controller only looks at those that name the effect
+        (
+            [{"key": "broken", "operator": "Exists"}],
+            0,
+        ),  # the controller ignores tolerations that do not name the effect
         ([TOLERATED | {"tolerationSeconds": 300}, TOLERATED | {"tolerationSeconds": 30}], 30),
         ([TOLERATED | {"tolerationSeconds": 300}, TOLERATED], None),
     ],

@@ -52,7 +52,7 @@ def notes(*objects, **more):
 )
 def test_what_is_not_simulated(spec, note):
     assert notes(pod("p", **spec)) == [f"pod p: {note.format(f'not simulated; {FEWER}')}"]
-    assert notes(pod("p", nodeName="a", **spec)) == []  # it runs, whatever there was to look at
+    assert notes(pod("p", nodeName="a", **spec)) == []  # it runs already
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_one_sentence_for_many_pods():
 
 def test_preemption_is_not_simulated():
     low, high = pod("low", nodeName="a", priority=0), {"claims": ["missing"], "priority": 1}
-    told = "preemption is not simulated; a cluster may evict pods of lower priority"
-    assert notes(low, pod("p", **high)) == [f"pod p: {told}"]
+    note = "preemption is not simulated; a cluster may evict pods of lower priority"
+    assert notes(low, pod("p", **high)) == [f"pod p: {note}"]
     assert notes(low, pod("p", **high, preemptionPolicy="Never")) == []
     assert notes(low, pod("p", **{**high, "priority": 0})) == []
-    assert notes(low, pod("p", claims=["missing"], priorityClassName="system-node-critical")) == [f"pod p: {told}"]
+    assert notes(low, pod("p", claims=["missing"], priorityClassName="system-node-critical")) == [f"pod p: {note}"]
 
 
 def test_devices_that_are_no_longer_published():
@@ -106,5 +106,5 @@ def test_devices_with_node_allocatable_resources(version, field):
     for on in (True, False):
         profile = ServerProfile.of(version, {"DRANodeAllocatableResources": on})
         used = f"what they use of the node's CPU and memory is not simulated; {FEWER}"
-        told = f"devices with node-allocatable resources: {used}"
-        assert notes(made, profile=profile) == ([told] if on else [])
+        note = f"devices with node-allocatable resources: {used}"
+        assert notes(made, profile=profile) == ([note] if on else [])

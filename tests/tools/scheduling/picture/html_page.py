@@ -1,4 +1,4 @@
-"""A page as a browser takes it apart."""
+"""A page as a browser parses it."""
 
 from __future__ import annotations
 
