@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
-    NO_NODE,
-    Change,
-    Help,
-    Key,
-    Outcome,
-    Situation,
+    NO_NODE_PREFIX,
+    DeviceTaintSelector,
+    NodeSuggestion,
+    NodeTemplate,
+    ObjectKey,
+    PlacementChange,
+    PlacementState,
+    SchedulingOutcome,
     Snapshot,
-    Target,
-    Template,
     add_nodes,
     add_taint,
-    compare,
+    compare_outcomes,
+    display_name,
     drain,
-    shown,
-    would_help,
+    suggest_nodes,
 )
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.resource.slices import DeviceTaint
@@ -60,7 +60,7 @@ def apply(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace)
     if not (arguments.add_node or arguments.taint or arguments.drain):
         return None
     for name, like in arguments.add_node:
-        snapshot = add_nodes(snapshot, Template.of(original, like), [name])
+        snapshot = add_nodes(snapshot, NodeTemplate.of(original, like), [name])
     for target, taint in arguments.taint:
         snapshot = add_taint(snapshot, target, taint)
     for node in arguments.drain:
@@ -68,25 +68,25 @@ def apply(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace)
     return snapshot
 
 
-def changes(before: Outcome, after: Outcome) -> list[str]:
+def changes(before: SchedulingOutcome, after: SchedulingOutcome) -> list[str]:
     """A line for each pod or claim that is not as before."""
-    found = [_line(each) for each in compare(before, after)]
+    found = [_line(each) for each in compare_outcomes(before, after)]
     return ["What changes:", *(f"  {each}" for each in found)] if found else ["Nothing changes."]
 
 
-def advice(outcome: Outcome, original: Snapshot) -> list[str]:
+def advice(outcome: SchedulingOutcome, original: Snapshot) -> list[str]:
     """Whether new nodes would help those without a place; nothing if there are none, or if nodes are not the reason."""
     reasons = [*(each.reason for each in outcome.unplaced), *(each.reason for each in outcome.unallocated)]
-    if not any(reason.startswith(NO_NODE) for reason in reasons):
+    if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
         return []
-    found = would_help(outcome, original)
+    found = suggest_nodes(outcome, original)
     if not found:
         return ["Would a new node help? No: no node like those that are there would change anything."]
     best = [each for each in found if len(each.placed) == len(found[0].placed) and each.nodes == found[0].nodes]
     return [f"Would a new node help? {_sentence(found[0], [each.like for each in best])}"]
 
 
-def _sentence(found: Help, likes: Sequence[str]) -> str:
+def _sentence(found: NodeSuggestion, likes: Sequence[str]) -> str:
     nodes = "1 more node" if found.nodes == 1 else f"{found.nodes} more nodes"
     like = " or ".join(likes)
     if not found.left:
@@ -94,13 +94,13 @@ def _sentence(found: Help, likes: Sequence[str]) -> str:
     return f"In part: {nodes} like {like} would do for {_names(found.placed)}, not for {_names(found.left)}."
 
 
-def _names(keys: Sequence[Key], limit: int = 8) -> str:
-    names = [shown(each) for each in keys]
+def _names(keys: Sequence[ObjectKey], limit: int = 8) -> str:
+    names = [display_name(each) for each in keys]
     return ", ".join(names) if len(names) <= limit else f"{', '.join(names[:limit])} and {len(names) - limit} more"
 
 
-def _line(change: Change) -> str:
-    who = f"{'pod' if change.is_pod else 'claim'} {shown(change.subject)}"
+def _line(change: PlacementChange) -> str:
+    who = f"{'pod' if change.is_pod else 'claim'} {display_name(change.subject)}"
     if change.after is None:
         return f"{who}: gone"
     was = _situation(change.before) if change.before else "did not exist"
@@ -108,7 +108,7 @@ def _line(change: Change) -> str:
     return f"{told} (evicted: {change.evicted})" if change.evicted else told
 
 
-def _situation(situation: Situation, reason: str = "") -> str:
+def _situation(situation: PlacementState, reason: str = "") -> str:
     if situation.node is None:
         return f"no place, {reason}" if reason else "no place"
     devices = ", ".join(f"{request} {' + '.join(names)}" for request, names in situation.devices.items())
@@ -124,7 +124,7 @@ def _addition(text: str) -> tuple[str, str]:
     return name, like
 
 
-def _taint(text: str) -> tuple[Target, JSON]:
+def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:
     """`driver/pool/device=key=value:Effect`; a pool's name may have slashes, so the last part is the device."""
     where, equals, taint = text.partition("=")
     what, colon, effect = taint.rpartition(":")
@@ -137,7 +137,7 @@ def _taint(text: str) -> tuple[Target, JSON]:
     return _target(where), found
 
 
-def _target(text: str) -> Target:
+def _target(text: str) -> DeviceTaintSelector:
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
-    return Target(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
+    return DeviceTaintSelector(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))

@@ -151,9 +151,10 @@ def _explain(cluster: EmbeddedCluster, driver: str, devices: list[JSON]) -> None
 
 
 def _explanation(cluster: EmbeddedCluster) -> str:
-    from dra_sdk.tools.scheduling.explain import explain, text  # noqa: PLC0415 (CEL: not for the other commands)
+    # CEL: not for the other commands
+    from dra_sdk.tools.scheduling.explain import explain, format_explanation  # noqa: PLC0415
 
-    told = text(explain(cluster.snapshot(), f"default/{IMPOSSIBLE}")).rstrip()
+    told = format_explanation(explain(cluster.snapshot(), f"default/{IMPOSSIBLE}")).rstrip()
     return "\n".join(f"   {line}".rstrip() for line in told.splitlines())
 
 

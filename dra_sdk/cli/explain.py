@@ -3,7 +3,7 @@
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, and tells for a claim, for all
 claims of a pod, or for everything that was not placed, which devices pass which test on which nodes and what the others
 have instead. Changes that would help are tried with the allocator first, and told of the smallest first. Exit status:
-0 if the claim can be had, 1 if not, 2 for bad input.
+0 if the claim can be allocated, 1 if not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from dra_sdk.cli.files import printable
 from dra_sdk.cli.scenario import add_scenario_flags, read_scenario, report
 from dra_sdk.cli.sentences import yaml_text
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.tools.scheduling.cluster import Outcome, Snapshot, schedule
-from dra_sdk.tools.scheduling.explain import Explanation, PodExplanation, explain_outcome, explain_pod_outcome, text
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
+from dra_sdk.tools.scheduling.explain import (
+    Explanation,
+    PodExplanation,
+    explain_outcome,
+    explain_pod_outcome,
+    format_explanation,
+)
 
 _OUTPUT = "text: in sentences (default); yaml, json: all that was found, on every node"
 
@@ -38,7 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain and print; status 1 if anything that was asked about cannot be had."""
+    """Explain and print; status 1 if anything that was asked about cannot be allocated."""
     try:
         scenario = read_scenario(arguments)
         found = list(_explanations(scenario.snapshot, arguments))
@@ -63,7 +69,7 @@ def _explanations(snapshot: Snapshot, arguments: argparse.Namespace) -> Iterator
         yield from _everything(outcome, arguments.on)
 
 
-def _everything(outcome: Outcome, node: str | None) -> Iterator[Explanation | PodExplanation]:
+def _everything(outcome: SchedulingOutcome, node: str | None) -> Iterator[Explanation | PodExplanation]:
     """What has no place."""
     for pod in outcome.unplaced:
         yield explain_pod_outcome(outcome, pod.pod, node)
@@ -73,7 +79,7 @@ def _everything(outcome: Outcome, node: str | None) -> Iterator[Explanation | Po
 
 def _print(found: list[Explanation | PodExplanation], output: str) -> None:
     if output == "text":
-        lines = "\n".join(map(text, found)) or "Every pod has a node, and every claim its devices.\n"
+        lines = "\n".join(map(format_explanation, found)) or "Every pod has a node, and every claim its devices.\n"
         for line in lines.splitlines():
             print(printable(line))
         return

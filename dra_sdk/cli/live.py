@@ -10,7 +10,7 @@ from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster import Source
+from dra_sdk.tools.scheduling.cluster import ObjectSource
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import ServerProfile
 
@@ -25,12 +25,12 @@ _COLLECTIONS = {
 _API = {"Node": "v1", "Pod": "v1"}
 
 
-def read_cluster(kubeconfig: Path | None) -> tuple[Source, str]:
+def read_cluster(kubeconfig: Path | None) -> tuple[ObjectSource, str]:
     """All objects that count, and the version of the server such as `v1.36.3`; SettingsError or ApiError."""
     with closing(KubeClient.connect(kubeconfig)) as client:
         version = str(client.get("/version").get("gitVersion", ""))
         found = [*_objects(client), *_rules(client, ServerProfile.of(version))]
-        return Source(client.server, [Document(each) for each in found], stored=True), version
+        return ObjectSource(client.server, [Document(each) for each in found], stored=True), version
 
 
 def _objects(client: KubeClient) -> Iterator[JSON]:

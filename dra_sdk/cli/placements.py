@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster import ClaimOutcome, Outcome, Placement, shown
+from dra_sdk.tools.scheduling.cluster import ClaimOutcome, PodPlacement, SchedulingOutcome, display_name
 
 HEADINGS = ("POD", "NODE", "CLAIM", "REQUEST", "DEVICE")
 _NONE = "-"
 _NOBODY = "(no pod)"
 
 
-def rows(outcome: Outcome) -> list[list[str]]:
+def rows(outcome: SchedulingOutcome) -> list[list[str]]:
     """One row for each device of each pod, one for each pod or claim without; then claims that no pod uses.
 
     Pods that ran before and have no devices are left out.
@@ -23,23 +23,23 @@ def rows(outcome: Outcome) -> list[list[str]]:
         [_NOBODY, claim.node or _NONE, *cells]
         for claim in outcome.claims
         if claim.claim not in used
-        for cells in _of_claim(claim, shown(claim.claim))
+        for cells in _of_claim(claim, display_name(claim.claim))
     ]
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: SchedulingOutcome) -> str:
     """One line for the end."""
     nodes = {pod.node for pod in outcome.pods if pod.node is not None} | {
-        claim.node for claim in outcome.claims if claim.imagined and claim.node is not None
+        claim.node for claim in outcome.claims if claim.hypothetical and claim.node is not None
     }
     placed = sum(pod.node is not None for pod in outcome.pods)
     parts = [f"{placed} of {_count(len(outcome.pods), 'pod')} placed, on {_count(len(nodes), 'node')}"]
     if not outcome.pods:
         parts = ["no pods"]
-    imagined = [claim for claim in outcome.claims if claim.imagined]
-    if imagined:
-        satisfied = sum(claim.allocation is not None for claim in imagined)
-        parts.append(f"{satisfied} of {_count(len(imagined), 'claim')} without a pod allocated as if one used it")
+    hypothetical = [claim for claim in outcome.claims if claim.hypothetical]
+    if hypothetical:
+        satisfied = sum(claim.allocation is not None for claim in hypothetical)
+        parts.append(f"{satisfied} of {_count(len(hypothetical), 'claim')} without a pod allocated as if one used it")
     if not outcome.complete:
         parts.append("`dra-sdk explain` says why not all")
     return "; ".join(parts)
@@ -57,8 +57,8 @@ def device(result: JSON) -> str:
     return f"{name} ({', '.join(extras)})" if extras else name
 
 
-def _of_pod(pod: Placement, outcome: Outcome) -> Iterator[list[str]]:
-    name = shown(pod.pod)
+def _of_pod(pod: PodPlacement, outcome: SchedulingOutcome) -> Iterator[list[str]]:
+    name = display_name(pod.pod)
     if pod.node is None:
         yield [name, _NONE, _NONE, _NONE, pod.reason]
         return

@@ -11,7 +11,7 @@ from dra_sdk.loader import find_driver, load_driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
-from dra_sdk.tools.scheduling.cluster import Source
+from dra_sdk.tools.scheduling.cluster import ObjectSource
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 
@@ -19,7 +19,7 @@ FIXTURES = "fixtures"
 _PARTITIONS = "DRAPartitionableDevices"
 
 
-def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfile) -> Iterator[Source]:
+def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfile) -> Iterator[ObjectSource]:
     """What the driver `name` finds under `root` (its `sys`, `proc`, `dev`), once for each of the nodes.
 
     As slices for a server of this profile; InvalidObjectError where one of 1.34 cannot have the devices' counters.
@@ -32,7 +32,7 @@ def published(name: str, root: Path, nodes: Sequence[str], profile: ServerProfil
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
             problem = f"{NEEDED_BY_1_34}: {len(lost)} devices, {lost[0]} the first, have no place beside their sets"
             raise InvalidObjectError(source, [problem])
-        yield Source(source, [Document(each) for each in slices])
+        yield ObjectSource(source, [Document(each) for each in slices])
 
 
 def fixture_root(driver: str, fixture: str) -> Path:

@@ -14,7 +14,7 @@ from dra_sdk.cli.parser import from_text
 from dra_sdk.cli.validate import feature_gates
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name
-from dra_sdk.tools.scheduling.cluster import Reading, ReadingError, Snapshot, Source, read_snapshot
+from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 
@@ -86,13 +86,13 @@ def read_scenario(arguments: argparse.Namespace) -> Scenario:
     discovered, files = list(_discovered(arguments, profile)), list(_files(arguments.files))
     sources += discovered + files
     reading = read_snapshot(sources, profile)
-    snapshot, made_up = reading.snapshot.with_nodes_of_slices()
+    snapshot, made_up = reading.snapshot.with_missing_nodes()
     return Scenario(snapshot, (*_empty(discovered, files), *_notes(reading, made_up), *_missing(snapshot)))
 
 
 def report(error: DraError) -> int:
     """Say what is wrong with the input; the exit status for it."""
-    if isinstance(error, ReadingError):
+    if isinstance(error, SnapshotReadError):
         lines = [line for problem in error.problems for line in problem.split("\n")]
     else:
         lines = sentences.lines(error)
@@ -101,7 +101,7 @@ def report(error: DraError) -> int:
     return BAD_INPUT
 
 
-def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[Source]:
+def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:
     if arguments.driver:
         from dra_sdk.cli.published import fixture_root, published  # noqa: PLC0415 (the others need no driver)
 
@@ -112,19 +112,19 @@ def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterat
         raise SettingsError("--fixture and --node say where a driver discovers: give --driver NAME too")
 
 
-def _files(names: list[str]) -> Iterator[Source]:
-    """The documents of all files; ReadingError for those that cannot be read at all."""
+def _files(names: list[str]) -> Iterator[ObjectSource]:
+    """The documents of all files; SnapshotReadError for those that cannot be read at all."""
     problems = []
     for name in names:
         try:
-            yield Source(shown_name(name), read_documents(read_content(name), shown_name(name)))
+            yield ObjectSource(shown_name(name), read_documents(read_content(name), shown_name(name)))
         except DraError as error:
             problems.append(f"dra-sdk: {error}")
     if problems:
-        raise ReadingError(problems)
+        raise SnapshotReadError(problems)
 
 
-def _empty(discovered: Sequence[Source], files: Sequence[Source]) -> Iterator[str]:
+def _empty(discovered: Sequence[ObjectSource], files: Sequence[ObjectSource]) -> Iterator[str]:
     """Who was asked and has nothing to tell, which is seldom meant."""
     for source in discovered:
         if not any(each.value["spec"].get("devices") for each in source.documents):
@@ -145,10 +145,10 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
         yield f"no ResourceSlices were given, so there are no devices: {how}"
 
 
-def _notes(reading: Reading, made_up: list[str]) -> Iterator[str]:
+def _notes(reading: SnapshotReading, made_up: list[str]) -> Iterator[str]:
     if made_up:
         names = ", ".join(made_up[:_SHOWN]) + (f" and {len(made_up) - _SHOWN} more" if len(made_up) > _SHOWN else "")
         yield f"no Node object for {names}: taken for nodes without labels or limits that let every pod in"
     yield from reading.warnings
-    if reading.passed_over:
-        yield f"passed over: {', '.join(sorted(reading.passed_over))}"
+    if reading.ignored_kinds:
+        yield f"passed over: {', '.join(sorted(reading.ignored_kinds))}"

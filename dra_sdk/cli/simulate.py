@@ -20,7 +20,7 @@ from dra_sdk.cli.scenario import Scenario, add_scenario_flags, read_scenario, re
 from dra_sdk.cli.sentences import yaml_text
 from dra_sdk.cli.table import print_table
 from dra_sdk.errors import DraError
-from dra_sdk.tools.scheduling.cluster import Outcome, schedule
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, schedule
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -54,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if after.complete else 1
 
 
-def _print(scenario: Scenario, before: Outcome, after: Outcome, arguments: argparse.Namespace) -> None:
+def _print(
+    scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutcome, arguments: argparse.Namespace
+) -> None:
     """The answer on stdout, all else on stderr; but what changed is part of the answer, unless that is objects."""
     for note in (*scenario.notes, *after.notes):
         print(printable(f"note: {note}"), file=sys.stderr)

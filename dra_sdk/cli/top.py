@@ -23,7 +23,7 @@ from dra_sdk.cli.usage_sources import of_cluster, of_files, of_node
 from dra_sdk.cli.usage_table import HEADINGS, rows, summary
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime.settings import add_flags, read_settings
-from dra_sdk.tools.scheduling.cluster import ReadingError
+from dra_sdk.tools.scheduling.cluster import SnapshotReadError
 
 _CLEAR = "\033[H\033[2J"
 _OF_NODE = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
@@ -81,7 +81,7 @@ def show(arguments: argparse.Namespace, wanted: Callable[[str], bool], whose: st
     _check_source(arguments)
     try:
         return _repeat(arguments, wanted, whose)
-    except ReadingError as error:
+    except SnapshotReadError as error:
         return report(error)
 
 

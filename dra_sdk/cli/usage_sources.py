@@ -15,14 +15,14 @@ from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.checkpoint import Checkpoint, decode
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.plan import resource_slices
-from dra_sdk.tools.scheduling.cluster import Source, read_snapshot
+from dra_sdk.tools.scheduling.cluster import ObjectSource, read_snapshot
 from dra_sdk.wire.documents import read_documents
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
 
 def of_files(names: Iterable[str]) -> list[Mapping[str, Any]]:
     """The slices and claims in files; DraError with the place of whatever an API server would not take."""
-    sources = [Source(shown_name(name), read_documents(read_content(name), shown_name(name))) for name in names]
+    sources = [ObjectSource(shown_name(name), read_documents(read_content(name), shown_name(name))) for name in names]
     return _of_sources(sources, f"1.{NEWEST}")
 
 
@@ -34,7 +34,7 @@ def of_cluster(kubeconfig: Path | None) -> list[Mapping[str, Any]]:
     return _of_sources([source], version)
 
 
-def _of_sources(sources: Sequence[Source], version: str) -> list[Mapping[str, Any]]:
+def _of_sources(sources: Sequence[ObjectSource], version: str) -> list[Mapping[str, Any]]:
     snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
     return [*snapshot.slices, *snapshot.claims]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dra_sdk.cli.files import STDIN, printable, read_content, shown_name
 from dra_sdk.errors import InvalidObjectError, SettingsError
-from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.wire.documents import Document, objects, read_documents
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
@@ -74,7 +74,7 @@ class _Report:
     checked: int = 0
     problems: int = 0
     unreadable: int = 0
-    passed_over: Counter[str] = field(default_factory=Counter)
+    ignored_kinds: Counter[str] = field(default_factory=Counter)
 
     @property
     def status(self) -> int:
@@ -98,7 +98,7 @@ class _Report:
 
     def _check_object(self, shown: str, document: Document, place: Sequence[str | int], obj: Any) -> None:
         if isinstance(obj, dict) and not _is_ours(obj):
-            self.passed_over[str(obj.get("kind") or "no kind")] += 1
+            self.ignored_kinds[str(obj.get("kind") or "no kind")] += 1
             return
         self.checked += 1
         obj = _in_a_namespace(obj)
@@ -114,7 +114,7 @@ class _Report:
 
     def _judge(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
         """What the server refuses, and what it would refuse beside that, did it not drop the field before it looks."""
-        compile_cel = compiler(self.profile)
+        compile_cel = cel_compiler(self.profile)
         found = validate(obj, profile=self.profile, compile_cel=compile_cel)
         if not dropped(obj, self.profile):
             return found, []
@@ -130,8 +130,8 @@ class _Report:
         parts.append(_count(self.problems, "problem"))
         if self.unreadable:
             parts.append(f"{_count(self.unreadable, 'file')} not readable")
-        if self.passed_over:
-            parts.append(f"passed over: {', '.join(sorted(self.passed_over))}")
+        if self.ignored_kinds:
+            parts.append(f"passed over: {', '.join(sorted(self.ignored_kinds))}")
         return "; ".join(parts)
 
 

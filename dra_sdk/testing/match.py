@@ -13,9 +13,9 @@ from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.publishing import fresh_slices, stored
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
-from dra_sdk.tools.scheduling.explain import explain, text
-from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.explain import explain, format_explanation
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import sentence, validate
 
@@ -33,7 +33,7 @@ class Match:
     def __init__(self, driver: str, node: FakeNode, version: str, gates: Mapping[str, bool] | None) -> None:
         self._driver, self._node = driver, node
         self._profile = ServerProfile.of(version, gates)
-        self._compile_cel = compiler(self._profile)
+        self._compile_cel = cel_compiler(self._profile)
         self._classes: dict[str, JSON] = {}
         self._problems: list[str] = []
         self.claims: dict[str, JSON] = {}
@@ -60,7 +60,9 @@ class Match:
         snapshot = self._snapshot(asked, pools)
         found = schedule(snapshot).claims_by_key[metadata["namespace"], metadata["name"]]
         if found.allocation is None:
-            raise NotAllocatedError(text(explain(snapshot, f"{metadata['namespace']}/{metadata['name']}")))
+            raise NotAllocatedError(
+                format_explanation(explain(snapshot, f"{metadata['namespace']}/{metadata['name']}"))
+            )
         return self.adopt({**asked, "status": {"allocation": found.allocation}})
 
     def adopt(self, claim: JSON) -> JSON:

@@ -38,7 +38,7 @@ def test_the_whole_story_in_order(capsys: pytest.CaptureFixture[str]) -> None:
         "3. Match: a pod uses the claim. The scheduler puts it on node-1 and allocates:",
         "device: lamp-0",
         '.colour == "something else"',
-        "claim demo-too-much cannot be had on node-1",
+        "claim demo-too-much cannot be allocated on node-1",
         "What would help",
         "5. Actuate",
         "cdi_device_ids",
@@ -54,7 +54,7 @@ def test_the_whole_story_in_order(capsys: pytest.CaptureFixture[str]) -> None:
 def test_devices_without_attributes_run_out(capsys: pytest.CaptureFixture[str]) -> None:
     out = told(capsys, f"{LAMPS}:Bare")
     assert "count: 2" in out
-    assert "claim demo-too-much cannot be had on node-1" in out
+    assert "claim demo-too-much cannot be allocated on node-1" in out
 
 
 def test_without_a_device_the_story_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dra_sdk.cli import explain
+from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
-from tests.tools.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
 
 OBJECTS = ("nodes", "slices", "classes", "claims", "pods")
 
@@ -37,7 +37,7 @@ def test_a_claim(run):
     status, out, err = run(situations.taken(), "--claim", "default/c")
     assert status == 1
     assert out.startswith(
-        "claim c cannot be had on any of 2 nodes: request gpu: 1 of 2 free (1 in use), 2 needed\n\non n2"
+        "claim c cannot be allocated on any of 2 nodes: request gpu: 1 of 2 free (1 in use), 2 needed\n\non n2"
     )
     assert err == ""
 
@@ -45,23 +45,23 @@ def test_a_claim(run):
 def test_a_claim_that_can_be_had(run):
     status, out, _ = run(situations.alternatives(), "--claim", "c")
     assert status == 0
-    assert out.startswith("claim c can be had on n1")
+    assert out.startswith("claim c can be allocated on n1")
 
 
 def test_a_pod_and_everything_that_waits(run):
     status, one, _ = run(situations.together(), "--pod", "p")
     assert (status, one.startswith("pod p cannot run")) == (1, True)
     assert run(situations.together())[1] == one
-    assert run(situations.taken())[1].startswith("claim c cannot be had")
+    assert run(situations.taken())[1].startswith("claim c cannot be allocated")
 
 
 def test_nothing_waits(run):
-    snapshot = world(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))
+    snapshot = cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))
     assert run(snapshot)[:2] == (0, "Every pod has a node, and every claim its devices.\n")
 
 
 def test_one_node(run):
-    assert run(situations.taken(), "--claim", "c", "--on", "n1")[1].startswith("claim c cannot be had on n1")
+    assert run(situations.taken(), "--claim", "c", "--on", "n1")[1].startswith("claim c cannot be allocated on n1")
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -97,7 +97,7 @@ def test_bad_input(run, capsys):
 def test_names_that_a_terminal_would_obey(run):
     slices = gpus("n1", model="\x1b[31mred")
     expression = 'device.attributes["gpu.nvidia.com"].productName == "blue"'
-    _, out, _ = run(world(slices, claim("c", exactly("gpu", GPU, expression))))
+    _, out, _ = run(cluster(slices, claim("c", exactly("gpu", GPU, expression))))
     assert "\x1b" not in out
     assert "[31mred" in out
 

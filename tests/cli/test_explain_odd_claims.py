@@ -57,7 +57,7 @@ def explain(capsys, tmp_path):
 )
 def test_a_claim_that_asks_for_nothing_can_be_had(explain, claim):
     result = explain(claim)
-    assert (result.status, result.out) == (0, "claim odd can be had on table-1: it asks for no device\n")
+    assert (result.status, result.out) == (0, "claim odd can be allocated on table-1: it requests no devices\n")
     (found,) = json.loads(explain(claim, "-o", "json").out)
     assert found["satisfiable"]
     assert "got" not in found
@@ -66,23 +66,23 @@ def test_a_claim_that_asks_for_nothing_can_be_had(explain, claim):
 @pytest.mark.parametrize("allocation", [{}, {"devices": {}}, {"devices": {"results": []}}], ids=str)
 def test_a_claim_that_has_nothing_and_is_not_on_any_node(explain, allocation):
     result = explain({"spec": {}, "status": {"allocation": allocation}})
-    assert (result.status, result.out) == (0, "claim odd can be had: it asks for no device\n")
+    assert (result.status, result.out) == (0, "claim odd can be allocated: it requests no devices\n")
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "reason"),
     [
         ({"requests": [exactly(count=33)]}, "number of requested devices 33 exceeds the claim limit of 32"),
         ({"requests": [exactly(count=HUGE)]}, f"number of requested devices {HUGE} exceeds the claim limit of 32"),
-        ({"requests": [exactly(allocationMode="All", selectors=NEVER)]}, "none passes selector 0"),
-        ({"requests": [first({"selectors": NEVER}, {"selectors": NEVER})]}, "none passes selector 0"),
+        ({"requests": [exactly(allocationMode="All", selectors=NEVER)]}, "none of 4 devices passes selector 0"),
+        ({"requests": [first({"selectors": NEVER}, {"selectors": NEVER})]}, "none of 4 devices passes selector 0"),
         ({"requests": [{"name": "a", "exactly": {"deviceClassName": "nope"}}]}, "device class nope: it does not exist"),
         ({"requests": [exactly(selectors=[{"cel": {"expression": "1 / 0 == 1"}}])]}, "division by zero"),
         ({"requests": [exactly(capacity={"requests": {"crumbs": "1"}})]}, "4 without capacity crumbs"),
         ({"requests": [exactly(capacity={"requests": {"slices": "9E"}})]}, "policy does not allow slices: 9E"),
         (
             {"requests": [exactly(count=2)], "constraints": [{"matchAttribute": "pizza.example.com/none"}]},
-            "none has the attribute of constraint 0",
+            "none of 4 devices has the attribute of constraint 0",
         ),
         (
             {
@@ -94,12 +94,12 @@ def test_a_claim_that_has_nothing_and_is_not_on_any_node(explain, allocation):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_claim_that_cannot_be_had_says_why(explain, devices, said):
+def test_an_impossible_claim_says_why(explain, devices, reason):
     result = explain({"spec": {"devices": devices}})
     assert result.status == 1
     summary = result.out.partition("\n")[0]
-    assert summary.startswith("claim odd cannot be had")
-    assert said in summary
+    assert summary.startswith("claim odd cannot be allocated")
+    assert reason in summary
 
 
 @pytest.mark.parametrize("count", [10_000_000, HUGE])
@@ -108,12 +108,12 @@ def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
     far_too_many = {"count": count, "selectors": NEVER}
     result = explain({"spec": {"devices": {"requests": [first(far_too_many, {"count": 9})]}}})
     assert result.status == 1
-    assert result.out.endswith("first:\n  1. request a/s1: ask for 4 devices instead of 9\n")
+    assert result.out.endswith("first:\n  1. request a/s1: 4 devices instead of 9\n")
     assert explain({"spec": {"devices": {"requests": [first(far_too_many, {"count": 4})]}}}).status == 0
 
 
 @pytest.mark.parametrize(
-    ("claim", "said"),
+    ("claim", "problem"),
     [
         ({"spec": []}, "odd.yaml:5: ResourceClaim/odd: spec: must be an object"),
         ({"spec": {"devices": {"requests": [{"name": "a"}]}}}, "requests[0]: must have exactly or firstAvailable"),
@@ -126,7 +126,7 @@ def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_no_server_would_take_is_bad_input(explain, claim, said):
+def test_an_invalid_claim_is_bad_input(explain, claim, problem):
     result = explain(claim)
     assert (result.status, result.out) == (2, "")
-    assert said in result.err
+    assert problem in result.err

@@ -7,13 +7,13 @@ import pytest
 from dra_sdk.cli.picture import write_picture
 from dra_sdk.errors import SettingsError
 from dra_sdk.tools.scheduling.cluster import schedule
+from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
-from tests.tools.scheduling.picture.hostile import Page
-from tests.tools.scheduling.worlds import GPU, claim, exactly, gpus, pod, world
+from tests.tools.scheduling.picture.html_page import Page
 
 
 def drawn(path: Path, *objects: object) -> str:
-    write_picture(schedule(world(*objects)), path)  # type: ignore[arg-type]
+    write_picture(schedule(cluster(*objects)), path)  # type: ignore[arg-type]
     return Page(path.read_text()).text
 
 
@@ -21,7 +21,7 @@ def test_why_something_waits_and_what_would_help(tmp_path: Path):
     write_picture(schedule(situations.memory()), tmp_path / "a.html")
     shown = Page((tmp_path / "a.html").read_text()).text
     assert (
-        "claim c on any of 7 nodes: request gpu: of 4 devices none passes selector 0 (memory is 40Gi) "
+        "claim c on any of 7 nodes: request gpu: none of 4 devices passes selector 0 (memory is 40Gi) "
         "Would help: request gpu, selector 0: 40Gi instead of 80Gi"
     ) in shown
 
@@ -45,4 +45,4 @@ def test_beyond_twenty_the_schedulers_reason_has_to_do(tmp_path: Path):
 
 def test_a_file_that_cannot_be_written(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"cannot write .*: No such file or directory"):
-        write_picture(schedule(world()), tmp_path / "no" / "a.html")
+        write_picture(schedule(cluster()), tmp_path / "no" / "a.html")

@@ -130,7 +130,7 @@ def test_the_cpu_driver_on_a_machine_with_two_numa_nodes(capsys, tmp_path):
 
 @pytest.fixture
 def eat(capsys, tmp_path, monkeypatch):
-    """Asks for pieces of cake: two can be had of each cake, however many it may be cut into."""
+    """Asks for pieces of cake: two can be allocated of each cake, however many it may be cut into."""
     (tmp_path / "cake_driver_of_tests.py").write_text(CAKES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)

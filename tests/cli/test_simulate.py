@@ -172,7 +172,7 @@ def test_a_new_node_would_help_some(run):
     [
         (["--add-node", "x"], "'x' must be NAME=LIKE"),
         (["--add-node", "x=y"], "there is no node y; nodes are: node-a"),
-        (["--add-node", "node-a=node-a"], "there is a node node-a already"),
+        (["--add-node", "node-a=node-a"], "node node-a already exists"),
         (["--add-node", "no de=node-a"], "NAME: must be a DNS subdomain"),
         (["--kubeconfig", "x"], "--kubeconfig says which cluster: give --from-cluster too"),
         (["--drain", "x"], "there is no node x; nodes are: node-a"),
@@ -223,7 +223,7 @@ EXPRESSION = "spec.devices.requests[0].exactly.selectors[0].cel.expression"
             SLICE.replace("{string: a100}", "{string: 5}"),
             "cluster.yaml:9: ResourceSlice/a: spec.devices[0].attributes[model].string: must be a string, is 5",
         ),
-        (SLICE + SLICE, "ResourceSlice/a: was given before, at cluster.yaml:3"),
+        (SLICE + SLICE, "ResourceSlice/a: is also defined at cluster.yaml:3"),
         (
             claim("a", 'device.attributes["gpu.example.com"].model = "a"'),
             f"cluster.yaml:7: ResourceClaim/a: {EXPRESSION}: line 1, column 44: ",
@@ -303,7 +303,7 @@ def test_without_nodes_it_is_said_what_is_missing(run):
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ("{schedulingGates: [{name: quota}, {name: topology}]}", "held back by scheduling gates quota, topology"),
+        ("{schedulingGates: [{name: quota}, {name: topology}]}", "blocked by scheduling gates quota, topology"),
         (
             "{resourceClaims: [{name: x, resourceClaimName: z}]}",
             "claim x: there is no ResourceClaim z in namespace default",
@@ -324,10 +324,10 @@ def test_the_column_in_an_expression_of_several_lines(run):
     assert err.endswith("\n      devic.driver\n      ^\n")
 
 
-def test_devices_that_are_not_there_are_noted(run):
+def test_missing_devices_are_noted(run):
     device = "{request: gpu, driver: gpu.example.com, pool: old, device: gpu-9}"
     allocated = claim("a").replace("---\n", f"status: {{allocation: {{devices: {{results: [{device}]}}}}}}\n---\n")
-    assert "note: claim a holds gpu.example.com/old/gpu-9, which no ResourceSlice has\n" in run(SLICE + allocated).err
+    assert "note: claim a holds gpu.example.com/old/gpu-9, which is in no ResourceSlice\n" in run(SLICE + allocated).err
 
 
 def test_an_empty_file_is_an_empty_cluster(run):

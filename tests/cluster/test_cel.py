@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.cel.environment import NOT_OFFERED
-from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
 from tests.cluster.differential.api import Requests, collection, refusal
@@ -63,7 +63,7 @@ def device_class(text: str) -> JSON:
 
 
 def ours(text: str, profile: ServerProfile) -> str:
-    problems = validate(device_class(text), profile=profile, compile_cel=compiler(profile))
+    problems = validate(device_class(text), profile=profile, compile_cel=cel_compiler(profile))
     if not problems:
         return "taken"
     (problem,) = problems

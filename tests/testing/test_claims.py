@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.testing import claim, devices, first_of, request
-from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import validate
 from tests.testing.lamps import NAME, LampConfig
@@ -73,4 +73,4 @@ def test_constraints_and_configuration():
     ],
 )
 def test_api_servers_take_them(made):
-    assert validate(made.encoded(NAME, NAME), profile=PROFILE, compile_cel=compiler(PROFILE)) == []
+    assert validate(made.encoded(NAME, NAME), profile=PROFILE, compile_cel=cel_compiler(PROFILE)) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.conformance.wanted import Wanted
-from dra_sdk.tools.scheduling.allocator import Allocated, AllocationError, Allocator, Inventory
+from dra_sdk.tools.scheduling.allocator import AllocatedState, AllocationError, Allocator, Inventory
 
 
 def match(
@@ -22,7 +22,7 @@ def match(
     spec = {"selectors": selectors, "config": config}
     device_class = {"metadata": {"name": wanted.class_name}, "spec": spec}
     allocator = Allocator(Inventory(list(slices)), {wanted.class_name: device_class})
-    found = allocator.allocate(node, [claim], Allocated.of(held))
+    found = allocator.allocate(node, [claim], AllocatedState.of(held))
     if found is None:
         raise AllocationError("no device of the driver's slices can be allocated on the node")
     return found[0]

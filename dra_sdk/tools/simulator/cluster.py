@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from dra_sdk.model import JSON
-    from dra_sdk.tools.scheduling.cluster import Outcome, Snapshot
+    from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot
     from dra_sdk.tools.simulator.allocation import AllocatedDevice
     from dra_sdk.tools.simulator.kubelet import HealthMode, KubeletTiming, RunningPod
     from dra_sdk.tools.simulator.local import JsonObjects
@@ -207,7 +207,7 @@ class EmbeddedCluster:
         """All objects that decide where pods go and which devices they get, for `dra_sdk.tools.scheduling`."""
         return self.scheduler.snapshot()
 
-    def schedule(self) -> Outcome:
+    def schedule(self) -> SchedulingOutcome:
         """One round of the scheduler: claims are made from templates, allocated and reserved, pods get their node.
 
         Pods whose devices have a taint with effect NoExecute are stopped first, whenever their tolerations end. The

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dra_sdk.errors import DraError
-from dra_sdk.tools.scheduling.cluster import Outcome, Snapshot, schedule
-from dra_sdk.tools.scheduling.cluster.claims import FINALIZER, deallocated, released, with_status
-from dra_sdk.tools.scheduling.cluster.evictions import evictions
-from dra_sdk.tools.scheduling.cluster.names import key_of
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
+from dra_sdk.tools.scheduling.cluster.claim_controller import FINALIZER, deallocated, with_status, without_consumers
+from dra_sdk.tools.scheduling.cluster.device_taint_eviction import find_evictions
+from dra_sdk.tools.scheduling.cluster.snapshot import object_key
 from dra_sdk.tools.simulator.local import persistently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dra_sdk.model import JSON
-    from dra_sdk.tools.scheduling.cluster import Key
+    from dra_sdk.tools.scheduling.cluster import ObjectKey
     from dra_sdk.tools.simulator.local import LocalClient
     from dra_sdk.wire.profile import ServerProfile
 
@@ -53,9 +53,9 @@ class Scheduler:
             profile=self._profile,
         )
 
-    def schedule(self) -> Outcome:
+    def schedule(self) -> SchedulingOutcome:
         """One round. Claims that no pod uses are allocated too, as if a pod used them."""
-        for namespace, name in evictions(self.snapshot()).pods:
+        for namespace, name in find_evictions(self.snapshot()).pods:
             self._evict(namespace, name)
         return persistently(self._round)
 
@@ -77,7 +77,7 @@ class Scheduler:
         if _owned(claim, uid):
             after = deallocated(claim)
         else:
-            after = released(claim, [uid]) if scheduled else _unreserved(claim, uid)
+            after = without_consumers(claim, [uid]) if scheduled else _unreserved(claim, uid)
         if after != claim:
             self._api.update_status("resourceclaims", after)
         return after
@@ -87,7 +87,7 @@ class Scheduler:
         if claim["metadata"].get("finalizers", []) != finalizers:
             self._api.update("resourceclaims", {**claim, "metadata": {**claim["metadata"], "finalizers": finalizers}})
 
-    def _round(self) -> Outcome:
+    def _round(self) -> SchedulingOutcome:
         before = self.snapshot()
         outcome = schedule(before)
         self._write_claims(before, outcome.snapshot)
@@ -102,14 +102,14 @@ class Scheduler:
         for key in before.claims_by_key.keys() - after.claims_by_key.keys():
             self._api.delete("resourceclaims", key[1], key[0])
         for claim in _changed(before.claims_by_key, after.claims_by_key.values()):
-            old = before.claims_by_key.get(key_of(claim))
+            old = before.claims_by_key.get(object_key(claim))
             metadata = {name: value for name, value in claim["metadata"].items() if name != "uid" or old}
             stored = {**claim, "metadata": metadata}
             written = self._api.update("resourceclaims", stored) if old else self._api.create("resourceclaims", stored)
             if (claim.get("status") or {}) != (written.get("status") or {}):
                 self._api.update_status("resourceclaims", {**written, "status": claim.get("status") or {}})
 
-    def _write_pods(self, before: Snapshot, outcome: Outcome) -> None:
+    def _write_pods(self, before: Snapshot, outcome: SchedulingOutcome) -> None:
         for pod in _changed(before.pods_by_key, outcome.snapshot.pods):
             written = self._api.update("pods", pod)
             self._api.update_status("pods", {**written, "status": pod.get("status") or {}})
@@ -130,5 +130,5 @@ def _unreserved(claim: JSON, uid: str) -> JSON:
     return with_status(claim, reservedFor=left or None) if left != users else claim
 
 
-def _changed(before: Mapping[Key, JSON], after: Iterable[JSON]) -> Iterator[JSON]:
-    return (each for each in after if before.get(key_of(each)) != each)
+def _changed(before: Mapping[ObjectKey, JSON], after: Iterable[JSON]) -> Iterator[JSON]:
+    return (each for each in after if before.get(object_key(each)) != each)

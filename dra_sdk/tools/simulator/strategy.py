@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.simulator import metadata, statuses
 from dra_sdk.wire.validation import validate
 from dra_sdk.wire.validation.decoding import GROUP, decoded, without_disabled
@@ -36,7 +36,7 @@ class Strategy:
     def __init__(self, store: ObjectStore, profile: ServerProfile) -> None:
         self._store = store
         self._profile = profile
-        self._compile_cel = compiler(profile)
+        self._compile_cel = cel_compiler(profile)
 
     def install(self) -> None:
         """Has the store decode and admit by these rules from now on."""

@@ -56,7 +56,7 @@ def validate(
     old: the stored object, for an update. None: `obj` is created.
     profile: release and feature gates of the server. None: the newest known release.
     subresource: empty, or `status` for an update of the status.
-    compile_cel: compiles CEL expressions (see `dra_sdk.tools.scheduling.expressions`). None: only their length is
+    compile_cel: compiles CEL expressions (see `dra_sdk.tools.scheduling.cel_validation`). None: only their length is
         checked.
     """
     profile = profile or ServerProfile.of()

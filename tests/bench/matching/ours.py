@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dra_sdk.tools.scheduling.allocator import Allocated, Allocator, Features, Inventory
+from dra_sdk.tools.scheduling.allocator import AllocatedState, Allocator, Inventory, SchedulerFeatures
 from dra_sdk.wire.profile import ServerProfile
 
 JSON = dict[str, Any]
@@ -20,10 +20,10 @@ JSON = dict[str, Any]
 
 def match(given: JSON) -> list[JSON]:
     """Give each claim to the first node that it fits on, in the order of the file."""
-    features = Features.of(ServerProfile.of("1.36"))
+    features = SchedulerFeatures.of(ServerProfile.of("1.36"))
     inventory = Inventory(given["slices"], features)
     allocator = Allocator(inventory, {each["metadata"]["name"]: each for each in given["classes"]})
-    allocated, outcomes = Allocated(), []
+    allocated, outcomes = AllocatedState(), []
     for claim in given["claims"]:
         outcome = _first_fit(allocator, given["nodes"], claim, allocated)
         if allocation := outcome.get("allocation"):
@@ -32,7 +32,7 @@ def match(given: JSON) -> list[JSON]:
     return outcomes
 
 
-def _first_fit(allocator: Allocator, nodes: list[JSON], claim: JSON, allocated: Allocated) -> JSON:
+def _first_fit(allocator: Allocator, nodes: list[JSON], claim: JSON, allocated: AllocatedState) -> JSON:
     for node in nodes:
         found = allocator.allocate(node, [claim], allocated)
         if found is not None:

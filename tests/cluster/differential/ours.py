@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dra_sdk.tools.scheduling.allocator import (
-    SKIPS_OPERATIONS,
-    Allocated,
+    OPTIONAL_NODE_OPERATIONS,
+    AllocatedState,
     AllocationError,
     Allocator,
-    Features,
     InvalidPoolsError,
     Inventory,
+    SchedulerFeatures,
 )
-from dra_sdk.tools.scheduling.allocator.nodes import declares, matches
+from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.resources import server_catalog
@@ -53,7 +53,7 @@ class Ours:
     """One case: `create` each object, then ask for the `prospect` of each pod and tell what the claims really got."""
 
     def __init__(self, profile: ServerProfile, nodes: Iterable[JSON], namespaces: Iterable[JSON]) -> None:
-        self._profile, self._features = profile, Features.of(profile)
+        self._profile, self._features = profile, SchedulerFeatures.of(profile)
         self._store = ObjectStore(server_catalog(profile))
         Strategy(self._store, profile).install()
         self._nodes = {node["metadata"]["name"]: node for node in nodes}
@@ -178,14 +178,18 @@ class Ours:
         return Placed(placement.node, allocations, _extended(plan, outcome.snapshot))
 
     def _allocate(self, node: JSON, claims: list[JSON]) -> list[JSON] | None:
-        return self._allocator.allocate(node, claims, Allocated.of(self._claims.values())) if claims else []
+        return self._allocator.allocate(node, claims, AllocatedState.of(self._claims.values())) if claims else []
 
     def _reaches(self, allocation: JSON, node: JSON) -> bool:
         selector = allocation.get("nodeSelector")
         skipped = any(each.get("skipNodeOperations") for each in allocation["devices"].get("results") or ())
-        if skipped and self._features.behaviour.knows_newer_fields and not declares(node, SKIPS_OPERATIONS):
+        if (
+            skipped
+            and self._features.behaviour.knows_1_37_fields
+            and not declares_feature(node, OPTIONAL_NODE_OPERATIONS)
+        ):
             return False
-        return selector is None or matches(selector, node)
+        return selector is None or matches_node_selector(selector, node)
 
     @cached_property
     def _allocator(self) -> Allocator:

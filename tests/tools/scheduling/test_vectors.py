@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from dra_sdk.model.claim import base_request
-from dra_sdk.tools.scheduling import reservation
-from dra_sdk.tools.scheduling.allocator import config
-from dra_sdk.tools.scheduling.reservation import ReservationError
-from dra_sdk.tools.scheduling.tolerations import tolerates
-from dra_sdk.tools.scheduling.tracker import Change, Tracker
+from dra_sdk.tools.scheduling.allocator.allocation_result import config_for_result
+from dra_sdk.tools.scheduling.claim_ownership import (
+    ClaimOwnershipError,
+    check_owner,
+    claim_name,
+    consumer_reference,
+    is_reserved_for,
+    same_claim_statuses,
+    same_extended_status,
+)
+from dra_sdk.tools.scheduling.device_taints import SliceEvent, SliceTracker, tolerates
 from tests import vectors
 
 
@@ -31,13 +37,13 @@ def test_base_request(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("resourceclaim.TestConfigForResult"))
 def test_config_for_result(case: dict[str, Any]) -> None:
-    found = config.for_result(case["deviceConfigurations"], case["result"])
+    found = config_for_result(case["deviceConfigurations"], case["result"])
     assert found == (case["expectedConfigs"] or [])
 
 
 @pytest.mark.parametrize("case", cases("resourceclaim.TestIsReservedForPod"))
 def test_reserved(case: dict[str, Any]) -> None:
-    found = reservation.is_reserved_for(case["pod"], case["claim"], group_claims=case["acceptPodGroup"])
+    found = is_reserved_for(case["pod"], case["claim"], group_claims=case["acceptPodGroup"])
     assert found is case["expectedResult"]
 
 
@@ -45,8 +51,8 @@ def test_reserved(case: dict[str, Any]) -> None:
 def test_owner(case: dict[str, Any]) -> None:
     error = ""
     try:
-        reservation.check_owner(case["pod"], case["claim"], group_claims=case.get("acceptPodGroup", False))
-    except ReservationError as caught:
+        check_owner(case["pod"], case["claim"], group_claims=case.get("acceptPodGroup", False))
+    except ClaimOwnershipError as caught:
         error = str(caught)
     assert error == case["expectedError"]
 
@@ -54,11 +60,11 @@ def test_owner(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("resourceclaim.TestBindTo"))
 def test_consumer(case: dict[str, Any]) -> None:
     if case["expectedError"]:
-        with pytest.raises(ReservationError) as caught:
-            reservation.consumer_of(case["pod"], case["podClaim"], case["podGroup"])
+        with pytest.raises(ClaimOwnershipError) as caught:
+            consumer_reference(case["pod"], case["podClaim"], case["podGroup"])
         assert str(caught.value) == case["expectedError"]
     else:
-        assert reservation.consumer_of(case["pod"], case["podClaim"], case["podGroup"]) == case["expected"]
+        assert consumer_reference(case["pod"], case["podClaim"], case["podGroup"]) == case["expected"]
 
 
 @pytest.mark.parametrize("case", [*cases("resourceclaim.TestName"), *cases("resourceclaim.TestNameFromPodGroup")])
@@ -66,28 +72,28 @@ def test_claim_name(case: dict[str, Any]) -> None:
     owner = case.get("pod") or case["podGroup"]
     entry = case.get("podClaim") or case["podGroupClaim"]
     if case["expectedError"]:
-        with pytest.raises(ReservationError) as caught:
-            reservation.claim_name(owner, entry)
+        with pytest.raises(ClaimOwnershipError) as caught:
+            claim_name(owner, entry)
         assert str(caught.value) == case["expectedError"]
     else:
-        assert reservation.claim_name(owner, entry) == (case["expectedName"], case["expectedCheck"])
+        assert claim_name(owner, entry) == (case["expectedName"], case["expectedCheck"])
 
 
 @pytest.mark.parametrize("case", cases("resourceclaim.TestPodStatusEqual"))
 def test_claim_statuses(case: dict[str, Any]) -> None:
-    assert reservation.same_claim_statuses(case["sliceA"], case["sliceB"]) is case["expectEqual"]
+    assert same_claim_statuses(case["sliceA"], case["sliceB"]) is case["expectEqual"]
 
 
 @pytest.mark.parametrize("case", cases("resourceclaim.TestPodExtendedStatusEqual"))
 def test_extended_status(case: dict[str, Any]) -> None:
-    assert reservation.same_extended_status(case["statusA"], case["statusB"]) is case["expectEqual"]
+    assert same_extended_status(case["statusA"], case["statusB"]) is case["expectEqual"]
 
 
-def changes(tracker: Tracker, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[Change]:
+def changes(tracker: SliceTracker, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[SliceEvent]:
     each = new or old
     assert each
     if "selectors" in each["spec"]:
-        return []  # a DeviceClass, which no rule of v1 looks at
+        return []  # a DeviceClass, which no rule of v1 refers to
     name, is_slice = each["metadata"]["name"], "pool" in each["spec"]
     if new is None:
         return tracker.delete_slice(name) if is_slice else tracker.delete_rule(name)
@@ -105,8 +111,8 @@ def events(raw: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("case", cases("tracker.TestListPatchedResourceSlices"))
 def test_tracker(case: dict[str, Any]) -> None:
-    tracker = Tracker()
+    tracker = SliceTracker()
     found = [change for old, new in events(case["events"]) for change in changes(tracker, old, new)]
-    told = [{"event": each.event, "oldObj": each.old, "newObj": each.new} for each in found]
-    assert told == case["expectedHandlerEvents"]
+    observed = [{"event": each.event, "oldObj": each.old, "newObj": each.new} for each in found]
+    assert observed == case["expectedHandlerEvents"]
     assert sorted(tracker.slices, key=repr) == sorted(case["expectedPatchedSlices"] or [], key=repr)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.tools.scheduling.expressions import compiler
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.wire.validation import ServerProfile, validate
 from tests.vectors import ROOT
 
@@ -25,7 +25,7 @@ def outcome(file: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
         old=case.get("oldObject"),
         profile=profile,
         subresource="status" if case["op"] == "status-update" else "",
-        compile_cel=compiler(profile),
+        compile_cel=cel_compiler(profile),
     )
     wanted = {(error["field"], error["type"].removeprefix("FieldValue")) for error in case["errorsViaAPI"] or ()}
     return wanted, {(problem.field, str(problem.type)) for problem in problems}

@@ -3,48 +3,48 @@
 ```python
 inventory = Inventory(slices, features, rules)
 allocator = Allocator(inventory, classes)
-allocated = Allocated.of(claims)
-allocator.allocate(node, [claim], allocated)  # [status.allocation], or None where they do not fit
+allocated = AllocatedState.of(claims)
+allocator.allocate(node, [claim], allocated)  # [status.allocation], or None if they do not fit
 ```
 
-The rooms: `slices`, `pools` and `inventory` gather what a node can use; `requests` reads a claim, `needs` says what its
-requests need on a node, `selectors` which devices they select, `derived` what attributes they make up; `eligible` finds
-candidates, `choices` holds what has been chosen so far, with `constraints`, `counters`, `groups` and `capacity`;
-`search` tries, its open choices are `frames`; `result` and `config` write the allocation. `features` are the gates that
-are on, and `behaviour` is what sets releases apart.
-Semantics are those of k8s.io/dynamic-resource-allocation 0.36.3, package structured, its known slips included, and of
-0.37.1 where the features are those of 1.37.
+The way of a claim through the modules: `inventory` and `pools` collect the `devices` that a node can use;
+`claim_requests` parses the claim; `eligible_devices` finds what each request can use, with `selectors` and
+`consumable_capacity`; `backtracking` searches for a solution and keeps it in `device_choices`, which checks
+`constraints` and `shared_counters`; `allocation_result` writes the allocation. `features` has the feature gates and
+what sets releases apart.
+The decisions are those of k8s.io/dynamic-resource-allocation 0.36.3, package structured, including its known bugs, and
+of 0.37.1 if the features are those of 1.37.
 """
 
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.allocator.allocated import Allocated, DeviceId
-from dra_sdk.tools.scheduling.allocator.allocator import MAX_STEPS, SKIPS_OPERATIONS, Allocator, new_share_id
-from dra_sdk.tools.scheduling.allocator.behaviour import Behaviour
-from dra_sdk.tools.scheduling.allocator.errors import (
+from dra_sdk.tools.scheduling.allocator.allocated_state import AllocatedState
+from dra_sdk.tools.scheduling.allocator.allocation_errors import (
     AllocationError,
     InvalidPoolsError,
     SearchLimitError,
     SelectorError,
 )
-from dra_sdk.tools.scheduling.allocator.features import Features
-from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeView, PoolProblem
-from dra_sdk.tools.scheduling.allocator.requests import MAX_RESULTS
+from dra_sdk.tools.scheduling.allocator.allocator import MAX_STEPS, OPTIONAL_NODE_OPERATIONS, Allocator, new_share_id
+from dra_sdk.tools.scheduling.allocator.claim_requests import MAX_RESULTS
+from dra_sdk.tools.scheduling.allocator.devices import DeviceId
+from dra_sdk.tools.scheduling.allocator.features import ReleaseBehaviour, SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeDevices, PoolProblem
 
 __all__ = [
     "MAX_RESULTS",
     "MAX_STEPS",
-    "SKIPS_OPERATIONS",
-    "Allocated",
+    "OPTIONAL_NODE_OPERATIONS",
+    "AllocatedState",
     "AllocationError",
     "Allocator",
-    "Behaviour",
     "DeviceId",
-    "Features",
     "InvalidPoolsError",
     "Inventory",
-    "NodeView",
+    "NodeDevices",
     "PoolProblem",
+    "ReleaseBehaviour",
+    "SchedulerFeatures",
     "SearchLimitError",
     "SelectorError",
     "new_share_id",

@@ -1,4 +1,4 @@
-"""Allocating devices for the claims of a pod on a node."""
+"""Allocates devices for the claims of a pod on a node."""
 
 from __future__ import annotations
 
@@ -9,122 +9,137 @@ from functools import partial
 from typing import Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator import nodes, requests, result
-from dra_sdk.tools.scheduling.allocator.allocated import Allocated
-from dra_sdk.tools.scheduling.allocator.choices import Choices
-from dra_sdk.tools.scheduling.allocator.eligible import hopeless
-from dra_sdk.tools.scheduling.allocator.errors import InvalidPoolsError
-from dra_sdk.tools.scheduling.allocator.features import Features
-from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeView
-from dra_sdk.tools.scheduling.allocator.needs import Need, Needs
-from dra_sdk.tools.scheduling.allocator.requests import ClaimPlan, Request
-from dra_sdk.tools.scheduling.allocator.search import Search
-from dra_sdk.tools.scheduling.allocator.selectors import Selectors
+from dra_sdk.tools.scheduling.allocator.allocated_state import AllocatedState
+from dra_sdk.tools.scheduling.allocator.allocation_errors import InvalidPoolsError
+from dra_sdk.tools.scheduling.allocator.allocation_result import allocation_result
+from dra_sdk.tools.scheduling.allocator.backtracking import Search
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request, parse_claim
+from dra_sdk.tools.scheduling.allocator.device_choices import DeviceChoices
+from dra_sdk.tools.scheduling.allocator.eligible_devices import ClaimNeeds, RequestNeed, has_too_few_devices
+from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.inventory import Inventory, NodeDevices
+from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, node_name
+from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
 
 MAX_STEPS: Final = 1_000_000
-"""After how many steps a search is given up, about 4 s; the scheduler goes by time and gives a node 10 s."""
-SKIPS_OPERATIONS: Final = "DRAOptionalNodeOperations"
-"""What a node declares that can leave out operations which a slice skips."""
-_REMEMBERED: Final = 64
+"""The largest number of steps of a search, about 4 s; kube-scheduler has a time limit of 10 s for a node instead."""
+OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
+"""The declared feature of a node that can skip the operations of `spec.skipNodeOperations`."""
+_CACHED_CLAIMS: Final = 64
 
 
 def new_share_id() -> str:
-    """A new ID for a share of a device."""
+    """Return a new ID for a share of a device."""
     return str(uuid.uuid4())
 
 
 class Allocator:
-    """Finds devices as kube-scheduler does, of the release that the features are those of, and the same ones.
+    """Allocates the devices that kube-scheduler would allocate, in the release of the features.
 
     `classes` are the DeviceClasses by name; they and the inventory's slices must not change afterwards. Without
-    `features` those of the inventory apply. What selectors said about a device is remembered, so use one allocator for
-    many claims and nodes. Not for several threads at once.
+    `features`, those of the inventory apply. Results of selectors are cached, so use one allocator for many claims and
+    nodes. Not thread-safe.
     """
 
     def __init__(
         self,
         inventory: Inventory,
         classes: Mapping[str, JSON],
-        features: Features | None = None,
+        features: SchedulerFeatures | None = None,
         *,
         share_id: Callable[[], str] = new_share_id,
         max_steps: int = MAX_STEPS,
     ) -> None:
         self.inventory, self.classes = inventory, classes
         self.features = inventory.features if features is None else features
-        self.selectors = Selectors(self.features.cel)
-        #: How many steps the last search took, and with the devices that it tried and looked at.
+        self.selectors = SelectorCache(self.features.cel)
+        #: The steps of the last search, and its whole cost in steps, see `Search.work`.
         self.steps = self.work = 0
-        #: After how many steps the next search is given up.
+        #: The largest cost of the next search, in steps.
         self.max_steps = max_steps
         self._share_id = share_id
-        self._known: dict[int, tuple[JSON, JSON, Needs]] = {}
+        self._cache: dict[int, tuple[JSON, JSON, ClaimNeeds]] = {}
 
-    def plan(self, claim: JSON) -> ClaimPlan:
-        """A claim, read; AllocationError if it, or a class it names, cannot be worked with."""
-        return self._needs(claim).plan
+    def parse(self, claim: JSON) -> ParsedClaim:
+        """Parse a claim; AllocationError if it, or a class that it names, cannot be processed."""
+        return self._claim_needs(claim).parsed_claim
 
-    def _needs(self, claim: JSON) -> Needs:
-        """The needs of a claim, which is read again only if it changed."""
-        known = self._known.get(id(claim))
-        if known is not None and known[0] is claim and known[1] == _identity(claim):
-            return known[2]
-        made = Needs(requests.parse(claim, self.classes, self.features), self.selectors, self.features)
-        if len(self._known) >= _REMEMBERED:
-            self._known.pop(next(iter(self._known)))
-        self._known[id(claim)] = (claim, deepcopy(_identity(claim)), made)
-        return made
+    def _claim_needs(self, claim: JSON) -> ClaimNeeds:
+        """Return the needs of a claim, which is parsed again only if it changed."""
+        cached = self._cache.get(id(claim))
+        if cached is not None and cached[0] is claim and cached[1] == _relevant_parts(claim):
+            return cached[2]
+        needs = ClaimNeeds(parse_claim(claim, self.classes, self.features), self.selectors, self.features)
+        if len(self._cache) >= _CACHED_CLAIMS:
+            self._cache.pop(next(iter(self._cache)))
+        self._cache[id(claim)] = (claim, deepcopy(_relevant_parts(claim)), needs)
+        return needs
 
-    def allocate(self, node: JSON, claims: Sequence[JSON], allocated: Allocated) -> list[JSON] | None:
-        """One `status.allocation` for each claim, in order; None where they do not fit on this node.
+    def allocate(self, node: JSON, claims: Sequence[JSON], allocated: AllocatedState) -> list[JSON] | None:
+        """Return one `status.allocation` for each claim, in order; None if they do not fit on this node.
 
-        `allocated` is what is in use and stays as it is. Raises AllocationError where the scheduler reports an error:
-        a claim, class or slice that cannot be worked with, a selector that has no answer (SelectorError), all devices
-        asked of a pool that is incomplete, and InvalidPoolsError where other nodes may still do.
+        `allocated` is what is in use and is not changed. Raises AllocationError where kube-scheduler reports an error:
+        a claim, class or slice that cannot be processed, a selector that fails (SelectorError), mode All with an
+        incomplete pool, a search that takes too long (SearchLimitError). InvalidPoolsError means that other nodes may
+        still fit.
         """
-        claims_needs = [self._needs(claim) for claim in claims]
-        view = self.inventory.view(node)
-        search = self._searched(claims_needs, view, allocated, skips=nodes.declares(node, SKIPS_OPERATIONS))
+        claims_needs = [self._claim_needs(claim) for claim in claims]
+        devices = self.inventory.node_devices(node)
+        search = self._search(
+            claims_needs, devices, allocated, node_skips_operations=declares_feature(node, OPTIONAL_NODE_OPERATIONS)
+        )
         if search is None:
-            if view.invalid:
-                reasons = ", ".join(f"{pool} ({reason})" for pool, reason in view.invalid.items())
+            if devices.invalid:
+                reasons = ", ".join(f"{pool} ({reason})" for pool, reason in devices.invalid.items())
                 raise InvalidPoolsError(f"invalid resource pools were encountered: {reasons}")
             return None
-        name = nodes.name_of(node)
-        written = partial(result.allocation, node=name, features=self.features, share_id=self._share_id)
+        name = node_name(node)
+        write_result = partial(allocation_result, node=name, features=self.features, share_id=self._share_id)
         return [
-            written(plan, chosen, _chosen(plan, index, search))
-            for index, (plan, chosen) in enumerate(zip(search.plans, search.choices.chosen, strict=True))
+            write_result(parsed, chosen, _chosen_requests(parsed, index, search))
+            for index, (parsed, chosen) in enumerate(zip(search.parsed_claims, search.choices.by_claim, strict=True))
         ]
 
-    def _searched(
-        self, claims_needs: Sequence[Needs], view: NodeView, allocated: Allocated, *, skips: bool
+    def _search(
+        self,
+        claims_needs: Sequence[ClaimNeeds],
+        devices: NodeDevices,
+        allocated: AllocatedState,
+        *,
+        node_skips_operations: bool,
     ) -> Search | None:
-        """The search that found everything, None if none did."""
+        """Return the successful search, None if there is no solution."""
         self.steps = self.work = 0
-        simple = claims_needs and not any(each.open or each.plan.derives for each in claims_needs)
-        first = claims_needs[0].first() if simple else None
-        taken = allocated.exclusive(sharing=self.features.consumable_capacity)
-        if first is not None and hopeless(first, view.candidates, taken):
+        simple = claims_needs and not any(
+            each.all_mode_requests or each.parsed_claim.has_derived_attributes for each in claims_needs
+        )
+        first = claims_needs[0].first_need() if simple else None
+        unavailable = allocated.unavailable_devices(sharing=self.features.consumable_capacity)
+        if first is not None and has_too_few_devices(first, devices.candidates, unavailable):
             return None
-        plans = [each.plan for each in claims_needs]
-        constrained = any(plan.constraints for plan in plans)
-        plain = constrained and view.plain
-        choices = Choices(plans, allocated, self.features, plain=plain, skips=skips)
-        needs: dict[Request, Need] = {}
+        parsed_claims = [each.parsed_claim for each in claims_needs]
+        constrained = any(parsed.constraints for parsed in parsed_claims)
+        all_scalar = constrained and devices.all_scalar
+        choices = DeviceChoices(
+            parsed_claims, allocated, self.features, all_scalar=all_scalar, node_skips_operations=node_skips_operations
+        )
+        needs: dict[Request, RequestNeed] = {}
         for each in claims_needs:
-            needs.update(each.on(view, choices))
-        search = Search(plans, needs, view.candidates, choices, limit=self.max_steps)
+            needs.update(each.on_node(devices, choices))
+        search = Search(parsed_claims, needs, devices.candidates, choices, limit=self.max_steps)
         try:
             return search if search.run() else None
         finally:
             self.steps, self.work = search.steps, search.work
 
 
-def _identity(claim: JSON) -> JSON:
-    """The parts of a claim that are read."""
+def _relevant_parts(claim: JSON) -> JSON:
+    """Return the parts of a claim that are parsed."""
     return {"metadata": claim.get("metadata"), "spec": claim.get("spec")}
 
 
-def _chosen(plan: ClaimPlan, claim: int, search: Search) -> list[Request]:
-    return [group.alternatives[search.chosen.get((claim, index), 0)] for index, group in enumerate(plan.groups)]
+def _chosen_requests(parsed: ParsedClaim, claim: int, search: Search) -> list[Request]:
+    return [
+        group.alternatives[search.chosen_alternatives.get((claim, index), 0)]
+        for index, group in enumerate(parsed.groups)
+    ]

@@ -1,13 +1,16 @@
-"""Constraints between the devices of a claim: attributes that must agree, or must differ.
+"""Constraints between the devices of a claim: attributes that must match, or must be distinct.
 
-With the feature DRAListTypeAttributes an attribute is a set of values, a single value being a set of one: agreeing
-means that all devices have a value in common, differing that no two devices have. Without it lists count as unknown.
-A request may say by an expression what an attribute of its devices is to be (`derivedAttributes`, since 1.37).
+With the feature DRAListTypeAttributes an attribute is a set of values, and a single value is a set of one: devices
+match if all of them have a value in common, and are distinct if no two of them do. Without the feature, lists are
+unknown values. Since 1.37, a request may derive an attribute by an expression (`derivedAttributes`).
 
-Three facts of the scheduler up to 1.36, kept because this package predicts what it does: taking a device back does not
-widen again what the devices had in common (`NarrowingMatch`); of the devices of one request only the last is remembered
-as what others must differ from, and none once one is taken back, be it that a later constraint refused it; the first
-device of a `distinctAttribute` is not looked at (`ForgetfulDistinct`).
+Up to 1.36, kube-scheduler has three bugs. They are reproduced, because this package predicts what kube-scheduler does:
+
+- matchAttribute: when a device is removed, the shared values stay as narrow as they were (`LegacyMatchAttribute`).
+- distinctAttribute: of each request only the last device is remembered, and no device once one was removed, even one
+  that a later constraint rejected (`LegacyDistinctAttribute`).
+- distinctAttribute: the value of the first device is not checked (`LegacyDistinctAttribute`).
+
 Source: resource.k8s.io/v1 DeviceConstraint; k8s.io/dynamic-resource-allocation, structured (1.36, 1.37).
 """
 
@@ -16,245 +19,250 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
+from dra_sdk.tools.scheduling.allocator.claim_requests import Request
 from dra_sdk.tools.scheduling.allocator.devices import PoolDevice
-from dra_sdk.tools.scheduling.allocator.features import Features
-from dra_sdk.tools.scheduling.allocator.requests import Request
+from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
 
-Value = tuple[str, frozenset[Any]]
-"""Kind of an attribute, and its values."""
+AttributeValues = tuple[str, frozenset[Any]]
+"""The type of an attribute and its values."""
+_REJECTED: Final[AttributeValues] = ("rejected", frozenset())
+_LIST_FIELDS: Final = (("int", "ints"), ("bool", "bools"), ("string", "strings"), ("version", "versions"))
+_SCALAR_FIELDS: Final = ("string", "int", "bool", "version")
+"""The order matters for an attribute with several fields; it depends on the feature."""
+_SCALAR_FIELDS_WITH_LISTS: Final = ("int", "bool", "string", "version")
 
-_REFUSED: Final[Value] = ("refused", frozenset())
-_SCALARS: Final = ("string", "int", "bool", "version")
-_LISTS: Final = (("int", "ints"), ("bool", "bools"), ("string", "strings"), ("version", "versions"))
-_SINGLES: Final = ("int", "bool", "string", "version")
 
-
-def value_of(attribute: Mapping[str, Any], *, lists: bool) -> Value | None:
-    """The kind and values of a DeviceAttribute; None for one of unknown kind. `lists` is the feature."""
+def attribute_values(attribute: Mapping[str, Any], *, lists: bool) -> AttributeValues | None:
+    """Return the type and values of a DeviceAttribute, None for an unknown type; `lists` is the feature gate."""
     if lists:
-        for kind, name in _LISTS:
+        for kind, name in _LIST_FIELDS:
             if values := attribute.get(name):
                 return kind, frozenset(values)
-    for kind in _SINGLES if lists else _SCALARS:
+    for kind in _SCALAR_FIELDS_WITH_LISTS if lists else _SCALAR_FIELDS:
         if (value := attribute.get(kind)) is not None:
             return kind, frozenset((value,))
     return None
 
 
-def attribute_of(request: Request, device: PoolDevice, name: str) -> Mapping[str, Any] | None:
-    """An attribute as a request derives it, or else as the driver published it.
+def request_attribute(request: Request, device: PoolDevice, name: str) -> Mapping[str, Any] | None:
+    """Return an attribute as a request derives it, or else as the driver published it.
 
-    AllocationError for a derived one that has no value.
+    AllocationError for a derived attribute that cannot be evaluated.
     """
-    derived = request.derived.get(name)
-    return device.attribute(name) if derived is None else derived.of(device)
+    derived = request.derived_attributes.get(name)
+    return device.attribute(name) if derived is None else derived.value_for(device)
 
 
-def common(left: Value, right: Value) -> frozenset[Any]:
-    """The values that are in both."""
+def shared_values(left: AttributeValues, right: AttributeValues) -> frozenset[Any]:
+    """Return the values that are in both."""
     return left[1] & right[1] if left[0] == right[0] else frozenset()
 
 
 class Constraint(Protocol):
-    """The state of one constraint of a claim while its devices are being chosen."""
+    """The state of one constraint of a claim while its devices are chosen."""
 
     @property
-    def keeps_traces(self) -> bool:
-        """Whether devices that were taken back can still matter for others."""
+    def depends_on_removed(self) -> bool:
+        """Whether devices that were removed still affect which devices are accepted."""
 
     @property
-    def forgets(self) -> bool:
-        """Whether it forgets devices that stay, when one is taken back that a later constraint refuses."""
+    def forgets_on_removal(self) -> bool:
+        """Whether it forgets devices that stay when it removes one that a later constraint rejected."""
 
-    def applies(self, request: Request) -> bool:
-        """Whether it is about the devices of a request."""
+    def applies_to(self, request: Request) -> bool:
+        """Return whether it covers the devices of a request."""
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
-        """Whether a device cannot be taken in, now or after any others."""
+        """Return whether a device cannot be added, now or after any other devices."""
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Takes a device in, unless it breaks the constraint: then False."""
+        """Add a device; False if that would violate the constraint."""
 
     def remove(self, request: Request) -> None:
-        """Takes back the last device that `add` took in."""
+        """Remove the device that `add` added last."""
 
 
-def of(raw: Mapping[str, Any], features: Features) -> Constraint:
-    """The constraint, with no devices yet."""
+def make_constraint(raw: Mapping[str, Any], features: SchedulerFeatures) -> Constraint:
+    """Return the constraint for a DeviceConstraint, with no devices yet."""
     names = frozenset(raw.get("requests") or ())
-    remembers, lists = features.behaviour.constraints_remember, features.list_attributes
+    exact, lists = features.behaviour.constraints_keep_all_devices, features.list_attributes
     if attribute := raw.get("matchAttribute"):
-        return (MatchAttribute if remembers else NarrowingMatch)(attribute, names, lists=lists)
-    return (DistinctAttribute if remembers else ForgetfulDistinct)(raw["distinctAttribute"], names, lists=lists)
+        return (MatchAttribute if exact else LegacyMatchAttribute)(attribute, names, lists=lists)
+    return (DistinctAttribute if exact else LegacyDistinctAttribute)(raw["distinctAttribute"], names, lists=lists)
 
 
-class _Base:
+class _AttributeConstraint:
+    """A constraint on an attribute; without `requests` it covers all requests of the claim."""
+
     __slots__ = ("_lists", "attribute", "requests")
 
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         self.attribute, self.requests, self._lists = attribute, requests, lists
 
     @property
-    def keeps_traces(self) -> bool:
+    def depends_on_removed(self) -> bool:
         """Never."""
         return False
 
     @property
-    def forgets(self) -> bool:
+    def forgets_on_removal(self) -> bool:
         """Never."""
         return False
 
-    def applies(self, request: Request) -> bool:
-        """Whether it is about the devices of a request: named itself, or by the request it is an alternative of."""
-        return not self.requests or request.base in self.requests or request.reference in self.requests
+    def applies_to(self, request: Request) -> bool:
+        """Return whether it names the request, or the request of which it is an alternative, or no request."""
+        return not self.requests or request.base_name in self.requests or request.reference in self.requests
 
-    def _of(self, request: Request, device: PoolDevice) -> Mapping[str, Any] | None:
-        return attribute_of(request, device, self.attribute)
+    def _attribute(self, request: Request, device: PoolDevice) -> Mapping[str, Any] | None:
+        return request_attribute(request, device, self.attribute)
 
 
-class MatchAttribute(_Base):
+class MatchAttribute(_AttributeConstraint):
     """All devices have the same value of an attribute.
 
-    `shared` has for each device what it and those before have in common, None while that is unknown.
+    `shared` has, for each device, the values that it has in common with those before; None while they are unknown.
     """
 
     __slots__ = ("shared",)
 
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         super().__init__(attribute, requests, lists=lists)
-        self.shared: list[Value | None] = []
+        self.shared: list[AttributeValues | None] = []
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
-        """Whether it lacks the attribute or has another value: more devices do not change that."""
-        return self.applies(request) and self._with(request, device) is _REFUSED
+        """Return whether the device lacks the attribute or has other values; more devices do not change that."""
+        return self.applies_to(request) and self._shared_with(request, device) is _REJECTED
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Takes a device in, unless it lacks the attribute or has another value."""
-        if not self.applies(request):
+        """Add a device; False if it lacks the attribute or has other values."""
+        if not self.applies_to(request):
             return True
-        shared = self._with(request, device)
-        if shared is _REFUSED:
+        shared = self._shared_with(request, device)
+        if shared is _REJECTED:
             return False
         self.shared.append(shared)
         return True
 
-    def _with(self, request: Request, device: PoolDevice) -> Value | None:
-        """What would be shared with a further device, `_REFUSED` if it cannot be one."""
-        attribute = self._of(request, device)
+    def _shared_with(self, request: Request, device: PoolDevice) -> AttributeValues | None:
+        """Return the values shared with one more device, `_REJECTED` if it cannot be added."""
+        attribute = self._attribute(request, device)
         if attribute is None:
-            return _REFUSED
-        value = value_of(attribute, lists=self._lists)
+            return _REJECTED
+        value = attribute_values(attribute, lists=self._lists)
         if not self.shared:
-            # Without lists an unknown value is only noticed when there is another to compare it with.
-            return _REFUSED if value is None and self._lists else value
+            # Without lists, an unknown value is only noticed once there is another one to compare it with.
+            return _REJECTED if value is None and self._lists else value
         before = self.shared[-1]
-        shared = common(before, value) if before and value else None
-        return (value[0], shared) if shared and value else _REFUSED
+        shared = shared_values(before, value) if before and value else None
+        return (value[0], shared) if shared and value else _REJECTED
 
     def remove(self, request: Request) -> None:
-        """Takes back a device."""
-        if self.applies(request):
+        """Remove a device."""
+        if self.applies_to(request):
             self.shared.pop()
 
 
-class NarrowingMatch(MatchAttribute):
-    """The same as up to 1.36."""
+class LegacyMatchAttribute(MatchAttribute):
+    """matchAttribute up to 1.36: removing a device does not widen the shared values again."""
 
     __slots__ = ()
 
     @property
-    def keeps_traces(self) -> bool:
-        """With lists, because what devices have in common is not widened again."""
+    def depends_on_removed(self) -> bool:
+        """Only with lists, because the shared values stay as narrow as they were."""
         return self._lists
 
     def remove(self, request: Request) -> None:
-        """Takes back a device; what the rest has in common stays as narrow as it was."""
-        if self.applies(request):
+        """Remove a device; the shared values stay as they are."""
+        if self.applies_to(request):
             last = self.shared.pop()
             if self.shared:
                 self.shared[-1] = last
 
 
-class DistinctAttribute(_Base):
+class DistinctAttribute(_AttributeConstraint):
     """No two devices have the same value of an attribute; `seen` has the values of the devices so far."""
 
     __slots__ = ("seen",)
 
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         super().__init__(attribute, requests, lists=lists)
-        self.seen: list[Value | None] = []
+        self.seen: list[AttributeValues | None] = []
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
-        """Whether it lacks the attribute or shares a value with another: more devices do not change that."""
-        return self.applies(request) and self._new(request, device) is _REFUSED
+        """Return whether the device lacks the attribute or shares a value; more devices do not change that."""
+        return self.applies_to(request) and self._distinct_values(request, device) is _REJECTED
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Takes a device in, unless it lacks the attribute or shares a value with another."""
-        if not self.applies(request):
+        """Add a device; False if it lacks the attribute or shares a value with another."""
+        if not self.applies_to(request):
             return True
-        value = self._new(request, device)
-        if value is _REFUSED:
+        value = self._distinct_values(request, device)
+        if value is _REJECTED:
             return False
         self.seen.append(value)
         return True
 
-    def _new(self, request: Request, device: PoolDevice) -> Value | None:
-        """The value of a device, `_REFUSED` if it cannot be a further one."""
-        attribute = self._of(request, device)
+    def _distinct_values(self, request: Request, device: PoolDevice) -> AttributeValues | None:
+        """Return the values of a device, `_REJECTED` if it cannot be added."""
+        attribute = self._attribute(request, device)
         if attribute is None:
-            return _REFUSED
-        value = value_of(attribute, lists=self._lists)
-        return value if differs(value, self.seen, lists=self._lists) else _REFUSED
+            return _REJECTED
+        value = attribute_values(attribute, lists=self._lists)
+        return value if is_distinct(value, self.seen, lists=self._lists) else _REJECTED
 
     def remove(self, request: Request) -> None:
-        """Takes back a device."""
-        if self.applies(request):
+        """Remove a device."""
+        if self.applies_to(request):
             self.seen.pop()
 
 
-def differs(value: Value | None, others: Collection[Value | None], *, lists: bool) -> bool:
-    """Whether a value, None for an unknown one, has nothing in common with any of the others."""
+def is_distinct(value: AttributeValues | None, others: Collection[AttributeValues | None], *, lists: bool) -> bool:
+    """Return whether values, None for unknown ones, have nothing in common with any of the others."""
     if value is None:
-        # Without lists an unknown value is only noticed when there is something to compare it with.
+        # Without lists, an unknown value is only noticed once there is another one to compare it with.
         return not lists and not others
-    return not any(other and common(value, other) for other in others)
+    return not any(other and shared_values(value, other) for other in others)
 
 
-class ForgetfulDistinct(_Base):
-    """The same as up to 1.36; `seen` has one value by request."""
+class LegacyDistinctAttribute(_AttributeConstraint):
+    """distinctAttribute up to 1.36: `seen` has the values of one device for each request.
+
+    The first device is never checked, and removing a device forgets all devices of its request.
+    """
 
     __slots__ = ("devices", "seen")
 
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         super().__init__(attribute, requests, lists=lists)
         self.devices = 0
-        self.seen: dict[str, Value | None] = {}
+        self.seen: dict[str, AttributeValues | None] = {}
 
     @property
-    def forgets(self) -> bool:
-        """All of the same request. A request that is given up takes back all its devices, so no traces are kept."""
+    def forgets_on_removal(self) -> bool:
+        """Always: it forgets those of the same request. Nothing else is lost, as backtracking removes all of them."""
         return True
 
     def excludes(self, request: Request, device: PoolDevice) -> bool:
-        """Whether it lacks the attribute; a value that is there twice now may be forgotten by then."""
-        return self.applies(request) and self._of(request, device) is None
+        """Return whether the device lacks the attribute; a value that occurs twice may be forgotten later."""
+        return self.applies_to(request) and self._attribute(request, device) is None
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Takes a device in, unless it lacks the attribute or shares a value with another."""
-        if not self.applies(request):
+        """Add a device; False if it lacks the attribute or shares a value with another."""
+        if not self.applies_to(request):
             return True
-        attribute = self._of(request, device)
+        attribute = self._attribute(request, device)
         if attribute is None:
             return False
-        value = value_of(attribute, lists=self._lists)
-        if self.devices and not differs(value, self.seen.values(), lists=self._lists):
+        value = attribute_values(attribute, lists=self._lists)
+        if self.devices and not is_distinct(value, self.seen.values(), lists=self._lists):
             return False
-        self.seen[request.base] = value
+        self.seen[request.base_name] = value
         self.devices += 1
         return True
 
     def remove(self, request: Request) -> None:
-        """Takes back a device."""
-        if self.applies(request):
-            self.seen.pop(request.base, None)
+        """Remove a device."""
+        if self.applies_to(request):
+            self.seen.pop(request.base_name, None)
             self.devices -= 1

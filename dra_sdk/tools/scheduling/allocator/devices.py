@@ -1,40 +1,56 @@
-"""A device of a slice as the allocator works with it: read once, with everything that is asked often at hand."""
+"""ResourceSlices and their devices, read once, so that the allocator has at hand what it needs often."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
 
 from dra_sdk.cel import DeviceView
+from dra_sdk.cel.values import Semver
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator.allocated import DeviceId
-from dra_sdk.tools.scheduling.allocator.amounts import amount
-from dra_sdk.tools.scheduling.allocator.errors import AllocationError
-from dra_sdk.tools.scheduling.allocator.plain import is_plain
+from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
+from dra_sdk.tools.scheduling.allocator.quantities import parse_quantity
 
+_SCALARS: Final[Mapping[str, type]] = {"string": str, "int": int, "bool": bool}
+
+
+class DeviceId(NamedTuple):
+    """Identifies a device in the cluster; `str()` gives `driver/pool/device`."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+PoolId = tuple[str, str]
+"""Driver and pool."""
 CounterId = tuple[str, str]
 """Counter set and counter."""
 
 
-class Content:
-    """What selectors and requests for capacity look at: equal for devices that differ in name only.
+class DeviceContent:
+    """What selectors and capacity requests read of a device: its attributes and capacity, but not its name.
 
-    Compares by identity; `Contents` makes one for each distinct content.
+    Devices with equal content share one object, which `ContentCache` makes. It is compared by identity.
     """
 
-    __slots__ = ("_plain", "_view", "device", "driver")
+    __slots__ = ("_all_scalar", "_view", "device", "driver")
 
     def __init__(self, driver: str, device: JSON) -> None:
         self.driver, self.device = driver, device
         self._view: DeviceView | None = None
-        self._plain: bool | None = None
+        self._all_scalar: bool | None = None
 
     @property
-    def plain(self) -> bool:
-        """Whether all attributes and capacities are single values that make sense."""
-        if self._plain is None:
-            self._plain = is_plain(self.device)
-        return self._plain
+    def all_scalar(self) -> bool:
+        """Whether all attributes and capacities are valid single values, no lists."""
+        if self._all_scalar is None:
+            self._all_scalar = has_scalar_values(self.device)
+        return self._all_scalar
 
     @property
     def view(self) -> DeviceView:
@@ -44,19 +60,19 @@ class Content:
         return self._view
 
 
-class Contents:
-    """The distinct contents of an inventory."""
+class ContentCache:
+    """The distinct device contents of an inventory."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bool, str, str], Content] = {}
+        self._known: dict[tuple[str, bool, str, str], DeviceContent] = {}
 
-    def of(self, driver: str, device: JSON) -> Content:
-        """The content of a device."""
+    def get(self, driver: str, device: JSON) -> DeviceContent:
+        """Return the content of a device of a driver."""
         multiple = bool(device.get("allowMultipleAllocations"))
         key = (driver, multiple, repr(device.get("attributes")), repr(device.get("capacity")))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Content(driver, device)
+            found = self._known[key] = DeviceContent(driver, device)
         return found
 
     def __len__(self) -> int:
@@ -64,25 +80,39 @@ class Contents:
 
 
 class PoolDevice:
-    """One entry of `spec.devices`; `json` is the entry, `slice` the ResourceSlice it stands in."""
+    """A device of a slice.
+
+    json: its entry in `spec.devices`.
+    slice: the ResourceSlice.
+    """
 
     __slots__ = (
-        *("binding_conditions", "content", "counters", "id", "json", "multiple", "skips_operations", "slice", "taints"),
+        "allow_multiple",
+        "binding_conditions",
+        "content",
+        "counters",
+        "id",
+        "json",
+        "skipped_operations",
+        "slice",
+        "taints",
     )
 
-    def __init__(self, raw: JSON, pool_slice: JSON, identity: DeviceId, content: Content) -> None:
-        self.id, self.json, self.slice, self.content = identity, raw, pool_slice, content
-        self.multiple = bool(raw.get("allowMultipleAllocations"))
+    def __init__(self, raw: JSON, pool_slice: JSON, device_id: DeviceId, content: DeviceContent) -> None:
+        self.id, self.json, self.slice, self.content = device_id, raw, pool_slice, content
+        self.allow_multiple = bool(raw.get("allowMultipleAllocations"))
         self.taints: Sequence[Mapping[str, Any]] = raw.get("taints") or ()
         self.binding_conditions: Sequence[str] = raw.get("bindingConditions") or ()
-        self.skips_operations: Sequence[str] = pool_slice["spec"].get("skipNodeOperations") or ()
-        self.counters: Sequence[tuple[CounterId, int]] = _counters(raw, identity) if "consumesCounters" in raw else ()
+        self.skipped_operations: Sequence[str] = pool_slice["spec"].get("skipNodeOperations") or ()
+        self.counters: Sequence[tuple[CounterId, int]] = (
+            _consumed_counters(raw, device_id) if "consumesCounters" in raw else ()
+        )
 
     def __repr__(self) -> str:
         return f"PoolDevice({self.id})"
 
     def attribute(self, name: str) -> Mapping[str, Any] | None:
-        """An attribute by its fully qualified name, `domain/name`; without domain, names are the driver's."""
+        """Return an attribute by its qualified name `domain/name`; names without domain have the driver's."""
         attributes: Mapping[str, Mapping[str, Any]] = self.json.get("attributes") or {}
         found = attributes.get(name)
         if found is not None:
@@ -91,23 +121,93 @@ class PoolDevice:
         return attributes.get(short) if slash and domain == self.id.driver else None
 
     @property
-    def place(self) -> Mapping[str, Any]:
-        """Where it is: the device itself where the slice says so, else the spec of the slice."""
+    def node_scope(self) -> Mapping[str, Any]:
+        """What selects the nodes of the device: its own entry with `perDeviceNodeSelection`, else the slice's spec."""
         spec: Mapping[str, Any] = self.slice["spec"]
         return self.json if spec.get("perDeviceNodeSelection") else spec
 
 
-def _counters(raw: JSON, identity: DeviceId) -> tuple[tuple[CounterId, int], ...]:
+def _consumed_counters(raw: JSON, device_id: DeviceId) -> tuple[tuple[CounterId, int], ...]:
     found: list[tuple[CounterId, int]] = []
     for consumption in raw["consumesCounters"] or []:
         for name, counter in (consumption.get("counters") or {}).items():
-            found.append(((consumption["counterSet"], name), nano(counter, f"device {identity}, counter {name}")))
+            found.append(
+                ((consumption["counterSet"], name), parse_nanos(counter, f"device {device_id}, counter {name}"))
+            )
     return tuple(found)
 
 
-def nano(counter: Mapping[str, Any], where: str) -> int:
-    """The value of a counter or capacity in billionths; AllocationError naming `where` if it is no quantity."""
+def parse_nanos(counter: Mapping[str, Any], where: str) -> int:
+    """Return the value of a counter or capacity in billionths; AllocationError, naming `where`, if it is invalid."""
     try:
-        return amount(counter.get("value")).nano
+        return parse_quantity(counter.get("value")).nano
     except ValueError as error:
         raise AllocationError(f"{where}: {error}") from None
+
+
+def has_scalar_values(device: Mapping[str, Any]) -> bool:
+    """Return whether all attributes and capacities are valid single values, no lists."""
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    return all(map(_is_scalar, attributes.values())) and all(map(_is_quantity, capacity.values()))
+
+
+def _is_scalar(value: Mapping[str, Any]) -> bool:
+    if len(value) != 1:
+        return False
+    ((kind, scalar),) = value.items()
+    return type(scalar) is _SCALARS.get(kind) or (kind == "version" and _is_version(scalar))
+
+
+@lru_cache(maxsize=1024)
+def _is_version(text: Any) -> bool:
+    try:
+        Semver(text)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_quantity(value: Mapping[str, Any]) -> bool:
+    try:
+        parse_quantity(value.get("value"))
+    except ValueError:
+        return False
+    return True
+
+
+class PoolSlice:
+    """A ResourceSlice; `order` is its position in the inventory. Its devices are read on first access."""
+
+    def __init__(self, raw: JSON, order: int, contents: ContentCache) -> None:
+        self.json, self.order, self._contents = raw, order, contents
+        self.spec: JSON = raw.get("spec") or {}
+        pool: JSON = self.spec.get("pool") or {}
+        self.name = str((raw.get("metadata") or {}).get("name") or "")
+        self.pool: PoolId = (str(self.spec.get("driver") or ""), str(pool.get("name") or ""))
+        self.generation = int(pool.get("generation") or 0)
+        self.count = int(pool.get("resourceSliceCount") or 0)
+        self.has_counter_sets = bool(self.spec.get("sharedCounters"))
+        self.per_device_node_selection = bool(self.spec.get("perDeviceNodeSelection"))
+
+    def __repr__(self) -> str:
+        return f"PoolSlice({self.name}, pool {'/'.join(self.pool)}, generation {self.generation})"
+
+    @property
+    def raw_devices(self) -> list[JSON]:
+        """The entries of `spec.devices`."""
+        return self.spec.get("devices") or []
+
+    @cached_property
+    def has_compatibility_groups(self) -> bool:
+        """Whether any device declares compatibility groups."""
+        consumed = (each for device in self.raw_devices for each in device.get("consumesCounters") or ())
+        return any(each.get("compatibilityGroups") for each in consumed)
+
+    @cached_property
+    def devices(self) -> tuple[PoolDevice, ...]:
+        """The devices, in order."""
+        driver, pool = self.pool
+        return tuple(
+            PoolDevice(each, self.json, DeviceId(driver, pool, each["name"]), self._contents.get(driver, each))
+            for each in self.raw_devices
+        )

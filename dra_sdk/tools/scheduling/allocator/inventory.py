@@ -1,4 +1,4 @@
-"""All slices of a cluster, indexed so that the pools of a node are found without looking at the other nodes' slices."""
+"""All slices of a cluster, indexed so that a node's pools are found without reading the slices of other nodes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling import tracker
-from dra_sdk.tools.scheduling.allocator import nodes, pools
-from dra_sdk.tools.scheduling.allocator.devices import Contents
-from dra_sdk.tools.scheduling.allocator.features import Features
-from dra_sdk.tools.scheduling.allocator.pools import Candidate, Pool
-from dra_sdk.tools.scheduling.allocator.slices import PoolId, SliceView
+from dra_sdk.tools.scheduling.allocator.devices import ContentCache, PoolId, PoolSlice
+from dra_sdk.tools.scheduling.allocator.features import SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.node_selection import matches_node_selector, node_labels, node_name
+from dra_sdk.tools.scheduling.allocator.pools import Candidate, Pool, gather_pools, is_ignored_slice
+from dra_sdk.tools.scheduling.device_taints import apply_taint_rules
 
-_EVERYTHING: Final = Features()
+_DEFAULTS: Final = SchedulerFeatures()
 
 
 @dataclass(frozen=True, slots=True)
 class PoolProblem:
-    """Why devices of a pool cannot be had, seen from no node in particular; `reason` is a sentence."""
+    """Why devices of a pool cannot be allocated on any node.
+
+    driver: the driver of the pool.
+    pool: the name of the pool.
+    kind: what the problem is; obsolete stands for a slice of an old generation.
+    reason: the explanation, without the name of the pool.
+    """
 
     driver: str
     pool: str
@@ -29,176 +34,181 @@ class PoolProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class NodeView:
-    """The pools a node can use, in the order in which they are tried; `candidates` are those of them all in one list.
+class NodeDevices:
+    """The pools and devices that a node can use.
 
-    Pools with devices that have binding conditions come last, otherwise the order is that of driver and pool.
+    Pools with binding conditions come last; otherwise pools are sorted by driver and name.
+
+    pools: the pools, in the order in which they are tried.
+    candidates: the devices of all pools, in that order.
+    invalid: why pools are invalid, by `driver/pool`.
     """
 
     pools: Sequence[Pool]
     candidates: Sequence[Candidate]
-    #: Why pools of it are invalid, by name.
     invalid: Mapping[str, str]
 
     @classmethod
-    def of(cls, found: Iterable[Pool]) -> NodeView:
-        """The view of these pools."""
-        ordered = sorted(found, key=lambda pool: (pool.binds, pool.id))
+    def of(cls, pools: Iterable[Pool]) -> NodeDevices:
+        """Sort these pools and collect their devices."""
+        ordered = sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
         candidates = [each for pool in ordered for each in pool.candidates]
         return cls(ordered, candidates, {pool.name: pool.invalid for pool in ordered if pool.invalid})
 
     @cached_property
-    def plain(self) -> bool:
+    def all_scalar(self) -> bool:
         """Whether all attributes of all devices are single values."""
-        return all(each.content.plain for each in self.candidates)
+        return all(each.content.all_scalar for each in self.candidates)
 
 
 class Inventory:
     """The devices of a cluster: slices with the taints of DeviceTaintRules applied.
 
-    `slices` and `rules` are objects of the API, which must not change afterwards; other slices make another inventory.
-    What is wrong with a slice is found when a node first needs it: AllocationError for quantities and node selectors
-    that make no sense.
+    `slices` and `rules` are objects of the API that must not change afterwards; make another inventory for other
+    slices. Invalid quantities and node selectors are found when a node first needs the slice, and raise
+    AllocationError.
     """
 
-    def __init__(self, slices: Iterable[JSON], features: Features = _EVERYTHING, rules: Iterable[JSON] = ()) -> None:
+    def __init__(
+        self, slices: Iterable[JSON], features: SchedulerFeatures = _DEFAULTS, rules: Iterable[JSON] = ()
+    ) -> None:
         self.features = features
-        need_selector = features.behaviour.rules_need_selector
-        with_taints = list(slices)
+        tainted = list(slices)
         if features.taint_rules:
-            with_taints = tracker.apply_rules(with_taints, rules, need_selector=need_selector)
-        contents = Contents()
-        self.slices: Sequence[SliceView] = [SliceView(raw, order, contents) for order, raw in enumerate(with_taints)]
-        self._everything: dict[PoolId, list[SliceView]] = {}
-        self._index = _Index(features)
-        self._order = _counters_are_shared if features.counter_sets_everywhere else _is_shared
+            tainted = apply_taint_rules(tainted, rules, require_selector=features.behaviour.rules_need_selector)
+        contents = ContentCache()
+        self.slices: Sequence[PoolSlice] = [PoolSlice(raw, order, contents) for order, raw in enumerate(tainted)]
+        self._slices_by_pool: dict[PoolId, list[PoolSlice]] = {}
+        self._index = _SliceIndex(features)
+        self._order = _local_devices_first if features.counter_sets_everywhere else _local_first
         for each in self.slices:
-            self._everything.setdefault(each.pool, []).append(each)
+            self._slices_by_pool.setdefault(each.pool, []).append(each)
             self._index.add(each)
-        self._views: dict[Any, NodeView] = {}
+        self._known: dict[Any, NodeDevices] = {}
 
-    def view(self, node: JSON) -> NodeView:
-        """The pools of a node; AllocationError if a slice that might be for it cannot be understood."""
-        name = nodes.name_of(node)
-        key = (name, frozenset(nodes.labels_of(node).items())) if self._index.selective else name
-        found = self._views.get(key)
+    def node_devices(self, node: JSON) -> NodeDevices:
+        """Return the pools and devices of a node; AllocationError if a slice that may apply to it is invalid."""
+        name = node_name(node)
+        key = (name, frozenset(node_labels(node).items())) if self._index.uses_labels else name
+        found = self._known.get(key)
         if found is None:
-            found = self._views[key] = self._gathered(node)
+            found = self._known[key] = self._gather(node)
         return found
 
-    def _gathered(self, node: JSON) -> NodeView:
-        own = self._index.own(node)
-        if not own:
-            return self._common_view
-        touched: dict[PoolId, list[SliceView]] = {}
-        for each in own:
+    def _gather(self, node: JSON) -> NodeDevices:
+        own_slices = self._index.slices_for(node)
+        if not own_slices:
+            return self._shared_devices
+        touched: dict[PoolId, list[PoolSlice]] = {}
+        for each in own_slices:
             touched.setdefault(each.pool, []).append(each)
-        found = [pool for pool in self._common_view.pools if pool.id not in touched]
-        for identity, slices in touched.items():
-            relevant = sorted({*slices, *self._index.common.get(identity, ())}, key=self._order)
-            found += self._pools(relevant, node)
-        return NodeView.of(found)
+        found = [pool for pool in self._shared_devices.pools if pool.id not in touched]
+        for pool_id, slices in touched.items():
+            node_slices = sorted({*slices, *self._index.for_all_nodes.get(pool_id, ())}, key=self._order)
+            found += self._gather_pools(node_slices, node)
+        return NodeDevices.of(found)
 
-    def _pools(self, relevant: Sequence[SliceView], node: JSON | None) -> list[Pool]:
-        everything = self._everything[relevant[0].pool]
-        return pools.view(relevant, everything, node, self.features)
+    def _gather_pools(self, node_slices: Sequence[PoolSlice], node: JSON | None) -> list[Pool]:
+        all_slices = self._slices_by_pool[node_slices[0].pool]
+        return gather_pools(node_slices, all_slices, node, self.features)
 
     @cached_property
-    def _common_view(self) -> NodeView:
-        """What a node sees that no slice is especially for: pools of all nodes, and what is wrong with counter sets.
+    def _shared_devices(self) -> NodeDevices:
+        """What a node sees that no slice selects in particular: pools for all nodes, and faulty counter sets.
 
-        Up to 1.36, these concern every node, wherever their devices are; sound pools without devices change nothing.
+        Up to 1.36, slices with counter sets apply to every node, even if their devices are on other nodes. They only
+        matter if their pool is incomplete or invalid.
         """
-        common = (sorted(slices, key=self._order) for slices in self._index.common.values())
-        found = (pool for slices in common for pool in self._pools(slices, None))
-        return NodeView.of(pool for pool in found if pool.candidates or pool.incomplete or pool.invalid)
+        common = (sorted(slices, key=self._order) for slices in self._index.for_all_nodes.values())
+        found = (pool for slices in common for pool in self._gather_pools(slices, None))
+        return NodeDevices.of(pool for pool in found if pool.candidates or pool.incomplete or pool.invalid)
 
     @cached_property
     def problems(self) -> Sequence[PoolProblem]:
-        """Pools that are incomplete or invalid, and slices of generations that are obsolete; by driver and pool."""
-        return [problem for identity in sorted(self._everything) for problem in self._problems(identity)]
+        """Pools that are incomplete or invalid, and slices of obsolete generations, by driver and pool."""
+        return [problem for pool_id in sorted(self._slices_by_pool) for problem in self._pool_problems(pool_id)]
 
-    def _problems(self, identity: PoolId) -> Iterable[PoolProblem]:
-        everything = self._everything[identity]
-        newest = max(each.generation for each in everything)
-        for each in everything:
+    def _pool_problems(self, pool_id: PoolId) -> Iterable[PoolProblem]:
+        all_slices = self._slices_by_pool[pool_id]
+        newest = max(each.generation for each in all_slices)
+        for each in all_slices:
             if each.generation < newest:
                 reason = f"slice {each.name} is of generation {each.generation}, the newest is {newest}"
-                yield PoolProblem(*identity, "obsolete", reason)
-        usable = [each for each in everything if not pools.is_ignored(each, self.features)]
-        for pool in self._pools(usable, None) if usable else ():
+                yield PoolProblem(*pool_id, "obsolete", reason)
+        usable = [each for each in all_slices if not is_ignored_slice(each, self.features)]
+        for pool in self._gather_pools(usable, None) if usable else ():
             if pool.incomplete:
-                yield PoolProblem(*identity, "incomplete", pool.incomplete)
+                yield PoolProblem(*pool_id, "incomplete", pool.incomplete)
             elif pool.invalid:
-                yield PoolProblem(*identity, "invalid", pool.invalid)
+                yield PoolProblem(*pool_id, "invalid", pool.invalid)
 
 
-def _is_shared(each: SliceView) -> tuple[bool, int]:
-    """Slices of one node come before shared ones."""
-    return (not each.spec.get("nodeName"), each.order)
+def _local_first(pool_slice: PoolSlice) -> tuple[bool, int]:
+    """Sort slices of one node before shared ones."""
+    return (not pool_slice.spec.get("nodeName"), pool_slice.order)
 
 
-def _counters_are_shared(each: SliceView) -> tuple[bool, int]:
-    """The same where counter sets count as shared."""
-    return (not each.spec.get("nodeName") or each.has_counter_sets, each.order)
+def _local_devices_first(pool_slice: PoolSlice) -> tuple[bool, int]:
+    """Sort slices with devices of one node before shared ones and those with counter sets."""
+    return (not pool_slice.spec.get("nodeName") or pool_slice.has_counter_sets, pool_slice.order)
 
 
-class _Index:
-    """Which slices concern which nodes."""
+class _SliceIndex:
+    """Which slices apply to which nodes."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: SchedulerFeatures) -> None:
         self._features = features
         self._counter_sets_everywhere = features.counter_sets_everywhere
-        self.common: dict[PoolId, list[SliceView]] = {}
-        self._by_node: dict[str, list[SliceView]] = {}
-        self._by_selector: dict[str, tuple[Mapping[str, Any], list[SliceView]]] = {}
-        self._always: list[SliceView] = []
+        self.for_all_nodes: dict[PoolId, list[PoolSlice]] = {}
+        self._by_node: dict[str, list[PoolSlice]] = {}
+        self._by_selector: dict[str, tuple[Mapping[str, Any], list[PoolSlice]]] = {}
+        self._mixed: list[PoolSlice] = []
 
     @property
-    def selective(self) -> bool:
-        """Whether labels of nodes matter."""
-        return bool(self._by_selector or self._always)
+    def uses_labels(self) -> bool:
+        """Whether the labels of nodes matter."""
+        return bool(self._by_selector or self._mixed)
 
-    def add(self, each: SliceView) -> None:
-        """Files a slice; one without any node selection concerns no node."""
-        features = self._features
-        apart = each.has_counter_sets and not features.behaviour.counters_with_devices
-        if not features.partitionable_devices and (apart or "perDeviceNodeSelection" in each.spec):
+    def add(self, pool_slice: PoolSlice) -> None:
+        """Add a slice; one without any node selection applies to no node."""
+        features, spec = self._features, pool_slice.spec
+        separate_counters = pool_slice.has_counter_sets and not features.behaviour.counters_with_devices
+        if not features.partitionable_devices and (separate_counters or "perDeviceNodeSelection" in spec):
             return
-        if pools.is_ignored(each, features):
+        if is_ignored_slice(pool_slice, features):
             return
-        if each.has_counter_sets and self._counter_sets_everywhere:
-            self.common.setdefault(each.pool, []).append(each)
-        elif each.spec.get("nodeName") or each.spec.get("allNodes") or each.spec.get("nodeSelector") is not None:
-            self._file(each, each.spec)
-        elif each.per_device:
-            self._file_devices(each)
+        if pool_slice.has_counter_sets and self._counter_sets_everywhere:
+            self.for_all_nodes.setdefault(pool_slice.pool, []).append(pool_slice)
+        elif spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
+            self._add_scope(pool_slice, spec)
+        elif pool_slice.per_device_node_selection:
+            self._add_devices(pool_slice)
 
-    def _file_devices(self, each: SliceView) -> None:
-        devices = each.raw_devices
+    def _add_devices(self, pool_slice: PoolSlice) -> None:
+        devices = pool_slice.raw_devices
         if any(device.get("allNodes") for device in devices) and not all(device.get("allNodes") for device in devices):
-            # Every node has some of it, but not every node the same.
-            self._always.append(each)
+            # Every node has some of its devices, but not every node the same ones.
+            self._mixed.append(pool_slice)
             return
         for device in devices:
-            self._file(each, device)
+            self._add_scope(pool_slice, device)
 
-    def _file(self, each: SliceView, place: Mapping[str, Any]) -> None:
-        if name := place.get("nodeName"):
-            filed = self._by_node.setdefault(name, [])
-        elif place.get("allNodes"):
-            filed = self.common.setdefault(each.pool, [])
-        elif (selector := place.get("nodeSelector")) is not None:
-            filed = self._by_selector.setdefault(repr(selector), (selector, []))[1]
+    def _add_scope(self, pool_slice: PoolSlice, scope: Mapping[str, Any]) -> None:
+        if name := scope.get("nodeName"):
+            entry = self._by_node.setdefault(name, [])
+        elif scope.get("allNodes"):
+            entry = self.for_all_nodes.setdefault(pool_slice.pool, [])
+        elif (selector := scope.get("nodeSelector")) is not None:
+            entry = self._by_selector.setdefault(repr(selector), (selector, []))[1]
         else:
             return
-        if not filed or filed[-1] is not each:
-            filed.append(each)
+        if not entry or entry[-1] is not pool_slice:
+            entry.append(pool_slice)
 
-    def own(self, node: JSON) -> list[SliceView]:
-        """The slices that concern this node, but not every node."""
-        found = [*self._by_node.get(nodes.name_of(node), ()), *self._always]
+    def slices_for(self, node: JSON) -> list[PoolSlice]:
+        """Return the slices that apply to this node but not to every node."""
+        found = [*self._by_node.get(node_name(node), ()), *self._mixed]
         for selector, slices in self._by_selector.values():
-            if nodes.matches(selector, node):
+            if matches_node_selector(selector, node):
                 found += slices
         return found

@@ -1,44 +1,155 @@
-"""CEL selectors on devices, each evaluated at most once for devices that are equal where it looks.
+"""CEL selectors on devices, each evaluated at most once for devices that are equal in the fields it reads.
 
-Source: resource.k8s.io/v1 CELDeviceSelector. The selectors of the class come first, then those of the request; the
-first that is false decides, so that later ones are not evaluated.
+Real devices differ in a serial number or a bus address that selectors rarely read. An expression that names the fields
+it reads (`device.attributes["gpu.example.com"].model`) gives the same result for all devices that are equal in these
+fields. One that reads a map as a whole, or computes a name, is evaluated for every content.
+
+The selectors of the class come first, then those of the request; the first that is false decides, and later ones are
+not evaluated. Source: resource.k8s.io/v1 CELDeviceSelector.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
 from dra_sdk import cel
-from dra_sdk.tools.scheduling.allocator.allocated import DeviceId
-from dra_sdk.tools.scheduling.allocator.devices import Content
-from dra_sdk.tools.scheduling.allocator.errors import SelectorError
-from dra_sdk.tools.scheduling.allocator.footprint import Footprint, Place, places
-from dra_sdk.tools.scheduling.allocator.requests import Request
+from dra_sdk.cel import CelError
+from dra_sdk.cel.parser import parse
+from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, Literal, Node, Select
+from dra_sdk.tools.scheduling.allocator.allocation_errors import SelectorError
+from dra_sdk.tools.scheduling.allocator.claim_requests import Request
+from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, DeviceId
 
-Verdict = bool | cel.CelError
+FieldRef = tuple[str, str, str]
+"""`attributes` or `capacity`, domain and name of a field that an expression reads."""
+FieldPath = tuple[str, ...]
+"""The names by which a value is selected from the device."""
+Bindings = Mapping[str, FieldPath | None]
+"""What each variable stands for: a path from the device, or None for anything else."""
+_INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
+_FIELD_DEPTH: Final = 3
+_ALWAYS_EQUAL: Final = frozenset({("driver",), ("allowMultipleAllocations",)})
+"""Fields that are always part of the comparison."""
 
 
-class Expression:
-    """One expression with what it said about each content so far."""
+class _UnboundedError(Exception):
+    """The expression may read fields that it does not name."""
 
-    __slots__ = ("_compiled", "_footprint", "_verdicts", "text")
 
-    def __init__(self, text: str, features: cel.Features, footprint: Footprint) -> None:
-        self.text, self._footprint = text, footprint
-        self._verdicts: dict[Content, Verdict] = {}
+def referenced_fields(expression: str) -> tuple[FieldRef, ...] | None:
+    """Return the fields that an expression can read; None if it may read any field, or is not valid."""
+    try:
+        return tuple(sorted(set(_referenced_fields(parse(expression), {"device": ()}))))
+    except (_UnboundedError, CelError):
+        return None
+
+
+def _referenced_fields(node: Node, bindings: Bindings) -> Iterator[FieldRef]:
+    if isinstance(node, Bind):
+        path = _field_path(node.value, bindings)
+        if path is None:
+            yield from _referenced_fields(node.value, bindings)
+        yield from _referenced_fields(node.result, {**bindings, node.name: path})
+        return
+    if isinstance(node, Fold):
+        yield from _referenced_fields(node.items, bindings)
+        bindings = {**bindings, **dict.fromkeys((node.variable, node.variable2, node.accumulator))}
+        for each in node.children()[1:]:
+            yield from _referenced_fields(each, bindings)
+        return
+    path = _field_path(node, bindings)
+    if path is None:
+        for each in node.children():
+            yield from _referenced_fields(each, bindings)
+    elif len(path) >= _FIELD_DEPTH:
+        yield path[0], path[1], path[2]
+    elif path not in _ALWAYS_EQUAL:
+        raise _UnboundedError
+
+
+def _field_path(node: Node, bindings: Bindings) -> FieldPath | None:
+    """Return `("attributes", "domain", "name")` for a selection by constants from the device, else None."""
+    if isinstance(node, Ident):
+        return bindings.get(node.name)
+    if isinstance(node, Select):
+        before, key = _field_path(node.operand, bindings), node.name
+    elif isinstance(node, Call) and node.function in _INDICES:
+        operand, index = node.operands()
+        before = _field_path(operand, bindings)
+        if before is None or len(before) >= _FIELD_DEPTH:
+            return None
+        if not isinstance(index, Literal) or not isinstance(index.value, str):
+            raise _UnboundedError
+        key = index.value
+    else:
+        return None
+    return None if before is None else (*before, key)
+
+
+class EquivalentContents:
+    """Groups contents that are equal in some fields; the first content of each group represents it."""
+
+    __slots__ = ("_fields", "_found", "_representatives")
+
+    def __init__(self, fields: Sequence[FieldRef] | None) -> None:
+        self._fields = fields
+        self._representatives: dict[Any, DeviceContent] = {}
+        self._found: dict[DeviceContent, DeviceContent] = {}
+
+    def representative_of(self, content: DeviceContent) -> DeviceContent:
+        """Return the content that represents the group of this content."""
+        found = self._found.get(content)
+        if found is None:
+            found = self._found[content] = self._representative(content)
+        return found
+
+    def _representative(self, content: DeviceContent) -> DeviceContent:
+        key = self._key(content)
+        return content if key is None else self._representatives.setdefault(key, content)
+
+    def _key(self, content: DeviceContent) -> tuple[Any, ...] | None:
+        """Return the values of the fields; None for a content that represents only itself, such as an invalid one."""
+        device, driver = content.device, content.driver
+        if self._fields is None or not content.all_scalar:
+            return None
+        key: list[Any] = [driver, bool(device.get("allowMultipleAllocations"))]
+        for kind, domain, name in self._fields:
+            values: Mapping[str, Any] = device.get(kind) or {}
+            full, short = values.get(f"{domain}/{name}"), values.get(name) if domain == driver else None
+            if full is not None and short is not None:
+                return None
+            value = short if full is None else full
+            key.append(None if value is None else value.get("value") if kind == "capacity" else (*value.items(),))
+        return tuple(key)
+
+
+SelectorVerdict = bool | cel.CelError
+
+
+class SelectorExpression:
+    """A CEL expression and its result for each content so far."""
+
+    __slots__ = ("_compiled", "_equivalent_contents", "_verdicts", "text")
+
+    def __init__(self, text: str, features: cel.Features, equivalent: EquivalentContents) -> None:
+        self.text, self._equivalent_contents = text, equivalent
+        self._verdicts: dict[DeviceContent, SelectorVerdict] = {}
         self._compiled: cel.Selector | cel.CelError
         try:
             self._compiled = cel.compile(text, features)
         except cel.CelError as error:
             self._compiled = error
 
-    def verdict(self, content: Content) -> Verdict:
-        """Whether it is true of a device, or why that cannot be said."""
-        same = self._footprint.of(content)
-        found = self._verdicts.get(same)
+    def verdict(self, content: DeviceContent) -> SelectorVerdict:
+        """Return whether it is true for a device, or the error of its evaluation."""
+        representative = self._equivalent_contents.representative_of(content)
+        found = self._verdicts.get(representative)
         if found is None:
-            found = self._verdicts[same] = self._evaluated(same)
+            found = self._verdicts[representative] = self._evaluate(representative)
         return found
 
-    def _evaluated(self, content: Content) -> Verdict:
+    def _evaluate(self, content: DeviceContent) -> SelectorVerdict:
         if isinstance(self._compiled, cel.CelError):
             return self._compiled
         try:
@@ -47,60 +158,60 @@ class Expression:
             return error
 
 
-class Selection:
-    """All selectors of a request, which all must be true of a device."""
+class RequestSelectors:
+    """All selectors of a request; a device has to pass all of them."""
 
-    __slots__ = ("_expressions", "known")
+    __slots__ = ("_expressions", "known_results")
 
-    def __init__(self, expressions: tuple[Expression, ...]) -> None:
+    def __init__(self, expressions: tuple[SelectorExpression, ...]) -> None:
         self._expressions = expressions
-        #: What was found so far.
-        self.known: dict[Content, bool] = {}
+        #: The results so far.
+        self.known_results: dict[DeviceContent, bool] = {}
 
-    def selects(self, content: Content, request: Request, device: DeviceId) -> bool:
-        """Whether they are; SelectorError, naming request and device, if one has no answer."""
-        found = self.known.get(content)
+    def selects(self, content: DeviceContent, request: Request, device: DeviceId) -> bool:
+        """Return whether all are true; SelectorError, naming request and device, if one fails."""
+        found = self.known_results.get(content)
         if found is None:
-            found = self.known[content] = self._evaluated(content, request, device)
+            found = self.known_results[content] = self._evaluate(content, request, device)
         return found
 
-    def _evaluated(self, content: Content, request: Request, device: DeviceId) -> bool:
+    def _evaluate(self, content: DeviceContent, request: Request, device: DeviceId) -> bool:
         for index, expression in enumerate(self._expressions):
             verdict = expression.verdict(content)
             if isinstance(verdict, cel.CelError):
-                raise SelectorError(request.where(index), str(device), verdict)
+                raise SelectorError(request.describe_selector(index), str(device), verdict)
             if not verdict:
                 return False
         return True
 
 
-class Selectors:
-    """The expressions and selections of an allocator, shared by equal requests."""
+class SelectorCache:
+    """The compiled expressions of an allocator, and the selectors of its requests; equal requests share them."""
 
     def __init__(self, features: cel.Features) -> None:
         self._features = features
-        self._expressions: dict[str, Expression] = {}
-        self._footprints: dict[tuple[Place, ...] | None, Footprint] = {}
-        self._selections: dict[tuple[str, ...], Selection] = {}
+        self._expressions: dict[str, SelectorExpression] = {}
+        self._by_fields: dict[tuple[FieldRef, ...] | None, EquivalentContents] = {}
+        self._by_selectors: dict[tuple[str, ...], RequestSelectors] = {}
 
-    def expression(self, text: str) -> Expression:
-        """An expression, compiled once."""
+    def expression(self, text: str) -> SelectorExpression:
+        """Return an expression, compiled once."""
         found = self._expressions.get(text)
         if found is None:
-            found = self._expressions[text] = Expression(text, self._features, self._footprint(text))
+            found = self._expressions[text] = SelectorExpression(text, self._features, self._equivalent_contents(text))
         return found
 
-    def _footprint(self, text: str) -> Footprint:
-        where = places(text)
-        found = self._footprints.get(where)
+    def _equivalent_contents(self, text: str) -> EquivalentContents:
+        fields = referenced_fields(text)
+        found = self._by_fields.get(fields)
         if found is None:
-            found = self._footprints[where] = Footprint(where)
+            found = self._by_fields[fields] = EquivalentContents(fields)
         return found
 
-    def of(self, request: Request) -> Selection:
-        """The selectors of a request and its class."""
-        found = self._selections.get(request.selectors)
+    def for_request(self, request: Request) -> RequestSelectors:
+        """Return the selectors of a request and its class."""
+        found = self._by_selectors.get(request.selectors)
         if found is None:
             expressions = tuple(self.expression(text) for text in request.selectors)
-            found = self._selections[request.selectors] = Selection(expressions)
+            found = self._by_selectors[request.selectors] = RequestSelectors(expressions)
         return found

@@ -1,49 +1,69 @@
 """A whole cluster at one moment: which pod runs where with which devices, and what would change that.
 
-    snapshot = read_snapshot([Source("cluster.yaml", read_documents(content, "cluster.yaml"))]).snapshot
+    snapshot = read_snapshot([ObjectSource("cluster.yaml", read_documents(content, "cluster.yaml"))]).snapshot
     outcome = schedule(snapshot)
     after = schedule(drain(outcome.snapshot, "node-1"))
-    changes = compare(outcome, after)
+    changes = compare_outcomes(outcome, after)
 
-Everything here is a pure function of a `Snapshot`.
+Everything here is a pure function of a `Snapshot`. The modules follow a pod through kube-scheduler: `claim_controller`
+makes its claims, `pod_requirements` is PreFilter, `node_filter` is Filter, `scheduling_cycle` chooses a node and
+reserves devices in `cluster_state`, and `scheduling_outcome` is the result.
 """
 
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.cluster.advice import Help, would_help
-from dra_sdk.tools.scheduling.cluster.comparison import Change, Situation, compare
-from dra_sdk.tools.scheduling.cluster.evictions import Eviction
-from dra_sdk.tools.scheduling.cluster.names import Key, shown
-from dra_sdk.tools.scheduling.cluster.outcome import NO_NODE, ClaimOutcome, Outcome, Placement
-from dra_sdk.tools.scheduling.cluster.reading import Reading, ReadingError, Source, read_snapshot
-from dra_sdk.tools.scheduling.cluster.schedule import schedule
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-from dra_sdk.tools.scheduling.cluster.templates import Template, WhatIfError, add_nodes
-from dra_sdk.tools.scheduling.cluster.whatif import Target, add_taint, drain
+from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction
+from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
+    NO_NODE_PREFIX,
+    ClaimOutcome,
+    PlacementChange,
+    PlacementState,
+    PodPlacement,
+    SchedulingOutcome,
+    compare_outcomes,
+)
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name
+from dra_sdk.tools.scheduling.cluster.snapshot_reader import (
+    ObjectSource,
+    SnapshotReadError,
+    SnapshotReading,
+    read_snapshot,
+)
+from dra_sdk.tools.scheduling.cluster.what_if import (
+    DeviceTaintSelector,
+    NodeSuggestion,
+    NodeTemplate,
+    WhatIfError,
+    add_nodes,
+    add_taint,
+    drain,
+    suggest_nodes,
+)
 
 __all__ = [
-    "NO_NODE",
-    "Change",
+    "NO_NODE_PREFIX",
     "ClaimOutcome",
+    "DeviceTaintSelector",
     "Eviction",
-    "Help",
-    "Key",
-    "Outcome",
-    "Placement",
-    "Reading",
-    "ReadingError",
-    "Situation",
+    "NodeSuggestion",
+    "NodeTemplate",
+    "ObjectKey",
+    "ObjectSource",
+    "PlacementChange",
+    "PlacementState",
+    "PodPlacement",
+    "SchedulingOutcome",
     "Snapshot",
-    "Source",
-    "Target",
-    "Template",
+    "SnapshotReadError",
+    "SnapshotReading",
     "WhatIfError",
     "add_nodes",
     "add_taint",
-    "compare",
+    "compare_outcomes",
+    "display_name",
     "drain",
     "read_snapshot",
     "schedule",
-    "shown",
-    "would_help",
+    "suggest_nodes",
 ]

@@ -1,23 +1,32 @@
-"""All objects of a cluster that decide where pods go and which devices they get, at one moment.
+"""All objects of a cluster that decide where pods run and which devices they get, at one moment.
 
-A snapshot never changes: whoever schedules, drains or adds nodes gets another one. The JSON objects in it are shared
-between snapshots, so nobody may change them in place.
+Also the keys of objects, and the names and UIDs that an API server generates at random. Here they only depend on the
+objects, so that a run can be repeated. Source: apiserver, package storage/names (five characters after the base, 63 in
+all); controller/resourceclaim (how the base is shortened for a pod's claim).
 """
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.names import Key, generated_uid, key_of
 from dra_sdk.wire.profile import ServerProfile
 
-HOSTNAME: Final = "kubernetes.io/hostname"
-#: Kind of object → field of Snapshot.
-KINDS: Final[Mapping[str, str]] = {
+ObjectKey = tuple[str, str]
+"""Namespace and name of an object."""
+DEFAULT_NAMESPACE: Final = "default"
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+_MAX_NAME_LENGTH: Final = 63
+_MAX_CLAIM_BASE_LENGTH: Final = 57
+_UID_NAMESPACE: Final = uuid.UUID("8f2f7d34-6b0e-4f0e-9b60-0d6a4c1f7a55")
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "Node": "nodes",
     "Namespace": "namespaces",
     "Pod": "pods",
@@ -27,14 +36,56 @@ KINDS: Final[Mapping[str, str]] = {
     "ResourceClaimTemplate": "templates",
     "DeviceTaintRule": "rules",
 }
+"""The field of Snapshot for each kind of object."""
+
+
+def object_key(obj: JSON) -> ObjectKey:
+    """Return namespace and name of an object; the namespace is empty for cluster-scoped objects."""
+    metadata = obj.get("metadata") or {}
+    return metadata.get("namespace") or "", metadata.get("name") or ""
+
+
+def display_name(key: ObjectKey) -> str:
+    """Return a key as text, `namespace/name`, without the namespace if it is the default one."""
+    namespace, name = key
+    return name if namespace in {"", DEFAULT_NAMESPACE} else f"{namespace}/{name}"
+
+
+def generated_name(base: str, *reasons: str) -> str:
+    """Return `base` with five characters appended that only depend on the arguments; at most 63 characters."""
+    number = int.from_bytes(hashlib.sha256("\0".join((base, *reasons)).encode(errors="surrogatepass")).digest())
+    suffix = ""
+    for _ in range(_SUFFIX_LENGTH):
+        number, index = divmod(number, len(_SUFFIX_ALPHABET))
+        suffix += _SUFFIX_ALPHABET[index]
+    return base[: _MAX_NAME_LENGTH - _SUFFIX_LENGTH] + suffix
+
+
+def claim_name_base(pod: str, claim: str) -> str:
+    """Return the start of the name of a claim made for a pod; both names are shortened if it would be too long."""
+    base = f"{pod}-{claim}-"
+    if len(base) <= _MAX_CLAIM_BASE_LENGTH:
+        return base
+    kept = [each[: len(each) * _MAX_CLAIM_BASE_LENGTH // len(base)] for each in (pod, claim)]
+    return "-".join(kept)
+
+
+def generated_uid(kind: str, key: ObjectKey, *reasons: str) -> str:
+    """Return a UID for an object that has none."""
+    return str(uuid.uuid5(_UID_NAMESPACE, "/".join((kind, *key, *reasons))))
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The objects, as the API server stores them: with defaults, and without fields whose gates are off.
+    """The objects as the API server stores them: with defaults, and without fields whose feature gates are off.
 
-    `profile` is the server; the scheduler has the same version and gates. `imagined` holds the claims that no pod
-    uses and that were allocated as if one did, and the node of that pod. `read_snapshot` makes one from documents.
+    A snapshot never changes; methods return other snapshots. Its JSON objects are shared between snapshots, so nobody
+    may change them either. `read_snapshot` makes a snapshot from documents.
+
+    nodes, slices, classes, claims, templates, pods, rules, namespaces: the objects of each kind; rules are
+        DeviceTaintRules.
+    profile: the release and feature gates of the API server and the scheduler.
+    hypothetical: claims without a pod that were allocated as if a pod used them, and the node of that pod.
     """
 
     nodes: tuple[JSON, ...] = ()
@@ -46,31 +97,31 @@ class Snapshot:
     rules: tuple[JSON, ...] = ()
     namespaces: tuple[JSON, ...] = ()
     profile: ServerProfile = field(default_factory=ServerProfile.of)
-    imagined: Mapping[Key, str] = field(default_factory=dict)
+    hypothetical: Mapping[ObjectKey, str] = field(default_factory=dict)
 
-    def having(self, objects: Iterable[JSON]) -> Self:
-        """With `objects` added, each in place of the one of its kind, namespace and name."""
-        added: dict[str, dict[Key, JSON]] = {}
+    def with_objects(self, objects: Iterable[JSON]) -> Self:
+        """Return the snapshot with `objects`, each in place of the one with its kind, namespace and name."""
+        added: dict[str, dict[ObjectKey, JSON]] = {}
         for each in objects:
-            added.setdefault(KINDS[each["kind"]], {})[key_of(each)] = each
+            added.setdefault(FIELD_OF_KIND[each["kind"]], {})[object_key(each)] = each
         changes: dict[str, Any] = {}
         for name, new in added.items():
-            old = {key_of(each): each for each in getattr(self, name)}
+            old = {object_key(each): each for each in getattr(self, name)}
             changes[name] = tuple({**old, **new}.values())
         return replace(self, **changes)
 
-    def without(self, kind: str, *keys: Key) -> Self:
-        """Without some objects of a kind."""
-        name = KINDS[kind]
-        left = tuple(each for each in getattr(self, name) if key_of(each) not in keys)
+    def without(self, kind: str, *keys: ObjectKey) -> Self:
+        """Return the snapshot without some objects of a kind."""
+        name = FIELD_OF_KIND[kind]
+        left = tuple(each for each in getattr(self, name) if object_key(each) not in keys)
         changes: dict[str, Any] = {name: left}
         return replace(self, **changes)
 
-    def with_nodes_of_slices(self) -> tuple[Self, list[str]]:
-        """With a node for each name that slices or pods mention but that has no Node object; and these names."""
+    def with_missing_nodes(self) -> tuple[Self, list[str]]:
+        """Return the snapshot with a node for each missing node that slices or pods refer to, and the added names."""
         known = {each["metadata"]["name"] for each in self.nodes}
-        missing = sorted(_mentioned(self) - known)
-        return replace(self, nodes=(*self.nodes, *map(plain_node, missing))), missing
+        missing = sorted(_referenced_nodes(self) - known)
+        return replace(self, nodes=(*self.nodes, *map(bare_node, missing))), missing
 
     @cached_property
     def classes_by_name(self) -> Mapping[str, JSON]:
@@ -83,28 +134,28 @@ class Snapshot:
         return {each["metadata"]["name"]: each for each in self.nodes}
 
     @cached_property
-    def claims_by_key(self) -> Mapping[Key, JSON]:
+    def claims_by_key(self) -> Mapping[ObjectKey, JSON]:
         """The claims by namespace and name."""
-        return {key_of(each): each for each in self.claims}
+        return {object_key(each): each for each in self.claims}
 
     @cached_property
-    def templates_by_key(self) -> Mapping[Key, JSON]:
+    def templates_by_key(self) -> Mapping[ObjectKey, JSON]:
         """The templates by namespace and name."""
-        return {key_of(each): each for each in self.templates}
+        return {object_key(each): each for each in self.templates}
 
     @cached_property
-    def pods_by_key(self) -> Mapping[Key, JSON]:
+    def pods_by_key(self) -> Mapping[ObjectKey, JSON]:
         """The pods by namespace and name."""
-        return {key_of(each): each for each in self.pods}
+        return {object_key(each): each for each in self.pods}
 
 
-def plain_node(name: str) -> JSON:
-    """A node of which nothing but the name is known: every pod fits."""
-    metadata = {"name": name, "uid": generated_uid("Node", ("", name)), "labels": {HOSTNAME: name}}
+def bare_node(name: str) -> JSON:
+    """Return a node of which only the name is known: every pod fits on it."""
+    metadata = {"name": name, "uid": generated_uid("Node", ("", name)), "labels": {HOSTNAME_LABEL: name}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
-def _mentioned(snapshot: Snapshot) -> set[str]:
+def _referenced_nodes(snapshot: Snapshot) -> set[str]:
     names = {each["spec"].get("nodeName") for each in (*snapshot.slices, *snapshot.pods) if each.get("spec")}
     for each in snapshot.slices:
         if each["spec"].get("perDeviceNodeSelection"):

@@ -1,42 +1,45 @@
-"""Why a claim has the devices it has, or why it cannot have any, and the smallest change that would help.
+"""Why a claim has its devices, or why it cannot be allocated, and the smallest change that would help.
 
     explanation = explain(snapshot, "default/training")
-    print(text(explanation))
+    print(format_explanation(explanation))
 
-Each change that is told of was tried with the allocator: with it, the claim can be had.
+Every change that is suggested was tried: with it, the allocator allocates the claim.
+`allocation_problem` is what is explained. `node_inspection` finds what prevents the allocation on each node:
+`request_inspection` applies the `device_checks` to the devices of one request. `claim_changes` and `cluster_changes`
+propose changes, and `trials` tries them. `explainer` puts it together.
 """
 
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.explain.explaining import explain, explain_outcome, explain_pod, explain_pod_outcome
-from dra_sdk.tools.scheduling.explain.model import (
-    Change,
+from dra_sdk.tools.scheduling.explain.allocation_problem import ExplainError
+from dra_sdk.tools.scheduling.explain.explainer import explain, explain_outcome, explain_pod, explain_pod_outcome
+from dra_sdk.tools.scheduling.explain.explanation import (
+    AllocatedDevice,
     Conflict,
-    Drop,
     Explanation,
-    Got,
+    FailedDevices,
+    FunnelStage,
     NodeReport,
     PodExplanation,
     RequestReport,
-    Stage,
+    SuggestedChange,
 )
-from dra_sdk.tools.scheduling.explain.subject import ExplainError
-from dra_sdk.tools.scheduling.explain.text import text
+from dra_sdk.tools.scheduling.explain.explanation_text import format_explanation
 
 __all__ = [
-    "Change",
+    "AllocatedDevice",
     "Conflict",
-    "Drop",
     "ExplainError",
     "Explanation",
-    "Got",
+    "FailedDevices",
+    "FunnelStage",
     "NodeReport",
     "PodExplanation",
     "RequestReport",
-    "Stage",
+    "SuggestedChange",
     "explain",
     "explain_outcome",
     "explain_pod",
     "explain_pod_outcome",
-    "text",
+    "format_explanation",
 ]

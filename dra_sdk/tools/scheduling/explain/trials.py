@@ -1,4 +1,7 @@
-"""Changes that are tried, one at a time, and those of them with which the claim can be had, the smallest first."""
+"""Tries changes one at a time, and returns those that make the claim fit, the smallest first.
+
+A change is tried on changed copies of API objects, which share what is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,80 @@ from itertools import combinations, starmap
 from typing import Any, Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.explain.edits import Path
-from dra_sdk.tools.scheduling.explain.model import Change
-from dra_sdk.tools.scheduling.explain.setting import Attempt, Setting
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationAttempt, AllocationProblem
+from dra_sdk.tools.scheduling.explain.explanation import SuggestedChange
 
-_MOST: Final = 200
-"""How many changes are tried at most."""
-_PAIRED: Final = 12
-_STEPS: Final = 500_000
-"""How many steps all searches together may take; enough unless hardly anything fits together."""
+ObjectPath = tuple[str | int, ...]
+"""Keys and indices from the object down, such as `("spec", "devices", "requests", 0)`."""
+
+REMOVED: Any = object()
+"""In place of a value: the field or item is removed."""
+_MAX_TRIED: Final = 200
+"""The largest number of changes that are tried."""
+_MAX_PAIRED: Final = 12
+"""Of how many changes pairs are tried."""
+_MAX_TOTAL_STEPS: Final = 500_000
+"""The largest number of steps of all searches together; enough except for very hard problems."""
 
 
-class Size(IntEnum):
-    """How large a change is: what its owner loses by it, and how many others it concerns."""
+def with_value(obj: JSON, path: ObjectPath, value: Any) -> JSON:
+    """Return the object with another value at a path, or without it if the value is REMOVED; the rest is shared."""
+    changed: JSON = _with_value(obj, path, value)
+    return changed
+
+
+def _with_value(value: Any, path: ObjectPath, new_value: Any) -> Any:
+    if not path:
+        return new_value
+    key, *rest = path
+    if isinstance(value, list):
+        assert isinstance(key, int)
+        inner = _with_value(value[key], tuple(rest), new_value)
+        return value[:key] + ([] if inner is REMOVED else [inner]) + value[key + 1 :]
+    value = value or {}
+    inner = _with_value(value.get(key), tuple(rest), new_value)
+    if inner is REMOVED:
+        return {name: each for name, each in value.items() if name != key}
+    return {**value, key: inner}
+
+
+def value_at(obj: JSON, path: ObjectPath) -> Any:
+    """Return the value at a path, None if there is none."""
+    value: Any = obj
+    for key in path:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
+            return None
+    return value
+
+
+def path_text(path: ObjectPath) -> str:
+    """Return a path as the API server writes it: `spec.devices.requests[0].exactly.capacity.requests[dra.cpu/cpu]`."""
+    return "".join(f".{each}" if str(each).isalpha() else f"[{each}]" for each in path).lstrip(".")
+
+
+def request_path(claim: JSON, request: str) -> ObjectPath:
+    """Return the path of what `request` or `request/subrequest` names: its `exactly` or its subrequest."""
+    name, _, alternative = request.partition("/")
+    requests = claim["spec"]["devices"]["requests"]
+    index = next(at for at, each in enumerate(requests) if each["name"] == name)
+    start: ObjectPath = ("spec", "devices", "requests", index)
+    if not alternative:
+        return (*start, "exactly")
+    listed = requests[index]["firstAvailable"]
+    return (*start, "firstAvailable", next(at for at, each in enumerate(listed) if each["name"] == alternative))
+
+
+def constraint_path(index: int) -> ObjectPath:
+    """Return the path of a constraint of a claim."""
+    return ("spec", "devices", "constraints", index)
+
+
+class ChangeSize(IntEnum):
+    """How large a change is: what its owner loses by it, and how many others it affects."""
 
     TOLERATION = 1
     GUARD = 2
@@ -42,18 +106,25 @@ class Size(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A change to try: `apply` makes the changed setting, `nodes` are those to try it on.
+class ProposedChange:
+    """A change to try.
 
-    Of proposals of one `family`, which are as good as each other, the first that helps is told of and the others are
-    named beside it. `extent` orders changes of one size. `parts` are the clauses it is about: once a change to some
-    clauses helps, larger changes to these and others need not be tried. `path` is the place in the claim that it
-    changes; of two changes the later place is changed first, so that what is removed leaves the other where it is.
+    size: its size; smaller changes are tried first.
+    text: the change, in one sentence.
+    apply: makes the changed problem.
+    nodes: the nodes to try it on.
+    extent: orders changes of the same size.
+    family: of changes of one family, which are equally good, the first that helps is reported and the others are named.
+    name: its name in the family.
+    object, field, before, after: see SuggestedChange.
+    parts: the clauses that it changes. Once a change of some clauses helps, larger changes of them are not tried.
+    path: the place in the claim that it changes; of two changes the later place is changed first, so that removing an
+        item of a list does not move the other place.
     """
 
-    size: Size
+    size: ChangeSize
     text: str
-    apply: Callable[[Setting], Setting]
+    apply: Callable[[AllocationProblem], AllocationProblem]
     nodes: Sequence[JSON]
     extent: int = 0
     family: str = ""
@@ -63,52 +134,53 @@ class Proposal:
     before: Any = None
     after: Any = None
     parts: frozenset[tuple[str, int]] = frozenset()
-    path: Path = ()
+    path: ObjectPath = ()
 
     @property
-    def pairs(self) -> bool:
-        """Whether it is worth trying together with another: an edit of the claim, or claims that give devices back."""
-        return self.size < Size.TAINT_REMOVED
+    def can_be_paired(self) -> bool:
+        """Whether it is tried together with another change: an edit of the claim, or claims that end."""
+        return self.size < ChangeSize.TAINT_REMOVED
 
-    def change(self, node: str, others: Iterable[str] = ()) -> Change:
-        """What to tell of it."""
+    def change(self, node: str, others: Iterable[str] = ()) -> SuggestedChange:
+        """Return what to report about it."""
         kind = self.size.name.lower().replace("_", "-")
-        return Change(kind, self.text, node, self.object, self.field, self.before, self.after, tuple(others))
+        return SuggestedChange(kind, self.text, node, self.object, self.field, self.before, self.after, tuple(others))
 
 
 @dataclass(slots=True)
-class Trials:
-    """The proposals that were tried in a setting: `tried` counts them.
+class ChangeTrials:
+    """Tries changes to a problem.
 
-    On the nodes in `wary` the allocation ends in an error, which a change must do away with too.
+    problem: the problem.
+    error_nodes: nodes on which the allocation ends in an error, which a change has to remove too.
+    tried: how many changes were tried.
+    steps: how many steps their searches took.
     """
 
-    setting: Setting
-    wary: Sequence[JSON] = ()
+    problem: AllocationProblem
+    error_nodes: Sequence[JSON] = ()
     tried: int = 0
     steps: int = 0
 
-    def helpful(self, proposals: Iterable[Proposal]) -> list[Change]:
-        """Those with which the claim can be had; the first pair of them if no single one helps."""
-        distinct: dict[str, Proposal] = {}
+    def helpful(self, proposals: Iterable[ProposedChange]) -> list[SuggestedChange]:
+        """Return the changes that help; if none does alone, the first pair that does."""
+        distinct: dict[str, ProposedChange] = {}
         for each in proposals:
             distinct.setdefault(each.text, each)
         ordered = sorted(distinct.values(), key=lambda each: (each.size, each.extent))
         found = self._try(ordered)
         if not found:
-            pairs = combinations([each for each in ordered if each.pairs][:_PAIRED], 2)
-            found = self._try(starmap(_both, pairs), most=1)
+            pairs = combinations([each for each in ordered if each.can_be_paired][:_MAX_PAIRED], 2)
+            found = self._try(starmap(_both, pairs), limit=1)
         return found
 
-    def _try(self, proposals: Iterable[Proposal], most: int = _MOST) -> list[Change]:
-        found: list[tuple[Proposal, str, list[str]]] = []
+    def _try(self, proposals: Iterable[ProposedChange], limit: int = _MAX_TRIED) -> list[SuggestedChange]:
+        found: list[tuple[ProposedChange, str, list[str]]] = []
         families: dict[str, list[str]] = {}
         for each in proposals:
-            if len(found) >= most or self.tried >= _MOST or self.steps >= _STEPS:
+            if len(found) >= limit or self.tried >= _MAX_TRIED or self.steps >= _MAX_TOTAL_STEPS:
                 break
-            if any(
-                done.parts and done.parts <= each.parts and done.family != (each.family or None) for done, _, _ in found
-            ):
+            if any(_makes_unnecessary(helpful, each) for helpful, _, _ in found):
                 continue
             node = self._node_for(each)
             if node is None:
@@ -122,26 +194,33 @@ class Trials:
             found.append((each, node, others))
         return [each.change(node, others) for each, node, others in found]
 
-    def _node_for(self, proposal: Proposal) -> str | None:
-        """A node on which the claim can be had with a change, if there is one."""
+    def _node_for(self, proposal: ProposedChange) -> str | None:
+        """Return a node on which the claim fits with the change, None if there is none."""
         self.tried += 1
-        changed = proposal.apply(self.setting)
+        changed = proposal.apply(self.problem)
         node = next((each for each in proposal.nodes if self._attempt(changed, each).fits), None)
-        if node is None or any(self._attempt(changed, each).final for each in self.wary):
+        if node is None or any(self._attempt(changed, each).final for each in self.error_nodes):
             return None
         return str(node["metadata"]["name"])
 
-    def _attempt(self, setting: Setting, node: JSON) -> Attempt:
-        found = setting.attempt(node)
-        self.steps += setting.allocator.work
-        return found
+    def _attempt(self, problem: AllocationProblem, node: JSON) -> AllocationAttempt:
+        """Allocate on a node, and count the steps."""
+        attempt = problem.allocate_on(node)
+        self.steps += problem.allocator.work
+        return attempt
 
 
-def _both(first: Proposal, second: Proposal) -> Proposal:
+def _makes_unnecessary(helpful: ProposedChange, other: ProposedChange) -> bool:
+    """Return whether a change that helps already changes some of the clauses that the other one changes."""
+    same_family = bool(other.family) and helpful.family == other.family
+    return bool(helpful.parts) and helpful.parts <= other.parts and not same_family
+
+
+def _both(first: ProposedChange, second: ProposedChange) -> ProposedChange:
     later, earlier = sorted((first, second), key=lambda each: each.path, reverse=True)
-    return Proposal(
-        Size.PAIR,
+    return ProposedChange(
+        ChangeSize.PAIR,
         f"{first.text}; and {second.text}",
-        lambda setting: earlier.apply(later.apply(setting)),
+        lambda problem: earlier.apply(later.apply(problem)),
         [*first.nodes, *(each for each in second.nodes if each not in first.nodes)],
     )

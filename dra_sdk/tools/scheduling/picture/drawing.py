@@ -1,60 +1,279 @@
-"""How everything in one picture is drawn: how large, and in which colours and shapes."""
+"""Devices and counter sets as HTML, in the colours of claims and the shapes of drivers.
+
+Every text is escaped, so that no name in a file can become markup.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from html import escape
 from typing import Any, Final
 
-from dra_sdk.tools.scheduling.cluster.names import Key, shown
-from dra_sdk.tools.scheduling.picture.markup import Html, tag
-from dra_sdk.tools.scheduling.picture.scene import Frame, Scene
+from dra_sdk.cel.readings import shown as shown_value
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, display_name
+from dra_sdk.tools.scheduling.picture.published_devices import (
+    AmountBar,
+    DeviceTile,
+    DeviceUse,
+    PartitionedDevice,
+    SlotStrip,
+    partition_kind,
+)
+from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, Scene
 
-_GOLDEN: Final = 137.508
+_VOID_ELEMENTS: Final = frozenset({"meta", "link", "br", "input"})
+_GOLDEN_ANGLE: Final = 137.508
 _SHAPES: Final = 3
+_MODEL_ATTRIBUTES: Final = ("profile", "partitionProfile", "productName", "model", "type", "ifName", "interfaceName")
+_MAX_FACT_LENGTH: Final = 28
 
 
-class Size(StrEnum):
-    """How much room a device gets: all of it, its name and its claims, or a small square."""
+class Html(str):
+    """Text that is HTML already, so that it is not escaped again."""
+
+    __slots__ = ()
+
+
+HtmlContent = Html | str | None
+AttributeValue = str | int | bool | None
+
+
+def tag(name: str, /, *children: HtmlContent, **attributes: AttributeValue) -> Html:
+    """Return an element. Strings are escaped, None is omitted; `class_` stands for `class`, `data_x` for `data-x`."""
+    shown = "".join(_attribute(key, value) for key, value in attributes.items())
+    return Html(f"<{name}{shown}>" if name in _VOID_ELEMENTS else f"<{name}{shown}>{join(*children)}</{name}>")
+
+
+def join(*children: HtmlContent) -> Html:
+    """Return several pieces one after the other."""
+    return Html("".join(escaped(each) for each in children if each is not None))
+
+
+def escaped(content: Html | str) -> Html:
+    """Return a piece as HTML; what no browser shows, such as control characters, becomes a replacement character."""
+    return content if isinstance(content, Html) else Html(escape(_printable(content)))
+
+
+def _attribute(key: str, value: AttributeValue) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(_printable(str(value)))}"'
+
+
+def _printable(content: str) -> str:
+    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in content)
+
+
+class DrawingSize(StrEnum):
+    """How large a device is drawn: with all details, with its name and claims, or as a small square."""
 
     FULL = "full"
     MEDIUM = "medium"
     SMALL = "small"
 
 
-_MOST: Final = ((48, Size.FULL), (320, Size.MEDIUM))
-"""Up to how many things are drawn at which size."""
+_MAX_ITEMS: Final = ((48, DrawingSize.FULL), (320, DrawingSize.MEDIUM))
+"""The largest number of items that are drawn at each size."""
+_MAX_BARS: Final = {DrawingSize.FULL: 3, DrawingSize.MEDIUM: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The size, the number of each claim, which makes its colour, and the drivers, which have shapes when small."""
+    """How everything in one picture is drawn.
 
-    size: Size
-    claims: dict[Key, int]
+    size: the size of devices.
+    claims: the number of each claim, which decides its colour.
+    drivers: the drivers; small devices have a shape for each.
+    """
+
+    size: DrawingSize
+    claims: dict[ObjectKey, int]
     drivers: tuple[str, ...]
 
     @classmethod
     def of(cls, scene: Scene) -> Drawing:
-        """What suits a scene."""
-        things = sum(_things(each.frame) for each in scene.cards)
-        size = next((size for most, size in _MOST if things <= most), Size.SMALL)
+        """Return the drawing for a scene; the more items, the smaller."""
+        count = sum(_item_count(each.frame) for each in scene.cards)
+        size = next((size for limit, size in _MAX_ITEMS if count <= limit), DrawingSize.SMALL)
         drivers = tuple(dict.fromkeys(each.id[0] for each in scene.tiles))
         return cls(size, {each.key: each.color for each in scene.claims}, drivers)
 
-    def colored(self, claim: Key, style: str = "") -> dict[str, Any]:
-        """The attributes of an element in a claim's colour; hues are a golden angle apart, to differ from the next."""
+    def colored(self, claim: ObjectKey, style: str = "") -> dict[str, Any]:
+        """Return the attributes of an element in a claim's colour; consecutive hues are a golden angle apart."""
         number = self.claims[claim]
-        return {"style": f"--h:{number * _GOLDEN % 360:.0f}{style}", "data_claim": number}
+        return {"style": f"--h:{number * _GOLDEN_ANGLE % 360:.0f}{style}", "data_claim": number}
 
     def shape(self, driver: str) -> str:
-        """The class of the shape of a driver's devices."""
+        """Return the CSS class for the shape of a driver's devices."""
         return f"shape-{self.drivers.index(driver) % _SHAPES}"
 
-    def chip(self, claim: Key, text: str = "") -> Html:
-        """A claim's name in its colour."""
-        return tag("span", text or shown(claim), class_="chip", **self.colored(claim))
+    def chip(self, claim: ObjectKey, text: str = "") -> Html:
+        """Return a claim's name in its colour."""
+        return tag("span", text or display_name(claim), class_="chip", **self.colored(claim))
 
 
-def _things(frame: Frame) -> int:
-    return len(frame.items) + sum(map(_things, frame.frames))
+def _item_count(frame: AlignmentFrame) -> int:
+    return len(frame.items) + sum(map(_item_count, frame.frames))
+
+
+def device_html(device: DeviceTile, drawing: Drawing) -> Html:
+    """Return a device as an element."""
+    attributes = _device_attributes(device, drawing)
+    if drawing.size is DrawingSize.SMALL:
+        return tag("li", tag("i", _device_in_short(device)), **attributes)
+    full = drawing.size is DrawingSize.FULL
+    return tag(
+        "li",
+        tag("b", device.name),
+        tag("small", _facts(device)) if full and _facts(device) else None,
+        *[drawing.chip(each.claim, f"{display_name(each.claim)}{_admin_suffix(each)}") for each in device.uses],
+        *([bar_html(each, drawing) for each in capacity_bars(device)] if device.shared else []),
+        *[tag("span", each if full else each.rpartition(":")[0], class_="taint") for each in device_problems(device)],
+        **attributes,
+    )
+
+
+def partition_html(device: DeviceTile, drawing: Drawing) -> Html:
+    """Return a device that is a partition, in one line."""
+    chips = [drawing.chip(each.claim, f"{display_name(each.claim)}{_admin_suffix(each)}") for each in device.uses]
+    return tag("li", tag("small", partition_kind(device)), *chips, class_="part", title=device_tooltip(device))
+
+
+def _device_attributes(device: DeviceTile, drawing: Drawing) -> dict[str, Any]:
+    """Return class, colour, claim and tooltip of a device's element."""
+    first = next(iter([*device.holders, *device.uses]), None)
+    names = ["tile", "used" if device.holders else "admin" if first else "free", drawing.shape(device.id[0])]
+    names += ["tainted"] if device_problems(device) else []
+    names += ["shared"] if device.shared else []
+    colored = drawing.colored(first.claim) if first else {}
+    return {"class_": " ".join(names), "title": device_tooltip(device), **colored}
+
+
+def device_problems(device: DeviceTile) -> list[str]:
+    """Return why a device may not be available although no claim holds it."""
+    return [f"taint {each}" for each in device.taints] + ([device.note] if device.note else [])
+
+
+def capacity_bars(device: DeviceTile) -> list[AmountBar]:
+    """Return the capacities of a shared device as bars."""
+    return [
+        AmountBar(
+            name, total, tuple((each.claim, each.consumed[name]) for each in device.uses if name in each.consumed)
+        )
+        for name, total in device.capacity.items()
+    ]
+
+
+def device_tooltip(device: DeviceTile) -> str:
+    """Return everything about a device as text, for a tooltip."""
+    lines = ["/".join(device.id)]
+    lines += [
+        f"used by claim {display_name(each.claim)}, request {each.request}{_admin_suffix(each)}" for each in device.uses
+    ]
+    lines += ["free"] if not device.uses else []
+    lines += device_problems(device)
+    lines += [f"{name}: {shown_value(value)}" for name, value in device.attributes.items()]
+    lines += [f"{name}: {value}" for name, value in device.capacity.items()]
+    return "\n".join(lines)
+
+
+def _device_in_short(device: DeviceTile) -> str:
+    users = ", ".join(f"{display_name(each.claim)}{_admin_suffix(each)}" for each in device.uses)
+    return "; ".join([f"{device.name}: {users or 'free'}", *device_problems(device)])
+
+
+def _admin_suffix(use: DeviceUse) -> str:
+    return " (admin)" if use.admin else ""
+
+
+def _facts(device: DeviceTile) -> str:
+    """Return the model and the memory, or what comes closest."""
+    named = {name.rpartition("/")[2]: value for name, value in device.attributes.items()}
+    model = next((str(named[each]) for each in _MODEL_ATTRIBUTES if named.get(each)), "")
+    memory = next((str(value) for name, value in device.capacity.items() if name.rpartition("/")[2] == "memory"), "")
+    # The bars of a shared device show its memory.
+    return " · ".join(_shortened(each) for each in (model, "" if device.shared else memory) if each)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_FACT_LENGTH else f"{text[: _MAX_FACT_LENGTH - 1]}…"
+
+
+def bar_html(amounts: AmountBar, drawing: Drawing, *, named: bool = True) -> Html:
+    """Return an amount and its parts as a bar."""
+    label = f"{amounts.name}: {amounts.left} of {amounts.total} left"
+    short = label if drawing.size is DrawingSize.FULL else f"{amounts.name}: {amounts.left} left"
+    parts = [_bar_part(claim, drawing, f";width:{amounts.share(amount):.2f}%") for claim, amount in amounts.parts]
+    meter = tag("span", *parts, class_="meter", role="img", aria_label=label, title=label)
+    return tag("div", tag("small", short) if named else None, meter, class_="bar")
+
+
+def _bar_part(claim: ObjectKey, drawing: Drawing, style: str) -> Html:
+    return tag("s", class_="on", title=display_name(claim), **drawing.colored(claim, style))
+
+
+def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
+    """Return a counter set with its bars, the devices in use, and the partitions still available."""
+    if drawing.size is DrawingSize.SMALL:
+        return _small_partitioned_device(item, drawing)
+    full = drawing.size is DrawingSize.FULL
+    bars = sorted(item.bars, key=lambda each: (not each.parts, each.name != "memory"))
+    kept = _MAX_BARS[drawing.size]
+    used = [(device_html if full else partition_html)(each, drawing) for each in item.used]
+    return tag(
+        "li",
+        tag("b", item.name),
+        *[_strip_html(each, drawing) for each in item.strips],
+        *[bar_html(each, drawing) for each in bars[:kept]],
+        tag("ul", *used, class_="tiles" if full else "parts") if used else None,
+        tag("p", *_possible_partitions(item), class_="available"),
+        _more_bars(bars[kept:], drawing) if bars[kept:] and full else None,
+        class_="counter-set",
+        title=_counter_set_title(item),
+    )
+
+
+def _small_partitioned_device(item: PartitionedDevice, drawing: Drawing) -> Html:
+    """Return only the strips or, without strips, the first bar."""
+    strips = [_strip_html(each, drawing, named=False) for each in item.strips]
+    inner = strips or [bar_html(each, drawing, named=False) for each in item.bars[:1]]
+    names = ", ".join(f"{each.name} by {display_name(each.uses[0].claim)}" for each in item.used) or "nothing"
+    kinds = ", ".join(_times(*each) for each in item.possible) or "none"
+    text = f"{item.name}: {names} in use; available: {kinds}"
+    return tag("li", *inner, tag("i", text), class_="counter-set", title=text)
+
+
+def _counter_set_title(item: PartitionedDevice) -> str:
+    owner = f"{item.counter_set.driver}/{item.counter_set.pool}"
+    return f"{owner}, counter set {item.name}: {len(item.tiles)} devices share it"
+
+
+def _possible_partitions(item: PartitionedDevice) -> Iterator[Html]:
+    yield tag("span", "available: " if item.possible else "none available")
+    for name, count in item.possible:
+        yield tag("span", f"{_times(name, count)} ", class_="kind")
+
+
+def _times(name: str, count: int) -> str:
+    return f"{name} \N{MULTIPLICATION SIGN}{count}" if count > 1 else name
+
+
+def _more_bars(bars: Sequence[AmountBar], drawing: Drawing) -> Html:
+    summary = tag("summary", f"{len(bars)} more counter{'s' if len(bars) > 1 else ''}")
+    return tag("details", summary, *[bar_html(each, drawing) for each in bars])
+
+
+def _strip_html(strip: SlotStrip, drawing: Drawing, *, named: bool = True) -> Html:
+    used = sum(1 for each in strip.cells if each)
+    label = f"{strip.name}: {used} of {len(strip.cells)} used"
+    drawn_cells = [_cell_html(each, drawing) for each in strip.cells]
+    cells = tag("span", *drawn_cells, class_="strip", role="img", aria_label=label, title=label)
+    short = tag("small", f"{used} of {len(strip.cells)} slots used") if named else None
+    return tag("div", short, cells, class_="bar")
+
+
+def _cell_html(claim: ObjectKey | None, drawing: Drawing) -> Html:
+    return tag("s") if claim is None else tag("s", class_="on", title=display_name(claim), **drawing.colored(claim))

@@ -1,17 +1,17 @@
 "use strict";
 const all = (selector) => [...document.querySelectorAll(selector)];
-const light = (claim) => {
-  document.body.classList.toggle("focus", claim !== null);
-  for (const each of all("[data-claim]")) each.classList.toggle("lit", each.dataset.claim === claim);
+const highlight = (claim) => {
+  document.body.classList.toggle("highlighting", claim !== null);
+  for (const each of all("[data-claim]")) each.classList.toggle("highlighted", each.dataset.claim === claim);
 };
 document.addEventListener("mouseover", (event) => {
   const part = event.target.closest("[data-claim]");
-  light(part ? part.dataset.claim : null);
+  highlight(part ? part.dataset.claim : null);
 });
-const words = new Map(all(".card, tbody tr, .waiting li").map((each) => [each, each.textContent.toLowerCase()]));
+const texts = new Map(all(".card, tbody tr, .not-placed li").map((each) => [each, each.textContent.toLowerCase()]));
 document.getElementById("filter").addEventListener("input", (event) => {
-  const wanted = event.target.value.trim().toLowerCase();
-  for (const [each, text] of words) each.classList.toggle("away", !text.includes(wanted));
+  const filter = event.target.value.trim().toLowerCase();
+  for (const [each, text] of texts) each.classList.toggle("filtered", !text.includes(filter));
 });
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;

@@ -1,6 +1,6 @@
-"""A picture of a cluster as one HTML file: nodes, devices in their alignment frames, claims in colours, and who waits.
+"""A cluster as one HTML page: nodes, devices in their alignment frames, claims in colours, and what was not placed.
 
-The file needs nothing else: styles and script are in it, it may load nothing, and without the script it says the same.
+Styles and script are in the page, it may load nothing, and without the script it shows the same.
 """
 
 from __future__ import annotations
@@ -9,28 +9,44 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from importlib import resources
+from itertools import groupby
 from typing import Final
 
-from dra_sdk.tools.scheduling.cluster.names import shown
-from dra_sdk.tools.scheduling.picture.cards import cards
-from dra_sdk.tools.scheduling.picture.drawing import Drawing, Size
-from dra_sdk.tools.scheduling.picture.markup import Html, join, tag
-from dra_sdk.tools.scheduling.picture.scene import ClaimRow, Scene, Waiting, in_use
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name
+from dra_sdk.tools.scheduling.picture.drawing import (
+    Drawing,
+    DrawingSize,
+    Html,
+    device_html,
+    join,
+    partitioned_device_html,
+    tag,
+)
+from dra_sdk.tools.scheduling.picture.published_devices import PartitionedDevice
+from dra_sdk.tools.scheduling.picture.scene import (
+    AlignmentFrame,
+    ClaimRow,
+    NodeCard,
+    NotPlaced,
+    Scene,
+    SceneItem,
+    in_use,
+)
 
-_STATES: Final = (
+_LEGEND: Final = (
     ("free", "free"),
     ("used", "in use, one colour for each claim"),
     ("admin", "admin access only"),
     ("tainted", "tainted, or in an incomplete pool"),
 )
-_LISTED: Final = 40
+_MAX_OPEN_CLAIMS: Final = 40
 """Longer lists are folded."""
-_TOGETHER: Final = 12
+_MAX_NAMES: Final = 12
 
 
-def page(scene: Scene, title: str = "Devices and claims") -> str:
-    """The whole page, from `<!DOCTYPE html>` on."""
-    style, script = _file("page.css"), _file("page.js")
+def render_page(scene: Scene, title: str = "Devices and claims") -> str:
+    """Return the whole page, from `<!DOCTYPE html>` on."""
+    style, script = _resource("page.css"), _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     head = tag(
@@ -45,7 +61,7 @@ def page(scene: Scene, title: str = "Devices and claims") -> str:
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _file(name: str) -> str:
+def _resource(name: str) -> str:
     return resources.files("dra_sdk.tools.scheduling.picture").joinpath(name).read_text()
 
 
@@ -53,14 +69,19 @@ def _body(scene: Scene, title: str) -> Html:
     drawing = Drawing.of(scene)
     return join(
         tag("header", tag("h1", title), tag("p", _headline(scene)), _tools(), _legend(drawing)),
-        tag("main", _waiting(scene.waiting), cards(scene.cards, drawing), _claims(scene.claims, drawing)),
+        tag(
+            "main",
+            _not_placed(scene.not_placed),
+            cards_html(scene.cards, drawing),
+            _claims_table(scene.claims, drawing),
+        ),
     )
 
 
 def _headline(scene: Scene) -> str:
     nodes = sum(1 for each in scene.cards if each.is_node)
     parts = [_count(nodes, "node"), f"devices: {in_use(scene.tiles)}"]
-    parts += [f"{_count(len(scene.claims), 'claim')} placed", f"{len(scene.waiting)} not placed"]
+    parts += [f"{_count(len(scene.claims), 'claim')} placed", f"{len(scene.not_placed)} not placed"]
     return " · ".join(parts)
 
 
@@ -75,41 +96,89 @@ def _tools() -> Html:
 
 
 def _legend(drawing: Drawing) -> Html:
-    states = [tag("span", tag("s", class_=f"tile {name}", style="--h:250"), text) for name, text in _STATES]
-    if drawing.size is Size.SMALL:
+    states = [tag("span", tag("s", class_=f"tile {name}", style="--h:250"), text) for name, text in _LEGEND]
+    if drawing.size is DrawingSize.SMALL:
         states += [tag("span", tag("s", class_=f"tile {drawing.shape(each)}"), each) for each in drawing.drivers]
     return tag("p", *states, class_="legend")
 
 
-def _waiting(waiting: Sequence[Waiting]) -> Html | None:
-    """Those that wait, together where the reason is the same."""
-    if not waiting:
+def _not_placed(not_placed: Sequence[NotPlaced]) -> Html | None:
+    """Return what was not placed, grouped by reason."""
+    if not not_placed:
         return None
     by_reason: dict[str, list[str]] = {}
-    for each in waiting:
+    for each in not_placed:
         by_reason.setdefault(each.reason, []).append(each.subject)
-    items = [tag("li", tag("b", _named(subjects)), tag("span", reason)) for reason, subjects in by_reason.items()]
-    return tag("section", tag("h2", "Not placed"), tag("ul", *items, class_="waiting"), aria_label="Not placed")
+    items = [tag("li", tag("b", _names(subjects)), tag("span", reason)) for reason, subjects in by_reason.items()]
+    return tag("section", tag("h2", "Not placed"), tag("ul", *items, class_="not-placed"), aria_label="Not placed")
 
 
-def _named(subjects: Sequence[str]) -> str:
-    more = len(subjects) - _TOGETHER
-    return ", ".join(subjects[:_TOGETHER]) + (f" and {more} more" if more > 0 else "")
+def _names(subjects: Sequence[str]) -> str:
+    more = len(subjects) - _MAX_NAMES
+    return ", ".join(subjects[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _claims(claims: Sequence[ClaimRow], drawing: Drawing) -> Html | None:
+def _claims_table(claims: Sequence[ClaimRow], drawing: Drawing) -> Html | None:
     if not claims:
         return None
     head = tag("tr", *[tag("th", each, scope="col") for each in ("Claim", "Used by", "Where", "Devices")])
-    table = tag("table", tag("thead", head), tag("tbody", *[_claim(each, drawing) for each in claims]))
+    table = tag("table", tag("thead", head), tag("tbody", *[_claim_row(each, drawing) for each in claims]))
     heading = tag("h2", f"Claims ({len(claims)})")
-    folded = tag("details", tag("summary", heading), table, open=len(claims) <= _LISTED)
+    folded = tag("details", tag("summary", heading), table, open=len(claims) <= _MAX_OPEN_CLAIMS)
     return tag("section", folded, aria_label="Claims")
 
 
-def _claim(row: ClaimRow, drawing: Drawing) -> Html:
-    places = sorted({each.place or each.reach for _, each in row.devices})
+def _claim_row(row: ClaimRow, drawing: Drawing) -> Html:
+    locations = sorted({each.node or each.accessible_from for _, each in row.devices})
     devices = [f"{request}: {'/'.join(each.id[1:])}" for request, each in row.devices]
-    texts = (", ".join(row.pods) or "nobody", ", ".join(places), ", ".join(devices))
-    cells = [tag("td", each) for each in (drawing.chip(row.key, shown(row.key)), *texts)]
+    texts = (", ".join(row.pods) or "nobody", ", ".join(locations), ", ".join(devices))
+    cells = [tag("td", each) for each in (drawing.chip(row.key, display_name(row.key)), *texts)]
     return tag("tr", *cells, data_claim=drawing.claims[row.key])
+
+
+def cards_html(all_cards: Sequence[NodeCard], drawing: Drawing) -> Html:
+    """Return a section with a card for each node that has devices, and for each group of nodes that share devices."""
+    drawn = [_card_html(each, drawing) for each in all_cards if each.tiles]
+    empty = ", ".join(each.name for each in all_cards if not each.tiles)
+    rest = tag("p", f"Without devices: {empty}", class_="rest") if empty else None
+    grid = tag("div", *drawn, class_=f"cards {drawing.size}")
+    return tag("section", tag("h2", "Nodes"), grid, rest, aria_label="Nodes")
+
+
+def _card_html(card: NodeCard, drawing: Drawing) -> Html:
+    pods = ", ".join(map(display_name, card.pods))
+    return tag(
+        "article",
+        tag("h3", card.name if card.is_node else f"For {card.name}", tag("small", card.in_use)),
+        tag("p", f"pods: {pods}", class_="pods") if pods else None,
+        _frame_html(card.frame, card.name, drawing),
+        class_="card" if card.is_node else "card several-nodes",
+    )
+
+
+def _frame_html(frame: AlignmentFrame, node: str, drawing: Drawing) -> Html:
+    inner = tag(
+        "div",
+        *[_pool_html(list(group), node, drawing) for _, group in groupby(frame.items, key=_pool_of)],
+        *[_frame_html(each, node, drawing) for each in frame.frames],
+        class_="frames",
+    )
+    if not frame.title:
+        return inner
+    return tag("fieldset", tag("legend", frame.title), inner, title=f"{frame.title} of {node}")
+
+
+def _pool_of(item: SceneItem) -> tuple[str, str]:
+    return (item.counter_set.driver, item.counter_set.pool) if isinstance(item, PartitionedDevice) else item.id[:2]
+
+
+def _pool_html(items: Sequence[SceneItem], node: str, drawing: Drawing) -> Html:
+    driver, pool = _pool_of(items[0])
+    # The pool of a node is usually named after the node.
+    name = join(driver, tag("small", f"pool {pool}") if pool != node else None)
+    label = tag("h4", name, title=f"driver {driver}, pool {pool}") if drawing.size is DrawingSize.FULL else None
+    drawn = [
+        partitioned_device_html(each, drawing) if isinstance(each, PartitionedDevice) else device_html(each, drawing)
+        for each in items
+    ]
+    return tag("div", label, tag("ul", *drawn, class_="tiles"), class_="pool")

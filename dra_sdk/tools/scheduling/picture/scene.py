@@ -1,4 +1,4 @@
-"""What a picture of a cluster shows, before it is drawn: nodes, alignment frames, devices, claims, and who waits."""
+"""What a picture of a cluster shows: nodes, devices in their alignment frames, claims, and what was not placed."""
 
 from __future__ import annotations
 
@@ -8,36 +8,55 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.allocator import Features, Inventory
-from dra_sdk.tools.scheduling.cluster.names import Key, key_of
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-from dra_sdk.tools.scheduling.picture.partitions import Board, board
-from dra_sdk.tools.scheduling.picture.pools import ANYWHERE, CounterSet, Pools, Tile, pools
+from dra_sdk.tools.scheduling.allocator import Inventory, SchedulerFeatures
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+from dra_sdk.tools.scheduling.picture.published_devices import (
+    NO_SINGLE_NODE,
+    CounterSet,
+    DeviceTile,
+    PartitionedDevice,
+    PublishedDevices,
+    partitioned_device,
+    published_devices,
+)
 
-_NUMA: Final = ("numaNode", "numaNodeID", "numa")
-_ROOT: Final = ("pcieRoot",)
-T = TypeVar("T")
-Item = Tile | Board
+_NUMA_ATTRIBUTES: Final = ("numaNode", "numaNodeID", "numa")
+_PCIE_ROOT_ATTRIBUTES: Final = ("pcieRoot",)
+_Item = TypeVar("_Item")
+SceneItem = DeviceTile | PartitionedDevice
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """Devices that are aligned: on one NUMA node, or below one PCIe root. The outermost frame has no title."""
+class AlignmentFrame:
+    """Devices that are aligned: on one NUMA node, or below one PCIe root.
+
+    title: the NUMA node or PCIe root; empty for the outermost frame.
+    items: the devices, and counter sets with their devices.
+    frames: the frames inside.
+    """
 
     title: str
-    items: tuple[Item, ...]
-    frames: tuple[Frame, ...] = ()
+    items: tuple[SceneItem, ...]
+    frames: tuple[AlignmentFrame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """A node, or the devices on no single node (`name` is then who can reach them)."""
+class NodeCard:
+    """A node, or the devices that several nodes can use.
+
+    name: the name of the node, or which nodes can use the devices.
+    is_node: whether it is a node.
+    frame: its devices.
+    tiles: its devices, in a flat list.
+    pods: the pods on the node.
+    """
 
     name: str
     is_node: bool
-    frame: Frame
-    tiles: tuple[Tile, ...]
-    pods: tuple[Key, ...] = ()
+    frame: AlignmentFrame
+    tiles: tuple[DeviceTile, ...]
+    pods: tuple[ObjectKey, ...] = ()
 
     @property
     def in_use(self) -> str:
@@ -47,17 +66,27 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """A claim that has devices; `color` counts the claims."""
+    """An allocated claim.
 
-    key: Key
+    key: namespace and name.
+    color: its number among the claims.
+    pods: the names of its consumers.
+    devices: its requests and devices.
+    """
+
+    key: ObjectKey
     color: int
     pods: tuple[str, ...]
-    devices: tuple[tuple[str, Tile], ...]
+    devices: tuple[tuple[str, DeviceTile], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A pod or a claim that was not placed, and why."""
+class NotPlaced:
+    """A pod or a claim that was not placed.
+
+    subject: `pod NAME` or `claim NAME`.
+    reason: why.
+    """
 
     subject: str
     reason: str
@@ -65,120 +94,132 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything."""
+    """Everything that the picture shows.
 
-    cards: tuple[Card, ...]
+    cards: the nodes.
+    claims: the allocated claims.
+    not_placed: the pods and claims that were not placed.
+    tiles: all devices.
+    """
+
+    cards: tuple[NodeCard, ...]
     claims: tuple[ClaimRow, ...]
-    waiting: tuple[Waiting, ...]
-    tiles: tuple[Tile, ...]
+    not_placed: tuple[NotPlaced, ...]
+    tiles: tuple[DeviceTile, ...]
 
 
-def in_use(tiles: Sequence[Tile]) -> str:
-    """`3 of 8 in use`; partitions are not counted where most of them exclude each other."""
+def in_use(tiles: Sequence[DeviceTile]) -> str:
+    """Return `3 of 8 in use`; with partitions among them `3 in use`, since most partitions exclude each other."""
     used = sum(1 for each in tiles if each.holders)
     return f"{used} in use" if any(each.counters for each in tiles) else f"{used} of {len(tiles)} in use"
 
 
-def scene(snapshot: Snapshot, waiting: Sequence[Waiting] = ()) -> Scene:
-    """The scene of a snapshot whose claims are allocated as far as they can be."""
-    inventory = Inventory(snapshot.slices, Features.of(snapshot.profile), snapshot.rules)
-    found = pools(inventory, snapshot.claims)
-    by_place: dict[str, list[Tile]] = {}
-    for each in found.tiles:
-        by_place.setdefault(each.place, []).append(each)
+def build_scene(snapshot: Snapshot, not_placed: Sequence[NotPlaced] = ()) -> Scene:
+    """Return the scene of a snapshot that is already scheduled."""
+    inventory = Inventory(snapshot.slices, SchedulerFeatures.of(snapshot.profile), snapshot.rules)
+    published = published_devices(inventory, snapshot.claims)
+    by_node: dict[str, list[DeviceTile]] = {}
+    for each in published.tiles:
+        by_node.setdefault(each.node, []).append(each)
     nodes = [each["metadata"]["name"] for each in snapshot.nodes]
-    cards = [_node(name, by_place.get(name, []), found, snapshot.pods) for name in nodes]
-    cards += [_elsewhere(f"{name} (no such node)", by_place[name], found)
-              for name in by_place if name not in {*nodes, ANYWHERE}]  # fmt: skip
-    for reach, tiles in _grouped(by_place.get(ANYWHERE, []), lambda each: each.reach):
-        cards.append(_elsewhere(str(reach), tiles, found))
-    return Scene(tuple(cards), _claims(snapshot, found), tuple(waiting), found.tiles)
+    cards = [_node_card(name, by_node.get(name, []), published, snapshot.pods) for name in nodes]
+    cards += [_shared_card(f"{name} (no such node)", by_node[name], published)
+              for name in by_node if name not in {*nodes, NO_SINGLE_NODE}]  # fmt: skip
+    for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda each: each.accessible_from):
+        cards.append(_shared_card(str(name), tiles, published))
+    return Scene(tuple(cards), _claim_rows(snapshot, published), tuple(not_placed), published.tiles)
 
 
-def _node(name: str, tiles: Sequence[Tile], found: Pools, pods: Iterable[JSON]) -> Card:
-    here = tuple(key_of(each) for each in pods if (each.get("spec") or {}).get("nodeName") == name)
-    return Card(name, True, _frame(tiles, found.sets), tuple(tiles), here)
+def _node_card(name: str, tiles: Sequence[DeviceTile], published: PublishedDevices, pods: Iterable[JSON]) -> NodeCard:
+    pods_here = tuple(object_key(each) for each in pods if (each.get("spec") or {}).get("nodeName") == name)
+    return NodeCard(name, True, _alignment_frame(tiles, published.counter_sets), tuple(tiles), pods_here)
 
 
-def _elsewhere(name: str, tiles: Sequence[Tile], found: Pools) -> Card:
-    return Card(name, False, _frame(tiles, found.sets), tuple(tiles))
+def _shared_card(name: str, tiles: Sequence[DeviceTile], published: PublishedDevices) -> NodeCard:
+    return NodeCard(name, False, _alignment_frame(tiles, published.counter_sets), tuple(tiles))
 
 
-def _frame(tiles: Sequence[Tile], sets: Sequence[CounterSet]) -> Frame:
-    """The devices of one place in frames: NUMA nodes, and PCIe roots within them."""
-    items = _items(tiles, sets)
-    frames, rest = _framed(items, _NUMA, "NUMA node {}")
+def _alignment_frame(tiles: Sequence[DeviceTile], sets: Sequence[CounterSet]) -> AlignmentFrame:
+    """Return the devices of a node in frames: NUMA nodes, and PCIe roots inside them."""
+    items = _scene_items(tiles, sets)
+    frames, rest = _split_by_attribute(items, _NUMA_ATTRIBUTES, "NUMA node {}")
     filled = []
     for title, inside in frames:
-        below, loose = _framed(inside, _ROOT, "{}")
-        filled.append(Frame(title, tuple(loose), tuple(Frame(each, tuple(group)) for each, group in below)))
-    below, loose = _framed(rest, _ROOT, "{}")
-    return Frame("", tuple(loose), (*filled, *(Frame(each, tuple(group)) for each, group in below)))
+        below, loose = _split_by_attribute(inside, _PCIE_ROOT_ATTRIBUTES, "{}")
+        filled.append(
+            AlignmentFrame(title, tuple(loose), tuple(AlignmentFrame(each, tuple(group)) for each, group in below))
+        )
+    below, loose = _split_by_attribute(rest, _PCIE_ROOT_ATTRIBUTES, "{}")
+    return AlignmentFrame("", tuple(loose), (*filled, *(AlignmentFrame(each, tuple(group)) for each, group in below)))
 
 
-def _items(tiles: Sequence[Tile], sets: Sequence[CounterSet]) -> list[Item]:
-    """Boards, each with the devices that take from its counters, and the devices that take from none."""
-    homes = {id(tile): _home(tile, sets) for tile in tiles}
-    items: list[Item] = []
-    seen = set()
+def _scene_items(tiles: Sequence[DeviceTile], sets: Sequence[CounterSet]) -> list[SceneItem]:
+    """Return counter sets, each with the devices that consume from it, and the other devices."""
+    counter_sets = {id(tile): _counter_set_of(tile, sets) for tile in tiles}
+    items: list[SceneItem] = []
+    added = set()
     for tile in tiles:
-        home = homes[id(tile)]
-        if home is None:
+        counter_set = counter_sets[id(tile)]
+        if counter_set is None:
             items.append(tile)
-        elif (home.driver, home.pool, home.name) not in seen:
-            seen.add((home.driver, home.pool, home.name))
-            items.append(board(home, [each for each in tiles if homes[id(each)] is home]))
+        elif (counter_set.driver, counter_set.pool, counter_set.name) not in added:
+            added.add((counter_set.driver, counter_set.pool, counter_set.name))
+            items.append(
+                partitioned_device(counter_set, [each for each in tiles if counter_sets[id(each)] is counter_set])
+            )
     return items
 
 
-def _home(tile: Tile, sets: Iterable[CounterSet]) -> CounterSet | None:
+def _counter_set_of(tile: DeviceTile, sets: Iterable[CounterSet]) -> CounterSet | None:
     names = {each for each, _ in tile.counters}
     return next((each for each in sets if each.name in names and (each.driver, each.pool) == tile.id[:2]), None)
 
 
-def _framed(items: Sequence[Item], names: Sequence[str], title: str) -> tuple[list[tuple[str, list[Item]]], list[Item]]:
-    """Items by the value of an attribute, in order of the values, and those that have none or several."""
-    groups = _grouped(items, lambda each: _aligned(each, names))
+def _split_by_attribute(
+    items: Sequence[SceneItem], names: Sequence[str], title: str
+) -> tuple[list[tuple[str, list[SceneItem]]], list[SceneItem]]:
+    """Return items by the value of an attribute, sorted by value, and those without one common value."""
+    groups = _grouped(items, lambda each: _common_value(each, names))
     named = [each for each in groups if each[0] is not None]
-    framed = sorted(named, key=lambda each: _natural(each[0]))
+    framed = sorted(named, key=lambda each: _natural_order(each[0]))
     rest = [each for value, group in groups if value is None for each in group]
     return [(title.format(value), group) for value, group in framed], rest
 
 
-def _aligned(item: Item, names: Sequence[str]) -> Any:
-    """The one value that all devices of an item have, else None."""
-    tiles = item.tiles if isinstance(item, Board) else (item,)
-    values = {_value(each, names) for each in tiles}
+def _common_value(item: SceneItem, names: Sequence[str]) -> Any:
+    """Return the value that all devices of an item have, else None."""
+    tiles = item.tiles if isinstance(item, PartitionedDevice) else (item,)
+    values = {_attribute_of(each, names) for each in tiles}
     return values.pop() if len(values) == 1 else None
 
 
-def _value(tile: Tile, names: Sequence[str]) -> str | None:
+def _attribute_of(tile: DeviceTile, names: Sequence[str]) -> str | None:
     for name, value in tile.attributes.items():
         if name.rpartition("/")[2] in names and isinstance(value, str | int) and value not in {"", -1}:
             return str(value)
     return None
 
 
-def _natural(value: str) -> tuple[int, str]:
-    """Numbers in their own order, before everything else as text."""
+def _natural_order(value: str) -> tuple[int, str]:
+    """Sort numbers by value, before other text."""
     return (int(value), "") if value.isdecimal() else (sys.maxsize, value)
 
 
-def _grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[tuple[Any, list[T]]]:
-    groups: dict[Any, list[T]] = {}
+def _grouped(items: Iterable[_Item], key: Callable[[_Item], Any]) -> list[tuple[Any, list[_Item]]]:
+    groups: dict[Any, list[_Item]] = {}
     for each in items:
         groups.setdefault(key(each), []).append(each)
     return list(groups.items())
 
 
-def _claims(snapshot: Snapshot, found: Pools) -> tuple[ClaimRow, ...]:
-    devices: dict[Key, list[tuple[str, Tile]]] = {}
-    for tile in found.tiles:
+def _claim_rows(snapshot: Snapshot, published: PublishedDevices) -> tuple[ClaimRow, ...]:
+    devices: dict[ObjectKey, list[tuple[str, DeviceTile]]] = {}
+    for tile in published.tiles:
         for use in tile.uses:
             devices.setdefault(use.claim, []).append((use.request, tile))
-    rows = ((each, key_of(each)) for each in snapshot.claims if key_of(each) in devices)
-    return tuple(ClaimRow(key, at, _users(claim), tuple(devices[key])) for at, (claim, key) in enumerate(rows))
+    rows = ((each, object_key(each)) for each in snapshot.claims if object_key(each) in devices)
+    return tuple(ClaimRow(key, at, _consumer_names(claim), tuple(devices[key])) for at, (claim, key) in enumerate(rows))
 
 
-def _users(claim: JSON) -> tuple[str, ...]:
-    return tuple(each["name"] for each in (claim.get("status") or {}).get("reservedFor") or ())
+def _consumer_names(claim: JSON) -> tuple[str, ...]:
+    return tuple(each["name"] for each in claim_consumers(claim))

@@ -1,22 +1,22 @@
-"""Objects of the API in a line each, for the tests of the allocator."""
+"""API objects for the tests of the allocator."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.tools.scheduling.allocator import Allocated, Allocator, Features, Inventory
+from dra_sdk.tools.scheduling.allocator import AllocatedState, Allocator, Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.wire.profile import GATES, ServerProfile
 
 JSON = dict[str, Any]
 DRIVER = "gpu.example.com"
-NEWER = Features.of(ServerProfile.of("1.37", dict.fromkeys(GATES, True)))
+NEWER = SchedulerFeatures.of(ServerProfile.of("1.37", dict.fromkeys(GATES, True)))
 """1.37 with everything on."""
 
 
-def of_1_37(**gates: bool) -> Features:
+def of_1_37(**gates: bool) -> SchedulerFeatures:
     """1.37 with all beta gates, and these."""
-    return Features.of(ServerProfile.of("1.37", {"DRAFractionalCapacityRange": True, **gates}))
+    return SchedulerFeatures.of(ServerProfile.of("1.37", {"DRAFractionalCapacityRange": True, **gates}))
 
 
 def node(name: str = "n1", **labels: str) -> JSON:
@@ -39,7 +39,7 @@ def device(name: str, *, capacity: dict[str, Any] | None = None, **more: Any) ->
 
 
 def shared(name: str, **more: Any) -> JSON:
-    """A device that many claims may use at once."""
+    """A device that many claims may share."""
     return device(name, **more) | {"allowMultipleAllocations": True}
 
 
@@ -47,8 +47,8 @@ def a_slice(
     *devices: JSON, name: str = "s1", pool: str = "n1", count: int = 1, generation: int = 1, **spec: Any
 ) -> JSON:
     """A slice of node n1, unless `spec` says otherwise."""
-    places = {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"}
-    where = {} if places & set(spec) else {"nodeName": "n1"}
+    fields = {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"}
+    where = {} if fields & set(spec) else {"nodeName": "n1"}
     head = {"driver": DRIVER, "pool": {"name": pool, "generation": generation, "resourceSliceCount": count}}
     return {"metadata": {"name": name}, "spec": head | where | ({"devices": list(devices)} if devices else {}) | spec}
 
@@ -75,13 +75,13 @@ def device_class(name: str = "gpu", *expressions: str, config: list[JSON] | None
     return {"metadata": {"name": name}, "spec": {"selectors": cel(*expressions), "config": config or []}}
 
 
-def wish(*expressions: str, **fields: Any) -> JSON:
-    """What stands under `exactly`, or in `firstAvailable`."""
+def exact_request(*expressions: str, **fields: Any) -> JSON:
+    """An exact request or an alternative."""
     return {"deviceClassName": "gpu", "selectors": cel(*expressions), **fields}
 
 
 def request(name: str, *expressions: str, **fields: Any) -> JSON:
-    return {"name": name, "exactly": wish(*expressions, **fields)}
+    return {"name": name, "exactly": exact_request(*expressions, **fields)}
 
 
 def first_available(name: str, **alternatives: JSON) -> JSON:
@@ -93,32 +93,32 @@ def claim(*requests: JSON, name: str = "c", **devices: Any) -> JSON:
 
 
 def allocator(
-    *slices: JSON, features: Features | None = None, classes: list[JSON] | None = None, **more: Any
+    *slices: JSON, features: SchedulerFeatures | None = None, classes: list[JSON] | None = None, **more: Any
 ) -> Allocator:
     found = [device_class()] if classes is None else classes
-    inventory = Inventory(slices, features or Features())
+    inventory = Inventory(slices, features or SchedulerFeatures())
     return Allocator(inventory, {each["metadata"]["name"]: each for each in found}, share_id=lambda: "share", **more)
 
 
 def allocated(
-    found: Allocator, *claims: JSON, held: Allocated | None = None, at: JSON | None = None
+    found: Allocator, *claims: JSON, held: AllocatedState | None = None, at: JSON | None = None
 ) -> list[JSON] | None:
-    return found.allocate(at or node(), claims, Allocated() if held is None else held)
+    return found.allocate(at or node(), claims, AllocatedState() if held is None else held)
 
 
 def names(allocations: list[JSON] | None) -> list[list[str]] | None:
-    """The devices of each claim; None where they did not fit."""
+    """The devices of each claim; None if they do not fit."""
     if allocations is None:
         return None
     return [[result["device"] for result in each["devices"]["results"]] for each in allocations]
 
 
 def held(*devices: str, pool: str = "n1", **more: Any) -> JSON:
-    """A claim that has these devices."""
+    """A claim that holds these devices."""
     results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": each, **more} for each in devices]
     return {"metadata": {"name": "holder"}, "status": {"allocation": {"devices": {"results": results}}}}
 
 
-def candidates(*slices: JSON, features: Features | None = None) -> list[Candidate]:
-    """What n1 can choose from."""
-    return list(Inventory(slices, features or Features()).view(node()).candidates)
+def candidates(*slices: JSON, features: SchedulerFeatures | None = None) -> list[Candidate]:
+    """The candidates on node n1."""
+    return list(Inventory(slices, features or SchedulerFeatures()).node_devices(node()).candidates)

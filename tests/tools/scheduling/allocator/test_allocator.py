@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.tools.scheduling.allocator import (
-    Allocated,
+    AllocatedState,
     AllocationError,
     Allocator,
     InvalidPoolsError,
@@ -25,11 +25,11 @@ from tests.tools.scheduling.allocator.build import (
 )
 
 
-def test_nothing_to_allocate_is_allocated() -> None:
+def test_no_claims_need_no_devices() -> None:
     assert allocated(allocator()) == []
 
 
-def test_a_claim_for_nothing_is_allocated() -> None:
+def test_a_claim_without_requests_is_allocated() -> None:
     nothing = {"metadata": {"name": "c", "namespace": "default"}, "spec": {}}
     assert allocated(allocator(a_slice(device("a"))), nothing) == [{"devices": {"results": []}}]
 
@@ -40,16 +40,16 @@ def test_one_allocation_for_each_claim() -> None:
     assert allocated(found, claim(request("r", count=2)), claim(request("r"), name="d")) is None
 
 
-def test_what_is_in_use_stays_as_it_is() -> None:
-    used = Allocated.of([held("a")])
-    before = used.revision
+def test_allocated_state_is_not_changed() -> None:
+    used = AllocatedState.of([held("a")])
+    before = set(used.devices)
     assert names(allocated(allocator(a_slice(device("a"), device("b"))), claim(request("r")), held=used)) == [["b"]]
-    assert used.revision == before
+    assert used.devices == before
 
 
 def test_one_allocator_serves_many_claims_and_nodes() -> None:
     found = allocator(a_slice(device("a")), a_slice(device("b"), pool="n2", nodeName="n2"))
-    used, wanted = Allocated(), claim(request("r"))
+    used, wanted = AllocatedState(), claim(request("r"))
     assert names(allocated(found, wanted, held=used)) == [["a"]]
     used.add(held("a"))
     assert allocated(found, wanted, held=used) is None
@@ -58,21 +58,21 @@ def test_one_allocator_serves_many_claims_and_nodes() -> None:
     assert names(allocated(found, wanted, held=used)) == [["a"]]
 
 
-def test_a_claim_that_changed_is_read_again() -> None:
+def test_a_changed_claim_is_parsed_again() -> None:
     found, wanted = allocator(a_slice(device("a"), device("b"))), claim(request("r"))
     assert names(allocated(found, wanted)) == [["a"]]
     wanted["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
     assert names(allocated(found, wanted)) == [["a", "b"]]
 
 
-def test_many_claims_are_read_and_forgotten() -> None:
+def test_many_claims_with_a_limited_cache() -> None:
     found = allocator(a_slice(device("a")))
     claims = [claim(request("r", count=1 + index % 2), name=f"c{index}") for index in range(200)]
     for _ in range(2):
         assert [allocated(found, each) is not None for each in claims] == [True, False] * 100
 
 
-def test_an_invalid_pool_is_told_where_nothing_else_fits() -> None:
+def test_an_invalid_pool_is_an_error_if_nothing_else_fits() -> None:
     invalid = a_slice(device("a"), device("a"), pool="p")
     assert names(allocated(allocator(invalid, a_slice(device("b"))), claim(request("r")))) == [["b"]]
     problem = r"invalid resource pools were encountered: gpu.example.com/p \(duplicate device name a\)"
@@ -84,16 +84,16 @@ def test_nothing_is_allocated_from_an_incomplete_pool() -> None:
     assert allocated(allocator(a_slice(device("a"), count=2)), claim(request("r"))) is None
 
 
-def test_errors_say_what_is_wrong() -> None:
+def test_errors_name_the_claim_and_request() -> None:
     with pytest.raises(AllocationError, match="claim ns/c, request r: could not retrieve device class tpu"):
         allocated(allocator(), claim(request("r", deviceClassName="tpu")))
 
 
-def test_every_share_gets_an_id_of_its_own() -> None:
+def test_every_share_gets_its_own_id() -> None:
     inventory = Inventory([a_slice(shared("a", capacity={"memory": "4"}))])
     found = Allocator(inventory, {"gpu": device_class()})
     wanted = [claim(request("r", capacity={"requests": {"memory": "1"}}), name=name) for name in ("c", "d")]
-    allocations = found.allocate(node(), wanted, Allocated())
+    allocations = found.allocate(node(), wanted, AllocatedState())
     assert allocations
     ids = {result["shareID"] for each in allocations for result in each["devices"]["results"]}
     assert len(ids) == 2

@@ -1,45 +1,83 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dra_sdk.tools.scheduling.allocator import AllocationError
-from dra_sdk.tools.scheduling.allocator.amounts import UNIT
-from dra_sdk.tools.scheduling.allocator.devices import Contents
-from dra_sdk.tools.scheduling.allocator.slices import SliceView
-from tests.tools.scheduling.allocator.build import DRIVER, a_slice, consumes, device
+from dra_sdk.tools.scheduling.allocator.devices import ContentCache, PoolSlice, has_scalar_values
+from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT
+from tests.tools.scheduling.allocator.build import DRIVER, a_slice, consumes, counter_sets, device
 
 
-def test_devices_that_differ_in_name_only_have_one_content() -> None:
-    contents = Contents()
+def test_devices_that_differ_only_in_name_share_their_content() -> None:
+    contents = ContentCache()
     one, other = device("gpu-0", model="a100"), device("gpu-1", model="a100")
-    assert contents.of(DRIVER, one) is contents.of(DRIVER, other)
-    assert contents.of("other.example.com", one) is not contents.of(DRIVER, one)
-    assert contents.of(DRIVER, device("gpu-2", model="h100")) is not contents.of(DRIVER, one)
+    assert contents.get(DRIVER, one) is contents.get(DRIVER, other)
+    assert contents.get("other.example.com", one) is not contents.get(DRIVER, one)
+    assert contents.get(DRIVER, device("gpu-2", model="h100")) is not contents.get(DRIVER, one)
     assert len(contents) == 3
 
 
-def test_attributes_are_found_by_their_full_name() -> None:
+def test_attributes_are_found_by_their_qualified_name() -> None:
     attributes = {"model": {"string": "a100"}, "std.example.com/root": {"string": "r"}}
     raw = a_slice({"name": "gpu-0", "attributes": attributes})
-    found = SliceView(raw, 0, Contents()).devices[0]
+    found = PoolSlice(raw, 0, ContentCache()).devices[0]
     assert found.attribute(f"{DRIVER}/model") == {"string": "a100"}
     assert found.attribute("std.example.com/root") == {"string": "r"}
     assert found.attribute("other.example.com/model") is None
     assert found.attribute("model/none") is None
 
 
-def test_counters_are_read_once() -> None:
-    found = SliceView(a_slice(device("gpu-0") | consumes(memory="1Gi", slots="2")), 0, Contents()).devices[0]
-    assert found.counters == ((("set", "memory"), 2**30 * UNIT), (("set", "slots"), 2 * UNIT))
+def test_counters_of_a_device() -> None:
+    found = PoolSlice(a_slice(device("gpu-0") | consumes(memory="1Gi", slots="2")), 0, ContentCache()).devices[0]
+    assert found.counters == ((("set", "memory"), 2**30 * NANOS_PER_UNIT), (("set", "slots"), 2 * NANOS_PER_UNIT))
 
 
-def test_a_counter_that_is_no_quantity_is_named() -> None:
+def test_an_invalid_counter_is_named() -> None:
     with pytest.raises(AllocationError, match=r"device gpu\.example\.com/n1/gpu-0, counter memory: .much. is not"):
-        _ = SliceView(a_slice(device("gpu-0") | consumes(memory="much")), 0, Contents()).devices
+        _ = PoolSlice(a_slice(device("gpu-0") | consumes(memory="much")), 0, ContentCache()).devices
 
 
-def test_where_a_device_is() -> None:
-    own = SliceView(a_slice(device("a") | {"nodeName": "n7"}, perDeviceNodeSelection=True), 0, Contents()).devices[0]
-    assert own.place["nodeName"] == "n7"
-    common = SliceView(a_slice(device("a"), nodeName="n1"), 0, Contents()).devices[0]
-    assert common.place["nodeName"] == "n1"
+def test_the_node_of_a_device() -> None:
+    own = PoolSlice(a_slice(device("a") | {"nodeName": "n7"}, perDeviceNodeSelection=True), 0, ContentCache()).devices[
+        0
+    ]
+    assert own.node_scope["nodeName"] == "n7"
+    common = PoolSlice(a_slice(device("a"), nodeName="n1"), 0, ContentCache()).devices[0]
+    assert common.node_scope["nodeName"] == "n1"
+
+
+def test_valid_single_values_are_scalar() -> None:
+    attributes = {"a": {"string": "x"}, "b": {"int": 1}, "c": {"bool": False}, "d": {"version": "1.2.3"}}
+    assert has_scalar_values({"name": "gpu-0", "attributes": attributes, "capacity": {"memory": {"value": "1Gi"}}})
+    assert has_scalar_values({"name": "gpu-0"})
+
+
+@pytest.mark.parametrize(
+    "attribute", [{}, {"strings": ["x"]}, {"version": "one"}, {"version": 1}, {"int": True}, {"string": "x", "int": 1}]
+)
+def test_other_attributes_are_not_scalar(attribute: dict[str, Any]) -> None:
+    assert not has_scalar_values({"name": "gpu-0", "attributes": {"a": attribute}})
+
+
+def test_invalid_capacities_are_not_scalar() -> None:
+    assert not has_scalar_values({"name": "gpu-0", "capacity": {"memory": {"value": "much"}}})
+    assert not has_scalar_values({"name": "gpu-0", "capacity": {"memory": {}}})
+
+
+def test_a_slice_knows_its_pool() -> None:
+    found = PoolSlice(a_slice(device("a"), device("b"), pool="p", count=3, generation=7), 0, ContentCache())
+    assert (found.pool, found.generation, found.count) == ((DRIVER, "p"), 7, 3)
+    assert [str(each.id) for each in found.devices] == [f"{DRIVER}/p/a", f"{DRIVER}/p/b"]
+
+
+def test_a_slice_of_counter_sets_has_no_devices() -> None:
+    found = PoolSlice(counter_sets(set={"memory": "1"}), 0, ContentCache())
+    assert found.has_counter_sets
+    assert found.devices == ()
+
+
+def test_an_empty_slice() -> None:
+    found = PoolSlice({"metadata": {"name": "s"}, "spec": {}}, 0, ContentCache())
+    assert (found.pool, found.generation, found.devices) == (("", ""), 0, ())

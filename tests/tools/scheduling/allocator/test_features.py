@@ -1,13 +1,33 @@
 from __future__ import annotations
 
+from dataclasses import astuple, replace
+
 import pytest
 
-from dra_sdk.tools.scheduling.allocator import Features
+from dra_sdk.tools.scheduling.allocator import SchedulerFeatures
+from dra_sdk.tools.scheduling.allocator.features import OF_1_34, SINCE_1_37, UP_TO_1_36, ReleaseBehaviour
 from dra_sdk.wire.profile import GATES, ServerProfile
 
 
+@pytest.mark.parametrize(
+    ("minor", "expected"), [(34, OF_1_34), (35, UP_TO_1_36), (36, UP_TO_1_36), (37, SINCE_1_37), (38, SINCE_1_37)]
+)
+def test_the_behaviour_of_each_release(minor: int, expected: ReleaseBehaviour) -> None:
+    assert ReleaseBehaviour.of(minor) is expected
+
+
+def test_all_bugs_were_fixed_in_1_37() -> None:
+    assert set(astuple(UP_TO_1_36)) == {False}
+    assert set(astuple(replace(SINCE_1_37, counters_with_devices=True))) == {True}
+
+
+def test_1_34_differs_in_where_counter_sets_are() -> None:
+    assert replace(OF_1_34, counters_with_devices=False) == UP_TO_1_36
+    assert OF_1_34.counters_with_devices
+
+
 def test_the_defaults_of_a_release() -> None:
-    found = Features.of(ServerProfile.of("1.34"))
+    found = SchedulerFeatures.of(ServerProfile.of("1.34"))
     assert found.admin_access
     assert found.prioritized_list
     assert not found.partitionable_devices
@@ -15,33 +35,41 @@ def test_the_defaults_of_a_release() -> None:
     assert not found.binding_conditions
 
 
-def test_gates_that_need_each_other() -> None:
+def test_gates_that_depend_on_others() -> None:
     gates = {"DRADeviceBindingConditions": True, "DRAResourceClaimDeviceStatus": False, "DRADeviceTaints": False}
-    found = Features.of(ServerProfile.of("1.36", gates | {"DRADeviceTaintRules": True}))
+    found = SchedulerFeatures.of(ServerProfile.of("1.36", gates | {"DRADeviceTaintRules": True}))
     assert not found.binding_conditions
     assert not found.taint_rules
 
 
-def test_lists_reach_constraints_one_release_after_selectors() -> None:
+def test_lists_in_constraints_came_one_release_after_selectors() -> None:
     gates = {"DRAListTypeAttributes": True}
-    old, new = Features.of(ServerProfile.of("1.36", gates)), Features.of(ServerProfile.of("1.37", gates))
+    old, new = (
+        SchedulerFeatures.of(ServerProfile.of("1.36", gates)),
+        SchedulerFeatures.of(ServerProfile.of("1.37", gates)),
+    )
     assert old.list_attributes_in_selectors
     assert old.cel.list_type_attributes
     assert (old.list_attributes, new.list_attributes) == (False, True)
 
 
-def test_fields_of_1_37_mean_nothing_to_older_schedulers() -> None:
+def test_older_schedulers_ignore_the_fields_of_1_37() -> None:
     gates = dict.fromkeys(GATES, True)
-    old, new = Features.of(ServerProfile.of("1.36", gates)), Features.of(ServerProfile.of("1.37", gates))
+    old, new = (
+        SchedulerFeatures.of(ServerProfile.of("1.36", gates)),
+        SchedulerFeatures.of(ServerProfile.of("1.37", gates)),
+    )
     for features, known in ((old, False), (new, True)):
         fields = (features.derived_attributes, features.compatibility_groups, features.optional_node_operations)
         assert set(fields) == {known}
         assert features.fractional_ranges is known
-        assert features.behaviour.knows_newer_fields is known
+        assert features.behaviour.knows_1_37_fields is known
 
 
 def test_fractional_ranges_need_consumable_capacity() -> None:
-    found = Features.of(ServerProfile.of("1.37", {"DRAConsumableCapacity": False, "DRAFractionalCapacityRange": True}))
+    found = SchedulerFeatures.of(
+        ServerProfile.of("1.37", {"DRAConsumableCapacity": False, "DRAFractionalCapacityRange": True})
+    )
     assert not found.fractional_ranges
 
 
@@ -58,18 +86,18 @@ def test_fractional_ranges_need_consumable_capacity() -> None:
         ("1.37", {"DRAOptionalNodeOperations": True}, "experimental"),
     ],
 )
-def test_the_oldest_allocator_that_knows_everything_is_taken(
+def test_the_oldest_allocator_that_supports_all_features_is_chosen(
     version: str, gates: dict[str, bool], variant: str
 ) -> None:
-    assert Features.of(ServerProfile.of(version, gates)).variant == variant
+    assert SchedulerFeatures.of(ServerProfile.of(version, gates)).variant == variant
 
 
 def test_the_stable_allocator_keeps_counter_sets_everywhere() -> None:
     off = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
-    found = [Features.of(ServerProfile.of(*each)) for each in (("1.36",), ("1.37",), ("1.37", off))]
+    found = [SchedulerFeatures.of(ServerProfile.of(*each)) for each in (("1.36",), ("1.37",), ("1.37", off))]
     assert [each.counter_sets_everywhere for each in found] == [True, False, True]
 
 
-def test_since_1_37_selectors_always_know_lists() -> None:
-    found = [Features.of(ServerProfile.of(each)).cel.list_type_attributes for each in ("1.36", "1.37")]
+def test_since_1_37_selectors_always_support_lists() -> None:
+    found = [SchedulerFeatures.of(ServerProfile.of(each)).cel.list_type_attributes for each in ("1.36", "1.37")]
     assert found == [False, True]

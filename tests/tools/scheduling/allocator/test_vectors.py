@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from dra_sdk.model.quantity import Quantity
-from dra_sdk.tools.scheduling.allocator import Allocated, AllocationError, Allocator, DeviceId, Features, Inventory
+from dra_sdk.tools.scheduling.allocator import (
+    AllocatedState,
+    AllocationError,
+    Allocator,
+    DeviceId,
+    Inventory,
+    SchedulerFeatures,
+)
 from tests.vectors import parameters
 
 SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+
 GATES = {
     "DRAAdminAccess": ("admin_access",),
     "DRAConsumableCapacity": ("consumable_capacity",),
@@ -22,23 +31,23 @@ GATES = {
 }
 
 
-def features(case: dict[str, Any]) -> Features:
+def features(case: dict[str, Any]) -> SchedulerFeatures:
     on = {name for gate in case["features"] for name in GATES[gate]}
-    return Features(**{name: name in on for names in GATES.values() for name in names})
+    return SchedulerFeatures(**{name: name in on for names in GATES.values() for name in names})
 
 
-def allocated(case: dict[str, Any]) -> Allocated:
-    made = Allocated()
+def allocated(case: dict[str, Any]) -> AllocatedState:
+    made = AllocatedState()
     made.devices = {DeviceId(**each) for each in case["allocatedDevices"]}
     for each in case["allocatedSharedDevices"]:
-        made.shares[DeviceId(each["driver"], each["pool"], each["device"])] = {each["shareID"]}
+        made.share_ids[DeviceId(each["driver"], each["pool"], each["device"])] = {each["shareID"]}
     for each in case["allocatedCapacity"]:
         made.consume(DeviceId(each["driver"], each["pool"], each["device"]), each["consumedCapacity"])
     return made
 
 
 def canonical(value: Any, name: str = "") -> Any:
-    """Quantities in canonical form, empty lists left out."""
+    """Quantities in canonical form, without empty lists."""
     if name == "consumedCapacity":
         return {key: str(Quantity(each)) for key, each in value.items()}
     if isinstance(value, dict):
@@ -66,6 +75,6 @@ def test_upstream_case(case: dict[str, Any]) -> None:
         for have, want in zip(found, expected["results"], strict=True):
             compare = unordered if want["match"] == "unordered" else lambda each: each
             assert compare(canonical(have)) == compare(canonical(want["allocation"]))
-        # What upstream's allocator gave in fact, in order.
+        # What upstream's allocator really returned, in order.
         assert canonical(found) == canonical(observed.get("allocations") or [])
         assert allocator.steps <= observed["allocateOneInvocations"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dra_sdk.tools.scheduling.cluster import Snapshot
-from dra_sdk.tools.scheduling.cluster.core import Pod
-from dra_sdk.tools.scheduling.cluster.snapshot import plain_node
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.snapshot import bare_node
 
 JSON = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -22,13 +22,13 @@ def obj(kind: str, name: str, spec: JSON | None = None, namespace: str = "", **m
 
 
 def node(name: str, *, labels: JSON | None = None, allocatable: JSON | None = None, **spec: Any) -> JSON:
-    made = plain_node(name) | {"spec": spec}
+    made = bare_node(name) | {"spec": spec}
     made["metadata"]["labels"] |= labels or {}
     return made if allocatable is None else made | {"status": {"allocatable": allocatable}}
 
 
 def gpus(where: str, *names: str, pool: str = "", count: int = 1, generation: int = 1, **changes: Any) -> JSON:
-    """A slice of the node `where` with a GPU of each name; `changes` to the spec."""
+    """A slice of node `where` with GPUs of these names; `changes` are other fields of the spec."""
     devices = [{"name": name, "attributes": {"model": {"string": "a100"}}} for name in names]
     pool_ref = {"name": pool or where, "generation": generation, "resourceSliceCount": count}
     spec = {"driver": DRIVER, "pool": pool_ref, "nodeName": where, "devices": devices} | changes
@@ -65,10 +65,10 @@ def pod(name: str, *, claims: Any = (), templates: Any = (), namespace: str = "d
     return obj("Pod", name, {"containers": [{"name": "main"}], "resourceClaims": entries, **spec}, namespace)
 
 
-def wanting(name: str, **requests: Any) -> JSON:
-    """A pod whose one container requests these resources, with `_` for `/` and `.` spelt `__`."""
-    wanted = {key.replace("__", ".").replace("_", "/"): str(amount) for key, amount in requests.items()}
-    return pod(name, containers=[{"name": "main", "resources": {"requests": wanted}}])
+def pod_requesting(name: str, **requests: Any) -> JSON:
+    """A pod with one container that requests these resources; `_` stands for `/`, `__` for `.`."""
+    amounts = {key.replace("__", ".").replace("_", "/"): str(amount) for key, amount in requests.items()}
+    return pod(name, containers=[{"name": "main", "resources": {"requests": amounts}}])
 
 
 def parsed(obj: JSON) -> Pod:
@@ -77,11 +77,11 @@ def parsed(obj: JSON) -> Pod:
 
 def cluster(*objects: JSON, **more: Any) -> Snapshot:
     """A snapshot of these objects and class `gpu`."""
-    return Snapshot(**more).having([device_class(), *objects])
+    return Snapshot(**more).with_objects([device_class(), *objects])
 
 
 def allocated(made: JSON, *devices: str, on: str = "node-a", pods: Any = (), **extra: Any) -> JSON:
-    """The claim with these devices of the pool of node `on`, reserved for pods by name."""
+    """The claim with these devices of the pool of node `on`, reserved for these pods."""
     results = [{"request": "gpu", "driver": DRIVER, "pool": on, "device": each, **extra} for each in devices]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
     allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
@@ -92,12 +92,12 @@ def allocated(made: JSON, *devices: str, on: str = "node-a", pods: Any = (), **e
 
 
 def devices_of(outcome: Any) -> dict[str, list[str]]:
-    """Which devices each claim has, both by name."""
+    """The devices of each claim, both by name."""
     return {
         each.claim[1]: [f"{result['pool']}/{result['device']}" for result in each.results] for each in outcome.claims
     }
 
 
 def nodes_of(outcome: Any) -> dict[str, str | None]:
-    """Where each pod runs."""
+    """The node of each pod."""
     return {each.pod[1]: each.node for each in outcome.pods}

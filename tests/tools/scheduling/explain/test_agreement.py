@@ -7,11 +7,23 @@ import random
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.cluster.names import key_of
-from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
-from dra_sdk.tools.scheduling.explain import explain_outcome, text
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, object_key
+from dra_sdk.tools.scheduling.explain import explain_outcome, format_explanation
+from tests.tools.scheduling.clusters import (
+    GPU,
+    JSON,
+    NIC,
+    NUMA,
+    PROFILES,
+    ROOT,
+    claim,
+    cluster,
+    exactly,
+    gpus,
+    mig,
+    nics,
+)
 from tests.tools.scheduling.explain.situations import A100, BIG, MIG, profile
-from tests.tools.scheduling.worlds import GPU, JSON, NIC, NUMA, PROFILES, ROOT, claim, exactly, gpus, mig, nics, world
 
 SEEDS = 60
 
@@ -36,34 +48,34 @@ def wanted(rng: random.Random, name: str) -> JSON:
     return claim(name, *requests, constraints=constraints)
 
 
-def random_world(seed: int) -> Snapshot:
+def random_cluster(seed: int) -> Snapshot:
     rng = random.Random(seed)
     nodes = [each for index in range(rng.randint(1, 4)) for each in node(rng, f"n{index}")]
-    return world(nodes, [wanted(rng, f"c{index}") for index in range(6)])
+    return cluster(nodes, [wanted(rng, f"c{index}") for index in range(6)])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_claim_is_explained_as_it_was_decided(seed: int):
-    outcome = schedule(random_world(seed))
+def test_explanations_agree_with_scheduling(seed: int):
+    outcome = schedule(random_cluster(seed))
     for each in outcome.claims:
         found = explain_outcome(outcome, each.claim)
         assert found.satisfiable == (each.allocation is not None), f"seed {seed}, {each.claim}: {found.summary}"
-        assert text(found).startswith(found.summary)
+        assert format_explanation(found).startswith(found.summary)
         for report in (one for one in found.reports if not one.fits):
             failing = [one for one in report.requests if not one.enough]
             assert failing or report.conflicts or report.error, f"seed {seed}, {each.claim}"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_claims_that_shall_end_are_those_that_stand_in_the_way(seed: int):
-    outcome = schedule(random_world(seed))
+def test_suggested_claims_to_free_make_the_claim_fit(seed: int):
+    outcome = schedule(random_cluster(seed))
     waiting = [each.claim for each in outcome.unallocated]
     for each in outcome.unallocated:
         after = outcome.snapshot.without("ResourceClaim", *(key for key in waiting if key != each.claim))
         for change in explain_outcome(outcome, each.claim).changes:
             if change.kind == "claim-freed":
                 names = [change.text.split()[1], *change.others]
-                assert {("default", name) for name in names} <= {key_of(one) for one in after.claims}
+                assert {("default", name) for name in names} <= {object_key(one) for one in after.claims}
                 for name in names:
                     again = schedule(after.without("ResourceClaim", ("default", name)))
                     assert again.claims_by_key[each.claim].allocation, f"seed {seed}, {each.claim}: {change.text}"

@@ -1,104 +1,145 @@
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.explain import claimedits
-from dra_sdk.tools.scheduling.explain.setting import Setting
-from dra_sdk.tools.scheduling.explain.trials import Proposal, Size, Trials
-from tests.tools.scheduling.explain.test_setting import setting
-from tests.tools.scheduling.worlds import GPU, claim, exactly
+from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
+from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes
+from dra_sdk.tools.scheduling.explain.trials import (
+    REMOVED,
+    ChangeSize,
+    ChangeTrials,
+    ProposedChange,
+    constraint_path,
+    path_text,
+    request_path,
+    value_at,
+    with_value,
+)
+from tests.tools.scheduling.clusters import GPU, ROOT, claim, device, exactly, pool_slice
+from tests.tools.scheduling.explain.situations import problem_of
+
+CLAIM = claim(
+    "c",
+    exactly("a", "x"),
+    {"name": "b", "firstAvailable": [{"name": "one"}, {"name": "two"}]},
+    constraints=[{"matchAttribute": ROOT}],
+)
 
 
-def free(setting: Setting) -> Setting:
-    return setting.changed(holders=())
+def test_changes_leave_the_original_alone():
+    before = deepcopy(CLAIM)
+    path = (*request_path(CLAIM, "a"), "count")
+    made = with_value(CLAIM, path, 3)
+    assert value_at(made, path) == 3
+    assert made["metadata"] is CLAIM["metadata"], "what did not change is shared"
+    assert "constraints" in value_at(made, ("spec", "devices"))
+    assert value_at(with_value(CLAIM, constraint_path(0), REMOVED), constraint_path(0)) is None
+    deep = with_value(CLAIM, ("status", "new", "field"), REMOVED)
+    assert deep["status"] == {"new": {}}
+    assert before == CLAIM
 
 
-def nothing(setting: Setting) -> Setting:
-    return setting
+def test_paths():
+    path = request_path(CLAIM, "b/two")
+    assert path_text(path) == "spec.devices.requests[1].firstAvailable[1]"
+    assert value_at(CLAIM, path) == {"name": "two"}
+    assert path_text((*path, "capacity", "requests", "dra.cpu/cpu")).endswith("[1].capacity.requests[dra.cpu/cpu]")
+    assert value_at(CLAIM, ("spec", "nothing", 3)) is None
 
 
-def texts(trials: Trials, *proposals: Proposal) -> list[str]:
+def free(problem: AllocationProblem) -> AllocationProblem:
+    return problem.with_changes(allocated_claims=())
+
+
+def nothing(problem: AllocationProblem) -> AllocationProblem:
+    return problem
+
+
+def texts(trials: ChangeTrials, *proposals: ProposedChange) -> list[str]:
     return [each.text for each in trials.helpful(proposals)]
 
 
 def test_only_what_helps_and_the_smallest_first():
-    made = setting("taken")
-    trials = Trials(made)
+    problem = problem_of("taken")
+    trials = ChangeTrials(problem)
     found = texts(
         trials,
-        Proposal(Size.NODE, "large", free, made.nodes),
-        Proposal(Size.COUNT, "useless", nothing, made.nodes),
-        Proposal(Size.COUNT, "second", free, made.nodes, extent=2),
-        Proposal(Size.COUNT, "first", free, made.nodes, extent=1),
-        Proposal(Size.COUNT, "first", free, made.nodes),
+        ProposedChange(ChangeSize.NODE, "large", free, problem.nodes),
+        ProposedChange(ChangeSize.COUNT, "useless", nothing, problem.nodes),
+        ProposedChange(ChangeSize.COUNT, "second", free, problem.nodes, extent=2),
+        ProposedChange(ChangeSize.COUNT, "first", free, problem.nodes, extent=1),
+        ProposedChange(ChangeSize.COUNT, "first", free, problem.nodes),
     )
     assert found == ["first", "second", "large"]
     assert trials.tried == 4, "the same text is tried once"
 
 
-def test_alternatives_that_are_as_good():
-    made = setting("taken")
-    found = Trials(made).helpful(
-        Proposal(Size.CLAIM_FREED, f"free {name}", free if name != "b" else nothing, made.nodes, family="f", name=name)
+def test_alternatives_of_one_family():
+    problem = problem_of("taken")
+    found = ChangeTrials(problem).helpful(
+        ProposedChange(
+            ChangeSize.CLAIM_FREED,
+            f"free {name}",
+            free if name != "b" else nothing,
+            problem.nodes,
+            family="f",
+            name=name,
+        )
         for name in "abc"
     )
     assert [(each.text, each.others) for each in found] == [("free a", ("c",))]
     assert found[0].kind == "claim-freed"
 
 
-def test_pairs_where_nothing_helps_alone():
-    made = setting("taken")
-    first, second = (each for each in made.holders if each["metadata"]["name"].startswith("old"))
+def test_pairs_are_tried_if_nothing_helps_alone():
+    taken = problem_of("taken")
+    first, second = (each for each in taken.allocated_claims if each["metadata"]["name"].startswith("old"))
 
-    def without(claim: object) -> object:
-        return lambda setting: setting.changed(holders=tuple(each for each in setting.holders if each is not claim))
+    def without(freed: JSON) -> Callable[[AllocationProblem], AllocationProblem]:
+        return lambda problem: problem.with_changes(
+            allocated_claims=tuple(each for each in problem.allocated_claims if each is not freed)
+        )
 
     found = texts(
-        Trials(made),
-        Proposal(Size.CLAIM_FREED, "one", without(first), made.nodes[:1]),  # type: ignore[arg-type]
-        Proposal(Size.CLAIM_FREED, "two", without(second), made.nodes[:1]),  # type: ignore[arg-type]
-        Proposal(Size.NODE, "no pair", nothing, made.nodes[:1]),
+        ChangeTrials(taken),
+        ProposedChange(ChangeSize.CLAIM_FREED, "one", without(first), taken.nodes[:1]),
+        ProposedChange(ChangeSize.CLAIM_FREED, "two", without(second), taken.nodes[:1]),
+        ProposedChange(ChangeSize.NODE, "no pair", nothing, taken.nodes[:1]),
     )
     assert found == ["one; and two"]
 
 
 def test_larger_changes_to_the_same_clauses_are_not_tried():
-    made = setting("taken")
+    problem = problem_of("taken")
     one, two = frozenset({("selector", 0)}), frozenset({("selector", 0), ("selector", 9)})
-    trials = Trials(made)
+    trials = ChangeTrials(problem)
     found = texts(
         trials,
-        Proposal(Size.CONSTANT, "small", free, made.nodes, parts=one),
-        Proposal(Size.CLAUSE, "larger", free, made.nodes, parts=two),
-        Proposal(Size.CLAUSE, "other", free, made.nodes, parts=frozenset({("selector", 5)})),
+        ProposedChange(ChangeSize.CONSTANT, "small", free, problem.nodes, parts=one),
+        ProposedChange(ChangeSize.CLAUSE, "larger", free, problem.nodes, parts=two),
+        ProposedChange(ChangeSize.CLAUSE, "other", free, problem.nodes, parts=frozenset({("selector", 5)})),
     )
     assert found == ["small", "other"]
 
 
-def test_errors_elsewhere_have_to_go_too():
-    made = setting("partly_error")
-    leave = Proposal(Size.CLAUSE, "look at n2 only", nothing, made.nodes[1:])
-    assert texts(Trials(made), leave) == ["look at n2 only"]
-    assert texts(Trials(made, made.nodes[:1]), leave) == []
+def test_a_change_must_remove_errors_on_other_nodes():
+    problem = problem_of("partly_error")
+    leave = ProposedChange(ChangeSize.CLAUSE, "look at n2 only", nothing, problem.nodes[1:])
+    assert texts(ChangeTrials(problem), leave) == ["look at n2 only"]
+    assert texts(ChangeTrials(problem, problem.nodes[:1]), leave) == []
 
 
-def test_of_two_places_the_later_one_is_changed_first():
-    """What is removed from a list must not move what the other change is about."""
+@pytest.mark.parametrize(("first", "second", "left"), [(0, 2, "b"), (1, 2, "a"), (2, 0, "b")])
+def test_of_two_fields_the_later_one_is_changed_first(first: int, second: int, left: str):
+    """Removing an item of a list moves the items after it. Only the constraint that is `left` can be met."""
     constraints = [{"matchAttribute": f"{name}.example.com/x"} for name in "abc"]
-    asked = claim("c", exactly("gpu", GPU), constraints=constraints)
-    made = setting("taken").changed(claims=(asked,), holders=())
-    removals = list(claimedits.of_constraints(asked, made.nodes))
-    for first, second, left in ((0, 2, "b"), (1, 2, "a"), (2, 0, "b")):
-        (both,) = pairs(removals[first], removals[second])
-        assert both.apply(made).plan.constraints == [{"matchAttribute": f"{left}.example.com/x"}]
-
-
-def pairs(*proposals: Proposal) -> list[Proposal]:
-    """What `Trials` tries when nothing helps alone."""
-    tried: list[Proposal] = []
-
-    class Recording(Trials):
-        def _node_for(self, proposal: Proposal) -> str | None:
-            tried.append(proposal)
-            return None
-
-    Recording(setting("taken")).helpful(proposals)
-    return [each for each in tried if each.size is Size.PAIR]
+    wanted = claim("c", exactly("gpu", GPU), constraints=constraints)
+    gpu = pool_slice("n1", GPU, [device("gpu-0", {"type": "gpu", f"{left}.example.com/x": "y"})])
+    problem = problem_of("taken").with_changes(claims=(wanted,), slices=(gpu,), allocated_claims=())
+    removals = list(constraint_changes(wanted, problem.nodes))
+    found = texts(ChangeTrials(problem), removals[first], removals[second])
+    assert found == [f"{removals[first].text}; and {removals[second].text}"]

@@ -7,26 +7,28 @@ import re
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import schedule
-from dra_sdk.tools.scheduling.picture import Waiting, page, scene
-from tests.tools.scheduling.picture.hostile import ATTRIBUTES, KNOWN, Page
-from tests.tools.scheduling.worlds import (
+from dra_sdk.tools.scheduling.picture import NotPlaced, build_scene, render_page
+from dra_sdk.tools.scheduling.picture.drawing import Drawing
+from dra_sdk.tools.scheduling.picture.page import cards_html
+from tests.tools.scheduling.clusters import (
     GPU,
     JSON,
     NIC,
     NUMA,
     ROOT,
     claim,
+    cluster,
     device,
     device_class,
     exactly,
-    given,
     gpus,
     mig,
     nics,
     pod,
     pool_slice,
-    world,
+    with_devices,
 )
+from tests.tools.scheduling.picture.html_page import ATTRIBUTES, KNOWN, Page
 
 HOSTILE = """"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;</style></title>"""
 
@@ -35,20 +37,22 @@ def fleet(nodes: int) -> list[JSON]:
     return [each for index in range(nodes) for each in (gpus(f"n{index}", 8), nics(f"n{index}", 8))]
 
 
-def test_everything_is_there():
+def test_the_whole_page():
     wanted = [
         claim("pair", exactly("gpu", GPU), exactly("nic", NIC), constraints=[{"matchAttribute": ROOT}]),
         pod("p", "pair"),
     ]
     cpus = device("numa-0", {}, {"cpu": "32"}, allowMultipleAllocations=True)
-    half = given(
+    half = with_devices(
         claim("cpus", exactly("c", "cpu")), ("c", "dra.cpu", "n1", "numa-0"), shareID="s", consumedCapacity={"cpu": "8"}
     )
     tainted = gpus("n2", 1, taints=[{"key": "broken", "effect": "NoSchedule"}])
     outcome = schedule(
-        world(gpus("n1"), nics("n1"), tainted, pool_slice("n1", "dra.cpu", [cpus]), half, wanted, nodes=["n3"])
+        cluster(gpus("n1"), nics("n1"), tainted, pool_slice("n1", "dra.cpu", [cpus]), half, wanted, nodes=["n3"])
     )
-    shown = Page(page(scene(outcome.snapshot, [Waiting("pod q", "no room"), Waiting("pod r", "no room")])))
+    shown = Page(
+        render_page(build_scene(outcome.snapshot, [NotPlaced("pod q", "no room"), NotPlaced("pod r", "no room")]))
+    )
     for text in ("3 nodes · devices: 3 of 6 in use · 2 claims placed · 2 not placed", "pod q, pod r no room",
                  "pods: p", "NUMA node 0", "pci0000:00", "A100 · 40Gi", "cpu: 24 of 32 left", "taint broken:NoSchedule",
                  "Without devices: n3", "pair p n1 gpu: n1/gpu-0, nic: n1/nic-0"):  # fmt: skip
@@ -63,16 +67,16 @@ def test_everything_is_there():
 
 
 def test_partitions():
-    old = given(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-3g-20gb-4"))
-    shown = Page(page(scene(world(mig("n1"), old))))
+    old = with_devices(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-3g-20gb-4"))
+    shown = Page(render_page(build_scene(cluster(mig("n1"), old))))
     assert "memory-slice-0…7: 4 of 8 used" in [each.get("aria-label") for _, each in shown.tags]
     assert "memory: 20224Mi of 40192Mi left" in shown.text
-    assert "room for 1g.5gb \N{MULTIPLICATION SIGN}4 2g.10gb \N{MULTIPLICATION SIGN}2" in shown.text
+    assert "available: 1g.5gb \N{MULTIPLICATION SIGN}4 2g.10gb \N{MULTIPLICATION SIGN}2" in shown.text
 
 
 @pytest.mark.parametrize("nodes", [1, 8, 30])
-def test_each_size_is_whole_and_names_every_device(nodes: int):
-    shown = Page(page(scene(world(fleet(nodes)))))
+def test_each_size_is_valid_html_and_names_every_device(nodes: int):
+    shown = Page(render_page(build_scene(cluster(fleet(nodes)))))
     assert {tag for tag, _ in shown.tags} <= KNOWN
     assert len([each for each in shown.having("tile") if each.get("title")]) == 16 * nodes
     for index in range(8):
@@ -81,16 +85,19 @@ def test_each_size_is_whole_and_names_every_device(nodes: int):
 
 def test_partitions_of_eight_nodes():
     parts = [each for index in range(8) for each in mig(f"n{index}", 8)]
-    old = [given(claim(f"c{i}", exactly("m", GPU)), ("m", GPU, f"n{i}", "gpu-0-mig-1g-5gb-0")) for i in range(8)]
-    shown = Page(page(scene(world(parts, old))))
-    assert len(shown.having("board")) == 64
+    old = [with_devices(claim(f"c{i}", exactly("m", GPU)), ("m", GPU, f"n{i}", "gpu-0-mig-1g-5gb-0")) for i in range(8)]
+    shown = Page(render_page(build_scene(cluster(parts, old))))
+    assert len(shown.having("counter-set")) == 64
     assert len(shown.having("part")) == 8
     small = [each for index in range(41) for each in mig(f"n{index}", 8)]
-    assert "gpu-0-counter-set: gpu-0-mig-1g-5gb-0 by c0 in use; room for" in Page(page(scene(world(small, old)))).text
+    assert (
+        "gpu-0-counter-set: gpu-0-mig-1g-5gb-0 by c0 in use; available:"
+        in Page(render_page(build_scene(cluster(small, old)))).text
+    )
 
 
-def test_the_file_needs_nothing_else():
-    content = page(scene(world(fleet(1))))
+def test_the_page_loads_nothing():
+    content = render_page(build_scene(cluster(fleet(1))))
     assert not re.search(r"https?://|src=|href=|url\(|@import", content)
     policy = next(attributes["content"] for tag, attributes in Page(content).tags if "http-equiv" in attributes)
     script = content.partition("<script>")[2].partition("</script>")[0]
@@ -99,7 +106,7 @@ def test_the_file_needs_nothing_else():
 
 
 @pytest.mark.parametrize("nodes", [1, 8, 30])
-def test_names_that_would_like_to_be_markup(nodes: int):
+def test_names_with_markup_are_escaped(nodes: int):
     values = {"productName": HOSTILE, NUMA: HOSTILE, ROOT: HOSTILE, HOSTILE: HOSTILE, "profile": HOSTILE}
     taints = [{"key": HOSTILE, "value": HOSTILE, "effect": "NoSchedule"}]
     bad = [
@@ -123,10 +130,10 @@ def test_names_that_would_like_to_be_markup(nodes: int):
             nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [{"key": HOSTILE, "operator": "Exists"}]}]},
         ),
     ]
-    old = given(claim(HOSTILE, exactly(HOSTILE, GPU), namespace=HOSTILE), (HOSTILE, GPU, HOSTILE, HOSTILE),
+    old = with_devices(claim(HOSTILE, exactly(HOSTILE, GPU), namespace=HOSTILE), (HOSTILE, GPU, HOSTILE, HOSTILE),
                 (HOSTILE, NIC, HOSTILE, "part"), pod=HOSTILE, shareID="s", consumedCapacity={HOSTILE: "1"})  # fmt: skip
     objects = [*slices, *fleet(nodes - 1), old, pod(HOSTILE, node=HOSTILE, namespace=HOSTILE), device_class("x")]
-    content = page(scene(world(objects), [Waiting(HOSTILE, HOSTILE)]), title=HOSTILE)
+    content = render_page(build_scene(cluster(objects), [NotPlaced(HOSTILE, HOSTILE)]), title=HOSTILE)
     shown = Page(content)
     assert {tag for tag, _ in shown.tags} <= KNOWN
     assert {name for _, attributes in shown.tags for name in attributes} <= ATTRIBUTES
@@ -138,13 +145,45 @@ def test_names_that_would_like_to_be_markup(nodes: int):
 
 
 def test_many_claims_are_folded():
-    old = [given(claim(f"c{index}", exactly("g", GPU)), ("g", GPU, f"n{index}", "gpu-0")) for index in range(41)]
+    old = [with_devices(claim(f"c{index}", exactly("g", GPU)), ("g", GPU, f"n{index}", "gpu-0")) for index in range(41)]
     slices = [gpus(f"n{index}", 1) for index in range(41)]
-    folded = [attributes for tag, attributes in Page(page(scene(world(slices, old)))).tags if tag == "details"]
-    open_ = [attributes for tag, attributes in Page(page(scene(world(slices, old[:40])))).tags if tag == "details"]
+    folded = [
+        attributes for tag, attributes in Page(render_page(build_scene(cluster(slices, old)))).tags if tag == "details"
+    ]
+    open_ = [
+        attributes
+        for tag, attributes in Page(render_page(build_scene(cluster(slices, old[:40])))).tags
+        if tag == "details"
+    ]
     assert ("open" in folded[0], "open" in open_[0]) == (False, True)
 
 
-def test_many_waiting_pods_for_one_reason():
-    shown = Page(page(scene(world(), [Waiting(f"pod p{index}", "no room") for index in range(14)])))
+def test_many_unplaced_pods_with_one_reason():
+    shown = Page(render_page(build_scene(cluster(), [NotPlaced(f"pod p{index}", "no room") for index in range(14)])))
     assert "pod p11 and 2 more no room" in shown.text
+
+
+def drawn(*objects: object, nodes: tuple[str, ...] = ()) -> Page:
+    made = build_scene(cluster(*objects, nodes=nodes))  # type: ignore[arg-type]
+    return Page(cards_html(made.cards, Drawing.of(made)))
+
+
+def test_a_node():
+    page = drawn(gpus("n1"), nics("n1"), pod("p", node="n1", namespace="ml"))
+    assert page.text.startswith("Nodes n1 0 of 4 in use pods: ml/p NUMA node 0 pci0000:00 gpu.nvidia.com gpu-0 A100")
+    assert [each["title"] for tag, each in page.tags if tag == "fieldset"][:2] == [
+        "NUMA node 0 of n1",
+        "pci0000:00 of n1",
+    ]
+
+
+def test_a_pool_that_is_not_named_after_its_node():
+    other = pool_slice("rack", GPU, [device("a", nodeName="n1")], perDeviceNodeSelection=True)
+    assert "gpu.nvidia.com pool rack a" in drawn(other).text
+
+
+def test_devices_that_several_nodes_can_use():
+    page = drawn(pool_slice("rack", GPU, [device("a")], allNodes=True), nodes=("n1", "n2"))
+    assert "For every node 0 of 1 in use" in page.text
+    assert page.text.endswith("Without devices: n1, n2")
+    assert len(page.having("several-nodes")) == 1

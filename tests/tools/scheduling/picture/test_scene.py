@@ -1,35 +1,34 @@
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.picture.partitions import Board
-from dra_sdk.tools.scheduling.picture.pools import Tile
-from dra_sdk.tools.scheduling.picture.scene import Frame, Item, scene
-from tests.tools.scheduling.worlds import (
+from dra_sdk.tools.scheduling.picture.published_devices import DeviceTile, PartitionedDevice
+from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, SceneItem, build_scene
+from tests.tools.scheduling.clusters import (
     GPU,
     NUMA,
     ROOT,
     claim,
+    cluster,
     device,
     exactly,
-    given,
     gpus,
     mig,
     nics,
     pod,
     pool_slice,
-    world,
+    with_devices,
 )
 
 
-def names(items: tuple[Item, ...]) -> list[str]:
+def names(items: tuple[SceneItem, ...]) -> list[str]:
     return [each.name for each in items]
 
 
-def shape(frame: Frame) -> object:
+def shape(frame: AlignmentFrame) -> object:
     return (frame.title, names(frame.items), [shape(each) for each in frame.frames])
 
 
 def test_devices_of_all_drivers_in_their_frames():
-    card = scene(world(gpus("n1"), nics("n1"))).cards[0]
+    card = build_scene(cluster(gpus("n1"), nics("n1"))).cards[0]
     assert shape(card.frame) == (
         "",
         [],
@@ -40,26 +39,29 @@ def test_devices_of_all_drivers_in_their_frames():
     )
 
 
-def test_without_alignment_and_in_the_order_of_numbers():
+def test_devices_without_alignment_and_frames_sorted_by_number():
     devices = [device(f"d{node}", {NUMA: node}) for node in (10, 2)]
     loose = [device("free"), device("nowhere", {NUMA: -1, ROOT: ""}), device("several", {ROOT: ["a", "b"]})]
-    card = scene(world(pool_slice("n1", GPU, [*devices, *loose]))).cards[0]
+    card = build_scene(cluster(pool_slice("n1", GPU, [*devices, *loose]))).cards[0]
     assert names(card.frame.items) == ["free", "nowhere", "several"]
     assert [each.title for each in card.frame.frames] == ["NUMA node 2", "NUMA node 10"]
 
 
-def test_partitions_are_a_board():
-    frame = scene(world(mig("n1", 2))).cards[0].frame
+def test_partitions_are_shown_by_counter_set():
+    frame = build_scene(cluster(mig("n1", 2))).cards[0].frame
     boards = [item for numa in frame.frames for root in numa.frames for item in root.items]
-    assert [(type(each), each.name) for each in boards] == [(Board, "gpu-0-counter-set"), (Board, "gpu-1-counter-set")]
-    assert isinstance(boards[0], Board)
+    assert [(type(each), each.name) for each in boards] == [
+        (PartitionedDevice, "gpu-0-counter-set"),
+        (PartitionedDevice, "gpu-1-counter-set"),
+    ]
+    assert isinstance(boards[0], PartitionedDevice)
     assert len(boards[0].tiles) == 14
 
 
 def test_cards():
     fabric = pool_slice("fabric", "f.example.com", [device("link")], allNodes=True)
-    old = given(claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), pod="p")
-    drawn = scene(world(gpus("n1"), fabric, old, pod("p", "c", node="n1"), nodes=["n0"]))
+    old = with_devices(claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), pod="p")
+    drawn = build_scene(cluster(gpus("n1"), fabric, old, pod("p", "c", node="n1"), nodes=["n0"]))
     assert [(each.name, each.is_node, each.in_use) for each in drawn.cards] == [
         ("n0", True, "0 of 0 in use"), ("n1", True, "1 of 2 in use"), ("every node", False, "0 of 1 in use"),
     ]  # fmt: skip
@@ -70,12 +72,12 @@ def test_cards():
 
 
 def test_devices_of_nodes_that_do_not_exist():
-    snapshot = world(gpus("n1")).without("Node", ("", "n1"))
-    (card,) = scene(snapshot).cards
+    snapshot = cluster(gpus("n1")).without("Node", ("", "n1"))
+    (card,) = build_scene(snapshot).cards
     assert (card.name, card.is_node) == ("n1 (no such node)", False)
 
 
-def test_partitions_are_not_counted_against_a_whole():
-    old = given(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-1g-5gb-0"))
-    assert scene(world(mig("n1"), old)).cards[0].in_use == "1 in use"
-    assert all(isinstance(each, Tile) for each in scene(world(mig("n1"))).tiles)
+def test_partitions_in_use_have_no_total():
+    old = with_devices(claim("c", exactly("m", GPU)), ("m", GPU, "n1", "gpu-0-mig-1g-5gb-0"))
+    assert build_scene(cluster(mig("n1"), old)).cards[0].in_use == "1 in use"
+    assert all(isinstance(each, DeviceTile) for each in build_scene(cluster(mig("n1"))).tiles)

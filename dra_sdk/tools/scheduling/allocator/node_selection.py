@@ -1,0 +1,125 @@
+"""Which nodes a slice, a device or an allocation is for.
+
+The terms of a NodeSelector are alternatives, the requirements of a term must all match, and an empty term matches
+nothing. Source: resource.k8s.io/v1 ResourceSliceSpec (nodeName, allNodes, nodeSelector, perDeviceNodeSelection);
+core/v1 NodeSelector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
+
+SelectorRequirement = Mapping[str, Any]
+
+
+def node_name(node: JSON) -> str:
+    """Return the name of a node."""
+    return str((node.get("metadata") or {}).get("name") or "")
+
+
+def node_labels(node: JSON) -> Mapping[str, str]:
+    """Return the labels of a node."""
+    return (node.get("metadata") or {}).get("labels") or {}
+
+
+def declares_feature(node: JSON, feature: str) -> bool:
+    """Return whether the node's kubelet declares a feature (`status.declaredFeatures`)."""
+    return feature in ((node.get("status") or {}).get("declaredFeatures") or ())
+
+
+def selects_node(scope: Mapping[str, Any], node: JSON) -> bool:
+    """Return whether the spec of a slice, or a device with its own node selection, selects this node.
+
+    Of `nodeName`, `allNodes` and `nodeSelector`, the first that is set decides; if none is set, no node is selected.
+    Raises AllocationError for an invalid selector.
+    """
+    if name := scope.get("nodeName"):
+        return bool(name == node_name(node))
+    if scope.get("allNodes"):
+        return True
+    selector = scope.get("nodeSelector")
+    return selector is not None and matches_node_selector(selector, node)
+
+
+def matches_node_selector(selector: Mapping[str, Any], node: JSON) -> bool:
+    """Return whether a core/v1 NodeSelector matches a node; AllocationError if the selector is invalid."""
+    terms = [term for term in selector.get("nodeSelectorTerms") or [] if _all_requirements(term)]
+    for term in terms:
+        for requirement in term.get("matchExpressions") or []:
+            _check_expression(requirement)
+        for requirement in term.get("matchFields") or []:
+            _check_field(requirement)
+    return any(_term_matches(term, node) for term in terms)
+
+
+def _all_requirements(term: Mapping[str, Any]) -> list[SelectorRequirement]:
+    return [*(term.get("matchExpressions") or []), *(term.get("matchFields") or [])]
+
+
+def _term_matches(term: Mapping[str, Any], node: JSON) -> bool:
+    labels, name = node_labels(node), node_name(node)
+    fields = {"metadata.name": name}
+    return all(_label_matches(each, labels) for each in term.get("matchExpressions") or []) and (
+        not name or all(_field_matches(each, fields) for each in term.get("matchFields") or [])
+    )
+
+
+def _check_expression(requirement: SelectorRequirement) -> None:
+    operator, values = requirement.get("operator"), requirement.get("values") or []
+    if operator not in _OPERATORS:
+        problem = f"operator {operator!r} is unknown: want one of {', '.join(_OPERATORS)}"
+    elif operator in {"In", "NotIn"} and not values:
+        problem = f"operator {operator} needs at least one value"
+    elif operator in {"Exists", "DoesNotExist"} and values:
+        problem = f"operator {operator} takes no values"
+    elif operator in {"Gt", "Lt"} and (len(values) != 1 or _parse_int(values[0]) is None):
+        problem = f"operator {operator} needs exactly one whole number"
+    else:
+        return
+    raise AllocationError(f"node selector, requirement on {requirement.get('key')!r}: {problem}")
+
+
+def _check_field(requirement: SelectorRequirement) -> None:
+    if requirement.get("operator") not in {"In", "NotIn"} or len(requirement.get("values") or []) != 1:
+        where = f"node selector, requirement on field {requirement.get('key')!r}"
+        raise AllocationError(f"{where}: want operator In or NotIn with exactly one value")
+
+
+def _label_matches(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    return _OPERATORS[requirement["operator"]](labels.get(requirement["key"]), requirement.get("values") or [])
+
+
+def _field_matches(requirement: SelectorRequirement, fields: Mapping[str, str]) -> bool:
+    """Return whether a field matches; unknown fields are empty."""
+    return _OPERATORS[requirement["operator"]](fields.get(requirement["key"], ""), requirement.get("values") or [])
+
+
+def _parse_int(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _is_greater(value: str | None, values: list[str]) -> bool:
+    have, want = _parse_int(value), _parse_int(values[0])
+    return have is not None and want is not None and have > want
+
+
+def _is_less(value: str | None, values: list[str]) -> bool:
+    have, want = _parse_int(value), _parse_int(values[0])
+    return have is not None and want is not None and have < want
+
+
+_OPERATORS: Final[Mapping[str, Callable[[str | None, list[str]], bool]]] = {
+    "In": lambda value, values: value is not None and value in values,
+    "NotIn": lambda value, values: value is None or value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": _is_greater,
+    "Lt": _is_less,
+}

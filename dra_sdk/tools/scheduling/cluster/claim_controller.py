@@ -1,0 +1,200 @@
+"""What the claim controller does: make claims for pods from templates, and deallocate claims that no pod uses.
+
+Source: controller/resourceclaim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodResourceClaim
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    ObjectKey,
+    Snapshot,
+    claim_name_base,
+    generated_name,
+    generated_uid,
+    object_key,
+)
+
+POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+_FINISHED: Final = {"Succeeded", "Failed"}
+
+
+def is_finished(pod: Pod) -> bool:
+    """Return whether the pod has ended, so that it uses nothing any more."""
+    return pod.status.phase in _FINISHED
+
+
+def is_owned_by(claim: JSON, pod: Pod) -> bool:
+    """Return whether the claim was made for this pod."""
+    owners = claim["metadata"].get("ownerReferences") or ()
+    return any(each.get("controller") and each.get("uid") == pod.metadata.uid for each in owners)
+
+
+def claim_allocation(claim: JSON) -> JSON | None:
+    """Return `status.allocation`, None if the claim is not allocated."""
+    found: JSON | None = (claim.get("status") or {}).get("allocation")
+    return found
+
+
+def claim_results(claim: JSON) -> list[JSON]:
+    """Return the allocated devices, `status.allocation.devices.results`."""
+    return list(((claim_allocation(claim) or {}).get("devices") or {}).get("results") or ())
+
+
+def claim_consumers(claim: JSON) -> list[JSON]:
+    """Return `status.reservedFor`."""
+    return list((claim.get("status") or {}).get("reservedFor") or ())
+
+
+def claim_key(pod: Pod, entry: PodResourceClaim) -> ObjectKey | None:
+    """Return the claim behind an entry of `spec.resourceClaims`, None if no claim is needed.
+
+    LookupError if the claim does not exist yet. Source: k8s.io/dynamic-resource-allocation, resourceclaim.Name.
+    """
+    if entry.resource_claim_name:
+        return pod.metadata.namespace, entry.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return (pod.metadata.namespace, status.resource_claim_name) if status.resource_claim_name else None
+    raise LookupError(f"template {entry.resource_claim_template_name} does not exist")
+
+
+def used_claims(pod: Pod) -> Iterator[ObjectKey]:
+    """Yield the claims of a pod whose names are known, the one for its extended resources last."""
+    for entry in pod.spec.resource_claims:
+        try:
+            key = claim_key(pod, entry)
+        except LookupError:
+            continue
+        if key is not None:
+            yield key
+    if extended := pod.status.extended_resource_claim_status:
+        yield pod.metadata.namespace, extended.resource_claim_name
+
+
+def with_generated_claims(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with a claim for each use of a template; pods whose template is missing do not change."""
+    changed: list[JSON] = []
+    owned = dict(_generated_claims(snapshot))
+    for obj in snapshot.pods:
+        pod = Pod.model_validate(obj)
+        if is_finished(pod) or not pod.spec.resource_claims:
+            continue
+        known = {status.name for status in pod.status.resource_claim_statuses}
+        statuses = list((obj.get("status") or {}).get("resourceClaimStatuses") or ())
+        for entry in pod.spec.resource_claims:
+            if not entry.resource_claim_template_name or entry.name in known:
+                continue
+            claim = owned.get((pod.metadata.uid, entry.name)) or _generate_claim(snapshot, pod, entry)
+            if claim is not None:
+                changed.append(claim)
+                statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
+        if len(statuses) > len(known):
+            changed.append(with_status(obj, resourceClaimStatuses=statuses))
+    return snapshot.with_objects(changed) if changed else snapshot
+
+
+def _generated_claims(snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], JSON]]:
+    """Yield the claims that were made for pods, by the pod's UID and the name of the entry."""
+    for claim in snapshot.claims:
+        entry_name = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_ANNOTATION)
+        for owner in (claim["metadata"].get("ownerReferences") or ()) if entry_name else ():
+            if owner.get("controller"):
+                yield (str(owner.get("uid")), str(entry_name)), claim
+
+
+def _generate_claim(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim) -> JSON | None:
+    namespace = pod.metadata.namespace
+    template = snapshot.templates_by_key.get((namespace, entry.resource_claim_template_name))
+    if template is None:
+        return None
+    base = claim_name_base(pod.metadata.name, entry.name)
+    name = generated_name(base, namespace, pod.metadata.uid, entry.name)
+    template_metadata = template["spec"].get("metadata") or {}
+    metadata: JSON = {
+        "name": name,
+        "generateName": base,
+        "namespace": namespace,
+        "uid": generated_uid("ResourceClaim", (namespace, name), pod.metadata.uid),
+        "annotations": {**(template_metadata.get("annotations") or {}), POD_CLAIM_ANNOTATION: entry.name},
+        "ownerReferences": [owner_reference(pod)],
+    }
+    if template_metadata.get("labels"):
+        metadata["labels"] = template_metadata["labels"]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": template["spec"].get("spec") or {},
+    }
+
+
+def owner_reference(pod: Pod) -> JSON:
+    """Return the owner reference that makes a claim the pod's own."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid, "controller": True}
+
+
+def pod_consumer(pod: Pod) -> JSON:
+    """Return the pod as an entry of `status.reservedFor`."""
+    return {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+
+
+def with_status(obj: JSON, **changes: Any) -> JSON:
+    """Return the object with other fields in `status`; None removes a field."""
+    status = {**(obj.get("status") or {}), **changes}
+    return obj | {"status": {name: value for name, value in status.items() if value is not None}}
+
+
+def without_consumers(claim: JSON, uids: Iterable[str]) -> JSON:
+    """Return the claim without these consumers, and deallocated if they were the last ones."""
+    removed = set(uids)
+    before = claim_consumers(claim)
+    kept = [each for each in before if each.get("uid") not in removed]
+    if len(kept) == len(before):
+        return claim
+    return with_status(claim, reservedFor=kept) if kept else deallocated(claim)
+
+
+def deallocated(claim: JSON) -> JSON:
+    """Return the claim as it was before it was allocated."""
+    metadata = dict(claim["metadata"])
+    if kept := [each for each in metadata.pop("finalizers", ()) if each != FINALIZER]:
+        metadata["finalizers"] = kept
+    return with_status(claim | {"metadata": metadata}, allocation=None, reservedFor=None, devices=None)
+
+
+def with_recreated_pods(snapshot: Snapshot, pods: Iterable[Pod]) -> Snapshot:
+    """Return the snapshot as if these pods had been deleted and created again, as by a Deployment or Job.
+
+    Claims that were made for them are removed, and claims that nobody else uses are deallocated.
+    """
+    removed = {pod.metadata.uid: pod for pod in pods}
+    if not removed:
+        return snapshot
+    claims = []
+    for claim in snapshot.claims:
+        owners = {each.get("uid") for each in claim["metadata"].get("ownerReferences") or () if each.get("controller")}
+        if not owners & set(removed):
+            claims.append(without_consumers(claim, removed))
+    new = [_recreated(each) if each["metadata"]["uid"] in removed else each for each in snapshot.pods]
+    return replace(snapshot, claims=tuple(claims), pods=tuple(new))
+
+
+def without_hypothetical_allocations(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> Snapshot:
+    """Return the snapshot with these claims, which no pod uses, deallocated."""
+    removed = set(keys)
+    claims = tuple(deallocated(each) if object_key(each) in removed else each for each in snapshot.claims)
+    kept = {key: node for key, node in snapshot.hypothetical.items() if key not in removed}
+    return replace(snapshot, claims=claims, hypothetical=kept)
+
+
+def _recreated(pod: JSON) -> JSON:
+    spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+    return {name: value for name, value in pod.items() if name != "status"} | {"spec": spec}

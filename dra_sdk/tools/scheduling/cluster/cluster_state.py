@@ -1,0 +1,108 @@
+"""The cluster while it is scheduled: which claims are allocated and reserved, where pods run, what nodes have left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import AllocatedState
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    FINALIZER,
+    claim_allocation,
+    claim_consumers,
+    deallocated,
+    pod_consumer,
+    used_claims,
+    with_status,
+)
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, pod_requests
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+
+
+class ClusterState:
+    """Starts as a snapshot and records every change; `snapshot` returns the result.
+
+    claims, pods: the objects by namespace and name.
+    hypothetical: see `Snapshot.hypothetical`.
+    allocated: the devices in use.
+    free_resources: the resources that nodes have left.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.claims = dict(snapshot.claims_by_key)
+        self.pods = dict(snapshot.pods_by_key)
+        self.hypothetical = dict(snapshot.hypothetical)
+        self.allocated = AllocatedState.of(snapshot.claims)
+        self.free_resources = FreeResources(Node.model_validate(each) for each in snapshot.nodes)
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot with all changes."""
+        return replace(
+            self._snapshot,
+            claims=tuple(self.claims.values()),
+            pods=tuple(self.pods.values()),
+            hypothetical=self.hypothetical,
+        )
+
+    def add_running_pod(self, pod: Pod) -> None:
+        """Add a pod that already runs on its node."""
+        self.free_resources.add_pod(pod.spec.node_name, pod_requests(pod))
+
+    def bind(self, requirements: PodRequirements, fit: NodeFit) -> tuple[ObjectKey, ...]:
+        """Bind a pod to a node and give it its devices; return the claims that it uses."""
+        key = pod_key(requirements.pod)
+        for name, claim in {**requirements.allocated_claims, **fit.claims}.items():
+            self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
+        as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
+        requests = {name: each for name, each in requirements.requests.items() if name not in as_devices}
+        self.free_resources.add_pod(fit.node, requests)
+        pod = self.pods[key] | {"spec": self.pods[key]["spec"] | {"nodeName": fit.node}}
+        if EXTENDED_RESOURCES in fit.claims:
+            name = fit.claims[EXTENDED_RESOURCES]["metadata"]["name"]
+            status = {"requestMappings": list(fit.mappings), "resourceClaimName": name}
+            pod = with_status(pod, extendedResourceClaimStatus=status)
+        self.pods[key] = pod
+        return tuple(used_claims(Pod.model_validate(pod)))
+
+    def allocate_hypothetically(self, key: ObjectKey, node: str, allocation: JSON) -> None:
+        """Allocate a claim that no pod uses, as if a pod on this node used it."""
+        self._reserve(self.claims[key], allocation, None)
+        self.hypothetical[key] = node
+
+    def deallocate_unused(self, requirements: PodRequirements, names: Iterable[str]) -> int:
+        """Deallocate these claims of a pod unless others use them; return how many were deallocated.
+
+        They can then be allocated again on a node where the pod can run. Source: plugin DynamicResources, PostFilter.
+        """
+        count = 0
+        for claim in (requirements.allocated_claims[name] for name in names):
+            if all(each.get("uid") == requirements.pod.metadata.uid for each in claim_consumers(claim)):
+                self.allocated.remove(claim)
+                self.claims[object_key(claim)] = deallocated(claim)
+                self.hypothetical.pop(object_key(claim), None)
+                count += 1
+        return count
+
+    def _reserve(self, claim: JSON, allocation: JSON | None, consumer: JSON | None) -> None:
+        """Record a new allocation, and the consumer of the claim."""
+        if allocation is not None:
+            finalizers = dict.fromkeys([*claim["metadata"].get("finalizers", ()), FINALIZER])
+            claim = claim | {"metadata": claim["metadata"] | {"finalizers": list(finalizers)}}
+            claim = with_status(claim, allocation=allocation)
+            self.allocated.add(claim)
+        if consumer is not None and consumer not in claim_consumers(claim):
+            claim = with_status(claim, reservedFor=[*claim_consumers(claim), consumer])
+        self.claims[object_key(claim)] = claim
+
+    def is_allocated(self, key: ObjectKey) -> bool:
+        """Return whether a claim exists and is allocated."""
+        return key in self.claims and claim_allocation(self.claims[key]) is not None
+
+
+def pod_key(pod: Pod) -> ObjectKey:
+    """Return namespace and name of a pod."""
+    return pod.metadata.namespace, pod.metadata.name

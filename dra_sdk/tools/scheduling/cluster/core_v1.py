@@ -1,0 +1,304 @@
+"""core/v1 Pod, Node and Namespace: the fields that decide where pods run and which devices they get.
+
+Other fields are ignored, except in objects that name claims: there, a misspelt field would silently request nothing.
+These fields are validated as by the API server. Source: core/v1 Pod, Node; core validation of PodSpec, NodeSpec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import ConfigDict, Field
+
+from dra_sdk.wire.resource.base import Amount, Int64, Object
+from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
+from dra_sdk.wire.validation.metadata import node_selector
+from dra_sdk.wire.validation.names import dns_label, dns_subdomain
+from dra_sdk.wire.validation.problems import Problem, duplicate, invalid, not_found, not_supported, required
+
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""The priority classes of every cluster. Source: scheduling/v1."""
+_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+_OPERATORS: Final = ("Equal", "Exists")
+
+
+class PartialObject(Object):
+    """An object of which only some fields are read; all others are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Toleration(Object):
+    """core/v1 Toleration."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class NodeAffinity(PartialObject):
+    """core/v1 NodeAffinity: the required terms, and whether there are preferences."""
+
+    required: NodeSelector | None = Field(None, alias=_REQUIRED)
+    preferred: list[dict[str, Any]] = Field(default_factory=list, alias=_PREFERRED)
+
+
+class PodAffinity(PartialObject):
+    """core/v1 PodAffinity and PodAntiAffinity; only whether there are any."""
+
+    required: list[dict[str, Any]] = Field(default_factory=list, alias=_REQUIRED)
+    preferred: list[dict[str, Any]] = Field(default_factory=list, alias=_PREFERRED)
+
+
+class Affinity(PartialObject):
+    """core/v1 Affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(PartialObject):
+    """core/v1 TopologySpreadConstraint; only whether there is one."""
+
+    when_unsatisfiable: str = ""
+
+
+class Volume(PartialObject):
+    """core/v1 Volume; only whether it may be tied to some nodes."""
+
+    persistent_volume_claim: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class ContainerPort(PartialObject):
+    """core/v1 ContainerPort."""
+
+    container_port: int = 0
+    host_port: int = 0
+
+
+class ContainerClaim(Object):
+    """core/v1 ResourceClaim: the use of a claim of the pod, or of one of its requests, by a container."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(PartialObject):
+    """core/v1 ResourceRequirements."""
+
+    requests: dict[str, Amount] = Field(default_factory=dict)
+    limits: dict[str, Amount] = Field(default_factory=dict)
+    claims: list[ContainerClaim] = Field(default_factory=list)
+
+    @property
+    def effective_requests(self) -> dict[str, Amount]:
+        """The requests; a limit counts as a request where there is none, as in the API server."""
+        return {**self.limits, **self.requests}
+
+
+class Container(PartialObject):
+    """core/v1 Container."""
+
+    name: str = ""
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    restart_policy: str = ""
+    ports: list[ContainerPort] = Field(default_factory=list)
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether it is an init container that runs as long as the pod."""
+        return self.restart_policy == "Always"
+
+
+class PodResourceClaim(Object):
+    """core/v1 PodResourceClaim: a claim by name, or one made for the pod from a template."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class SchedulingGate(PartialObject):
+    """core/v1 PodSchedulingGate."""
+
+    name: str = ""
+
+
+class PodSpec(PartialObject):
+    """core/v1 PodSpec."""
+
+    node_name: str = ""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    affinity: Affinity = Field(default_factory=Affinity)
+    tolerations: list[Toleration] = Field(default_factory=list)
+    priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduler_name: str = ""
+    scheduling_group: dict[str, Any] | None = None
+    host_network: bool = False
+    scheduling_gates: list[SchedulingGate] = Field(default_factory=list)
+    resource_claims: list[PodResourceClaim] = Field(default_factory=list)
+    init_containers: list[Container] = Field(default_factory=list)
+    containers: list[Container] = Field(default_factory=list)
+    overhead: dict[str, Amount] = Field(default_factory=dict)
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    topology_spread_constraints: list[TopologySpreadConstraint] = Field(default_factory=list)
+    volumes: list[Volume] = Field(default_factory=list)
+
+    @property
+    def effective_priority(self) -> int:
+        """`spec.priority`, or that of a system priority class; 0 for other classes, which are unknown here."""
+        return _SYSTEM_PRIORITIES.get(self.priority_class_name, 0) if self.priority is None else self.priority
+
+
+class PodResourceClaimStatus(PartialObject):
+    """core/v1 PodResourceClaimStatus: the claim made for an entry; None if no claim was needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ExtendedResourceClaimStatus(PartialObject):
+    """core/v1 PodExtendedResourceClaimStatus."""
+
+    resource_claim_name: str = ""
+
+
+class PodStatus(PartialObject):
+    """core/v1 PodStatus."""
+
+    phase: str = ""
+    resource_claim_statuses: list[PodResourceClaimStatus] = Field(default_factory=list)
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+class Pod(TopLevel):
+    """core/v1 Pod."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)
+
+
+class Taint(PartialObject):
+    """core/v1 Taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class NodeSpec(PartialObject):
+    """core/v1 NodeSpec."""
+
+    unschedulable: bool = False
+    taints: list[Taint] = Field(default_factory=list)
+
+
+class NodeStatus(PartialObject):
+    """core/v1 NodeStatus; without `allocatable` every pod fits on the node."""
+
+    allocatable: dict[str, Amount] | None = None
+
+
+class Node(TopLevel):
+    """core/v1 Node."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    spec: NodeSpec = Field(default_factory=NodeSpec)
+    status: NodeStatus = Field(default_factory=NodeStatus)
+
+
+class Namespace(TopLevel):
+    """core/v1 Namespace."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def validate_core_object(value: TopLevel) -> list[Problem]:
+    """Return what is invalid in a pod, node or namespace: its names, and the fields that are read here."""
+    name, namespace = value.metadata.name, value.metadata.namespace
+    valid = dns_label if isinstance(value, Namespace) else dns_subdomain
+    found = list(valid(name, "metadata.name")) if name else [required("metadata.name")]
+    if isinstance(value, Pod):
+        found += [*(dns_label(namespace, "metadata.namespace") if namespace else ()), *validate_pod(value)]
+    return found + list(_taint_problems(value)) if isinstance(value, Node) else found
+
+
+def validate_pod(pod: Pod) -> list[Problem]:
+    """Return what is invalid in the claims, resource requests, tolerations and node affinity of a pod."""
+    return [*_claim_problems(pod), *_containers_problems(pod), *_toleration_problems(pod), *_affinity_problems(pod)]
+
+
+def _toleration_problems(pod: Pod) -> Iterator[Problem]:
+    for index, each in enumerate(pod.spec.tolerations):
+        field = f"spec.tolerations[{index}]"
+        if each.operator and each.operator not in _OPERATORS:
+            yield not_supported(f"{field}.operator", each.operator, _OPERATORS)
+        if each.effect and each.effect not in _EFFECTS:
+            yield not_supported(f"{field}.effect", each.effect, _EFFECTS)
+        if not each.key and each.operator != "Exists":
+            yield invalid(f"{field}.operator", "must be Exists if there is no key")
+
+
+def _affinity_problems(pod: Pod) -> Iterator[Problem]:
+    affinity = pod.spec.affinity.node_affinity
+    if affinity is not None and affinity.required is not None:
+        yield from node_selector(affinity.required, f"spec.affinity.nodeAffinity.{_REQUIRED}")
+
+
+def _taint_problems(node: Node) -> Iterator[Problem]:
+    for index, each in enumerate(node.spec.taints):
+        if not each.key:
+            yield required(f"spec.taints[{index}].key")
+        if each.effect not in _EFFECTS:
+            yield not_supported(f"spec.taints[{index}].effect", each.effect, _EFFECTS)
+
+
+def _claim_problems(pod: Pod) -> Iterator[Problem]:
+    seen = set()
+    for index, claim in enumerate(pod.spec.resource_claims):
+        field = f"spec.resourceClaims[{index}]"
+        if not claim.name:
+            yield required(f"{field}.name")
+        if claim.name in seen:
+            yield duplicate(f"{field}.name", claim.name)
+        seen.add(claim.name)
+        if bool(claim.resource_claim_name) == bool(claim.resource_claim_template_name):
+            yield invalid(field, "must have one of resourceClaimName and resourceClaimTemplateName")
+
+
+def _containers_problems(pod: Pod) -> Iterator[Problem]:
+    names = {claim.name for claim in pod.spec.resource_claims}
+    for kind, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
+        for index, container in enumerate(containers):
+            yield from _container_problems(container, f"spec.{kind}[{index}].resources", names)
+
+
+def _container_problems(container: Container, field: str, names: set[str]) -> Iterator[Problem]:
+    for index, claim in enumerate(container.resources.claims):
+        if claim.name not in names:
+            where = f"{field}.claims[{index}].name"
+            yield not_found(where, f"the pod has no claim {claim.name!r} in spec.resourceClaims")
+    for name, amount in container.resources.effective_requests.items():
+        if amount.value < 0:
+            yield invalid(f"{field}.requests[{name}]", f"must not be negative, is {amount}")
+        if amount.value.denominator != 1 and "/" in name:
+            yield invalid(f"{field}.requests[{name}]", f"must be a whole number, is {amount}")

@@ -1,0 +1,127 @@
+"""The claim that the scheduler makes for extended resources that a DeviceClass provides.
+
+A container requests `nvidia.com/gpu: 2`, or `deviceclass.resource.kubernetes.io/<class>: 2`. If no device plugin of the
+node offers the resource, the scheduler requests two devices of the class that has it as `extendedResourceName`.
+Source: KEP-5004; scheduler plugin DynamicResources, extended resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.claim_controller import EXTENDED_CLAIM_ANNOTATION, owner_reference
+from dra_sdk.tools.scheduling.cluster.core_v1 import Container, Pod
+from dra_sdk.tools.scheduling.cluster.snapshot import generated_name, generated_uid
+
+IMPLICIT_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+
+
+@dataclass(slots=True)
+class _ContainerRequest:
+    name: str
+    count: int
+
+
+def classes_by_resource(classes: Iterable[JSON]) -> dict[str, str]:
+    """Return the class for each extended resource: the youngest, and of equally old ones the first by name."""
+    found = {}
+    by_name = sorted(classes, key=lambda each: each["metadata"]["name"], reverse=True)
+    for each in sorted(by_name, key=lambda each: each["metadata"].get("creationTimestamp") or ""):
+        name = each["metadata"]["name"]
+        found[IMPLICIT_RESOURCE_PREFIX + name] = name
+        if resource := each["spec"].get("extendedResourceName"):
+            found[resource] = name
+    return found
+
+
+def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSON, list[JSON]]:
+    """Return the claim for `resources` (name → class) of a pod, and which request serves which container."""
+    requests: list[_ContainerRequest] = []
+    classes: dict[str, str] = {}
+    mappings: list[JSON] = []
+    for resource in sorted(resources):
+        of_resource, new_mappings = _requests_for(pod, resource)
+        requests += of_resource
+        classes |= {each.name: resources[resource] for each in of_resource}
+        mappings += new_mappings
+    requests.sort(key=lambda each: each.name)
+    base = f"{pod.metadata.name}-extended-resources-"
+    namespace = pod.metadata.namespace
+    name = generated_name(base, namespace, pod.metadata.uid)
+    metadata = {
+        "name": name,
+        "generateName": base,
+        "namespace": namespace,
+        "uid": generated_uid("ResourceClaim", (namespace, name), pod.metadata.uid),
+        "annotations": {EXTENDED_CLAIM_ANNOTATION: "true"},
+        "ownerReferences": [owner_reference(pod)],
+    }
+    devices = {"requests": [_device_request(each, classes[each.name]) for each in requests]}
+    spec = {"devices": devices}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}, mappings
+
+
+def _device_request(request: _ContainerRequest, class_name: str) -> JSON:
+    exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": request.count}
+    return {"name": request.name, "exactly": exactly}
+
+
+def _requests_for(pod: Pod, resource: str) -> tuple[list[_ContainerRequest], list[JSON]]:
+    """Return requests and mappings for one resource.
+
+    Containers and sidecars have a request each. Other init containers use the devices of later containers first. For
+    those that need more, there is one request, which is for the container that needs most and which they all use.
+    """
+    containers = [*pod.spec.init_containers, *pod.spec.containers]
+    long_running: list[_ContainerRequest | None] = [None] * len(containers)
+    mappings, init_mappings, extra = [], [], []
+    is_init = [index < len(pod.spec.init_containers) and not each.is_sidecar for index, each in enumerate(containers)]
+    for index, container in enumerate(containers):
+        if not is_init[index] and (count := _requested_count(container, resource)):
+            request = long_running[index] = _ContainerRequest(_request_name(index, container, resource), count)
+            mappings.append(_mapping(container, resource, request.name))
+    for index, container in enumerate(containers):
+        if is_init[index] and (count := _requested_count(container, resource)):
+            reused, missing = _reusable_requests(long_running[index:], count)
+            init_mappings += [_mapping(container, resource, each.name) for each in reused]
+            if missing:
+                request = _ContainerRequest(_request_name(index, container, resource), missing)
+                extra.append(request)
+                init_mappings.append(_mapping(container, resource, request.name))
+    largest = list(_largest(extra))
+    for mapping in init_mappings:
+        if any(mapping["requestName"] == each.name for each in extra):
+            mapping["requestName"] = largest[0].name
+    return [*largest, *filter(None, long_running)], mappings + init_mappings
+
+
+def _reusable_requests(requests: Sequence[_ContainerRequest | None], count: int) -> tuple[list[_ContainerRequest], int]:
+    """Return the later requests that an init container uses, and how many devices it still needs."""
+    reused = []
+    for each in requests:
+        if count > 0 and each is not None:
+            reused.append(each)
+            count -= each.count
+    return reused, max(0, count)
+
+
+def _largest(requests: Sequence[_ContainerRequest]) -> Iterator[_ContainerRequest]:
+    if requests:
+        yield max(requests, key=lambda each: each.count)
+
+
+def _requested_count(container: Container, resource: str) -> int:
+    wanted = container.resources.effective_requests
+    return int(wanted[resource]) if resource in wanted else 0
+
+
+def _request_name(index: int, container: Container, resource: str) -> str:
+    """Return `container-<index>-request-<index of the resource by name>`."""
+    return f"container-{index}-request-{sorted(container.resources.effective_requests).index(resource)}"
+
+
+def _mapping(container: Container, resource: str, request: str) -> JSON:
+    return {"containerName": container.name, "resourceName": resource, "requestName": request}

@@ -1,0 +1,273 @@
+"""Whether a pod fits on a node, and what it would get there or why it does not fit.
+
+Source: scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit and DynamicResources,
+Filter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import (
+    OPTIONAL_NODE_OPERATIONS,
+    AllocatedState,
+    Allocator,
+    InvalidPoolsError,
+    SchedulerFeatures,
+)
+from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, Taint, Toleration
+from dra_sdk.tools.scheduling.cluster.extended_resources import extended_resource_claim
+from dra_sdk.tools.scheduling.cluster.pod_requirements import (
+    PodRequirements,
+    ResourceAmounts,
+    has_skipped_operations,
+)
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import NO_NODE_PREFIX
+
+EXTENDED_RESOURCES: Final = "extended resources"
+"""The name for the claim that the scheduler makes for extended resources."""
+UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint of a cordoned node."""
+_PODS: Final = "pods"
+_PREVENTING_EFFECTS: Final = {"NoSchedule", "NoExecute"}
+
+
+class FreeResources:
+    """The free resources of each node. A node without `status.allocatable` has enough CPU, memory and pods."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._allocatable = {
+            each.metadata.name: None
+            if each.status.allocatable is None
+            else {name: amount.value for name, amount in each.status.allocatable.items()}
+            for each in nodes
+        }
+        self._requested: dict[str, ResourceAmounts] = {}
+
+    def has_device_plugin(self, node: str, resource: str) -> bool:
+        """Return whether a device plugin offers an extended resource on the node."""
+        return bool((self._allocatable.get(node) or {}).get(resource))
+
+    def without_device_plugin(self, node: str, resources: Mapping[str, str]) -> dict[str, str]:
+        """Return those of the extended resources (name → class) that no device plugin offers on the node."""
+        return {name: cls for name, cls in resources.items() if not self.has_device_plugin(node, name)}
+
+    def add_pod(self, node: str, requests: Mapping[str, Fraction]) -> None:
+        """Add a pod that runs on the node."""
+        used = self._requested.setdefault(node, defaultdict(Fraction))
+        used[_PODS] += 1
+        for name, amount in requests.items():
+            used[name] += amount
+
+    def missing_resources(self, node: str, requests: Mapping[str, Fraction], as_devices: Collection[str]) -> list[str]:
+        """Return the resources of which a node has too little for a pod, except for those that it gets `as_devices`."""
+        allocatable = self._allocatable.get(node)
+        used: Mapping[str, Fraction] = self._requested.get(node, {})
+        missing = []
+        for name, amount in {_PODS: Fraction(1), **requests}.items():
+            limit = None if allocatable is None else allocatable.get(name)
+            if limit is None and "/" in name:
+                limit = Fraction(0)
+            if name not in as_devices and limit is not None and used.get(name, 0) + amount > limit:
+                missing.append(name)
+        return missing
+
+
+def rejection_reason(pod: Pod, node: Node, obj: JSON) -> str:
+    """Return why a node (`obj` is its JSON) rejects a pod regardless of its claims; empty if it does not.
+
+    The first of the plugins NodeUnschedulable, TaintToleration and NodeAffinity that rejects the node decides.
+    AllocationError for an invalid node selector.
+    """
+    tolerations = pod.spec.tolerations
+    if node.spec.unschedulable and not _is_tolerated(UNSCHEDULABLE_TAINT, tolerations):
+        return "cordoned"
+    for taint in node.spec.taints:
+        if taint.effect in _PREVENTING_EFFECTS and not _is_tolerated(taint, tolerations):
+            return f"taint {taint} not tolerated"
+    if _is_selected(pod, obj):
+        return ""
+    return "not selected by nodeSelector or affinity"
+
+
+def _is_selected(pod: Pod, node: JSON) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+        return False
+    affinity = pod.spec.affinity.node_affinity
+    return affinity is None or affinity.required is None or matches_node_selector(affinity.required.to_json(), node)
+
+
+def _is_tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+    return any(_tolerates(each, taint) for each in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or (toleration.operator in {"", "Equal"} and toleration.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFit:
+    """What a pod gets on a node.
+
+    node: the name of the node.
+    claims: the claims to allocate, by the pod's name for them; that for extended resources is `extended resources`.
+    allocations: the allocation of each of these claims.
+    mappings: which request serves which extended resource of which container.
+    """
+
+    node: str
+    claims: Mapping[str, JSON] = field(default_factory=dict)
+    allocations: Mapping[str, JSON] = field(default_factory=dict)
+    mappings: Sequence[JSON] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRejection:
+    """Why a pod does not fit on a node.
+
+    reason: the reason; empty if devices are missing, see `NodeFilter.missing_devices`.
+    unusable_claims: its allocated claims that cannot be used on this node.
+    """
+
+    reason: str = ""
+    unusable_claims: Sequence[str] = ()
+
+
+class NodeFilter:
+    """Checks whether pods fit on nodes as they are now."""
+
+    def __init__(self, allocator: Allocator, allocated: AllocatedState, free_resources: FreeResources) -> None:
+        self._allocator, self._allocated, self._free_resources = allocator, allocated, free_resources
+
+    def check(self, requirements: PodRequirements, node: Node, obj: JSON) -> NodeFit | NodeRejection:
+        """Return what the pod gets on the node (`obj` is the node as JSON), or why it does not fit there.
+
+        AllocationError if kube-scheduler would try no other node.
+        """
+        features = self._allocator.features
+        if rejection := device_independent_rejection(requirements, node, obj, self._free_resources, features):
+            return rejection
+        claims, mappings = self._claims_for(requirements, obj)
+        if not claims:
+            return NodeFit(node.metadata.name)
+        try:
+            allocations = self._allocator.allocate(obj, list(claims.values()), self._allocated)
+        except InvalidPoolsError as error:
+            return NodeRejection(str(error))
+        if allocations is None:
+            return NodeRejection()
+        return NodeFit(node.metadata.name, claims, dict(zip(claims, allocations, strict=True)), mappings)
+
+    def missing_devices(self, requirements: PodRequirements, node: JSON) -> str:
+        """Return which claims cannot be allocated on a node that lacks devices.
+
+        If each claim alone can be allocated, these are all of them together.
+        """
+        claims, _ = self._claims_for(requirements, node)
+        single = [name for name, claim in claims.items() if len(claims) > 1 and not self._fits(claim, node)]
+        names = single or list(claims)
+        together = " together" if len(claims) > 1 and not single else ""
+        claimed = [each for each in names if each != EXTENDED_RESOURCES]
+        what = [_claim_names(claimed)] if claimed else []
+        what += sorted(self._resources_as_devices(requirements, node)) if EXTENDED_RESOURCES in names else []
+        return f"no devices for {' and '.join(what)}{together}"
+
+    def _fits(self, claim: JSON, node: JSON) -> bool:
+        return self._allocator.allocate(node, [claim], self._allocated) is not None
+
+    def _resources_as_devices(self, requirements: PodRequirements, node: JSON) -> dict[str, str]:
+        """Return the extended resources that the pod gets as devices on this node."""
+        return self._free_resources.without_device_plugin(node["metadata"]["name"], requirements.extended_resources)
+
+    def _claims_for(self, requirements: PodRequirements, node: JSON) -> tuple[dict[str, JSON], Sequence[JSON]]:
+        """Return the claims to allocate on this node by the pod's names for them, and which request serves what.
+
+        The latter are the mappings of the claim for extended resources.
+        """
+        resources = self._resources_as_devices(requirements, node)
+        if not resources:
+            return requirements.unallocated_claims, ()
+        extended, mappings = extended_resource_claim(requirements.pod, resources)
+        return {**requirements.unallocated_claims, EXTENDED_RESOURCES: extended}, mappings
+
+
+def device_independent_rejection(
+    requirements: PodRequirements, node: Node, obj: JSON, free_resources: FreeResources, features: SchedulerFeatures
+) -> NodeRejection | None:
+    """Return why a node (`obj` is its JSON) rejects a pod even if all devices are free; None if it does not."""
+    if reason := rejection_reason(requirements.pod, node, obj):
+        return NodeRejection(reason)
+    name = node.metadata.name
+    as_devices = free_resources.without_device_plugin(name, requirements.extended_resources)
+    if missing := free_resources.missing_resources(name, requirements.requests, as_devices):
+        return NodeRejection(f"not enough {', '.join(missing)}")
+    node_skips_operations = not features.behaviour.knows_1_37_fields or declares_feature(obj, OPTIONAL_NODE_OPERATIONS)
+    if unusable := list(_unusable_claims(requirements, obj, node_skips_operations=node_skips_operations)):
+        return NodeRejection(f"{_claim_names(unusable)} allocated elsewhere", unusable)
+    return None
+
+
+def _unusable_claims(requirements: PodRequirements, node: JSON, *, node_skips_operations: bool) -> Iterator[str]:
+    """Yield the allocated claims whose devices this node cannot use."""
+    for name, claim in requirements.allocated_claims.items():
+        selector = (claim_allocation(claim) or {}).get("nodeSelector")
+        if (selector is not None and not matches_node_selector(selector, node)) or (
+            has_skipped_operations(claim) and not node_skips_operations
+        ):
+            yield name
+
+
+def _claim_names(names: Sequence[str]) -> str:
+    """Return `claims a, b`."""
+    return f"claim{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+NodePair = tuple[Node, JSON]
+
+
+class CandidateNodes:
+    """The nodes that may still fit for pods with the same requirements, and why the others do not.
+
+    While nothing is deallocated, nodes only fill up: a node that does not fit for one pod does not fit for the next pod
+    with the same requirements. So each node is rejected once for each kind of pod, not once for each pod.
+    `unusable_claims` has the allocated claims that some node cannot use.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodePair]) -> None:
+        self._candidates = dict(nodes)
+        self._without_devices: list[JSON] = []
+        self._reasons: Counter[str] = Counter()
+        self.unusable_claims: dict[str, None] = {}
+
+    def __iter__(self) -> Iterator[NodePair]:
+        return iter(list(self._candidates.values()))
+
+    def reject(self, name: str, rejection: NodeRejection) -> None:
+        """Reject a node."""
+        _, obj = self._candidates.pop(name)
+        self.unusable_claims.update(dict.fromkeys(rejection.unusable_claims))
+        if rejection.reason:
+            self._reasons[rejection.reason] += 1
+        else:
+            self._without_devices.append(obj)
+
+    def summary(self, requirements: PodRequirements, node_filter: NodeFilter) -> str:
+        """Return why no node is left: `0 of 3 nodes: no devices for claim gpu (2); cordoned (1)`."""
+        self._reasons.update(node_filter.missing_devices(requirements, node) for node in self._without_devices)
+        self._without_devices.clear()
+        if not self._reasons:
+            return "there are no nodes"
+        each = "; ".join(f"{reason} ({number})" for reason, number in self._reasons.most_common())
+        return f"{NO_NODE_PREFIX}{self._reasons.total()} nodes: {each}"

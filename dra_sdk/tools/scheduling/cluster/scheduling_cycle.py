@@ -1,0 +1,228 @@
+"""Schedules a whole snapshot, as kube-scheduler and the controllers around it do.
+
+Pods whose devices have a NoExecute taint are evicted, and claims are made from templates. Pods are scheduled by
+priority, then by age. Each is bound to the node with the best alternatives for its claims; of equally good nodes, to
+the first in the snapshot (kube-scheduler weighs other scores and then chooses at random). Finally, claims that no pod
+uses are allocated. There is no preemption, and volumes, ports, topology spread and affinity between pods are ignored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import (
+    MAX_STEPS,
+    AllocatedState,
+    AllocationError,
+    Allocator,
+    Inventory,
+    PoolProblem,
+    SchedulerFeatures,
+    SearchLimitError,
+)
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    EXTENDED_CLAIM_ANNOTATION,
+    claim_allocation,
+    claim_consumers,
+    is_finished,
+    is_owned_by,
+    used_claims,
+    with_generated_claims,
+    with_recreated_pods,
+    without_hypothetical_allocations,
+)
+from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, pod_key
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.device_taint_eviction import find_evictions
+from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
+from dra_sdk.tools.scheduling.cluster.node_filter import (
+    UNSCHEDULABLE_TAINT,
+    CandidateNodes,
+    NodeFilter,
+    NodeFit,
+    NodeRejection,
+)
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError, requirements_of
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import ClaimOutcome, PodPlacement, SchedulingOutcome
+from dra_sdk.tools.scheduling.cluster.simulation_notes import simulation_notes
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, generated_uid
+
+_MIN_FEASIBLE_NODES: Final = 100
+"""Source: kube-scheduler, minFeasibleNodesToFind."""
+_MIN_STEPS: Final = 30_000
+
+
+def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS) -> SchedulingOutcome:
+    """Schedule all pods and claims. Pods that already run stay on their node unless they are evicted.
+
+    A search for devices is stopped after `max_steps`. After each stopped search the limit is halved, down to 30 000
+    steps, so that many claims without a solution do not take too long.
+    """
+    evicted = find_evictions(snapshot)
+    removed = [Pod.model_validate(snapshot.pods_by_key[key]) for key in evicted.pods]
+    current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
+    run = _SchedulingRun(with_generated_claims(_without_stale_claims(current)), max_steps)
+    run.schedule_pods()
+    run.allocate_unused_claims()
+    after = run.state.snapshot()
+    placements = run.placements()
+    notes = (*simulation_notes(after, placements), *(_pool_note(each) for each in run.inventory.problems))
+    return SchedulingOutcome(
+        after, placements, tuple(run.claim_outcomes()), {**evicted.pods, **evicted.hypothetical}, notes
+    )
+
+
+class _SchedulingRun:
+    """One pass over all pods and claims of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, max_steps: int) -> None:
+        features = SchedulerFeatures.of(snapshot.profile)
+        self.state = ClusterState(snapshot)
+        self.inventory = Inventory(snapshot.slices, features, snapshot.rules)
+        share_id = partial(next, _share_ids(self.state.allocated))
+        classes = snapshot.classes_by_name
+        self._allocator = Allocator(self.inventory, classes, features, share_id=share_id, max_steps=max_steps)
+        self._node_filter = NodeFilter(self._allocator, self.state.allocated, self.state.free_resources)
+        self._classes = classes
+        self._resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
+        self._nodes = {each["metadata"]["name"]: (Node.model_validate(each), each) for each in snapshot.nodes}
+        self._pods = [pod for each in snapshot.pods if not is_finished(pod := Pod.model_validate(each))]
+        self._candidates: dict[str, CandidateNodes] = {}
+        self._placed: dict[ObjectKey, PodPlacement] = {}
+        self._reasons: dict[ObjectKey, str] = {}
+
+    def schedule_pods(self) -> None:
+        """Find a node for every pod without one; unschedulable pods try again after a claim was deallocated."""
+        waiting = sorted((pod for pod in self._pods if not pod.spec.node_name), key=_queue_order)
+        for pod in self._pods:
+            if pod.spec.node_name:
+                self.state.add_running_pod(pod)
+        while waiting:
+            deallocated = sum(self._schedule_pod(pod) for pod in waiting)
+            waiting = [pod for pod in waiting if self._placed[pod_key(pod)].node is None] if deallocated else []
+        for pod in self._pods:
+            if pod.spec.node_name:
+                self._placed[pod_key(pod)] = self._running_placement(pod)
+
+    def allocate_unused_claims(self) -> None:
+        """Allocate claims that no pod uses, as if a pod used them that tolerates all taints, but no cordon."""
+        used = {key for each in self._pods for key in used_claims(each)}
+        taints = {taint.key for node, _ in self._nodes.values() for taint in node.spec.taints}
+        tolerations = [{"key": key, "operator": "Exists"} for key in sorted(taints - {UNSCHEDULABLE_TAINT.key})]
+        for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:
+            claim = {"name": key[1], "resourceClaimName": key[1]}
+            spec = {"resourceClaims": [claim], "tolerations": tolerations}
+            fit, reason, _ = self._find_node(Pod.model_validate({"metadata": {"namespace": key[0]}, "spec": spec}))
+            if fit is None:
+                self._reasons[key] = reason
+            else:
+                self.state.allocate_hypothetically(key, fit.node, fit.allocations[key[1]])
+
+    def placements(self) -> tuple[PodPlacement, ...]:
+        """Return one placement for each pod, in the order of the snapshot."""
+        return tuple(self._placed[pod_key(pod)] for pod in self._pods)
+
+    def claim_outcomes(self) -> list[ClaimOutcome]:
+        """Return one outcome for each claim."""
+        users = {key: each for each in reversed(self.placements()) for key in each.claims}
+        found = []
+        for key, claim in self.state.claims.items():
+            user, failure = users.get(key), self._reasons.get(key)
+            node = self.state.hypothetical.get(key) or (user.node if user else None)
+            reason = failure or (user.reason if user and claim_allocation(claim) is None else "")
+            hypothetical = key in self.state.hypothetical or failure is not None
+            found.append(ClaimOutcome(key, claim_allocation(claim), node, reason, hypothetical))
+        return found
+
+    def _schedule_pod(self, pod: Pod) -> int:
+        """Bind a pod, or record why it cannot be bound; return how many claims were deallocated."""
+        key = pod_key(pod)
+        fit, reason, requirements = self._find_node(pod)
+        if requirements is not None and fit is not None:
+            self._placed[key] = PodPlacement(key, fit.node, claims=self.state.bind(requirements, fit), scheduled=True)
+            return 0
+        self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
+        return 0 if requirements is None else self._deallocate_unusable(requirements)
+
+    def _find_node(self, pod: Pod) -> tuple[NodeFit | None, str, PodRequirements | None]:
+        try:
+            requirements = requirements_of(pod, self.state.claims, self._classes, self._resources)
+            return *self._best_node(requirements), requirements
+        except (UnschedulableError, AllocationError) as error:
+            if isinstance(error, SearchLimitError):
+                limit = self._allocator.max_steps
+                self._allocator.max_steps = min(limit, max(_MIN_STEPS, limit // 2))
+            return None, str(error), None
+
+    def _best_node(self, requirements: PodRequirements) -> tuple[NodeFit | None, str]:
+        """Return the first of the nodes with the best score, or why there is none.
+
+        In a small cluster, kube-scheduler examines all nodes, and an error on any of them ends the attempt.
+        """
+        best, best_score = None, -1
+        candidates = self._candidates_for(requirements)
+        enough = requirements.best_score if len(self._nodes) >= _MIN_FEASIBLE_NODES else None
+        for node, obj in candidates:
+            found = self._node_filter.check(requirements, node, obj)
+            if isinstance(found, NodeRejection):
+                candidates.reject(node.metadata.name, found)
+            elif (score := requirements.score(found.allocations)) > best_score:
+                best, best_score = found, score
+                if score == enough:
+                    break
+        return best, "" if best else candidates.summary(requirements, self._node_filter)
+
+    def _candidates_for(self, requirements: PodRequirements) -> CandidateNodes:
+        if requirements.equivalence_key not in self._candidates:
+            self._candidates[requirements.equivalence_key] = CandidateNodes(self._nodes)
+        return self._candidates[requirements.equivalence_key]
+
+    def _deallocate_unusable(self, requirements: PodRequirements) -> int:
+        """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""
+        count = self.state.deallocate_unused(requirements, self._candidates_for(requirements).unusable_claims)
+        if count:
+            self._candidates.clear()
+        return count
+
+    def _running_placement(self, pod: Pod) -> PodPlacement:
+        """Return the placement of a pod with `spec.nodeName`, for which the scheduler allocates nothing."""
+        key, claims = pod_key(pod), tuple(used_claims(pod))
+        for each in claims:
+            consumers = claim_consumers(self.state.claims.get(each, {}))
+            if not any(consumer.get("uid") == pod.metadata.uid for consumer in consumers):
+                reason = f"spec.nodeName bypasses the scheduler, so nothing allocates claim {each[1]} for it"
+                return PodPlacement(key, None, reason, claims)
+        return PodPlacement(key, pod.spec.node_name, claims=claims)
+
+
+def _share_ids(allocated: AllocatedState) -> Iterator[str]:
+    """Return unused share IDs that are the same in every run."""
+    used = {each for ids in allocated.share_ids.values() for each in ids}
+    return (each for number in itertools.count() if (each := generated_uid("Share", ("", str(number)))) not in used)
+
+
+def _pool_note(problem: PoolProblem) -> str:
+    return f"pool {problem.pool} of driver {problem.driver} is {problem.kind}: {problem.reason}"
+
+
+def _queue_order(pod: Pod) -> tuple[int, bool, str]:
+    """Sort by priority, then by age; pods that were not created yet come last, in the order of the snapshot."""
+    created = pod.metadata.creation_timestamp
+    return -pod.spec.effective_priority, created is None, created or ""
+
+
+def _without_stale_claims(snapshot: Snapshot) -> Snapshot:
+    """Remove claims for extended resources of pods without a node: the scheduler makes new ones each time."""
+    waiting = [pod for each in snapshot.pods if not (pod := Pod.model_validate(each)).spec.node_name]
+    stale: Sequence[JSON] = [
+        claim
+        for claim in snapshot.claims
+        if (claim["metadata"].get("annotations") or {}).get(EXTENDED_CLAIM_ANNOTATION) == "true"
+        and any(is_owned_by(claim, pod) for pod in waiting)
+    ]
+    return replace(snapshot, claims=tuple(each for each in snapshot.claims if each not in stale)) if stale else snapshot

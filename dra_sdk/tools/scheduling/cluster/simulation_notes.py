@@ -1,0 +1,122 @@
+"""What a scheduler would consider and the simulation does not, and what has no effect with these feature gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodSpec
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, display_name, object_key
+
+_SHOWN: Final = 5
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+_FEWER_NODES: Final = "not simulated; a cluster may allow fewer nodes"
+_ANOTHER_NODE: Final = "not simulated; a cluster may choose another node"
+
+
+def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> Iterator[str]:
+    """Yield a sentence for each thing that is not simulated or has no effect; none about pods that already ran."""
+    placed = [
+        (display_name(each.pod), Pod.model_validate(snapshot.pods_by_key[each.pod]).spec, each)
+        for each in placements
+        if not each.running
+    ]
+    for what, applies in _NOT_SIMULATED.items():
+        if names := [name for name, spec, each in placed if each.scheduled and applies(spec)]:
+            yield f"{_pod_names(names)}: {what}"
+    yield from _unpublished_devices(snapshot)
+    yield from _ineffective_rules(snapshot)
+    yield from _node_allocatable_devices(snapshot)
+    yield from _preemption(snapshot, [(name, spec) for name, spec, each in placed if each.node is None])
+
+
+def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
+    """Yield devices that claims hold and no slice has, for example because a driver was removed."""
+    specs = [each["spec"] for each in snapshot.slices]
+    known = {
+        (each["driver"], each["pool"]["name"], device["name"]) for each in specs for device in each.get("devices") or ()
+    }
+    for claim in snapshot.claims:
+        for result in claim_results(claim):
+            device = (result["driver"], result["pool"], result["device"])
+            if device not in known:
+                yield f"claim {display_name(object_key(claim))} holds {'/'.join(device)}, which is in no ResourceSlice"
+
+
+def _ineffective_rules(snapshot: Snapshot) -> Iterator[str]:
+    profile = snapshot.profile
+    if not profile.enabled(profile.taint_rule_gate):
+        for rule in snapshot.rules:
+            gate = f"feature gate {profile.taint_rule_gate} is off in Kubernetes {profile.version}"
+            yield f"DeviceTaintRule {rule['metadata']['name']} has no effect: {gate}"
+
+
+def _node_allocatable_devices(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a note on devices that count as CPU, memory and the like of their node (KEP-5517)."""
+    fields = ("nodeAllocatableResources", "nodeAllocatableResourceMappings")
+    devices = (device for each in snapshot.slices for device in each["spec"].get("devices") or ())
+    if snapshot.profile.enabled("DRANodeAllocatableResources") and any(
+        device.get(field) for device in devices for field in fields
+    ):
+        yield f"devices with node-allocatable resources: what they use of the node's CPU and memory is {_FEWER_NODES}"
+
+
+def _preemption(snapshot: Snapshot, unplaced: Iterable[tuple[str, PodSpec]]) -> Iterator[str]:
+    """Yield a note on unscheduled pods for which a scheduler may evict pods of lower priority."""
+    specs = (Pod.model_validate(each).spec for each in snapshot.pods)
+    lowest = min((each.effective_priority for each in specs if each.node_name), default=None)
+    names = [
+        name
+        for name, spec in unplaced
+        if lowest is not None and spec.effective_priority > lowest and spec.preemption_policy != "Never"
+    ]
+    if names:
+        yield f"{_pod_names(names)}: preemption is not simulated; a cluster may evict pods of lower priority"
+
+
+def _pod_names(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"pod{'s' if len(names) > 1 else ''} {', '.join(names[:_SHOWN])}{more}"
+
+
+def _has_pod_affinity(spec: PodSpec) -> bool:
+    affinity = spec.affinity
+    return any(each is not None and each.required for each in (affinity.pod_affinity, affinity.pod_anti_affinity))
+
+
+def _has_spread_constraint(spec: PodSpec) -> bool:
+    return any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints)
+
+
+def _has_volumes(spec: PodSpec) -> bool:
+    return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in spec.volumes)
+
+
+def _has_host_ports(spec: PodSpec) -> bool:
+    return any(
+        port.host_port or (port.container_port and spec.host_network) for each in spec.containers for port in each.ports
+    )
+
+
+def _has_other_scheduler(spec: PodSpec) -> bool:
+    return spec.scheduler_name not in {"", _DEFAULT_SCHEDULER}
+
+
+def _has_preferences(spec: PodSpec) -> bool:
+    affinity = spec.affinity
+    kinds = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
+    spread_preferred = any(each.when_unsatisfiable == "ScheduleAnyway" for each in spec.topology_spread_constraints)
+    return spread_preferred or any(each is not None and each.preferred for each in kinds)
+
+
+_NOT_SIMULATED: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
+    f"affinity between pods is {_FEWER_NODES}": _has_pod_affinity,
+    f"topology spread is {_FEWER_NODES}": _has_spread_constraint,
+    f"on which nodes volumes can be used is {_FEWER_NODES}": _has_volumes,
+    f"whether host ports are free is {_FEWER_NODES}": _has_host_ports,
+    "gang scheduling of its PodGroup is not simulated": lambda spec: spec.scheduling_group is not None,
+    "its scheduler is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
+    f"preferences among nodes are {_ANOTHER_NODE}": _has_preferences,
+}

@@ -1,0 +1,294 @@
+"""Reads a snapshot from documents: objects as the API server would store them, or a line for each problem.
+
+Objects of resource.k8s.io are validated and get their defaults, and fields that the server would drop are dropped. Of
+pods and nodes, the fields that matter here are validated. Objects from a cluster are not changed.
+Admin access needs a label on the namespace. Source: KEP-5018; registry/resource, authorization of admin access.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, validate_core_object
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    DEFAULT_NAMESPACE,
+    FIELD_OF_KIND,
+    ObjectKey,
+    Snapshot,
+    generated_name,
+    generated_uid,
+)
+from dra_sdk.wire.documents import Document, objects
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.resource.metadata import TopLevel
+from dra_sdk.wire.validation import Dropped, Problem, title, validate
+from dra_sdk.wire.validation.availability import drop_disabled, dropped_fields
+from dra_sdk.wire.validation.decoding import GROUP, read_as, read_object, set_defaults
+from dra_sdk.wire.validation.decoding import KINDS as RESOURCE_KINDS
+from dra_sdk.wire.validation.problems import invalid, show, split_path
+
+ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
+_LABEL_NEEDED: Final = f'admin access is only granted in namespaces with the label {ADMIN_ACCESS_LABEL}: "true"'
+_CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {"Node": Node, "Pod": Pod, "Namespace": Namespace}
+_CLAIM_KINDS: Final = {"ResourceClaim", "ResourceClaimTemplate"}
+_NAMESPACED: Final = {"Pod", *_CLAIM_KINDS}
+_MAX_NAME_SHOWN: Final = 100
+_MAX_PROBLEM_SHOWN: Final = 2000
+_COLUMN = re.compile(r"line (\d+), column (\d+)")
+_INDEX = re.compile(r"\[\d+\]")
+
+
+class SnapshotReadError(DraError):
+    """The API server would reject objects; `problems` has a line for each problem: file, line, object, field, text."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSource:
+    """A file or another source of objects.
+
+    name: the name to show in messages.
+    documents: the documents.
+    stored: whether they come from an API server, so that they need no validation.
+    """
+
+    name: str
+    documents: Sequence[Document]
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReading:
+    """The result of `read_snapshot`.
+
+    snapshot: the objects.
+    warnings: what the API server would silently change, in sentences.
+    ignored_kinds: how many objects of each kind were ignored because the kind does not matter here.
+    """
+
+    snapshot: Snapshot
+    warnings: tuple[str, ...]
+    ignored_kinds: Counter[str]
+
+
+def read_snapshot(sources: Iterable[ObjectSource], profile: ServerProfile | None = None) -> SnapshotReading:
+    """Return a snapshot of all objects in `sources`; SnapshotReadError with every problem of every object.
+
+    Objects without a namespace are in `default`. Those without a name or a UID get one that is the same in every run.
+    """
+    reader = _SnapshotReader(profile or ServerProfile.of())
+    for source in sources:
+        for document in source.documents:
+            for path, obj in objects(document.value):
+                reader.read(_LocatedObject(source, document, path, obj))
+    reader.check_admin_access()
+    if reader.problems:
+        raise SnapshotReadError(reader.problems)
+    kept: dict[str, Any] = {field: tuple(each.values()) for field, each in reader.objects.items()}
+    return SnapshotReading(Snapshot(profile=reader.profile, **kept), tuple(reader.warnings), reader.ignored_kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class _LocatedObject:
+    """An object and where it was found."""
+
+    source: ObjectSource
+    document: Document
+    path: tuple[str | int, ...]
+    obj: Any
+
+    def location(self, field: str = "") -> str:
+        """Return `file:line: Kind/name`; without line for objects that were not read from a file."""
+        where = self.source.name
+        if self.document.has_lines:
+            where += f":{self.document.line([*self.path, *split_path(field)])}"
+        return f"{where}: {_one_line(title(self.obj).replace(' ', '/', 1))}"
+
+    def problem_line(self, problem: Problem) -> str:
+        """Return a problem as a line of text; for a CEL expression, with its line and a pointer to the column."""
+        what = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
+        return f"{self.location(problem.field)}: {_one_line(what, _MAX_PROBLEM_SHOWN)}{self._pointer(problem)}"
+
+    def _pointer(self, problem: Problem) -> str:
+        match = _COLUMN.match(problem.detail)
+        text = _value_at(self.obj, split_path(problem.field))
+        if not match or not isinstance(text, str):
+            return ""
+        line, column = text.split("\n")[int(match[1]) - 1], int(match[2]) - 1
+        start = max(0, column - _MAX_NAME_SHOWN)
+        shown = line[start : column + _MAX_NAME_SHOWN].replace("\t", " ")
+        return f"\n    {shown}\n    {' ' * (column - start)}^"
+
+
+@dataclass(slots=True)
+class _SnapshotReader:
+    profile: ServerProfile
+    objects: dict[str, dict[ObjectKey, JSON]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    ignored_kinds: Counter[str] = field(default_factory=Counter)
+    _seen: dict[tuple[str, ObjectKey], _LocatedObject] = field(default_factory=dict)
+    _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
+
+    def read(self, located: _LocatedObject) -> None:
+        """Keep the object, or its problems, or count it as ignored."""
+        obj = located.obj
+        if not isinstance(obj, dict):
+            self.problems.append(f"{located.location()}: must be an object, is {obj!r:.60}")
+            return
+        kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
+        is_core = kind in _CORE_KINDS and version in {"v1", ""}
+        known = is_core or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
+        if kind.endswith("List") and "items" in obj:
+            self.problems.append(located.problem_line(invalid("items", f"must be a list, is {show(obj['items'])}")))
+            return
+        if kind and not known:
+            self.ignored_kinds[kind] += 1
+            return
+        obj = _with_names(obj, located, len(self._seen))
+        problems, stored = ([], obj) if located.source.stored else self._checked(kind, obj, located)
+        self.problems += [located.problem_line(problem) for problem in problems]
+        if not problems and stored is not None:
+            self._keep(kind, stored, located)
+
+    def check_admin_access(self) -> None:
+        """Check, after all objects are read, that namespaces grant the admin access that claims request."""
+        namespaces = self.objects.get("namespaces", {})
+        for located, name in self._admin_claims:
+            namespace = namespaces.get(("", name))
+            if namespace is None:
+                self.warnings.append(f"{located.location('spec')}: {assumed_admin_access(name)}")
+            elif reason := admin_access_refusal(namespace):
+                self.problems.append(f"{located.location('spec')}: {reason}")
+
+    def _checked(self, kind: str, obj: JSON, located: _LocatedObject) -> tuple[list[Problem], JSON | None]:
+        if kind in _CORE_KINDS:
+            value, problems = read_as(_CORE_KINDS[kind], obj, self.profile)
+            if value is not None:
+                problems += validate_core_object(value)
+            return problems, obj | {"spec": obj.get("spec") or {}}
+        problems = validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile))
+        if not problems and kind == "ResourceClaim" and obj.get("status"):
+            problems = self._problems_of_status(obj)
+        if problems:
+            return problems, None
+        stored, dropped = _stored(obj, self.profile)
+        if dropped:
+            self.warnings += [
+                f"{located.location(each.field)}: {each}{_and_more(more)}" for each, more in _grouped_by_field(dropped)
+            ]
+            problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
+        return problems, stored
+
+    def _problems_of_status(self, claim: JSON) -> list[Problem]:
+        """Return what is invalid in the status of a claim that is already allocated."""
+        metadata = claim["metadata"] | {"resourceVersion": "1"}
+        stored = claim | {"metadata": metadata}
+        before = {name: value for name, value in stored.items() if name != "status"}
+        problems = validate(stored, old=before, subresource="status", profile=self.profile)
+        return [each for each in problems if each.field.startswith("status")]
+
+    def _keep(self, kind: str, obj: JSON, located: _LocatedObject) -> None:
+        metadata = obj["metadata"]
+        key = (metadata.get("namespace") or "", metadata["name"])
+        if before := self._seen.get((kind, key)):
+            where = before.location("metadata.name").partition(": ")[0]
+            self.problems.append(f"{located.location('metadata.name')}: is also defined at {where}")
+            return
+        self._seen[kind, key] = located
+        if kind in _CLAIM_KINDS and requests_admin_access(obj) and not located.source.stored:
+            self._admin_claims.append((located, key[0]))
+        if not metadata.get("uid"):
+            obj = obj | {"metadata": metadata | {"uid": generated_uid(kind, key)}}
+        self.objects.setdefault(FIELD_OF_KIND[kind], {})[key] = obj
+
+
+def requests_admin_access(obj: JSON) -> bool:
+    """Return whether a claim, or the claims made from a template, request admin access."""
+    spec = obj["spec"].get("spec", {}) if obj["kind"] == "ResourceClaimTemplate" else obj["spec"]
+    requests = spec.get("devices", {}).get("requests") or ()
+    return any((each.get("exactly") or {}).get("adminAccess") for each in requests)
+
+
+def admin_access_refusal(namespace: JSON) -> str:
+    """Return why this namespace does not grant admin access; empty if it does."""
+    metadata = namespace["metadata"]
+    if (metadata.get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":
+        return ""
+    return f"{_LABEL_NEEDED}; {metadata['name']} has none"
+
+
+def assumed_admin_access(namespace: str) -> str:
+    """Return what is assumed about a namespace that is not given."""
+    return f"{_LABEL_NEEDED}; namespace {namespace} is not given and is assumed to have it"
+
+
+def _stored(obj: JSON, profile: ServerProfile) -> tuple[JSON, list[Dropped]]:
+    """Return a valid object as the server stores it, with defaults, and the fields that the server drops."""
+    value, _ = read_object(obj, profile)
+    if value is None:
+        raise ValueError(f"{title(obj)} is not valid")
+    dropped = list(dropped_fields(value, profile))
+    if dropped:
+        drop_disabled(value, None, profile)
+    set_defaults(value)
+    stored = value.to_json()
+    spec = stored.setdefault("spec", {})
+    if stored["kind"] in _CLAIM_KINDS:
+        (spec if stored["kind"] == "ResourceClaim" else spec.setdefault("spec", {})).setdefault("devices", {})
+    return stored, dropped
+
+
+def _grouped_by_field(dropped: Iterable[Dropped]) -> Iterator[tuple[Dropped, int]]:
+    """Yield one of the fields that differ only in an index, and how many more there are."""
+    groups: dict[str, list[Dropped]] = {}
+    for each in dropped:
+        groups.setdefault(_INDEX.sub("[]", each.field), []).append(each)
+    for group in groups.values():
+        yield group[0], len(group) - 1
+
+
+def _and_more(more: int) -> str:
+    return f" (and {more} more such fields)" if more else ""
+
+
+def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:
+    """Return the object with the default namespace, and with a name in place of `generateName`."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return obj if metadata is not None else obj | {"metadata": {}}
+    metadata = {name: value for name, value in metadata.items() if value is not None}
+    if str(obj.get("kind")) in _NAMESPACED:
+        metadata = {"namespace": DEFAULT_NAMESPACE} | metadata
+    base = metadata.get("generateName")
+    if isinstance(base, str) and base and not metadata.get("name"):
+        metadata = {"name": generated_name(base, located.source.name, str(number))} | metadata
+    return obj | {"metadata": metadata}
+
+
+def _one_line(text: str, limit: int = _MAX_NAME_SHOWN) -> str:
+    """Shorten text from a file to one line for messages."""
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _value_at(value: Any, tokens: Iterable[str | int]) -> Any:
+    """Return the value at a path, None if there is none."""
+    for token in tokens:
+        if isinstance(value, dict):
+            value = value.get(str(token))
+        elif isinstance(value, list) and isinstance(token, int) and token < len(value):
+            value = value[token]
+        else:
+            return None
+    return value

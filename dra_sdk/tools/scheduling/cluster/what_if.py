@@ -1,0 +1,343 @@
+"""What if nodes were added, devices tainted or nodes drained? Each answer is another snapshot, to schedule and compare.
+
+`suggest_nodes` finds out whether more nodes would help, by trying copies of each kind of node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, Final
+
+from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator.node_selection import matches_node_selector
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    is_finished,
+    with_recreated_pods,
+    without_hypothetical_allocations,
+)
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    HOSTNAME_LABEL,
+    ObjectKey,
+    Snapshot,
+    generated_name,
+    generated_uid,
+)
+from dra_sdk.wire.profile import ServerProfile
+
+_UNSCHEDULABLE_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
+_IDENTITY_ATTRIBUTES: Final = ("uuid", "pciBusID", "pcieRoot", "serial", "index", "minor")
+"""Attributes that identify a single device and say nothing about what it can do."""
+_MAX_NODES: Final = 64
+_MAX_STEPS: Final = 100_000
+"""The largest number of steps of a search; fewer than usual, because several clusters are tried."""
+
+
+class WhatIfError(DraError):
+    """A change refers to something that does not exist, or cannot have an effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTemplate:
+    """A node and its slices, to be copied under other names.
+
+    Attributes are copied unchanged, serial numbers and PCI addresses included. Devices that other nodes can use are not
+    copied.
+
+    node: the node.
+    slices: the slices, or the parts of slices, that only this node can use.
+    """
+
+    node: JSON
+    slices: tuple[JSON, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, name: str) -> NodeTemplate:
+        """Return the template of a node of the snapshot; WhatIfError if there is no such node."""
+        node = snapshot.nodes_by_name.get(name)
+        if node is None:
+            known = ", ".join(snapshot.nodes_by_name) or "none"
+            raise WhatIfError(f"there is no node {name}; nodes are: {known}")
+        return cls(node, tuple(_slices_of(snapshot.slices, node)))
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return str(self.node["metadata"]["name"])
+
+    @property
+    def signature(self) -> str:
+        """Text that is equal for nodes of the same kind: with equal labels, taints, size and kinds of devices."""
+        metadata = self.node["metadata"]
+        labels = {key: value for key, value in (metadata.get("labels") or {}).items() if value != self.name}
+        devices = [
+            [each["spec"]["driver"], _without_identity(device)] for each in self.slices for device in _devices(each)
+        ]
+        spec = [(self.node.get("spec") or {}).get("taints"), (self.node.get("status") or {}).get("allocatable")]
+        return json.dumps([labels, spec, devices], sort_keys=True)
+
+    def copies(self, name: str) -> Iterator[JSON]:
+        """Yield the objects of another such node."""
+        yield _renamed_node(self.node, name)
+        for each in self.slices:
+            yield _renamed_slice(each, self.name, name)
+
+
+def add_nodes(snapshot: Snapshot, template: NodeTemplate, names: Iterable[str]) -> Snapshot:
+    """Return the snapshot with more nodes; WhatIfError if a name is already used."""
+    for name in names:
+        if name in snapshot.nodes_by_name:
+            raise WhatIfError(f"node {name} already exists")
+        snapshot = snapshot.with_objects(template.copies(name))
+    return snapshot
+
+
+def free_node_names(snapshot: Snapshot, like: str, count: int) -> list[str]:
+    """Return unused names for more nodes."""
+    candidates = (f"{like}-new-{number}" for number in range(1, count + len(snapshot.nodes) + 1))
+    return [each for each in candidates if each not in snapshot.nodes_by_name][:count]
+
+
+def _devices(raw_slice: JSON) -> list[JSON]:
+    return raw_slice["spec"].get("devices") or []
+
+
+def _without_identity(device: JSON) -> JSON:
+    attributes = device.get("attributes") or {}
+    kept = {
+        key: value for key, value in attributes.items() if not key.rpartition("/")[2].endswith(_IDENTITY_ATTRIBUTES)
+    }
+    return {"attributes": kept, "capacity": device.get("capacity")}
+
+
+def _slices_of(slices: tuple[JSON, ...], node: JSON) -> Iterator[JSON]:
+    """Yield what has to be copied of each pool, with the number of slices of the copied pool."""
+    pools: dict[tuple[str, str], list[JSON]] = {}
+    for each in slices:
+        pools.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each)
+    for pool in pools.values():
+        newest = max(each["spec"]["pool"].get("generation", 0) for each in pool)
+        current = [each for each in pool if each["spec"]["pool"].get("generation", 0) == newest]
+        own = [part for each in current if (part := _part_of_node(each, node)) is not None]
+        if not any(_devices(each) for each in own):
+            continue
+        missing = current[0]["spec"]["pool"].get("resourceSliceCount", 1) - len(current)
+        for each in own:
+            pool_of_copy = each["spec"]["pool"] | {"resourceSliceCount": len(own) + missing}
+            yield each | {"spec": each["spec"] | {"pool": pool_of_copy}}
+
+
+def _part_of_node(raw_slice: JSON, node: JSON) -> JSON | None:
+    """Return the slice, or its devices, that only this node can use; slices with counter sets are needed with them."""
+    spec, name = raw_slice["spec"], node["metadata"]["name"]
+    if spec.get("perDeviceNodeSelection"):
+        devices = [device for device in _devices(raw_slice) if _is_only_for(device, node)]
+        return raw_slice | {"spec": spec | {"devices": devices}} if devices or spec.get("sharedCounters") else None
+    if _is_only_for(spec, node) or (spec.get("sharedCounters") and spec.get("nodeName") in {None, name}):
+        return raw_slice
+    return None
+
+
+def _is_only_for(scope: Mapping[str, Any], node: JSON) -> bool:
+    name = node["metadata"]["name"]
+    if selector := scope.get("nodeSelector"):
+        return matches_node_selector(selector, node) and not matches_node_selector(
+            selector, _renamed_node(node, f"{name}-other")
+        )
+    return bool(scope.get("nodeName") == name)
+
+
+def _renamed_node(node: JSON, name: str) -> JSON:
+    old = node["metadata"]["name"]
+    labels = {key: name if value == old else value for key, value in (node["metadata"].get("labels") or {}).items()}
+    metadata: JSON = {"name": name, "uid": generated_uid("Node", ("", name)), "labels": {HOSTNAME_LABEL: name} | labels}
+    spec = {key: value for key, value in (node.get("spec") or {}).items() if key not in {"unschedulable", "providerID"}}
+    spec["taints"] = [each for each in spec.get("taints") or () if each.get("key") != _UNSCHEDULABLE_TAINT_KEY]
+    status = {key: value for key, value in (node.get("status") or {}).items() if key == "allocatable"}
+    return node | {"metadata": metadata, "spec": spec, "status": status}
+
+
+def _renamed_slice(raw_slice: JSON, old: str, new: str) -> JSON:
+    spec = raw_slice["spec"]
+    pool = str(spec["pool"]["name"])
+    pool = pool.replace(old, new) if old in pool else f"{pool}-{new}"
+    changed = _renamed_scope(spec, old, new) | {"pool": spec["pool"] | {"name": pool}}
+    if devices := _devices(raw_slice):
+        changed["devices"] = [_renamed_scope(device, old, new) for device in devices]
+    name = generated_name(f"{new}-", raw_slice["metadata"]["name"])
+    metadata = {"name": name, "uid": generated_uid("ResourceSlice", ("", name))}
+    return raw_slice | {"metadata": metadata, "spec": changed}
+
+
+def _renamed_scope(scope: JSON, old: str, new: str) -> JSON:
+    """Return a slice's spec or a device with the node's name replaced where it selects nodes."""
+    changed = dict(scope)
+    if scope.get("nodeName") == old:
+        changed["nodeName"] = new
+    if selector := scope.get("nodeSelector"):
+        changed["nodeSelector"] = _renamed_values(selector, old, new)
+    return changed
+
+
+def _renamed_values(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _renamed_values(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_renamed_values(item, old, new) for item in value]
+    return new if value == old else value
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTaintSelector:
+    """Selects devices to taint, as the DeviceTaintSelector of the API does.
+
+    driver: the driver.
+    pool: the pool; None for all pools.
+    device: the device; None for all devices.
+    """
+
+    driver: str
+    pool: str | None = None
+    device: str | None = None
+
+    def __str__(self) -> str:
+        return "/".join(each or "*" for each in (self.driver, self.pool, self.device))
+
+    def selects(self, spec: JSON, device: JSON) -> bool:
+        """Return whether it selects a device of a slice with this spec."""
+        is_pool = spec["driver"] == self.driver and self.pool in {None, spec["pool"]["name"]}
+        return is_pool and self.device in {None, device["name"]}
+
+
+def add_taint(snapshot: Snapshot, target: DeviceTaintSelector, taint: JSON) -> Snapshot:
+    """Return the snapshot with a taint (`key`, `value`, `effect`) on these devices, as if their driver published it.
+
+    WhatIfError if there are no such devices, or if a cluster of this version would ignore the taint.
+    """
+    _check_taints_enabled(snapshot.profile)
+    slices = tuple(_with_device_taints(each, target, taint) for each in snapshot.slices)
+    if slices == snapshot.slices:
+        specs = [each["spec"] for each in snapshot.slices]
+        if any(target.selects(spec, device) for spec in specs for device in spec.get("devices") or ()):
+            raise WhatIfError(f"each device {target} already has this taint")
+        drivers = ", ".join(sorted({spec["driver"] for spec in specs})) or "none"
+        raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
+    return replace(snapshot, slices=slices)
+
+
+def drain(snapshot: Snapshot, node: str) -> Snapshot:
+    """Return the snapshot with the node cordoned and its pods evicted, except those of DaemonSets and static pods.
+
+    WhatIfError if there is no such node.
+    """
+    obj = snapshot.nodes_by_name.get(node)
+    if obj is None:
+        raise WhatIfError(f"there is no node {node}; nodes are: {', '.join(snapshot.nodes_by_name) or 'none'}")
+    cordoned = obj | {"spec": (obj.get("spec") or {}) | {"unschedulable": True}}
+    changed = with_recreated_pods(snapshot.with_objects([cordoned]), _pods_to_evict(snapshot, node))
+    return without_hypothetical_allocations(changed, _hypothetical_on(snapshot, node))
+
+
+def _check_taints_enabled(profile: ServerProfile) -> None:
+    if not profile.enabled("DRADeviceTaints"):
+        gate = f"feature gate DRADeviceTaints is off in Kubernetes {profile.version}"
+        raise WhatIfError(f"a taint on a device would have no effect: {gate}")
+
+
+def _with_device_taints(raw_slice: JSON, target: DeviceTaintSelector, taint: JSON) -> JSON:
+    spec = raw_slice["spec"]
+    devices = [
+        _with_taint(device, taint) if target.selects(spec, device) else device for device in spec.get("devices") or ()
+    ]
+    return raw_slice | {"spec": spec | {"devices": devices}} if devices else raw_slice
+
+
+def _with_taint(device: JSON, taint: JSON) -> JSON:
+    """Return the device with the taint in place of one with the same key and effect."""
+    same = (taint["key"], taint["effect"])
+    others = [each for each in device.get("taints") or () if (each["key"], each["effect"]) != same]
+    return device | {"taints": [*others, taint]}
+
+
+def _pods_to_evict(snapshot: Snapshot, node: str) -> Iterator[Pod]:
+    for each in snapshot.pods:
+        pod = Pod.model_validate(each)
+        owners = {owner.kind for owner in pod.metadata.owner_references or ()}
+        if pod.spec.node_name == node and not is_finished(pod) and not owners & {"DaemonSet", "Node"}:
+            yield pod
+
+
+def _hypothetical_on(snapshot: Snapshot, node: str) -> list[ObjectKey]:
+    return [key for key, where in snapshot.hypothetical.items() if where == node]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSuggestion:
+    """What more nodes of one kind would change.
+
+    like: the node to copy.
+    nodes: how many copies are needed.
+    placed: the pods and claims that they would satisfy.
+    left: the pods and claims that would still be unsatisfied.
+    """
+
+    like: str
+    nodes: int
+    placed: tuple[ObjectKey, ...]
+    left: tuple[ObjectKey, ...]
+
+
+def suggest_nodes(outcome: SchedulingOutcome, original: Snapshot | None = None) -> list[NodeSuggestion]:
+    """Return what more nodes of each kind would change, the best first; empty if nothing helps or nothing is missing.
+
+    The kinds are those of the nodes in `original`, by default the snapshot of the outcome. Up to 64 nodes are tried.
+    """
+    unsatisfied = _unsatisfied(outcome)
+    if not unsatisfied:
+        return []
+    found = [_suggestion(outcome, each, unsatisfied) for each in _node_kinds(original or outcome.snapshot)]
+    return sorted((each for each in found if each.placed), key=lambda each: (-len(each.placed), each.nodes))
+
+
+def _unsatisfied(outcome: SchedulingOutcome) -> tuple[ObjectKey, ...]:
+    return (*(each.pod for each in outcome.unplaced), *(each.claim for each in outcome.unallocated))
+
+
+def _node_kinds(snapshot: Snapshot) -> Iterator[NodeTemplate]:
+    """Yield one node of each kind."""
+    seen = set()
+    for name in snapshot.nodes_by_name:
+        template = NodeTemplate.of(snapshot, name)
+        if template.signature not in seen:
+            seen.add(template.signature)
+            yield template
+
+
+def _suggestion(
+    outcome: SchedulingOutcome, template: NodeTemplate, unsatisfied: tuple[ObjectKey, ...]
+) -> NodeSuggestion:
+    """Try one more node; if it helps some, try as many as the rest would need at that rate."""
+    found = _try_nodes(outcome, template, unsatisfied, 1)
+    if found.placed and found.left:
+        found = _try_nodes(outcome, template, unsatisfied, min(_MAX_NODES, ceil(len(unsatisfied) / len(found.placed))))
+    return found
+
+
+def _try_nodes(
+    outcome: SchedulingOutcome, template: NodeTemplate, unsatisfied: tuple[ObjectKey, ...], count: int
+) -> NodeSuggestion:
+    names = free_node_names(outcome.snapshot, template.name, count)
+    after = schedule(add_nodes(outcome.snapshot, template, names), _MAX_STEPS)
+    left = _unsatisfied(after)
+    placed = tuple(each for each in unsatisfied if each not in left)
+    used = {after.pods_by_key[each].node if each in after.pods_by_key else None for each in placed}
+    used |= {after.claims_by_key[each].node for each in placed if each in after.claims_by_key}
+    return NodeSuggestion(
+        template.name, len(used & set(names)), placed, tuple(each for each in unsatisfied if each in left)
+    )

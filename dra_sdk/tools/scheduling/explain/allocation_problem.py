@@ -1,0 +1,302 @@
+"""What is explained: a claim, or the claims of a pod, and the problem of allocating them.
+
+The problem starts from the cluster as it is after everything else is scheduled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, Self
+
+from dra_sdk.errors import DraError
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import (
+    AllocatedState,
+    AllocationError,
+    Allocator,
+    DeviceId,
+    InvalidPoolsError,
+    Inventory,
+    SchedulerFeatures,
+    SearchLimitError,
+    SelectorError,
+)
+from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim
+from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results, deallocated, is_finished
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource, extended_resource_claim
+from dra_sdk.tools.scheduling.cluster.node_filter import FreeResources, device_independent_rejection, rejection_reason
+from dra_sdk.tools.scheduling.cluster.pod_requirements import (
+    PodRequirements,
+    UnschedulableError,
+    pod_requests,
+    requirements_of,
+)
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement, SchedulingOutcome
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
+
+MAX_STEPS: Final = 100_000
+"""The largest number of steps of a search; fewer than the scheduler's, because explanations search often."""
+TRIAL_STEPS: Final = 30_000
+"""The same for trials of changes, of which there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationAttempt:
+    """What the allocator returns for one node.
+
+    allocations: one for each claim, in order; None if they do not fit.
+    error: why the allocation ended with an error; empty if it did not.
+    final: whether kube-scheduler tries no other node after the error.
+    given_up: whether the search took too many steps.
+    """
+
+    allocations: tuple[JSON, ...] | None = None
+    error: str = ""
+    final: bool = False
+    given_up: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether the claims can be allocated."""
+        return self.allocations is not None
+
+
+@dataclass(frozen=True)
+class AllocationProblem:
+    """Claims to allocate together, and everything that decides whether that is possible.
+
+    Everything that a change may relax is a field, so that a trial is the same problem with one field changed.
+
+    nodes, slices, rules: the objects of the cluster.
+    classes: the DeviceClasses by name.
+    features: what the scheduler can do.
+    claims: the claims; the last one is explained.
+    allocated_claims: all other claims that are allocated.
+    max_steps: the largest number of steps of a search.
+    """
+
+    nodes: tuple[JSON, ...]
+    slices: tuple[JSON, ...]
+    rules: tuple[JSON, ...]
+    classes: Mapping[str, JSON]
+    features: SchedulerFeatures
+    claims: tuple[JSON, ...]
+    allocated_claims: tuple[JSON, ...]
+    max_steps: int = MAX_STEPS
+
+    def with_changes(self, **changes: object) -> Self:
+        """Return the problem with other fields; what does not depend on them is not calculated again."""
+        changed: Self = replace(self, **changes)  # type: ignore[arg-type]  # (the names are those of the fields)
+        if "features" not in changes:
+            changed.__dict__["selectors"] = self.selectors
+        if not {"slices", "rules", "features"} & set(changes):
+            changed.__dict__["inventory"] = self.inventory
+            if not {"classes", "max_steps"} & set(changes):
+                changed.__dict__["allocator"] = self.allocator
+        if "allocated_claims" not in changes:
+            changed.__dict__["allocated"] = self.allocated
+        return changed
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The devices."""
+        return Inventory(self.slices, self.features, self.rules)
+
+    @cached_property
+    def selectors(self) -> SelectorCache:
+        """The compiled selectors and their results so far."""
+        return SelectorCache(self.features.cel)
+
+    @cached_property
+    def allocator(self) -> Allocator:
+        """The allocator."""
+        allocator = Allocator(self.inventory, self.classes, self.features, max_steps=self.max_steps)
+        allocator.selectors = self.selectors
+        return allocator
+
+    @cached_property
+    def allocated(self) -> AllocatedState:
+        """What the allocated claims hold."""
+        return AllocatedState.of(self.allocated_claims)
+
+    @property
+    def claim(self) -> JSON:
+        """The claim that is explained."""
+        return self.claims[-1]
+
+    @cached_property
+    def parsed_claim(self) -> ParsedClaim:
+        """The claim that is explained, parsed; AllocationError if it cannot be processed."""
+        return self.allocator.parse(self.claim)
+
+    def allocate_on(self, node: JSON, claims: Iterable[JSON] | None = None) -> AllocationAttempt:
+        """Try to allocate the claims, or others in their place, on a node."""
+        try:
+            allocations = self.allocator.allocate(node, list(self.claims if claims is None else claims), self.allocated)
+        except InvalidPoolsError as error:
+            return AllocationAttempt(error=str(error))
+        except SearchLimitError as error:
+            return AllocationAttempt(error=short_error(error), final=True, given_up=True)
+        except AllocationError as error:
+            return AllocationAttempt(error=short_error(error), final=True)
+        return AllocationAttempt(None if allocations is None else tuple(allocations))
+
+    @cached_property
+    def claims_by_device(self) -> Mapping[DeviceId, tuple[JSON, ...]]:
+        """The claims that hold each device, except those with admin access."""
+        holders: dict[DeviceId, tuple[JSON, ...]] = {}
+        for claim in self.allocated_claims:
+            for result in claim_results(claim):
+                if not result.get("adminAccess"):
+                    device = DeviceId(result["driver"], result["pool"], result["device"])
+                    holders[device] = (*holders.get(device, ()), claim)
+        return holders
+
+
+def short_error(error: AllocationError) -> str:
+    """Return an error of the allocator without the name of the claim and without the expression."""
+    text = str(error)
+    if isinstance(error, SelectorError):
+        text = f"{error.where} fails on {error.device}: {error.problem.problem}"
+    return re.sub(r"^claim [^ ,:]+[,:] ", "", text).replace("selector #", "selector ")
+
+
+def with_allocation(claim: JSON, allocation: JSON) -> JSON:
+    """Return the claim with this allocation."""
+    return claim | {"status": {**(claim.get("status") or {}), "allocation": allocation}}
+
+
+class ExplainError(DraError):
+    """There is no such claim, pod or node."""
+
+
+@dataclass(frozen=True)
+class ExplainTarget:
+    """A claim or a pod to explain, in the cluster after scheduling.
+
+    outcome: the result of scheduling.
+    pod: the pod; None for a claim that no pod uses.
+    placement: where the pod runs.
+    claims: the claims to explain, in the order of the pod.
+    unschedulable_reason: why no node can ever meet the requirements of the pod; empty if one may.
+    """
+
+    outcome: SchedulingOutcome
+    pod: Pod | None
+    placement: PodPlacement | None
+    claims: tuple[JSON, ...]
+    unschedulable_reason: str = ""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster after scheduling."""
+        return self.outcome.snapshot
+
+    def problem(self, claims: Sequence[JSON], nodes: Sequence[JSON]) -> AllocationProblem:
+        """Return the problem of allocating these claims together while all others keep their devices."""
+        keys = {object_key(each) for each in claims}
+        snapshot = self.snapshot
+        allocated = tuple(each for each in snapshot.claims if object_key(each) not in keys and claim_allocation(each))
+        features = SchedulerFeatures.of(snapshot.profile)
+        unallocated = tuple(map(deallocated, claims))
+        return AllocationProblem(
+            tuple(nodes), snapshot.slices, snapshot.rules, snapshot.classes_by_name, features, unallocated, allocated
+        )
+
+    def obstacles(self, nodes: Sequence[JSON]) -> Mapping[str, str]:
+        """Return why nodes reject the pod even if all devices are free, by name of the node."""
+        if self.pod is None or (self.placement is not None and self.placement.node):
+            return {}
+        if self.unschedulable_reason:
+            reasons = {
+                each["metadata"]["name"]: rejection_reason(self.pod, Node.model_validate(each), each) for each in nodes
+            }
+        else:
+            reasons = dict(_rejections(self.snapshot, self.pod, nodes))
+        return {name: reason for name, reason in reasons.items() if reason}
+
+
+def target_of_claim(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
+    """Return a claim and the pod that uses it; ExplainError if there is no such claim."""
+    claim = outcome.snapshot.claims_by_key.get(key)
+    if claim is None:
+        raise ExplainError(
+            f"there is no claim {display_name(key)}; claims are: {_first_names(outcome.snapshot.claims_by_key)}"
+        )
+    placement = next((each for each in outcome.pods if key in each.claims), None)
+    if placement is None:
+        return ExplainTarget(outcome, None, None, (claim,))
+    target = target_of_pod(outcome, placement.pod)
+    if any(object_key(each) == key for each in target.claims):
+        return target
+    return ExplainTarget(outcome, target.pod, placement, (claim,))
+
+
+def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
+    """Return a pod and its claims; ExplainError if there is no such pod."""
+    raw_pod, placement = outcome.snapshot.pods_by_key.get(key), outcome.pods_by_key.get(key)
+    if raw_pod is None or placement is None:
+        raise ExplainError(
+            f"there is no pod {display_name(key)} that waits or runs; pods are: {_first_names(outcome.pods_by_key)}"
+        )
+    pod = Pod.model_validate(raw_pod)
+    claims = outcome.snapshot.claims_by_key
+    pod_claims = tuple(claims[each] for each in placement.claims if each in claims)
+    if placement.node is not None:
+        return ExplainTarget(outcome, pod, placement, pod_claims)
+    try:
+        requirements = _requirements_of(outcome.snapshot, pod)
+    except (UnschedulableError, AllocationError) as error:
+        return ExplainTarget(outcome, pod, placement, pod_claims, str(error))
+    extended = (
+        (extended_resource_claim(pod, requirements.extended_resources)[0],) if requirements.extended_resources else ()
+    )
+    return ExplainTarget(outcome, pod, placement, (*pod_claims, *extended))
+
+
+def select_nodes(snapshot: Snapshot, name: str | None) -> tuple[JSON, ...]:
+    """Return all nodes, or the one with this name; ExplainError if there is none."""
+    if name is None:
+        return snapshot.nodes
+    if name not in snapshot.nodes_by_name:
+        raise ExplainError(f"there is no node {name}; nodes are: {', '.join(snapshot.nodes_by_name) or 'none'}")
+    return (snapshot.nodes_by_name[name],)
+
+
+def _first_names(keys: Mapping[ObjectKey, object], limit: int = 12) -> str:
+    names = [display_name(each) for each in keys]
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return (", ".join(names[:limit]) + more) or "none"
+
+
+def _requirements_of(snapshot: Snapshot, pod: Pod) -> PodRequirements:
+    features = SchedulerFeatures.of(snapshot.profile)
+    resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
+    return requirements_of(pod, snapshot.claims_by_key, snapshot.classes_by_name, resources)
+
+
+def _rejections(snapshot: Snapshot, pod: Pod, nodes: Sequence[JSON]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes that reject the pod even if all devices are free, and why."""
+    requirements, free_resources = _requirements_of(snapshot, pod), _free_resources(snapshot)
+    features = SchedulerFeatures.of(snapshot.profile)
+    for each in nodes:
+        rejection = device_independent_rejection(
+            requirements, Node.model_validate(each), each, free_resources, features
+        )
+        if rejection is not None:
+            yield each["metadata"]["name"], rejection.reason
+
+
+def _free_resources(snapshot: Snapshot) -> FreeResources:
+    """Return what the pods that have a node leave of each node."""
+    free_resources = FreeResources(Node.model_validate(each) for each in snapshot.nodes)
+    for each in snapshot.pods:
+        pod = Pod.model_validate(each)
+        if pod.spec.node_name and not is_finished(pod):
+            free_resources.add_pod(pod.spec.node_name, pod_requests(pod))
+    return free_resources

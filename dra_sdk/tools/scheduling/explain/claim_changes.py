@@ -1,0 +1,296 @@
+"""Changes to the claim, or to the selectors of its class, that may help.
+
+To requests: more tolerations, smaller amounts and counts. To constraints: remove one. To selectors: another constant, a
+check that an attribute exists, a clause removed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dra_sdk import cel
+from dra_sdk.cel.clauses import Clause
+from dra_sdk.cel.edits import compared_with, without
+from dra_sdk.cel.values import Semver
+from dra_sdk.model import JSON
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.scheduling.allocator import MAX_RESULTS
+from dra_sdk.tools.scheduling.allocator.pools import Candidate
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key
+from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
+from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
+from dra_sdk.tools.scheduling.explain.request_inspection import InspectedSelector, RequestInspection
+from dra_sdk.tools.scheduling.explain.trials import (
+    REMOVED,
+    ChangeSize,
+    ObjectPath,
+    ProposedChange,
+    constraint_path,
+    path_text,
+    request_path,
+    value_at,
+    with_value,
+)
+
+_MAX_CLAUSE_SETS: Final = 5
+_MAX_CLAUSES: Final = 3
+"""How many clauses a change may remove."""
+_MAX_CONSTANTS: Final = 3
+_MAX_AMOUNTS: Final = 2
+
+
+def propose_edit(
+    size: ChangeSize, text: str, claim: JSON, change: tuple[ObjectPath, Any], nodes: Sequence[JSON]
+) -> ProposedChange:
+    """Propose to change one field of the claim to a value, or to remove it."""
+    path, value = change
+    return ProposedChange(
+        size,
+        text,
+        lambda problem: problem.with_changes(claims=(*problem.claims[:-1], with_value(problem.claim, path, value))),
+        nodes,
+        object=f"ResourceClaim {display_name(object_key(claim))}",
+        field=path_text(path),
+        before=value_at(claim, path),
+        after=None if value is REMOVED else value,
+        path=path,
+    )
+
+
+def request_changes(claim: JSON, inspection: RequestInspection, nodes: Sequence[JSON]) -> Iterator[ProposedChange]:
+    """Propose changes to a request that does not have enough devices, except to its selectors."""
+    path = request_path(claim, inspection.request.reference)
+    yield from _more_tolerations(claim, inspection, path, nodes)
+    yield from _smaller_amounts(claim, inspection, path, nodes)
+    yield from _fewer_devices(claim, inspection, path, nodes)
+
+
+def constraint_changes(claim: JSON, nodes: Sequence[JSON]) -> Iterator[ProposedChange]:
+    """Propose to remove a constraint."""
+    for index, each in enumerate(claim["spec"]["devices"].get("constraints") or ()):
+        kind = "matchAttribute" if each.get("matchAttribute") else "distinctAttribute"
+        text = f"remove constraint {index} ({kind} {each[kind]})"
+        yield propose_edit(ChangeSize.CONSTRAINT, text, claim, (constraint_path(index), REMOVED), nodes)
+
+
+def _fewer_devices(
+    claim: JSON, inspection: RequestInspection, path: ObjectPath, nodes: Sequence[JSON]
+) -> Iterator[ProposedChange]:
+    """Propose fewer devices, or a number of devices in place of all; the highest number that helps is reported."""
+    name, count, left = inspection.request.reference, inspection.request.count, len(inspection.left)
+    if count is None:
+        available = min(left, MAX_RESULTS)
+        value = {**value_at(claim, path), "allocationMode": "ExactCount", "count": available}
+        text = f"request {name}: {available} devices instead of all {len(inspection.matching)}"
+        if available:
+            yield propose_edit(ChangeSize.NOT_ALL, text, claim, (path, value), nodes)
+        return
+    for less in range(min(count - 1, left or count - 1, MAX_RESULTS), 0, -1):
+        text = f"request {name}: {less} device{'s' if less > 1 else ''} instead of {count}"
+        proposal = propose_edit(ChangeSize.COUNT, text, claim, ((*path, "count"), less), nodes)
+        yield replace(proposal, extent=count - less, family=f"count {name}", name="")
+
+
+def _more_tolerations(
+    claim: JSON, inspection: RequestInspection, path: ObjectPath, nodes: Sequence[JSON]
+) -> Iterator[ProposedChange]:
+    before = value_at(claim, (*path, "tolerations")) or []
+    taints: dict[str, JSON] = {}
+    for candidate in inspection.closest:
+        for taint in untolerated_taints(candidate.device.taints, inspection.request.tolerations):
+            taints[taint_text(taint)] = dict(taint)
+    for shown_taint, taint in taints.items():
+        value = {"operator": "Equal", "value": taint["value"]} if taint.get("value") else {"operator": "Exists"}
+        added = {"key": taint["key"], **value, "effect": taint["effect"]}
+        text = f"request {inspection.request.reference}: tolerate taint {shown_taint}"
+        yield propose_edit(ChangeSize.TOLERATION, text, claim, ((*path, "tolerations"), [*before, added]), nodes)
+
+
+def _smaller_amounts(
+    claim: JSON, inspection: RequestInspection, path: ObjectPath, nodes: Sequence[JSON]
+) -> Iterator[ProposedChange]:
+    """Propose as much of a capacity as some device has left."""
+    consumed = inspection.problem.allocated.aggregated_capacity
+    for name, requested in inspection.request.capacity_request.amounts.items():
+        field = (*path, "capacity", "requests", name)
+        available = set()
+        capacity_request = inspection.request.capacity_request
+        for candidate in (each for each in inspection.matching if not capacity_request.raises_error_for(each.content)):
+            needed = capacity_request.consumed_from(candidate.content) or ()
+            used = consumed.get(candidate.id, {}).get(name, 0)
+            available |= {each.available - used for each in needed if each.name == name}
+        for nano in sorted((each for each in available if 0 < each < requested.nano), reverse=True)[:_MAX_AMOUNTS]:
+            amount = quantity_text(nano, requested.text)
+            text = f"request {inspection.request.reference}: {amount} of {name} instead of {requested.text}"
+            yield propose_edit(ChangeSize.AMOUNT, text, claim, (field, amount), nodes)
+
+
+_ClauseKey = tuple[str, int]
+"""The location of a selector, and the offset of a clause in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FailingClause:
+    """A clause of a selector that is false for some device."""
+
+    selector: InspectedSelector
+    clause: Clause
+
+    @property
+    def key(self) -> _ClauseKey:
+        """Identifies the clause."""
+        return self.selector.location, self.clause.offset
+
+
+_FailingClauses = tuple[_FailingClause, ...]
+
+
+def selector_changes(
+    problem: AllocationProblem,
+    inspection: RequestInspection,
+    selectors: Sequence[InspectedSelector],
+    devices: Sequence[Candidate],
+    nodes: Sequence[JSON],
+) -> Iterator[ProposedChange]:
+    """Propose what would make devices pass the selectors of a request: for some of them, all clauses that are false."""
+    editor = _SelectorEditor(problem.claim, inspection, nodes)
+    for selector in selectors:
+        yield from _presence_checks(editor, selector, devices)
+    for clauses, blocked in _failing_clauses(selectors, devices):
+        if len(clauses) == 1:
+            yield from _other_constants(editor, clauses[0], blocked)
+        yield editor.without(clauses, len(blocked))
+
+
+def _failing_clauses(
+    selectors: Sequence[InspectedSelector], devices: Sequence[Candidate]
+) -> list[tuple[_FailingClauses, list[Candidate]]]:
+    """Return the sets of clauses that are false for the same devices, the smallest and most frequent first."""
+    sets: dict[frozenset[_ClauseKey], tuple[_FailingClauses, list[Candidate]]] = {}
+    for device in devices:
+        clauses = tuple(
+            _FailingClause(each, clause) for each in selectors for clause in _clauses_failing_on(each, device)
+        )
+        if 0 < len(clauses) <= _MAX_CLAUSES:
+            sets.setdefault(frozenset(each.key for each in clauses), (clauses, []))[1].append(device)
+    return sorted(sets.values(), key=lambda each: (len(each[0]), -len(each[1])))[:_MAX_CLAUSE_SETS]
+
+
+def _clauses_failing_on(selector: InspectedSelector, device: Candidate) -> list[Clause]:
+    try:
+        return [each for each, holds in selector.verdicts(device.content) if not holds]
+    except cel.CelCompileError:
+        return []
+
+
+def _other_constants(
+    editor: _SelectorEditor, failing: _FailingClause, blocked: Sequence[Candidate]
+) -> Iterator[ProposedChange]:
+    """Propose the values that devices have in place of the constant in the clause."""
+    values: Counter[Any] = Counter()
+    raw: dict[str, Any] = {}
+    for device in blocked:
+        for reading in failing.clause.readings(device.content.view):
+            if isinstance(reading.raw, str | int | Quantity | Semver) and not isinstance(reading.raw, bool):
+                values[reading.value] += 1
+                raw[reading.value] = reading.raw
+    for text, _ in sorted(values.items(), key=lambda each: (_constant_order(raw[each[0]]), -each[1]))[:_MAX_CONSTANTS]:
+        edit = compared_with(failing.selector.text, failing.clause, raw[text])
+        if edit is not None:
+            description = f"{failing.selector.location}: {edit.after} instead of {edit.before}"
+            change = editor.propose(ChangeSize.CONSTANT, description, [(failing.selector, edit.expression)])
+            yield replace(
+                change,
+                family=f"{change.field} {failing.clause.offset}",
+                name=edit.after,
+                parts=frozenset({failing.key}),
+            )
+
+
+def _constant_order(value: Any) -> Any:
+    """Order larger quantities first, because a request for 80Gi is closer to 40Gi than to 16Gi."""
+    return (0, -value.value) if isinstance(value, Quantity) else (1, 0)
+
+
+def _presence_checks(
+    editor: _SelectorEditor, selector: InspectedSelector, devices: Sequence[Candidate]
+) -> Iterator[ProposedChange]:
+    """Propose `has(x) && clause` for a clause that fails if x does not exist."""
+    guards: dict[int, tuple[Clause, str]] = {}
+    for device in devices:
+        for clause in _clauses_failing_on(selector, device):
+            missing = [each.path for each in clause.readings(device.content.view) if each.missing]
+            if missing and clause.offset not in guards and clause.holds(device.content.view) is None:
+                guards[clause.offset] = clause, " && ".join(f"has({each})" for each in missing)
+    text = selector.text
+    for clause, guard in guards.values():
+        edited = f"{text[: clause.offset]}({guard} && {text[clause.offset : clause.end]}){text[clause.end :]}"
+        description = f"{selector.location}: check first that the attribute exists: {guard} && {clause.text}"
+        key = _FailingClause(selector, clause).key
+        yield replace(editor.propose(ChangeSize.GUARD, description, [(selector, edited)]), parts=frozenset({key}))
+
+
+@dataclass(frozen=True, slots=True)
+class _SelectorEditor:
+    """Proposes changes to the selectors of one request."""
+
+    claim: JSON
+    inspection: RequestInspection
+    nodes: Sequence[JSON]
+
+    def without(self, clauses: _FailingClauses, count: int) -> ProposedChange:
+        """Propose to remove all these clauses."""
+        texts: dict[int, tuple[InspectedSelector, str]] = {}
+        for each in sorted(clauses, key=lambda failing: -failing.clause.offset):
+            selector, text = texts.get(id(each.selector), (each.selector, each.selector.text))
+            texts[id(each.selector)] = selector, without(text, each.clause).expression
+        size = ChangeSize.CLASS if any(each.selector.is_of_class for each in clauses) else ChangeSize.CLAUSE
+        locations = dict.fromkeys(each.selector.location for each in clauses)
+        descriptions = []
+        for location in locations:
+            removed = [each.clause.text for each in clauses if each.selector.location == location]
+            descriptions.append(f"{location}: remove {' and '.join(removed)}")
+        change = self.propose(size, "; ".join(descriptions), list(texts.values()))
+        return replace(
+            change, extent=1000 * len(clauses) - min(count, 999), parts=frozenset(each.key for each in clauses)
+        )
+
+    def propose(self, size: ChangeSize, text: str, texts: Sequence[tuple[InspectedSelector, str]]) -> ProposedChange:
+        """Propose other expressions for selectors."""
+        selector, after = texts[0]
+        name = self.inspection.request.class_name
+        owner = (
+            f"DeviceClass {name}" if selector.is_of_class else f"ResourceClaim {display_name(object_key(self.claim))}"
+        )
+        return ProposedChange(
+            ChangeSize.CLASS if selector.is_of_class else size,
+            text,
+            lambda problem: self._apply(problem, texts),
+            self.nodes,
+            object=owner,
+            field=path_text(self._path(selector)),
+            before=selector.text,
+            after=after,
+        )
+
+    def _apply(self, problem: AllocationProblem, texts: Sequence[tuple[InspectedSelector, str]]) -> AllocationProblem:
+        claim, classes = problem.claim, dict(problem.classes)
+        name = self.inspection.request.class_name
+        for selector, text in texts:
+            if selector.is_of_class:
+                classes[name] = with_value(classes[name], self._path(selector), text)
+            else:
+                claim = with_value(claim, self._path(selector), text)
+        if classes != problem.classes:
+            return problem.with_changes(claims=(*problem.claims[:-1], claim), classes=classes)
+        return problem.with_changes(claims=(*problem.claims[:-1], claim))
+
+    def _path(self, selector: InspectedSelector) -> ObjectPath:
+        start: ObjectPath = (
+            ("spec",) if selector.is_of_class else request_path(self.claim, self.inspection.request.reference)
+        )
+        return (*start, "selectors", selector.number, "cel", "expression")

@@ -1,0 +1,170 @@
+"""Events in the cluster that may help: claims end, taints are removed, slices and nodes are added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
+from dra_sdk.tools.scheduling.cluster.what_if import NodeTemplate, free_node_names
+from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
+from dra_sdk.tools.scheduling.explain.node_inspection import NodeInspection
+from dra_sdk.tools.scheduling.explain.trials import ChangeSize, ProposedChange
+
+_MAX_CLAIMS: Final = 24
+"""Of how many claims it is tried whether it helps to deallocate them."""
+
+
+def claims_deallocated(problem: AllocationProblem, inspection: NodeInspection) -> Iterator[ProposedChange]:
+    """Propose that a claim that holds devices on a node is deallocated."""
+    in_use = _claims_in_use(problem, inspection)
+    for key, devices in list(in_use.items())[:_MAX_CLAIMS]:
+        name = display_name(key)
+        yield ProposedChange(
+            ChangeSize.CLAIM_FREED,
+            f"claim {name} releases its devices ({', '.join(devices)} on {inspection.report.example})",
+            partial(_without_claims, keys={key}),
+            [inspection.node],
+            family="claim",
+            name=name,
+        )
+    if len(in_use) > 1:
+        yield from _claims_deallocated_together(problem, inspection, list(in_use))
+
+
+def _claims_deallocated_together(
+    problem: AllocationProblem, inspection: NodeInspection, keys: Sequence[ObjectKey]
+) -> Iterator[ProposedChange]:
+    """Propose that several claims are deallocated, as few as needed."""
+    if not _without_claims(problem, set(keys)).allocate_on(inspection.node).fits:
+        return
+    needed = list(keys)
+    for each in keys:
+        fewer = [key for key in needed if key != each]
+        if _without_claims(problem, set(fewer)).allocate_on(inspection.node).fits:
+            needed = fewer
+    names = ", ".join(map(display_name, needed))
+    if len(needed) > 1:
+        text = f"claims {names} release their devices (on {inspection.report.example})"
+        yield ProposedChange(
+            ChangeSize.CLAIMS_FREED,
+            text,
+            partial(_without_claims, keys=set(needed)),
+            [inspection.node],
+            len(needed),
+            "claims",
+            names,
+        )
+
+
+def _without_claims(problem: AllocationProblem, keys: set[ObjectKey]) -> AllocationProblem:
+    return problem.with_changes(
+        allocated_claims=tuple(each for each in problem.allocated_claims if object_key(each) not in keys)
+    )
+
+
+def _claims_in_use(problem: AllocationProblem, inspection: NodeInspection) -> dict[ObjectKey, list[str]]:
+    """Return the claims that hold devices in the pools of this node that the requests match, and these devices."""
+    pools = {each.pool.id for request in inspection.requests for each in request.closest}
+    in_use: dict[ObjectKey, list[str]] = {}
+    for claim in problem.allocated_claims:
+        for result in claim_results(claim):
+            if (result["driver"], result["pool"]) in pools and not result.get("adminAccess"):
+                in_use.setdefault(object_key(claim), []).append(result["device"])
+    return in_use
+
+
+def taints_removed(inspection: NodeInspection) -> Iterator[ProposedChange]:
+    """Propose that a taint is removed from the devices of a node."""
+    taints: dict[str, list[str]] = {}
+    pools = set()
+    for inspected in inspection.requests:
+        for each in inspected.closest:
+            for taint in untolerated_taints(each.device.taints, inspected.request.tolerations):
+                taints.setdefault(taint_text(taint), []).append(each.id.device)
+                pools.add(each.pool.id)
+    for text, devices in taints.items():
+        names = ", ".join(dict.fromkeys(devices))
+        yield ProposedChange(
+            ChangeSize.TAINT_REMOVED,
+            f"taint {text} is removed from {names} (on {inspection.report.example})",
+            partial(_without_taint, text=text, pools=pools),
+            [inspection.node],
+            family=f"taint {text}",
+            name=f"on {inspection.report.example}",
+        )
+
+
+def _without_taint(problem: AllocationProblem, text: str, pools: set[tuple[str, str]]) -> AllocationProblem:
+    slices = tuple(
+        _slice_without_taint(each.json, text) if each.pool in pools else each.json for each in problem.inventory.slices
+    )
+    return problem.with_changes(slices=slices, rules=())
+
+
+def _slice_without_taint(raw_slice: JSON, text: str) -> JSON:
+    devices = [
+        device | {"taints": [taint for taint in device.get("taints") or () if taint_text(taint) != text]}
+        for device in raw_slice["spec"].get("devices") or ()
+    ]
+    return raw_slice | {"spec": raw_slice["spec"] | {"devices": devices}} if devices else raw_slice
+
+
+def pools_completed(problem: AllocationProblem, inspection: NodeInspection) -> Iterator[ProposedChange]:
+    """Propose that the missing slices of a pool are published, even without devices."""
+    for pool in problem.inventory.node_devices(inspection.node).pools:
+        if pool.incomplete:
+            yield ProposedChange(
+                ChangeSize.POOL_COMPLETED,
+                f"the missing slices of pool {pool.name} are published",
+                partial(_with_complete_pool, pool_id=pool.id),
+                [inspection.node],
+                family="pool",
+                name=pool.name,
+            )
+
+
+def _with_complete_pool(problem: AllocationProblem, pool_id: tuple[str, str]) -> AllocationProblem:
+    current = [each for each in problem.inventory.slices if each.pool == pool_id]
+    newest = max(each.generation for each in current)
+    count = sum(1 for each in current if each.generation == newest)
+    slices = tuple(
+        _with_slice_count(each.json, count) if each.pool == pool_id and each.generation == newest else each.json
+        for each in problem.inventory.slices
+    )
+    return problem.with_changes(slices=slices, rules=())
+
+
+def _with_slice_count(raw_slice: JSON, count: int) -> JSON:
+    spec = raw_slice["spec"]
+    return raw_slice | {"spec": spec | {"pool": spec["pool"] | {"resourceSliceCount": count}}}
+
+
+def node_opened(inspection: NodeInspection, pod: str) -> Iterator[ProposedChange]:
+    """Propose that the pod may run on a node that rejects it now."""
+    name = inspection.report.example
+    text = f"pod {pod} is allowed on {name} (now: {inspection.report.obstacle})"
+    yield ProposedChange(
+        ChangeSize.NODE_OPENED, text, lambda problem: problem, [inspection.node], family="open", name=name
+    )
+
+
+def node_added(snapshot: Snapshot, inspection: NodeInspection) -> Iterator[ProposedChange]:
+    """Propose one more node with devices like those of this one."""
+    template = NodeTemplate.of(snapshot, inspection.report.example)
+    if not template.slices:
+        return
+    (name,) = free_node_names(snapshot, template.name, 1)
+    node, *slices = template.copies(name)
+    yield ProposedChange(
+        ChangeSize.NODE,
+        f"one more node like {template.name}",
+        lambda problem: problem.with_changes(slices=(*problem.slices, *slices), nodes=(*problem.nodes, node)),
+        [node],
+        family="node",
+        name=template.name,
+    )

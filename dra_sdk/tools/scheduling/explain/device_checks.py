@@ -1,0 +1,270 @@
+"""The checks of a device other than selectors, and the funnel that applies one check after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.scheduling.allocator import OPTIONAL_NODE_OPERATIONS, AllocationError
+from dra_sdk.tools.scheduling.allocator.claim_requests import Request
+from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
+from dra_sdk.tools.scheduling.allocator.devices import CounterId
+from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature
+from dra_sdk.tools.scheduling.allocator.pools import Candidate, Pool
+from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT
+from dra_sdk.tools.scheduling.allocator.shared_counters import CompatibilityGroups, SharedCounters
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key
+from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem, short_error
+from dra_sdk.tools.scheduling.explain.explanation import FailedDevices, FunnelStage
+
+_MAX_DETAILS: Final = 4
+_MAX_HOLDERS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFailure:
+    """Why a candidate fails a check.
+
+    text: the reason, a phrase that follows the number of devices.
+    detail: what is special about this candidate.
+    position: line and column of the CEL clause, from 1.
+    """
+
+    text: str
+    detail: str = ""
+    position: tuple[int, int] | None = None
+
+
+DeviceCheck = Callable[[Candidate], Sequence[CheckFailure]]
+"""Returns why a candidate fails the check; nothing if it passes."""
+
+
+@dataclass(slots=True)
+class DeviceFunnel:
+    """Candidates that pass one check after the other; `left` are those that passed all so far, `node` is their node."""
+
+    node: str
+    left: Sequence[Candidate]
+    stages: list[FunnelStage] = field(default_factory=list)
+
+    def apply(self, kind: str, label: str, check: DeviceCheck, *, omit_if_passed: bool = False) -> None:
+        """Apply a check; with `omit_if_passed`, it becomes a stage only if a candidate fails."""
+        results = [(each, check(each)) for each in self.left]
+        self.left = [each for each, reasons in results if not reasons]
+        failed = [(each, reason) for each, reasons in results for reason in reasons]
+        if failed or not omit_if_passed:
+            self.stages.append(FunnelStage(kind, label, len(self.left), tuple(group_failures(failed, self.node))))
+
+
+def group_failures(failed: Iterable[tuple[Candidate, CheckFailure]], node: str) -> list[FailedDevices]:
+    """Group failures by reason, the most frequent first."""
+    groups: dict[tuple[str, tuple[int, int] | None], list[tuple[Candidate, str]]] = {}
+    for candidate, reason in failed:
+        groups.setdefault((reason.text, reason.position), []).append((candidate, reason.detail))
+    failures = [
+        FailedDevices(
+            text, len(group), short_device_name(group[0][0], node), _details([detail for _, detail in group]), position
+        )
+        for (text, position), group in groups.items()
+    ]
+    return sorted(failures, key=lambda each: -each.count)
+
+
+def _details(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return each text once, with the number of devices if there are several texts."""
+    counts = Counter(each for each in texts if each)
+    if len(counts) <= 1:
+        return tuple(counts)
+    shown = [each if count == 1 else f"{each} ({count} devices)" for each, count in counts.most_common(_MAX_DETAILS)]
+    more = len(counts) - len(shown)
+    return (*shown, f"and {more} more") if more else tuple(shown)
+
+
+def short_device_name(candidate: Candidate, node: str) -> str:
+    """Return the name of a device, with its pool unless the pool is named after the node."""
+    driver, pool, device = candidate.id
+    return device if pool == node else f"{pool}/{device}" if pool else f"{driver}/{device}"
+
+
+def taints_tolerated(request: Request) -> DeviceCheck:
+    """Check that its taints are tolerated."""
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        found = untolerated_taints(candidate.device.taints, request.tolerations)
+        return [CheckFailure(f"with taint {taint_text(each)}, which is not tolerated") for each in found]
+
+    return check
+
+
+def not_in_use(problem: AllocationProblem, node: str) -> DeviceCheck:
+    """Check that no claim holds it, or only shares of it."""
+    unavailable = problem.allocated.unavailable_devices(sharing=problem.features.consumable_capacity)
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        if candidate.id not in unavailable:
+            return ()
+        return (CheckFailure("in use", f"{short_device_name(candidate, node)} by {holder_names(problem, candidate)}"),)
+
+    return check
+
+
+def holder_names(problem: AllocationProblem, candidate: Candidate) -> str:
+    """Return the names of the claims that hold a device."""
+    holders = problem.claims_by_device.get(candidate.id, ())
+    return ", ".join(display_name(object_key(each)) for each in holders) or "an unknown claim"
+
+
+def capacity_available(problem: AllocationProblem, request: Request, *, when_unused: bool = False) -> DeviceCheck:
+    """Check that enough of each capacity is left or, with `when_unused`, that the device has enough while unused."""
+    holders = problem.claims_by_device
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        try:
+            needed = request.capacity_request.consumed_from(candidate.content)
+        except AllocationError as error:
+            return (CheckFailure(f"whose capacity request is an error: {short_error(error)}"),)
+        if needed is None:
+            return (_unsatisfiable(request, candidate),)
+        used = {} if when_unused else problem.allocated.aggregated_capacity.get(candidate.id, {})
+        held = f", the rest is held by {holder_names(problem, candidate)}" if candidate.id in holders else ""
+        failures = []
+        for each in needed:
+            if used.get(each.name, 0) + each.amount.nano > each.available:
+                left = _amount_left(each.available, used.get(each.name, 0), each.amount.text)
+                reason = f"short of capacity {each.name}: {each.amount.text} needed"
+                failures.append(CheckFailure(reason, f"{left}{held}"))
+        return failures
+
+    return check
+
+
+def _unsatisfiable(request: Request, candidate: Candidate) -> CheckFailure:
+    """Explain a capacity that does not exist, or an amount that the request policy forbids."""
+    capacities = candidate.content.device.get("capacity") or {}
+    missing = [name for name in request.capacity_request.amounts if name not in capacities]
+    if missing:
+        return CheckFailure(f"without capacity {', '.join(missing)}", f"it has {', '.join(capacities) or 'none'}")
+    requested = ", ".join(f"{name}: {each.text}" for name, each in request.capacity_request.amounts.items())
+    return CheckFailure(f"whose request policy does not allow {requested}")
+
+
+def _amount_left(available: int, used: int, like: str) -> str:
+    total = quantity_text(available, like)
+    return f"{quantity_text(available - used, like)} of {total} left" if used else f"the device has {total}"
+
+
+def quantity_text(nano: int, like: str) -> str:
+    """Return a number of billionths as a quantity, with a binary suffix if `like` has one."""
+    return str(Quantity.of(Fraction(nano, NANOS_PER_UNIT), binary=like.endswith("i")))
+
+
+def counters_available(problem: AllocationProblem) -> DeviceCheck:
+    """Check that enough is left of the pool's counters for this device alone."""
+    left = SharedCounters(problem.allocated)
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        device, pool = candidate.device, candidate.pool
+        if not device.counters or _is_shared_already(problem, candidate):
+            return ()
+        if not problem.features.partitionable_devices:
+            return (CheckFailure("that consume counters, but the feature DRAPartitionableDevices is off"),)
+        available = left.available(pool)
+        if available.overdrawn:
+            return (CheckFailure(f"in pool {pool.name}, whose counters are overdrawn"),)
+        short = [(each, value) for each, value in device.counters if available.counters.get(each, value) < value]
+        return [_counter_shortage(problem, pool, short, available.counters)] if short else ()
+
+    return check
+
+
+def _is_shared_already(problem: AllocationProblem, candidate: Candidate) -> bool:
+    """Return whether a share of the device is allocated, so that one more consumes no counters."""
+    return candidate.device.allow_multiple and candidate.id in problem.claims_by_device
+
+
+def _counter_shortage(
+    problem: AllocationProblem, pool: Pool, short: Sequence[tuple[CounterId, int]], left: Mapping[CounterId, int]
+) -> CheckFailure:
+    """Name one counter that is short, if possible not a numbered slot, and who holds it."""
+    counter, needed = next((each for each in short if not each[0][1][-1:].isdigit()), short[0])
+    counter_set, name = counter
+    total = pool.counters[counter]
+    like = _example_quantity(pool, counter)
+    amounts = [quantity_text(each, like) for each in (needed, left[counter], total)]
+    detail = f"{counter_set}: {amounts[0]} needed, {amounts[1]} of {amounts[2]} left"
+    holders = list(_counter_holders(problem, pool, counter))
+    named = holders[:_MAX_HOLDERS]
+    if len(holders) > _MAX_HOLDERS:
+        named.append(f"and {len(holders) - _MAX_HOLDERS} more")
+    return CheckFailure(f"short of counter {name}", f"{detail}; {', '.join(named)}" if named else detail)
+
+
+def _example_quantity(pool: Pool, counter: CounterId) -> str:
+    """Return a quantity of the counter as the slice has it, to show its suffix."""
+    for each in pool.counter_consumers():
+        for consumed in each.json.get("consumesCounters") or ():
+            value = (consumed.get("counters") or {}).get(counter[1])
+            if consumed["counterSet"] == counter[0] and value:
+                return str(value["value"])
+    return ""
+
+
+def _counter_holders(problem: AllocationProblem, pool: Pool, counter: CounterId) -> Iterator[str]:
+    """Yield who consumes a counter: `gpu-0-mig-1g is held by a`."""
+    for device in pool.counter_consumers():
+        if problem.allocated.is_in_use(device.id) and counter in dict(device.counters):
+            names = ", ".join(display_name(object_key(each)) for each in problem.claims_by_device.get(device.id, ()))
+            yield f"{device.id.device} is held by {names}" if names else f"{device.id.device} is in use"
+
+
+def groups_compatible(problem: AllocationProblem) -> DeviceCheck:
+    """Check that it is compatible with the allocated devices on its counter sets."""
+    groups_in_use = CompatibilityGroups(problem.allocated)
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        device = candidate.device
+        if not device.counters or _is_shared_already(problem, candidate):
+            return ()
+        if groups_in_use.admits(candidate.pool, device):
+            return ()
+        return (CheckFailure("that are not compatible with devices in use on the same counter set"),)
+
+    return check
+
+
+def operations_supported(problem: AllocationProblem, node: JSON) -> DeviceCheck:
+    """Check that the node supports the operations that its slice skips."""
+    supported = problem.features.optional_node_operations and declares_feature(node, OPTIONAL_NODE_OPERATIONS)
+    why = f"but the node does not declare {OPTIONAL_NODE_OPERATIONS} in status.declaredFeatures"
+    if not problem.features.optional_node_operations:
+        why = f"but the feature {OPTIONAL_NODE_OPERATIONS} is off"
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        skipped = candidate.device.skipped_operations
+        return (CheckFailure(f"that skip {', '.join(skipped)}, {why}"),) if skipped and not supported else ()
+
+    return check
+
+
+def attribute_present(constraint: JSON, request: Request, *, lists: bool) -> DeviceCheck:
+    """Check that it has the attribute of a constraint, as its driver published it or the request derives it."""
+    name = constraint.get("matchAttribute") or constraint["distinctAttribute"]
+
+    def check(candidate: Candidate) -> Sequence[CheckFailure]:
+        try:
+            attribute = request_attribute(request, candidate.device, name)
+        except AllocationError as error:
+            return (CheckFailure(f"for which attribute {name} cannot be derived", short_error(error)),)
+        if attribute is None:
+            return (CheckFailure(f"without attribute {name}"),)
+        if not attribute_values(attribute, lists=lists):
+            return (CheckFailure(f"whose attribute {name} has a type that cannot be compared"),)
+        return ()
+
+    return check

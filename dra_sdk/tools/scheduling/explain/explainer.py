@@ -1,0 +1,260 @@
+"""Explains a claim, or all claims of a pod, and suggests changes that were tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import AllocationError
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results
+from dra_sdk.tools.scheduling.cluster.pod_requirements import missing_class
+from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, object_key
+from dra_sdk.tools.scheduling.explain.allocation_problem import (
+    TRIAL_STEPS,
+    AllocationAttempt,
+    AllocationProblem,
+    ExplainTarget,
+    select_nodes,
+    short_error,
+    target_of_claim,
+    target_of_pod,
+)
+from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes, request_changes, selector_changes
+from dra_sdk.tools.scheduling.explain.cluster_changes import (
+    claims_deallocated,
+    node_added,
+    node_opened,
+    pools_completed,
+    taints_removed,
+)
+from dra_sdk.tools.scheduling.explain.explanation import (
+    AllocatedDevice,
+    Explanation,
+    NodeReport,
+    PodExplanation,
+    SuggestedChange,
+)
+from dra_sdk.tools.scheduling.explain.explanation_text import failure_summary, success_summary
+from dra_sdk.tools.scheduling.explain.node_inspection import NodeInspection, group_nodes, inspect_nodes, merged_report
+from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector, failing_requests
+from dra_sdk.tools.scheduling.explain.trials import ChangeTrials, ProposedChange
+
+_MAX_GROUPS: Final = 6
+"""The largest number of groups of nodes on which changes are tried."""
+_DEFAULT_NAMESPACE: Final = "default"
+
+
+def explain(snapshot: Snapshot, claim: ObjectKey | str, node: str | None = None) -> Explanation:
+    """Explain why a claim (`namespace/name`, or a key) has its devices, or why it cannot be allocated.
+
+    First everything in the snapshot is scheduled. With `node`, only that node is considered. ExplainError if there is
+    no such claim or node.
+    """
+    return explain_outcome(schedule(snapshot), claim, node)
+
+
+def explain_outcome(outcome: SchedulingOutcome, claim: ObjectKey | str, node: str | None = None) -> Explanation:
+    """Explain a claim of a snapshot that is already scheduled."""
+    key = parse_key(claim)
+    return _explain(target_of_claim(outcome, key), key, node)
+
+
+def explain_pod(snapshot: Snapshot, pod: ObjectKey | str, node: str | None = None) -> PodExplanation:
+    """Explain a pod and all its claims. ExplainError if there is no such pod or node."""
+    return explain_pod_outcome(schedule(snapshot), pod, node)
+
+
+def explain_pod_outcome(outcome: SchedulingOutcome, pod: ObjectKey | str, node: str | None = None) -> PodExplanation:
+    """Explain a pod of a snapshot that is already scheduled."""
+    target = target_of_pod(outcome, parse_key(pod))
+    assert target.placement is not None
+    found = tuple(_explain(target, object_key(each), node) for each in target.claims)
+    name, node_name = display_name(target.placement.pod), target.placement.node or ""
+    reason = target.unschedulable_reason or target.placement.reason
+    return PodExplanation(
+        name,
+        bool(node_name),
+        f"pod {name} runs on {node_name}" if node_name else f"pod {name} cannot run: {reason}",
+        node_name,
+        found,
+    )
+
+
+def parse_key(text: ObjectKey | str) -> ObjectKey:
+    """Parse `namespace/name`, or a name in the default namespace."""
+    if isinstance(text, tuple):
+        return text
+    namespace, slash, name = text.partition("/")
+    return (namespace, name) if slash else (_DEFAULT_NAMESPACE, namespace)
+
+
+def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explanation:
+    nodes = select_nodes(target.snapshot, node)
+    claim = next(each for each in target.claims if object_key(each) == key)
+    if claim_allocation(claim) is not None and node in {None, _node_of(target, key)}:
+        return _explain_allocated(target, claim)
+    problem = _problem_of(target, claim, nodes)
+    try:
+        problem.parsed_claim  # noqa: B018 (raises if the claim cannot be processed)
+    except AllocationError as error:
+        text = f"{_title(target, key)} cannot be allocated: {short_error(error)}"
+        classes = f"DeviceClasses are: {', '.join(problem.classes) or 'none'}"
+        notes = (classes,) if missing_class(claim, problem.classes) else ()
+        return Explanation(display_name(key), satisfiable=False, summary=text, pod=_pod_name(target), notes=notes)
+    inspections = inspect_nodes(problem, target.obstacles(nodes))
+    fitting = next((each for each in inspections if each.report.fits), None)
+    # An error on any node is an error for the pod, even if the claim fits on another node.
+    if fitting is not None and not target.unschedulable_reason and not any(each.report.final for each in inspections):
+        return _explain_fit(target, problem, fitting, key, inspections)
+    return _explain_failure(target, problem, inspections, key)
+
+
+def _problem_of(target: ExplainTarget, claim: JSON, nodes: Sequence[JSON]) -> AllocationProblem:
+    """Return the problem with the other claims of the pod, if the claim could be allocated without them."""
+    alone = target.problem([claim], nodes)
+    waiting = [each for each in target.claims if claim_allocation(each) is None]
+    others = [each for each in waiting if object_key(each) != object_key(claim)]
+    if not others or claim_allocation(claim) is not None or not _fits_somewhere(alone):
+        return alone
+    return target.problem([*others, claim], nodes)
+
+
+def _fits_somewhere(problem: AllocationProblem) -> bool:
+    """Return whether the claims fit on a node; stops at a node on which the search takes too many steps."""
+    attempts = (problem.allocate_on(each) for each in problem.nodes)
+    return next((each.fits for each in attempts if each.fits or each.given_up), False)
+
+
+def _node_of(target: ExplainTarget, key: ObjectKey) -> str:
+    return target.outcome.claims_by_key[key].node or "" if key in target.outcome.claims_by_key else ""
+
+
+def _title(target: ExplainTarget, key: ObjectKey) -> str:
+    pod = _pod_name(target)
+    return f"claim {display_name(key)} of pod {pod}" if pod else f"claim {display_name(key)}"
+
+
+def _pod_name(target: ExplainTarget) -> str:
+    return display_name(target.placement.pod) if target.placement else ""
+
+
+def _explain_allocated(target: ExplainTarget, claim: JSON) -> Explanation:
+    """Explain what an allocated claim has and, on its node, what there was to choose from."""
+    key = object_key(claim)
+    node_name = _node_of(target, key)
+    nodes = target.snapshot.nodes_by_name
+    reports: tuple[NodeReport, ...] = ()
+    if node_name in nodes:
+        reports = tuple(each.report for each in inspect_nodes(target.problem([claim], [nodes[node_name]]), {}))
+    got = _allocated_devices(claim_results(claim))
+    return Explanation(
+        display_name(key),
+        True,
+        success_summary(_title(target, key), got, node_name),
+        _pod_name(target),
+        node_name,
+        True,
+        got,
+        reports,
+    )
+
+
+def _allocated_devices(results: Sequence[JSON]) -> tuple[AllocatedDevice, ...]:
+    return tuple(
+        AllocatedDevice(
+            each["request"],
+            f"{each['driver']}/{each['pool']}/{each['device']}",
+            bool(each.get("adminAccess")),
+            each.get("consumedCapacity"),
+        )
+        for each in results
+    )
+
+
+def _explain_fit(
+    target: ExplainTarget,
+    problem: AllocationProblem,
+    fitting: NodeInspection,
+    key: ObjectKey,
+    inspections: Sequence[NodeInspection],
+) -> Explanation:
+    attempt: AllocationAttempt = problem.allocate_on(fitting.node)
+    assert attempt.allocations is not None
+    node_name = fitting.report.example
+    got = _allocated_devices(claim_results({"status": {"allocation": attempt.allocations[-1]}}))
+    reports = tuple(merged_report(each) for each in group_nodes(inspections))
+    return Explanation(
+        display_name(key),
+        True,
+        success_summary(_title(target, key), got, node_name),
+        _pod_name(target),
+        node_name,
+        False,
+        got,
+        reports,
+    )
+
+
+def _explain_failure(
+    target: ExplainTarget, problem: AllocationProblem, inspections: Sequence[NodeInspection], key: ObjectKey
+) -> Explanation:
+    groups = group_nodes(inspections)
+    reports = tuple(merged_report(each) for each in groups)
+    final = any(each.report.final for each in groups[0]) if groups else False
+    notes = ("The scheduler reports this as an error for the pod and tries no other node.",) if final else ()
+    changes: tuple[SuggestedChange, ...] = ()
+    tried = 0
+    if target.unschedulable_reason:
+        summary = f"{_title(target, key)} cannot be allocated: {target.unschedulable_reason}"
+    else:
+        summary = failure_summary(_title(target, key), reports)
+        changes, tried = suggest_changes(target.snapshot, problem, groups, _pod_name(target))
+    return Explanation(
+        display_name(key), False, summary, _pod_name(target), reports=reports, changes=changes, tried=tried, notes=notes
+    )
+
+
+def suggest_changes(
+    snapshot: Snapshot, problem: AllocationProblem, groups: Sequence[Sequence[NodeInspection]], pod: str
+) -> tuple[tuple[SuggestedChange, ...], int]:
+    """Return the changes that help, the smallest first, and how many were tried."""
+    inspections = [group[0] for group in groups][:_MAX_GROUPS]
+    error_nodes = [each.node for group in groups for each in group if each.report.final and not each.report.obstacle]
+    trials = ChangeTrials(problem.with_changes(max_steps=TRIAL_STEPS), error_nodes)
+    helpful = trials.helpful(_proposed_changes(snapshot, problem, inspections, pod))
+    return tuple(helpful), trials.tried
+
+
+def _proposed_changes(
+    snapshot: Snapshot, problem: AllocationProblem, inspections: Sequence[NodeInspection], pod: str
+) -> Iterator[ProposedChange]:
+    rejecting = [each for each in inspections if each.report.obstacle]
+    eligible = [each for each in inspections if not each.report.obstacle]
+    for each in rejecting:
+        yield from node_opened(each, pod)
+    nodes = [each.node for each in eligible]
+    for each in eligible:
+        yield from _changes_for_node(problem, each, nodes)
+    yield from constraint_changes(problem.claim, nodes)
+    for each in eligible:
+        yield from claims_deallocated(problem, each)
+        yield from taints_removed(each)
+        yield from pools_completed(problem, each)
+        yield from node_added(snapshot, each)
+
+
+def _changes_for_node(
+    problem: AllocationProblem, inspection: NodeInspection, nodes: Sequence[JSON]
+) -> Iterator[ProposedChange]:
+    """Propose edits to the requests that do not have enough devices, or to all if only together they do not."""
+    if not inspection.requests:
+        return
+    failing = failing_requests(inspection.problem.parsed_claim.groups, inspection.requests)
+    inspector = RequestInspector(inspection.problem)
+    devices = [each for each in problem.inventory.node_devices(inspection.node).candidates if each.on_node]
+    for each in failing or inspection.requests:
+        yield from request_changes(problem.claim, each, nodes)
+        yield from selector_changes(problem, each, list(inspector.selectors(each.request)), devices, nodes)

@@ -1,0 +1,313 @@
+"""What prevents the allocation on each node; nodes with the same findings are grouped.
+
+If there are enough devices for each request alone, conflicts are found by leaving out one thing at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dra_sdk.cel.readings import shown
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import AllocationError
+from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
+from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key
+from dra_sdk.tools.scheduling.explain.allocation_problem import (
+    TRIAL_STEPS,
+    AllocationProblem,
+    short_error,
+    with_allocation,
+)
+from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
+from dra_sdk.tools.scheduling.explain.explanation import Conflict, FailedDevices, NodeReport, RequestReport
+from dra_sdk.tools.scheduling.explain.request_inspection import (
+    RequestInspection,
+    RequestInspector,
+    constraints_on,
+    failing_requests,
+)
+from dra_sdk.tools.scheduling.explain.trials import REMOVED, constraint_path, value_at, with_value
+
+_MAX_VALUES: Final = 6
+_MAX_GROUPS: Final = 5
+_MAX_GIVEN_UP: Final = 3
+"""How many searches may take too many steps; kube-scheduler stops at the first."""
+_KINDS_WITH_NAMES: Final = frozenset({"use", "capacity", "room", "counters"})
+"""Checks whose details name devices or claims, which differ on each node."""
+
+
+def find_conflicts(
+    problem: AllocationProblem, node: JSON, inspections: Sequence[RequestInspection]
+) -> tuple[Conflict, ...]:
+    """Return why a claim does not fit on a node although enough devices are left for each of its requests."""
+    problem = problem.with_changes(max_steps=TRIAL_STEPS)
+    conflicts = tuple(_constraint_conflicts(problem, node, inspections))
+    if conflicts:
+        return conflicts
+    without = problem.with_changes(slices=tuple(map(_without_counters, problem.slices)))
+    if without.slices != problem.slices and without.allocate_on(node).fits:
+        return (_counter_conflict(problem, inspections),)
+    return (_device_conflict(inspections),)
+
+
+def _constraint_conflicts(
+    problem: AllocationProblem, node: JSON, inspections: Sequence[RequestInspection]
+) -> Iterator[Conflict]:
+    """Yield the constraints that each prevent the allocation, or all if only removing all of them helps."""
+    count = len(problem.parsed_claim.constraints)
+    sufficient = [each for each in range(count) if _fits_without(problem, node, each)]
+    if not sufficient and count > 1:
+        unconstrained = with_value(problem.claim, constraint_path(0)[:-1], REMOVED)
+        sufficient = list(range(count)) if problem.allocate_on(node, [*problem.claims[:-1], unconstrained]).fits else []
+    for index in sufficient:
+        yield _constraint_conflict(problem, node, index, inspections)
+
+
+def _fits_without(problem: AllocationProblem, node: JSON, index: int) -> bool:
+    """Return whether the claim fits without this constraint."""
+    claim = with_value(problem.claim, constraint_path(index), REMOVED)
+    return problem.allocate_on(node, [*problem.claims[:-1], claim]).fits
+
+
+def _fits_with_only(problem: AllocationProblem, node: JSON, index: int) -> bool:
+    """Return whether the claim fits with this constraint and no other."""
+    kept = [value_at(problem.claim, constraint_path(index))]
+    claim = with_value(problem.claim, constraint_path(index)[:-1], kept)
+    return problem.allocate_on(node, [*problem.claims[:-1], claim]).fits
+
+
+def _constraint_conflict(
+    problem: AllocationProblem, node: JSON, index: int, inspections: Sequence[RequestInspection]
+) -> Conflict:
+    constraint = problem.parsed_claim.constraints[index]
+    match = constraint.get("matchAttribute")
+    name = str(match or constraint["distinctAttribute"])
+    details = [
+        f"{each.report.request}: {_values_of_attribute(problem, each, name)}{_count_needed(each)}"
+        for each in inspections
+        if any(number == index for number, _ in constraints_on(problem.parsed_claim, each.request))
+    ]
+    rule = "no value is shared by enough devices" if match else "there are not enough different values"
+    if len(problem.parsed_claim.constraints) > 1 and _fits_with_only(problem, node, index):
+        rule = "cannot be met together with the other constraints"
+    kind = "matchAttribute" if match else "distinctAttribute"
+    return Conflict("constraint", f"constraint {index} ({kind} {name}): {rule}", tuple(details))
+
+
+def _count_needed(inspection: RequestInspection) -> str:
+    return f"; {inspection.request.count} needed" if (inspection.request.count or 0) > 1 else ""
+
+
+def _values_of_attribute(problem: AllocationProblem, inspection: RequestInspection, name: str) -> str:
+    """Return `pci0000:00 (2 devices), pci0000:01`."""
+    lists = problem.features.list_attributes
+    counts: Counter[str] = Counter()
+    for candidate in inspection.left:
+        attribute = request_attribute(inspection.request, candidate.device, name)
+        values = attribute_values(attribute, lists=lists) if attribute is not None else None
+        counts.update(_value_text(each) for each in sorted(values[1], key=str)) if values else counts.update(["none"])
+    named = [f"{value} ({count} devices)" if count > 1 else value for value, count in counts.most_common(_MAX_VALUES)]
+    more = len(counts) - len(named)
+    return ", ".join([*named, f"and {more} more"] if more > 0 else named)
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else shown(value)
+
+
+def _without_counters(raw_slice: JSON) -> JSON:
+    spec = raw_slice["spec"]
+    if not any("consumesCounters" in device for device in spec.get("devices") or ()):
+        return raw_slice
+    devices = [{key: value for key, value in device.items() if key != "consumesCounters"} for device in spec["devices"]]
+    return raw_slice | {"spec": spec | {"devices": devices}}
+
+
+def _counter_conflict(problem: AllocationProblem, inspections: Sequence[RequestInspection]) -> Conflict:
+    shared = SharedCounters(problem.allocated)
+    pools = dict.fromkeys(each.pool for found in inspections for each in found.left if each.device.counters)
+    details = [f"{each.report.request}: {_consumption(each)}" for each in inspections if _consumption(each)]
+    for pool in pools:
+        counters = shared.available(pool).counters
+        for name in dict.fromkeys(counter_set for counter_set, _ in counters):
+            amounts = _amounts((each[1], value) for each, value in counters.items() if each[0] == name)
+            details.append(f"{name} has {amounts} left")
+    return Conflict("counters", "there are not enough counters for all devices together", tuple(details))
+
+
+def _consumption(inspection: RequestInspection) -> str:
+    """Return what a device of a request consumes."""
+    first = next((each.device for each in inspection.left if each.device.counters), None)
+    if first is None:
+        return ""
+    count = inspection.request.count or 1
+    subject = f"{count} devices, each such as" if count > 1 else "a device such as"
+    return f"{subject} {first.id.device} takes {_amounts((name, value) for (_, name), value in first.counters)}"
+
+
+def _amounts(counters: Iterable[tuple[str, int]]) -> str:
+    """Return `memory 40192Mi, multiprocessors 98`; numbered slots are left out if there are other counters."""
+    found = list(counters)
+    kept = [each for each in found if not each[0][-1:].isdigit()] or found
+    return ", ".join(f"{name} {quantity_text(value, _suffix_like(value))}" for name, value in kept[:_MAX_VALUES])
+
+
+def _suffix_like(nano: int) -> str:
+    """Return the suffix with which to show an amount: `Mi` for a multiple of 1024."""
+    whole = nano // 10**9
+    return "Mi" if whole and whole % 1024 == 0 else ""
+
+
+def _device_conflict(inspections: Sequence[RequestInspection]) -> Conflict:
+    """Explain that requests compete for the same devices, or for the capacity of a shared device."""
+    devices = {each.id for found in inspections for each in found.left}
+    needed = sum(each.request.count or len(each.left) for each in inspections)
+    names = ", ".join(each.report.request for each in inspections)
+    if any(each.device.allow_multiple for found in inspections for each in found.left):
+        text = f"requests {names} each find enough capacity, but not all of them together"
+        return Conflict("capacity", text)
+    if len(devices) < needed:
+        return Conflict("devices", f"requests {names} need {needed} devices together, {len(devices)} are left for them")
+    return Conflict("devices", f"the devices left for requests {names} cannot be divided among them")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInspection:
+    """A node and what was found on it.
+
+    node: the node.
+    report: the report.
+    problem: the problem on this node, with the other claims of the pod allocated.
+    requests: the inspected requests.
+    given_up: whether the search took too many steps.
+    """
+
+    node: JSON
+    report: NodeReport
+    problem: AllocationProblem
+    requests: tuple[RequestInspection, ...] = ()
+    given_up: bool = False
+
+    @property
+    def distance(self) -> tuple[bool, int, int]:
+        """How far it is from a solution: missing devices first, then how many checks left no device."""
+        failing = [each for each in self.report.requests if not each.enough]
+        missing = sum(max(1, (each.needed or 1) - each.left) for each in failing)
+        passed = sum(1 for each in failing for stage in each.stages if stage.kept)
+        return bool(self.report.obstacle), missing, -passed
+
+
+def inspect_nodes(problem: AllocationProblem, obstacles: Mapping[str, str]) -> list[NodeInspection]:
+    """Inspect each node of a problem; `obstacles` say why the pod cannot run on some of them.
+
+    After three nodes on which the search took too many steps, no more are inspected.
+    """
+    inspector, inspections, given_up = RequestInspector(problem), [], 0
+    for each in problem.nodes:
+        inspections.append(_inspect_node(inspector, each, obstacles.get(each["metadata"]["name"], "")))
+        given_up += inspections[-1].given_up
+        if given_up == _MAX_GIVEN_UP:
+            break
+    return inspections
+
+
+def _inspect_node(inspector: RequestInspector, node: JSON, obstacle: str) -> NodeInspection:
+    problem = inspector.problem
+    name = (node["metadata"]["name"],)
+    attempt = problem.allocate_on(node)
+    single = problem
+    if len(problem.claims) > 1 and not attempt.fits:
+        other_claims = problem.allocate_on(node, problem.claims[:-1])
+        if other_claims.allocations is None:
+            names = ", ".join(display_name(object_key(each)) for each in problem.claims[:-1])
+            report = NodeReport(name, fits=False, obstacle=obstacle or f"no devices for claim {names}")
+            return NodeInspection(node, report, problem)
+        allocated_now = map(with_allocation, problem.claims[:-1], other_claims.allocations)
+        single = problem.with_changes(
+            claims=problem.claims[-1:], allocated_claims=(*problem.allocated_claims, *allocated_now)
+        )
+    try:
+        parsed = single.parsed_claim
+        inspector = inspector if single is problem else RequestInspector(single)
+        requests = tuple(inspector.inspect(parsed, each, node) for each in parsed.requests)
+    except AllocationError as error:
+        report = NodeReport(name, fits=False, obstacle=obstacle, error=short_error(error), final=True)
+        return NodeInspection(node, report, single)
+    conflicts: Sequence[Any] = ()
+    if not attempt.fits and (attempt.given_up or not attempt.error) and not failing_requests(parsed.groups, requests):
+        conflicts = find_conflicts(single, node, [each for each in requests if each.report.enough])
+    reports = tuple(each.report for each in requests)
+    fits = attempt.fits and not obstacle
+    report = NodeReport(name, fits, obstacle, attempt.error, attempt.final, reports, tuple(conflicts))
+    return NodeInspection(node, report, single, requests, attempt.given_up)
+
+
+def group_nodes(inspections: Iterable[NodeInspection]) -> list[list[NodeInspection]]:
+    """Group nodes with the same findings, more coarsely if there would be too many groups.
+
+    Errors that end the scheduling come first, because nothing else matters then; then what is nearest to a solution.
+    """
+    found = list(inspections)
+    groups: list[list[NodeInspection]] = []
+    for key in (_by_values, _by_reasons, _by_last_stage):
+        groups = _group_by(found, key)
+        if len(groups) <= _MAX_GROUPS:
+            break
+    for each in groups:
+        each.sort(key=lambda one: one.distance)
+    return sorted(groups, key=lambda each: (not each[0].report.final, not each[0].report.fits, each[0].distance))
+
+
+def merged_report(group: Sequence[NodeInspection]) -> NodeReport:
+    """Return one report for a group."""
+    return replace(group[0].report, nodes=tuple(each.report.example for each in group))
+
+
+def _group_by(inspections: Iterable[NodeInspection], key: Callable[[NodeReport], Any]) -> list[list[NodeInspection]]:
+    groups: dict[Any, list[NodeInspection]] = {}
+    for each in inspections:
+        groups.setdefault(key(each.report), []).append(each)
+    return list(groups.values())
+
+
+def _by_values(report: NodeReport) -> Any:
+    """Group by reasons and the values that devices have."""
+    return _grouping_key(report, lambda each: _failure_reasons(each, values=True))
+
+
+def _by_reasons(report: NodeReport) -> Any:
+    """Group by reasons."""
+    return _grouping_key(report, lambda each: _failure_reasons(each, values=False))
+
+
+def _failure_reasons(report: RequestReport, *, values: bool) -> tuple[Any, ...]:
+    """Return why devices fail, except devices of other classes."""
+    reasons = []
+    for stage in report.stages:
+        if stage.kind != "class" or stage.kept < (report.needed or 1):
+            compare_details = values and stage.kind not in _KINDS_WITH_NAMES
+            for each in stage.drops:
+                details = _distinct_details(each) if compare_details else ()
+                reasons.append((stage.kind, stage.label, each.reason, details))
+    return tuple(reasons)
+
+
+def _distinct_details(drop: FailedDevices) -> tuple[str, ...]:
+    return tuple(each.partition(" (")[0] for each in drop.details)
+
+
+def _by_last_stage(report: NodeReport) -> Any:
+    """Group by the last check that a device failed."""
+    return _grouping_key(
+        report, lambda each: "" if each.enough else next((s.kind for s in reversed(each.stages) if s.drops), "")
+    )
+
+
+def _grouping_key(report: NodeReport, of_request: Callable[[RequestReport], Any]) -> Any:
+    requests = tuple((each.enough, of_request(each)) for each in report.requests)
+    # Only whether there is an error counts, because errors name devices and nodes.
+    return report.fits, report.obstacle, bool(report.error), requests, tuple(each.text for each in report.conflicts)

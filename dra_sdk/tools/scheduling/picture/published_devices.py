@@ -1,0 +1,311 @@
+"""The devices of a snapshot as a picture shows them, and the counter sets that partitions share.
+
+Of each pool the newest generation is shown. Numbered counters of value 1, such as `memory-slice-0` to `memory-slice-7`,
+are slots: together they make one strip of cells.
+Source: resource.k8s.io/v1 ResourceSliceSpec, Device, DeviceRequestAllocationResult; KEP-4815 (partitionable devices).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from dra_sdk.model import JSON
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.scheduling.allocator import Inventory
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, object_key
+from dra_sdk.tools.scheduling.device_taints import taint_text
+
+DeviceId = tuple[str, str, str]
+"""Driver, pool and device."""
+NO_SINGLE_NODE = ""
+"""The node of devices that several nodes can use."""
+_NUMBERED: Final = re.compile(r"(.+?)-?(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """The use of a device by a claim.
+
+    claim: the claim.
+    request: the request that the device is for.
+    admin: whether it is for admin access.
+    consumed: what it consumes of each capacity of a shared device.
+    """
+
+    claim: ObjectKey
+    request: str
+    admin: bool = False
+    consumed: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTile:
+    """A device.
+
+    id: driver, pool and device.
+    node: the node that it is on; empty if several nodes can use it.
+    accessible_from: which nodes can use it, as text; empty if it is on a node.
+    attributes: its attributes.
+    capacity: its capacity.
+    shared: whether several claims can use it at a time.
+    taints: its taints, as text.
+    counters: what it consumes of each counter.
+    uses: the claims that use it.
+    note: what is wrong with its pool; empty if nothing is.
+    """
+
+    id: DeviceId
+    node: str
+    accessible_from: str
+    attributes: Mapping[str, Any]
+    capacity: Mapping[str, Quantity]
+    shared: bool
+    taints: tuple[str, ...]
+    counters: Mapping[tuple[str, str], Quantity]
+    uses: tuple[DeviceUse, ...]
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """The device's name."""
+        return self.id[2]
+
+    @property
+    def holders(self) -> list[DeviceUse]:
+        """The uses without admin access, which exclude other claims."""
+        return [each for each in self.uses if not each.admin]
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSet:
+    """Counters that the devices of a pool share.
+
+    driver: the driver of the pool.
+    pool: the name of the pool.
+    name: the name of the counter set.
+    counters: the total of each counter.
+    """
+
+    driver: str
+    pool: str
+    name: str
+    counters: Mapping[str, Quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDevices:
+    """All devices and counter sets, in the order of the slices.
+
+    tiles: the devices.
+    counter_sets: the counter sets.
+    """
+
+    tiles: tuple[DeviceTile, ...]
+    counter_sets: tuple[CounterSet, ...]
+
+
+def published_devices(inventory: Inventory, claims: Iterable[JSON]) -> PublishedDevices:
+    """Return what is published, with the taints of rules, and what allocated claims use."""
+    uses = _uses_by_device(claims)
+    current = _newest_generation(each.json for each in inventory.slices)
+    notes = {
+        (each.driver, each.pool): f"{each.kind} pool: {each.reason}"
+        for each in inventory.problems
+        if each.kind != "obsolete"
+    }
+    tiles = [tile for each in current for tile in _device_tiles(each["spec"], uses, notes)]
+    return PublishedDevices(tuple(tiles), tuple(found for each in current for found in _counter_sets(each["spec"])))
+
+
+def _uses_by_device(claims: Iterable[JSON]) -> dict[DeviceId, list[DeviceUse]]:
+    uses: dict[DeviceId, list[DeviceUse]] = {}
+    for claim in claims:
+        for result in claim_results(claim):
+            consumed = {name: Quantity(each) for name, each in (result.get("consumedCapacity") or {}).items()}
+            use = DeviceUse(object_key(claim), result["request"], bool(result.get("adminAccess")), consumed)
+            uses.setdefault((result["driver"], result["pool"], result["device"]), []).append(use)
+    return uses
+
+
+def _newest_generation(slices: Iterable[JSON]) -> list[JSON]:
+    """Return the slices of the newest generation of each pool."""
+    by_pool: dict[tuple[str, str], list[JSON]] = {}
+    for each in slices:
+        by_pool.setdefault(_pool_id(each["spec"]), []).append(each)
+    newest = {name: max(each["spec"]["pool"]["generation"] for each in group) for name, group in by_pool.items()}
+    return [
+        each for name, group in by_pool.items() for each in group if each["spec"]["pool"]["generation"] == newest[name]
+    ]
+
+
+def _pool_id(spec: JSON) -> tuple[str, str]:
+    return spec["driver"], spec["pool"]["name"]
+
+
+def _device_tiles(
+    spec: JSON, uses: Mapping[DeviceId, list[DeviceUse]], notes: Mapping[tuple[str, str], str]
+) -> Iterator[DeviceTile]:
+    """Yield the devices of a slice."""
+    for device in spec.get("devices") or ():
+        selection = device if spec.get("perDeviceNodeSelection") else spec
+        device_id = (*_pool_id(spec), device["name"])
+        yield DeviceTile(
+            device_id,
+            selection.get("nodeName") or NO_SINGLE_NODE,
+            _accessible_from(selection),
+            {key: _attribute_value(value) for key, value in (device.get("attributes") or {}).items()},
+            {key: Quantity(value["value"]) for key, value in (device.get("capacity") or {}).items()},
+            bool(device.get("allowMultipleAllocations")),
+            tuple(map(taint_text, device.get("taints") or ())),
+            _consumed_counters(device),
+            tuple(uses.get(device_id, ())),
+            notes.get(_pool_id(spec), ""),
+        )
+
+
+def _accessible_from(selection: JSON) -> str:
+    """Return which nodes can use a device, as text."""
+    if selection.get("nodeName"):
+        return ""
+    if selection.get("allNodes"):
+        return "every node"
+    terms = ((selection.get("nodeSelector") or {}).get("nodeSelectorTerms")) or ()
+    kinds = ("matchExpressions", "matchFields")
+    requirements = [rule for term in terms for each in kinds for rule in term.get(each) or ()]
+    parts = [f"{each['key']} {each['operator']} {','.join(each.get('values') or ())}".rstrip() for each in requirements]
+    return "nodes where " + " or ".join(parts)
+
+
+def _attribute_value(value: JSON) -> Any:
+    return next(iter(value.values()), None)
+
+
+def _consumed_counters(device: JSON) -> dict[tuple[str, str], Quantity]:
+    return {
+        (each["counterSet"], name): Quantity(counter["value"])
+        for each in device.get("consumesCounters") or ()
+        for name, counter in (each.get("counters") or {}).items()
+    }
+
+
+def _counter_sets(spec: JSON) -> Iterator[CounterSet]:
+    """Yield the counter sets of a slice."""
+    for each in spec.get("sharedCounters") or ():
+        counters = {name: Quantity(counter["value"]) for name, counter in each["counters"].items()}
+        yield CounterSet(*_pool_id(spec), each["name"], counters)
+
+
+@dataclass(frozen=True, slots=True)
+class AmountBar:
+    """An amount, and the parts of it that claims hold.
+
+    name: the name of the counter or capacity.
+    total: the amount.
+    parts: what each claim holds of it.
+    """
+
+    name: str
+    total: Quantity
+    parts: tuple[tuple[ObjectKey, Quantity], ...]
+
+    @property
+    def left(self) -> Quantity:
+        """What no claim holds."""
+        return Quantity.of(self.total.value - self._used, binary=str(self.total).endswith("i"))
+
+    @property
+    def _used(self) -> Fraction:
+        return sum((each.value for _, each in self.parts), Fraction(0))
+
+    def share(self, amount: Quantity) -> float:
+        """Return an amount as a percentage of the total."""
+        return min(100.0, float(100 * amount.value / self.total.value)) if self.total.value else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStrip:
+    """Numbered slots of a device.
+
+    name: their common name.
+    cells: the claim that holds each slot, or None.
+    """
+
+    name: str
+    cells: tuple[ObjectKey | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedDevice:
+    """A counter set, which usually stands for a physical device, with the partitions that share it.
+
+    counter_set: the counter set.
+    used: the devices in use.
+    strips: its numbered slots.
+    bars: its other counters.
+    possible: how many more devices of each kind could be allocated.
+    tiles: all its partitions.
+    """
+
+    counter_set: CounterSet
+    used: tuple[DeviceTile, ...]
+    strips: tuple[SlotStrip, ...]
+    bars: tuple[AmountBar, ...]
+    possible: tuple[tuple[str, int], ...]
+    tiles: tuple[DeviceTile, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the counter set."""
+        return self.counter_set.name
+
+
+def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
+    """Return a counter set with its devices; `tiles` are all devices that consume from it."""
+    used = tuple(each for each in tiles if each.uses)
+    bars = [_amount_bar(counters.name, name, total, used) for name, total in counters.counters.items()]
+    strips, rest = _split_strips(bars)
+    left = {(counters.name, each.name): each.left.value for each in bars}
+    free = (each for each in tiles if not each.uses and not each.taints and _fits_counters(each, left))
+    possible = Counter(partition_kind(each) for each in free)
+    return PartitionedDevice(counters, used, strips, rest, tuple(possible.items()), tuple(tiles))
+
+
+def partition_kind(tile: DeviceTile) -> str:
+    """Return the name of a partition's size or profile."""
+    named = {name.rpartition("/")[2]: value for name, value in tile.attributes.items()}
+    found = next((named[each] for each in ("profile", "partitionProfile", "type") if named.get(each)), None)
+    return str(found) if found is not None else re.sub(r"[-_]?\d+$", "", tile.name)
+
+
+def _amount_bar(counter_set: str, name: str, total: Quantity, used: Iterable[DeviceTile]) -> AmountBar:
+    parts = [(each.holders[0].claim, each.counters.get((counter_set, name))) for each in used if each.holders]
+    return AmountBar(
+        name, total, tuple((claim, amount) for claim, amount in parts if amount is not None and amount.value)
+    )
+
+
+def _fits_counters(tile: DeviceTile, left: Mapping[tuple[str, str], Fraction]) -> bool:
+    return all(left.get(each, amount.value) >= amount.value for each, amount in tile.counters.items())
+
+
+def _split_strips(bars: Sequence[AmountBar]) -> tuple[tuple[SlotStrip, ...], tuple[AmountBar, ...]]:
+    """Return numbered counters of value 1 as strips, and the other bars."""
+    numbered: dict[str, list[tuple[int, AmountBar]]] = {}
+    for each in bars:
+        if each.total == 1 and (match := _NUMBERED.fullmatch(each.name)):
+            numbered.setdefault(match[1], []).append((int(match[2]), each))
+    groups = {name: sorted(found, key=lambda each: each[0]) for name, found in numbered.items() if len(found) > 1}
+    placed = {bar.name for found in groups.values() for _, bar in found}
+    strips = (
+        SlotStrip(
+            f"{name}-{found[0][0]}…{found[-1][0]}", tuple(bar.parts[0][0] if bar.parts else None for _, bar in found)
+        )
+        for name, found in groups.items()
+    )
+    return tuple(strips), tuple(each for each in bars if each.name not in placed)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from dra_sdk.tools.scheduling.allocator import AllocatedState, DeviceId
+from dra_sdk.tools.scheduling.allocator.quantities import NANOS_PER_UNIT
+from tests.tools.scheduling.allocator.build import DRIVER, claim, held, request
+
+GPU = DeviceId(DRIVER, "n1", "gpu-0")
+
+
+def share(share_id: str, **consumed: str) -> dict[str, object]:
+    return held("gpu-0", shareID=share_id, consumedCapacity=consumed)
+
+
+def test_claims_hold_the_devices_of_their_allocation() -> None:
+    found = AllocatedState.of([held("gpu-0", "gpu-1"), claim(request("r"))])
+    assert {each.device for each in found.devices} == {"gpu-0", "gpu-1"}
+    assert str(GPU) == "gpu.example.com/n1/gpu-0"
+
+
+def test_admin_access_holds_nothing() -> None:
+    assert not AllocatedState.of([held("gpu-0", adminAccess=True)]).devices
+
+
+def test_shares_add_up() -> None:
+    found = AllocatedState.of([share("a", memory="1Gi"), share("b", memory="2Gi", cores="500m")])
+    assert found.aggregated_capacity[GPU] == {"memory": 3 * 2**30 * NANOS_PER_UNIT, "cores": NANOS_PER_UNIT // 2}
+    assert not found.devices
+    assert found.is_in_use(GPU)
+
+
+def test_removed_devices_are_free_again() -> None:
+    claims = [held("gpu-1"), share("a", memory="1Gi"), share("b", memory="2Gi")]
+    found = AllocatedState.of(claims)
+    for each in claims[:2]:
+        found.remove(each)
+    assert not found.devices
+    assert found.share_ids == {GPU: {"b"}}
+    found.remove(claims[2])
+    assert not found.is_in_use(GPU)
+
+
+def test_without_sharing_a_shared_device_is_unavailable_to_others() -> None:
+    found = AllocatedState.of([share("a")])
+    assert GPU not in found.unavailable_devices(sharing=True)
+    assert GPU in found.unavailable_devices(sharing=False)

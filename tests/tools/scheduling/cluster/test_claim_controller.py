@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    FINALIZER,
+    claim_key,
+    deallocated,
+    used_claims,
+    with_generated_claims,
+    with_recreated_pods,
+    without_consumers,
+)
+from tests.tools.scheduling.cluster.objects import allocated, claim, cluster, parsed, pod, request, template
+
+
+def test_a_claim_is_generated_for_each_use_of_a_template():
+    given = template("one", request("a"), labels={"team": "x"}, annotations={"note": "y"})
+    snapshot = with_generated_claims(cluster(given, pod("p", templates=["one"])))
+    (made,) = snapshot.claims
+    metadata = made["metadata"]
+    assert metadata["name"].startswith("p-one-")
+    assert metadata["labels"] == {"team": "x"}
+    assert metadata["annotations"] == {"note": "y", "resource.kubernetes.io/pod-claim-name": "one"}
+    assert metadata["ownerReferences"][0]["uid"] == "p-uid"
+    assert made["spec"] == given["spec"]["spec"]
+    (changed,) = snapshot.pods
+    assert changed["status"]["resourceClaimStatuses"] == [{"name": "one", "resourceClaimName": metadata["name"]}]
+    assert with_generated_claims(snapshot) is snapshot
+
+
+def test_a_claim_that_was_generated_before_is_found():
+    mine = claim("p-one-abcde")
+    mine["metadata"] |= {
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "one"},
+        "ownerReferences": [{"uid": "p-uid", "controller": True}],
+    }
+    snapshot = with_generated_claims(cluster(template("one"), mine, pod("p", templates=["one"])))
+    assert len(snapshot.claims) == 1
+    assert list(used_claims(parsed(snapshot.pods[0]))) == [("default", "p-one-abcde")]
+
+
+def test_no_claim_for_a_missing_template_or_a_finished_pod():
+    done = pod("done", templates=["one"]) | {"status": {"phase": "Succeeded"}}
+    snapshot = with_generated_claims(cluster(template("one"), pod("p", templates=["other"]), done))
+    assert snapshot.claims == ()
+    entry = parsed(snapshot.pods[0]).spec.resource_claims[0]
+    with pytest.raises(LookupError, match="template other does not exist"):
+        claim_key(parsed(snapshot.pods[0]), entry)
+
+
+def test_an_entry_that_needed_no_claim_has_none():
+    status = {"resourceClaimStatuses": [{"name": "one"}]}
+    found = parsed(pod("p", templates=["one"]) | {"status": status})
+    assert claim_key(found, found.spec.resource_claims[0]) is None
+    assert list(used_claims(found)) == []
+
+
+def test_a_claim_keeps_its_devices_until_nobody_uses_it():
+    held = allocated(claim("c"), "gpu-0", pods=["p", "q"])
+    held["metadata"]["finalizers"] = [FINALIZER, "mine"]
+    assert without_consumers(held, ["unknown"]) is held
+    one_left = without_consumers(held, ["p-uid"])
+    assert [each["name"] for each in one_left["status"]["reservedFor"]] == ["q"]
+    assert "allocation" in one_left["status"]
+    free = without_consumers(one_left, ["q-uid"])
+    assert free["status"] == {}
+    assert free["metadata"]["finalizers"] == ["mine"]
+    assert deallocated(held) == free
+
+
+def test_a_recreated_pod_has_no_node_no_status_and_no_generated_claims():
+    shared = allocated(claim("shared"), "gpu-0", pods=["p", "q"])
+    before = with_generated_claims(
+        cluster(template("one"), shared, pod("p", templates=["one"], claims=["shared"], nodeName="node-a"), pod("q"))
+    )
+    assert len(before.claims) == 2
+    after = with_recreated_pods(before, [parsed(before.pods_by_key["default", "p"])])
+    assert [each["metadata"]["name"] for each in after.claims] == ["shared"]
+    assert [each["name"] for each in after.claims[0]["status"]["reservedFor"]] == ["q"]
+    again = after.pods_by_key["default", "p"]
+    assert "nodeName" not in again["spec"]
+    assert "status" not in again
+    assert after.pods_by_key["default", "q"] is before.pods_by_key["default", "q"]
+
+
+def test_a_template_may_have_no_requests():
+    empty = template("one") | {"spec": {}}
+    (made,) = with_generated_claims(cluster(empty, pod("p", templates=["one"]))).claims
+    assert made["spec"] == {}

@@ -1,0 +1,137 @@
+"""Extended resources; the table is that of the scheduler's own unit test, createRequestsAndMappings (1.36)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster.extended_resources import (
+    IMPLICIT_RESOURCE_PREFIX,
+    classes_by_resource,
+    extended_resource_claim,
+)
+from tests.tools.scheduling.cluster.objects import device_class, parsed, pod
+
+ONE, TWO, INIT = "example.com/gpu", "example.com/gpu1", "example.com/gpuinit"
+OF_CLASS = f"{IMPLICIT_RESOURCE_PREFIX}class-init"
+CLASSES = {ONE: "class", TWO: "class1", INIT: "class-init", OF_CLASS: "class-init"}
+
+
+def containers(*wanted, kind="con", sidecars=()):
+    return [
+        {"name": f"{kind}{index}", "resources": {"requests": {key: str(value) for key, value in each.items()}}}
+        | ({"restartPolicy": "Always"} if index in sidecars else {})
+        for index, each in enumerate(wanted)
+    ]
+
+
+def made(init=(), main=(), sidecars=()):
+    spec = {
+        "containers": containers(*main),
+        "initContainers": containers(*init, kind="init", sidecars=sidecars),
+    }
+    wanted = {name for each in (*init, *main) for name in each}
+    return extended_resource_claim(parsed(pod("p", **spec)), {name: CLASSES[name] for name in wanted})
+
+
+def mappings(found):
+    _, served = found
+    return sorted((each["requestName"], each["containerName"], each["resourceName"]) for each in served)
+
+
+def requests(found):
+    claim, _ = found
+    return [
+        (each["name"], each["exactly"]["deviceClassName"], each["exactly"]["count"])
+        for each in claim["spec"]["devices"]["requests"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pod_of", "expected_requests", "expected_mappings"),
+    [
+        (
+            {"main": [{ONE: 1, TWO: 2}]},
+            [("container-0-request-0", "class", 1), ("container-0-request-1", "class1", 2)],
+            [("container-0-request-0", "con0", ONE), ("container-0-request-1", "con0", TWO)],
+        ),
+        (
+            {"init": [{INIT: 1, OF_CLASS: 2}]},
+            [("container-0-request-0", "class-init", 2), ("container-0-request-1", "class-init", 1)],
+            [("container-0-request-0", "init0", OF_CLASS), ("container-0-request-1", "init0", INIT)],
+        ),
+        (
+            {"main": [{ONE: 1}, {TWO: 2}]},
+            [("container-0-request-0", "class", 1), ("container-1-request-0", "class1", 2)],
+            [("container-0-request-0", "con0", ONE), ("container-1-request-0", "con1", TWO)],
+        ),
+        (
+            {"init": [{INIT: 2}], "main": [{ONE: 1}]},
+            [("container-0-request-0", "class-init", 2), ("container-1-request-0", "class", 1)],
+            [("container-0-request-0", "init0", INIT), ("container-1-request-0", "con0", ONE)],
+        ),
+        (
+            {"init": [{INIT: 1}, {INIT: 2}], "main": [{ONE: 1}]},
+            [("container-1-request-0", "class-init", 2), ("container-2-request-0", "class", 1)],
+            [
+                ("container-1-request-0", "init0", INIT),
+                ("container-1-request-0", "init1", INIT),
+                ("container-2-request-0", "con0", ONE),
+            ],
+        ),
+        (
+            {"init": [{INIT: 1}, {INIT: 1}, {INIT: 2}], "main": [{ONE: 1}], "sidecars": {1}},
+            [
+                ("container-1-request-0", "class-init", 1),
+                ("container-2-request-0", "class-init", 2),
+                ("container-3-request-0", "class", 1),
+            ],
+            [
+                ("container-1-request-0", "init0", INIT),
+                ("container-1-request-0", "init1", INIT),
+                ("container-2-request-0", "init2", INIT),
+                ("container-3-request-0", "con0", ONE),
+            ],
+        ),
+        (
+            {"init": [{ONE: 3}], "main": [{ONE: 1}, {ONE: 1}]},
+            [
+                ("container-0-request-0", "class", 1),
+                ("container-1-request-0", "class", 1),
+                ("container-2-request-0", "class", 1),
+            ],
+            [
+                ("container-0-request-0", "init0", ONE),
+                ("container-1-request-0", "con0", ONE),
+                ("container-1-request-0", "init0", ONE),
+                ("container-2-request-0", "con1", ONE),
+                ("container-2-request-0", "init0", ONE),
+            ],
+        ),
+    ],
+)
+def test_requests_and_mappings(pod_of, expected_requests, expected_mappings):
+    found = made(**pod_of)
+    assert requests(found) == expected_requests
+    assert mappings(found) == expected_mappings
+
+
+def test_the_claim_has_owner_reference_and_annotation():
+    claim, _ = made(main=[{ONE: 1}])
+    metadata = claim["metadata"]
+    assert metadata["name"].startswith("p-extended-resources-")
+    assert metadata["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-uid", "controller": True}
+    assert metadata["ownerReferences"] == [owner]
+
+
+def test_of_several_classes_for_a_resource_the_newest_wins_then_the_first_name():
+    def cls(name, created=None):
+        made = device_class(name, extendedResourceName=ONE)
+        if created:
+            made["metadata"]["creationTimestamp"] = created
+        return made
+
+    assert classes_by_resource([cls("b"), cls("a")])[ONE] == "a"
+    found = classes_by_resource([cls("a", "2026-01-01T00:00:00Z"), cls("b", "2026-01-02T00:00:00Z")])
+    assert found[ONE] == "b"
+    assert found[f"{IMPLICIT_RESOURCE_PREFIX}a"] == "a"

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.wire.profile import ServerProfile
+from tests.tools.scheduling.cluster.objects import DRIVER, claim, cluster, gpus, node, obj, pod
+
+RULE = obj("DeviceTaintRule", "r", {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "a", "effect": "NoExecute"}})
+REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
+FEWER, OTHER = "a cluster may allow fewer nodes", "a cluster may choose another node"
+VOLUMES = "on which nodes volumes can be used is {}"
+TERM = {"topologyKey": "zone"}
+PORTS = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}
+
+
+def notes(*objects, **more):
+    return list(schedule(cluster(node("a"), *objects, **more)).notes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        ({"affinity": {"podAffinity": {REQUIRED: [TERM]}}}, f"affinity between pods is not simulated; {FEWER}"),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}, f"affinity between pods is not simulated; {FEWER}"),
+        ({"affinity": {"podAffinity": {PREFERRED: [TERM]}}}, f"preferences among nodes are not simulated; {OTHER}"),
+        ({"affinity": {"nodeAffinity": {PREFERRED: [{}]}}}, f"preferences among nodes are not simulated; {OTHER}"),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            f"topology spread is not simulated; {FEWER}",
+        ),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+            f"preferences among nodes are not simulated; {OTHER}",
+        ),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            VOLUMES,
+        ),
+        ({"volumes": [{"name": "v", "ephemeral": {}}]}, VOLUMES),
+        ({"containers": [PORTS]}, "whether host ports are free is {}"),
+        (
+            {"containers": [{"name": "main", "ports": [{"containerPort": 80}]}], "hostNetwork": True},
+            "whether host ports are free is {}",
+        ),
+        (
+            {"schedulingGroup": {"podGroupName": "g"}},
+            "gang scheduling of its PodGroup is not simulated",
+        ),
+        ({"schedulerName": "volcano"}, "its scheduler is not simulated; it is scheduled as by kube-scheduler"),
+    ],
+)
+def test_what_is_not_simulated(spec, note):
+    assert notes(pod("p", **spec)) == [f"pod p: {note.format(f'not simulated; {FEWER}')}"]
+    assert notes(pod("p", nodeName="a", **spec)) == []  # it runs already
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "m", "ports": [{"containerPort": 80}]}]},
+        {"schedulerName": "default-scheduler", "affinity": {"podAffinity": {}}},
+    ],
+)
+def test_no_note_without_effect(spec):
+    assert notes(pod("p", **spec)) == []
+
+
+def test_one_sentence_for_many_pods():
+    pods = [pod(f"p{number}", schedulerName="x", namespace="team") for number in range(7)]
+    assert notes(*pods)[0].startswith("pods team/p0, team/p1, team/p2, team/p3, team/p4 and 2 more: its scheduler")
+
+
+def test_preemption_is_not_simulated():
+    low, high = pod("low", nodeName="a", priority=0), {"claims": ["missing"], "priority": 1}
+    note = "preemption is not simulated; a cluster may evict pods of lower priority"
+    assert notes(low, pod("p", **high)) == [f"pod p: {note}"]
+    assert notes(low, pod("p", **high, preemptionPolicy="Never")) == []
+    assert notes(low, pod("p", **{**high, "priority": 0})) == []
+    assert notes(low, pod("p", claims=["missing"], priorityClassName="system-node-critical")) == [f"pod p: {note}"]
+
+
+def test_devices_that_are_no_longer_published():
+    held = claim("c")
+    results = [{"request": "gpu", "driver": DRIVER, "pool": "a", "device": name} for name in ("gpu-0", "gpu-1")]
+    held["status"] = {"allocation": {"devices": {"results": results}}}
+    assert notes(gpus("a", "gpu-0"), held) == [f"claim c holds {DRIVER}/a/gpu-1, which is in no ResourceSlice"]
+
+
+def test_rules_that_have_no_effect():
+    old = notes(RULE, profile=ServerProfile.of("1.36"))
+    reason = "feature gate DRADeviceTaintRules is off in Kubernetes 1.36"
+    assert old == [f"DeviceTaintRule r has no effect: {reason}"]
+    assert notes(RULE) == []
+    assert notes(RULE, profile=ServerProfile.of("1.34", {"DRADeviceTaints": True})) == []
+    assert "gate DRADeviceTaints is off" in notes(RULE, profile=ServerProfile.of("1.34"))[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "field"), [("1.36", "nodeAllocatableResourceMappings"), ("1.37", "nodeAllocatableResources")]
+)
+def test_devices_with_node_allocatable_resources(version, field):
+    made = gpus("a", "gpu-0")
+    made["spec"]["devices"][0][field] = {"cpu": {}}
+    for on in (True, False):
+        profile = ServerProfile.of(version, {"DRANodeAllocatableResources": on})
+        used = f"what they use of the node's CPU and memory is not simulated; {FEWER}"
+        note = f"devices with node-allocatable resources: {used}"
+        assert notes(made, profile=profile) == ([note] if on else [])

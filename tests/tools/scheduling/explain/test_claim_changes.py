@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
+from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes, request_changes, selector_changes
+from dra_sdk.tools.scheduling.explain.request_inspection import RequestInspector
+from dra_sdk.tools.scheduling.explain.trials import ChangeSize, ProposedChange
+from tests.tools.scheduling.clusters import GPU, NIC, claim, exactly
+from tests.tools.scheduling.explain.situations import A100, BIG, inspected, problem_of
+
+
+def proposals(problem: AllocationProblem) -> list[ProposedChange]:
+    return [each for one in inspected(problem) for each in request_changes(problem.claim, one, problem.nodes)]
+
+
+def test_tolerations():
+    (found,) = proposals(problem_of("tainted"))
+    toleration = {"key": "gpu.nvidia.com/xid", "operator": "Equal", "value": "79", "effect": "NoExecute"}
+    assert (found.field, found.before, found.after) == (
+        "spec.devices.requests[0].exactly.tolerations", None, [toleration],
+    )  # fmt: skip
+    assert found.object == "ResourceClaim c"
+
+
+def test_amounts_that_are_left_on_a_device():
+    assert [(each.before, each.after) for each in proposals(problem_of("shared"))] == [("16", "12"), ("16", "8")]
+
+
+def test_counts():
+    problem = problem_of("taken")
+    assert [each.text for each in proposals(problem)] == ["request gpu: 1 device instead of 2"]
+    changed = proposals(problem)[0].apply(problem)
+    assert changed.claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+    assert problem.claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 2
+
+
+def test_a_count_instead_of_mode_all():
+    (found,) = proposals(problem_of("everything"))
+    assert found.after["count"] == 3
+    assert proposals(problem_of("too_many"))[0].after["count"] == 32
+
+
+def test_constraints():
+    problem = problem_of("aligned")
+    (found,) = constraint_changes(problem.claim, problem.nodes)
+    assert (found.field, found.after) == ("spec.devices.constraints[0]", None)
+    assert found.apply(problem).parsed_claim.constraints == []
+
+
+H100 = 'device.attributes["gpu.nvidia.com"].productName == "H100"'
+
+
+def selector_proposals(
+    *selectors: str, cls: str = GPU, name: str = "memory"
+) -> tuple[AllocationProblem, list[ProposedChange]]:
+    problem = problem_of(name).with_changes(claims=(claim("c", exactly("gpu", cls, *selectors)),))
+    (request,) = problem.parsed_claim.requests
+    inspector, node = RequestInspector(problem), problem.nodes[0]
+    devices = [each for each in problem.inventory.node_devices(node).candidates if each.id.driver == GPU]
+    inspection = inspector.inspect(problem.parsed_claim, request, node)
+    return problem, list(selector_changes(problem, inspection, list(inspector.selectors(request)), devices, [node]))
+
+
+def test_another_constant_or_a_clause_removed():
+    problem, found = selector_proposals(f"{A100} && {BIG}")
+    assert [each.text for each in found] == [
+        "request gpu, selector 0: 40Gi instead of 80Gi",
+        f"request gpu, selector 0: remove {BIG}",
+    ]
+    assert found[0].after == f"{A100} && {BIG}".replace("80Gi", "40Gi")
+    assert found[1].after == f"{A100} && true"
+    assert found[0].parts == found[1].parts
+    assert all(each.apply(problem).allocate_on(problem.nodes[0]).fits for each in found)
+
+
+def test_two_clauses_of_two_selectors():
+    problem, found = selector_proposals(BIG, H100)
+    assert [each.text for each in found] == [
+        f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}"
+    ]
+    assert found[0].size is ChangeSize.CLAUSE
+    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+
+
+def test_two_clauses_of_one_selector():
+    problem, found = selector_proposals(f"{BIG} && {H100}")
+    assert found[0].text == f"request gpu, selector 0: remove {BIG} and {H100}"
+    assert found[0].after == "true && true"
+    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+
+
+def test_a_change_of_the_class():
+    problem, found = selector_proposals(cls=NIC)
+    assert {each.size for each in found} == {ChangeSize.CLASS}
+    assert found[0].object == "DeviceClass nic.example.com"
+    assert found[0].text == "class nic.example.com, selector 0: gpu.nvidia.com instead of nic.example.com"
+    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+    assert not problem.allocate_on(problem.nodes[1]).fits, "the class itself is as it was"
+
+
+def test_a_missing_attribute():
+    _, found = selector_proposals('device.attributes["x.example.com"].fast && true')
+    guard = 'has(device.attributes["x.example.com"].fast)'
+    assert found[0].after == f'({guard} && device.attributes["x.example.com"].fast) && true'
+    assert found[1].text.endswith('remove device.attributes["x.example.com"].fast')
+
+
+def test_an_invalid_expression_has_no_clauses():
+    assert selector_proposals("device.nothing")[1] == []

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.explain.allocation_problem import target_of_claim
+from dra_sdk.tools.scheduling.explain.cluster_changes import (
+    claims_deallocated,
+    node_added,
+    node_opened,
+    pools_completed,
+    taints_removed,
+)
+from dra_sdk.tools.scheduling.explain.node_inspection import inspect_nodes
+from tests.tools.scheduling.clusters import GPU, obj
+from tests.tools.scheduling.explain import situations
+from tests.tools.scheduling.explain.situations import problem_of
+
+
+def test_deallocated_claims():
+    problem = problem_of("taken")
+    first, second = inspect_nodes(problem, {})
+    found = list(claims_deallocated(problem, first))
+    assert [each.text for each in found] == [
+        "claim old-gpu-0 releases its devices (gpu-0 on n1)",
+        "claim old-gpu-1 releases its devices (gpu-1 on n1)",
+        "claims old-gpu-0, old-gpu-1 release their devices (on n1)",
+    ]
+    assert [each.apply(problem).allocate_on(first.node).fits for each in found] == [False, False, True]
+    assert [each.name for each in claims_deallocated(problem, second)] == ["o"]
+
+
+def test_a_removed_taint():
+    problem = problem_of("tainted")
+    (found,) = taints_removed(inspect_nodes(problem, {})[0])
+    assert found.apply(problem).allocate_on(problem.nodes[0]).fits
+    assert not problem.allocate_on(problem.nodes[0]).fits
+
+
+def test_a_removed_taint_of_a_rule():
+    spec = {"deviceSelector": {"driver": GPU}, "taint": {"key": "x", "effect": "NoSchedule"}}
+    rule = obj("DeviceTaintRule", "r", version="resource.k8s.io/v1beta2", spec=spec)
+    problem = problem_of("taken").with_changes(allocated_claims=(), rules=(rule,))
+    (inspection, _) = inspect_nodes(problem, {})
+    assert [each.text for each in taints_removed(inspection)] == [
+        "taint x:NoSchedule is removed from gpu-0, gpu-1 (on n1)"
+    ]
+    assert next(taints_removed(inspection)).apply(problem).allocate_on(inspection.node).fits
+
+
+def test_a_completed_pool():
+    problem = problem_of("incomplete")
+    (inspection,) = inspect_nodes(problem, {})
+    (found,) = pools_completed(problem, inspection)
+    assert found.apply(problem).allocate_on(inspection.node).fits
+
+
+def test_an_added_node():
+    target = target_of_claim(schedule(situations.taken()), ("default", "c"))
+    problem = target.problem(target.claims, target.snapshot.nodes)
+    (found,) = node_added(target.snapshot, inspect_nodes(problem, {})[0])
+    assert found.nodes[0]["metadata"]["name"] == "n1-new-1"
+    assert found.apply(problem).allocate_on(found.nodes[0]).fits
+    empty = target.snapshot.without("ResourceSlice", ("", "n1-gpu-0"))
+    assert list(node_added(empty, inspect_nodes(problem, {})[0])) == []
+
+
+def test_a_node_opened_for_the_pod():
+    problem = problem_of("taken").with_changes(allocated_claims=())
+    (inspection, _) = inspect_nodes(problem, {"n1": "cordoned"})
+    (found,) = node_opened(inspection, "p")
+    assert found.text == "pod p is allowed on n1 (now: cordoned)"
+    assert found.apply(problem).allocate_on(found.nodes[0]).fits

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
+from dra_sdk.tools.scheduling.explain import ExplainError, SuggestedChange, explain, explain_pod
+from dra_sdk.tools.scheduling.explain.allocation_problem import target_of_claim
+from dra_sdk.tools.scheduling.explain.explainer import suggest_changes
+from dra_sdk.tools.scheduling.explain.node_inspection import group_nodes, inspect_nodes
+from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod, with_devices
+from tests.tools.scheduling.explain import situations
+
+KEY = ("default", "c")
+
+
+def edited(snapshot: Snapshot, change: SuggestedChange) -> Snapshot:
+    """The snapshot with a change of the claim made by its field path, as somebody would who read the explanation."""
+    obj = json.loads(json.dumps(snapshot.claims_by_key[KEY]))
+    parts = re.findall(r"\[(.+?)\]|(\w+)", change.field)
+    *path, key = [int(quoted) if quoted.isdecimal() else quoted or plain for quoted, plain in parts]
+    at = obj
+    for each in path:
+        at = at[each]
+    if change.after is None:
+        del at[key]
+    else:
+        at[key] = change.after
+    return snapshot.with_objects([obj])
+
+
+@pytest.mark.parametrize("name", situations.FAILING)
+def test_every_edit_of_the_claim_helps_when_it_is_made(name: str):
+    snapshot = situations.FAILING[name]()
+    found = explain(snapshot, KEY)
+    assert not found.satisfiable
+    for change in found.changes:
+        if change.object == "ResourceClaim c":
+            after = schedule(edited(snapshot, change))
+            assert after.claims_by_key[KEY].allocation, change.text
+
+
+@pytest.mark.parametrize(
+    ("name", "summary", "changes"),
+    [
+        ("memory", "on any of 7 nodes: request gpu: none of 4 devices passes selector 0 (memory is 40Gi)",
+         ["request gpu, selector 0: 40Gi instead of 80Gi"]),
+        ("taken", "on any of 2 nodes: request gpu: 1 of 2 free (1 in use), 2 needed",
+         ["request gpu: 1 device instead of 2", "claim o releases its devices (gpu-0 on n2)",
+          "one more node like n2"]),
+        ("tainted", ("on n1: request gpu: none of 2 devices is without untolerated taints "
+         "(2 with taint gpu.nvidia.com/xid=79:NoExecute, which is not tolerated)"),
+         ["request gpu: tolerate taint gpu.nvidia.com/xid=79:NoExecute",
+          "taint gpu.nvidia.com/xid=79:NoExecute is removed from gpu-0, gpu-1 (on n1)"]),
+        ("aligned", ("on n1: constraint 0 (matchAttribute resource.kubernetes.io/pcieRoot): "
+         "no value is shared by enough devices"),
+         ["remove constraint 0 (matchAttribute resource.kubernetes.io/pcieRoot)",
+          "claim old-gpu-0 releases its devices (gpu-0 on n1)", "one more node like n1"]),
+        ("counters", "on n1: request whole: none of 2 devices has enough counters left (2 short of counter memory)",
+         ["request whole, selector 0: 1g.5gb instead of 7g.40gb",
+          "claim old-gpu-0-mig-1g-5gb-6 releases its devices (gpu-0-mig-1g-5gb-6 on n1)", "one more node like n1"]),
+        ("counters_together", "on n1: there are not enough counters for all devices together",
+         ["request b, selector 0: 1g.5gb instead of 3g.20gb"]),
+        ("error", "on n1: request gpu: selector 0 fails on gpu.nvidia.com/n1/gpu-0: no such key: memory",
+         ['request gpu, selector 0: remove device.attributes["gpu.nvidia.com"].memory > 40']),
+        ("partly_error", ("on any of 2 nodes: request gpu: selector 0 fails on gpu.nvidia.com/n1/gpu-0: "
+         "no such key: fast"),
+         [("request gpu, selector 0: check first that the attribute exists: "
+          'has(device.attributes["gpu.nvidia.com"].fast) && device.attributes["gpu.nvidia.com"].fast')]),
+        ("shared", ("on n1: request cpu: none of 2 devices has enough capacity left "
+         "(2 short of capacity dra.cpu/cpu: 16 needed)"),
+         ["request cpu: 12 of dra.cpu/cpu instead of 16", "request cpu: 8 of dra.cpu/cpu instead of 16",
+          "claim old-0 releases its devices (numa-0 on n1)", "one more node like n1"]),
+        ("incomplete", ("on n1: request gpu: none of 2 devices is in a valid and complete pool (2 in pool "
+         "gpu.nvidia.com/n1, which is incomplete: 1 of 2 slices of generation 1 exist)"),
+         ["the missing slices of pool gpu.nvidia.com/n1 are published"]),
+        ("everything", "on n1: request all: all 4 matching devices are needed, 1 is not available (1 in use)",
+         ["request all: 3 devices instead of all 4", "claim old-gpu-3 releases its devices (gpu-3 on n1)",
+          "one more node like n1"]),
+        ("too_many", "on n1: number of requested devices 40 exceeds the claim limit of 32",
+         ["request all: 32 devices instead of all 40"]),
+        ("together", "on n1: request gpu: 1 of 2 free (1 in use), 2 needed",
+         ["request gpu: 1 device instead of 2"]),
+        ("cordoned", "on n1: cordoned", ["pod p is allowed on n1 (now: cordoned)"]),
+        ("two_things", "on n1: request gpu: none of 2 devices passes selector 0 (memory is 40Gi)",
+         ["request gpu: tolerate taint broken:NoSchedule; and request gpu, selector 0: 40Gi instead of 80Gi"]),
+    ],
+)  # fmt: skip
+def test_reason_and_changes(name: str, summary: str, changes: list[str]):
+    found = explain(situations.FAILING[name](), KEY)
+    user = " of pod p" if name in {"together", "cordoned"} else ""
+    assert found.summary == f"claim c{user} cannot be allocated {summary}"
+    texts = [each.text for each in found.changes]
+    assert [each for each in changes if each not in texts] == []
+    assert texts[0] == changes[0], "the smallest change comes first"
+
+
+def test_a_claim_with_an_unknown_class():
+    found = explain(situations.no_class(), KEY)
+    assert not found.satisfiable
+    assert found.summary == (
+        "claim c cannot be allocated: request gpu: could not retrieve device class nothing: it does not exist"
+    )
+    assert found.notes == ("DeviceClasses are: gpu.nvidia.com, mig.nvidia.com, nic.example.com",)
+
+
+def test_a_claim_that_can_be_allocated():
+    found = explain(situations.alternatives(), "c")
+    assert found.satisfiable
+    assert found.allocated
+    assert found.summary == "claim c can be allocated on n1: gpu/two gets gpu-0 and gpu-1"
+    big, two = found.reports[0].requests
+    assert (big.request, big.left, big.enough) == ("gpu/big", 0, False)
+    assert (two.request, two.left, two.enough) == ("gpu/two", 4, True)
+
+
+def test_one_node():
+    snapshot = situations.taken()
+    assert len(explain(snapshot, KEY, "n1").reports) == 1
+    assert explain(snapshot, KEY, "n1").summary.startswith(
+        "claim c cannot be allocated on n1: request gpu: none of 2 devices"
+    )
+    both = cluster(gpus("n1"), gpus("n2"), claim("c", exactly("gpu", GPU)))
+    assert explain(both, KEY).node == "n1"
+    elsewhere = explain(both, KEY, "n2")
+    assert elsewhere.satisfiable
+    assert not elsewhere.allocated
+    assert elsewhere.summary == "claim c can be allocated on n2: gpu gets gpu-0"
+
+
+def test_a_pod_with_several_claims():
+    found = explain_pod(situations.together(), "p")
+    assert not found.satisfiable
+    assert found.summary == "pod p cannot run: 0 of 1 nodes: no devices for claims a, c together (1)"
+    assert [each.claim for each in found.claims] == ["a", "c"]
+    assert json.loads(json.dumps(found.to_json()))["claims"][1]["changes"]
+    runs = explain_pod(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c")), ("default", "p"))
+    assert (runs.satisfiable, runs.node, runs.claims[0].pod) == (True, "n1", "p")
+
+
+def test_extended_resources_are_explained_too():
+    cls = situations.device_class("fast", 'device.driver == "gpu.nvidia.com"')
+    cls["spec"]["extendedResourceName"] = "example.com/gpu"
+    wanting = pod("p")
+    wanting["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/gpu": "3"}}}]
+    found = explain_pod(cluster(gpus("n1"), cls, wanting), "p")
+    assert not found.satisfiable
+    assert found.claims[0].summary.endswith(
+        "cannot be allocated on n1: request container-0-request-0: 2 of 2 of class fast, 3 needed"
+    )
+
+
+def test_unknown_claims_pods_and_nodes():
+    snapshot = situations.taken()
+    with pytest.raises(ExplainError, match="there is no claim x; claims are: old-gpu-0, old-gpu-1, o, c"):
+        explain(snapshot, "x")
+    with pytest.raises(ExplainError, match="there is no pod ml/x that waits or runs; pods are: none"):
+        explain_pod(snapshot, "ml/x")
+    with pytest.raises(ExplainError, match="there is no node n9; nodes are: n1, n2"):
+        explain(snapshot, KEY, "n9")
+
+
+def test_a_pod_with_a_scheduling_gate():
+    waiting = pod("p", "c")
+    waiting["spec"]["schedulingGates"] = [{"name": "later"}]
+    found = explain(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting), KEY)
+    assert found.summary == "claim c of pod p cannot be allocated: blocked by scheduling gate later"
+    assert found.tried == 0
+
+
+def test_no_nodes():
+    assert (
+        explain(cluster(claim("c", exactly("gpu", GPU))), KEY).summary
+        == "claim c cannot be allocated: there are no nodes"
+    )
+
+
+def test_admin_access_is_shown():
+    snapshot = cluster(gpus("n1"), with_devices(claim("o", exactly("x", GPU)), ("x", GPU, "n1", "gpu-0")),
+                     claim("c", exactly("all", GPU, allocationMode="All", adminAccess=True)))  # fmt: skip
+    assert explain(snapshot, KEY).summary == (
+        "claim c can be allocated on n1: all gets gpu-0 (admin access) and gpu-1 (admin access)"
+    )
+
+
+def kinds(name: str, obstacles: dict[str, str] | None = None) -> tuple[list[str], int]:
+    target = target_of_claim(schedule(situations.FAILING[name]()), ("default", "c"))
+    problem = target.problem(target.claims, target.snapshot.nodes)
+    changes, tried = suggest_changes(
+        target.snapshot, problem, group_nodes(inspect_nodes(problem, obstacles or {})), "p"
+    )
+    return [each.kind for each in changes], tried
+
+
+def test_changes_are_ordered_by_size():
+    assert kinds("taken") == (["count", "claim-freed", "node"], 3)
+    assert kinds("tainted")[0] == ["toleration", "taint-removed"]
+    assert kinds("two_things")[0] == ["pair"]
+
+
+def test_nodes_that_reject_the_pod_can_only_be_opened():
+    assert kinds("tainted", {"n1": "cordoned"}) == ([], 1), "a pod on n1 would not get the tainted devices either"
+    assert kinds("cordoned", {"n1": "cordoned"})[0] == ["node-opened"]
+
+
+def test_nothing_helps():
+    found, tried = kinds("incomplete")
+    assert (found, tried) == (["pool-completed"], 2)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import json
+
+from dra_sdk.tools.scheduling.explain import explain
+from dra_sdk.tools.scheduling.explain.explanation import Explanation, NodeReport
+from tests.tools.scheduling.explain import situations
+
+
+def test_to_json():
+    found = explain(situations.shared(), ("default", "c")).to_json()
+    assert json.loads(json.dumps(found)) == found
+    assert found["satisfiable"] is False
+    assert found["reports"][0]["requests"][0]["deviceClass"] == "cpu"
+    assert found["changes"][0]["field"] == "spec.devices.requests[0].exactly.capacity.requests[dra.cpu/cpu]"
+    assert "pod" not in found
+
+
+def test_to_json_returns_a_new_copy():
+    report = NodeReport(("n1", "n2"), fits=False)
+    found = Explanation("c", False, "no", reports=(report,))
+    assert found.to_json()["reports"][0] == {"nodes": ["n1", "n2"], "fits": False, "final": False}
+    assert report.example == "n1"
+    found.to_json()["reports"].clear()
+    assert found.to_json()["reports"]

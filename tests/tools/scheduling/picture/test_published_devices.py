@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.scheduling.allocator import Inventory
+from dra_sdk.tools.scheduling.picture.published_devices import (
+    AmountBar,
+    DeviceTile,
+    PartitionedDevice,
+    partition_kind,
+    partitioned_device,
+    published_devices,
+)
+from tests.tools.scheduling.clusters import GPU, NUMA, claim, device, exactly, gpus, mig, obj, pool_slice, with_devices
+
+
+def one(*slices: object, claims: object = ()) -> DeviceTile:
+    return published_devices(Inventory(slices), claims).tiles[0]  # type: ignore[arg-type]
+
+
+def test_a_device():
+    found = one(gpus("n1"))
+    assert (found.id, found.name, found.node, found.accessible_from) == ((GPU, "n1", "gpu-0"), "gpu-0", "n1", "")
+    assert found.attributes[NUMA] == 0
+    assert str(found.capacity["memory"]) == "40Gi"
+    assert found.uses == ()
+
+
+def test_uses():
+    old = with_devices(
+        claim("c", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), shareID="s", consumedCapacity={"memory": "1Gi"}
+    )
+    admin = with_devices(claim("a", exactly("g", GPU)), ("g", GPU, "n1", "gpu-0"), adminAccess=True)
+    found = one(gpus("n1"), claims=[old, admin, claim("waits", exactly("g", GPU))])
+    assert [(each.claim[1], each.admin) for each in found.uses] == [("c", False), ("a", True)]
+    assert [each.claim[1] for each in found.holders] == ["c"]
+    assert str(found.uses[0].consumed["memory"]) == "1Gi"
+
+
+def test_nodes_that_can_use_a_device():
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a", "b"]}]}
+    devices = [
+        device("on", nodeName="n7"),
+        device("all", allNodes=True),
+        device(
+            "some",
+            nodeSelector={"nodeSelectorTerms": [term, {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]},
+        ),
+    ]
+    found = published_devices(Inventory([pool_slice("p", GPU, devices, perDeviceNodeSelection=True)]), [])
+    assert [(each.node, each.accessible_from) for each in found.tiles] == [
+        ("n7", ""), ("", "every node"), ("", "nodes where rack In a,b or gpu Exists"),
+    ]  # fmt: skip
+
+
+def test_only_the_newest_generation_and_notes_on_incomplete_pools():
+    new = gpus("n1", 1)
+    new["metadata"]["name"] = "newer"
+    new["spec"]["pool"] |= {"generation": 2, "resourceSliceCount": 3}
+    found = published_devices(Inventory([gpus("n1", 4), new]), [])
+    assert [each.name for each in found.tiles] == ["gpu-0"]
+    assert found.tiles[0].note == "incomplete pool: 1 of 3 slices of generation 2 exist"
+
+
+def test_taints_of_slices_and_of_rules():
+    spec = {"deviceSelector": {"device": "gpu-0"}, "taint": {"key": "x", "effect": "NoExecute"}}
+    rule = obj("DeviceTaintRule", "r", version="resource.k8s.io/v1beta2", spec=spec)
+    slice_ = gpus("n1", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
+    found = published_devices(Inventory([slice_], rules=[rule]), [])
+    assert [each.taints for each in found.tiles] == [("a=b:NoSchedule", "x:NoExecute"), ("a=b:NoSchedule",)]
+
+
+def test_counters():
+    found = published_devices(Inventory(mig("n1")), [])
+    assert [(each.name, len(each.counters)) for each in found.counter_sets] == [("gpu-0-counter-set", 11)]
+    assert str(found.tiles[0].counters["gpu-0-counter-set", "memory"]) == "4864Mi"
+
+
+def made(*used: str) -> PartitionedDevice:
+    claims = [with_devices(claim(each, exactly("m", GPU)), ("m", GPU, "n1", f"gpu-0-mig-{each}")) for each in used]
+    found = published_devices(Inventory(mig("n1")), claims)
+    return partitioned_device(found.counter_sets[0], found.tiles)
+
+
+def test_numbered_slots_are_a_strip():
+    found = made("1g-5gb-1", "3g-20gb-4")
+    (strip,) = found.strips
+    assert strip.name == "memory-slice-0…7"
+    assert [each and each[1] for each in strip.cells] == [None, "1g-5gb-1", None, None, *["3g-20gb-4"] * 4]
+    assert [each.name for each in found.bars] == ["memory", "multiprocessors", "copy-engines"]
+
+
+def test_bars():
+    memory = made("1g-5gb-1", "3g-20gb-4").bars[0]
+    assert str(memory.left) == "15Gi"
+    assert [round(memory.share(amount)) for _, amount in memory.parts] == [12, 50]
+    assert AmountBar("x", Quantity(0), ()).share(Quantity(1)) == 0.0
+
+
+def test_partitions_that_are_still_possible():
+    assert dict(made().possible) == {"1g.5gb": 7, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}
+    assert dict(made("4g-20gb-0").possible) == {"1g.5gb": 3, "2g.10gb": 1}
+    assert made("7g-40gb-0").possible == ()
+
+
+def test_partition_kinds():
+    def of(name: str, **attributes: object) -> str:
+        return partition_kind(
+            published_devices(Inventory([pool_slice("n", GPU, [device(name, attributes)])]), []).tiles[0]
+        )
+
+    assert of("a-0", profile="1g.5gb", type="mig") == "1g.5gb"
+    assert of("a-0", **{"x.example.com/type": "small"}) == "small"
+    assert of("part-12") == "part"
