@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dra_sdk.cel import CelError
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, Literal, Node, Select
+from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, Literal, Node, Select
 from dra_sdk.tools.scheduling.allocator.devices import Content
 
 Place = tuple[str, str, str]
@@ -23,6 +23,8 @@ Scope = Mapping[str, Links | None]
 
 _INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
 _PLACE: Final = 3
+#: The variables that a name with a leading dot can mean.
+_ROOT: Final[Scope] = {"device": ()}
 #: Every content has them in common with its equals.
 _ALWAYS: Final = frozenset({("driver",), ("allowMultipleAllocations",)})
 
@@ -34,7 +36,7 @@ class _WholeError(Exception):
 def places(expression: str) -> tuple[Place, ...] | None:
     """The places that an expression can look at; None if it may look at everything, or is no expression."""
     try:
-        return tuple(sorted(set(_places(parse(expression), {"device": ()}))))
+        return tuple(sorted(set(_places(parse(expression), _ROOT))))
     except (_WholeError, CelError):
         return None
 
@@ -46,7 +48,7 @@ def _places(node: Node, scope: Scope) -> Iterator[Place]:
             yield from _places(node.value, scope)
         yield from _places(node.result, {**scope, node.name: links})
         return
-    if isinstance(node, Fold):
+    if isinstance(node, Comprehension):
         yield from _places(node.items, scope)
         scope = {**scope, **dict.fromkeys((node.variable, node.variable2, node.accumulator))}
         for each in node.children()[1:]:
@@ -65,7 +67,7 @@ def _places(node: Node, scope: Scope) -> Iterator[Place]:
 def _links(node: Node, scope: Scope) -> Links | None:
     """`("attributes", "domain", "name")` of a selection by constant names; None if it does not begin at the device."""
     if isinstance(node, Ident):
-        return scope.get(node.name)
+        return _ROOT.get(node.name) if node.root else scope.get(node.name)
     if isinstance(node, Select):
         before, key = _links(node.operand, scope), node.name
     elif isinstance(node, Call) and node.function in _INDICES:

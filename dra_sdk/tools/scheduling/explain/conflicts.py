@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from dra_sdk.cel.readings import shown
+from dra_sdk.cel.fields import format_value
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_of, value_of
 from dra_sdk.tools.scheduling.allocator.counters import Counters
@@ -87,7 +87,7 @@ def _values(setting: Setting, looked: Looked, name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else format_value(value)
 
 
 def _without_counters(each: JSON) -> JSON:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dra_sdk import cel
-from dra_sdk.cel.clauses import Clause, clauses
-from dra_sdk.cel.readings import Reading
+from dra_sdk.cel.conjuncts import Conjunct, conjuncts
+from dra_sdk.cel.fields import FieldValue
 from dra_sdk.tools.scheduling.allocator.devices import Content
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
 from dra_sdk.tools.scheduling.allocator.requests import Request
@@ -29,7 +29,7 @@ class Selector:
         self._expression = setting.selectors.expression(self.text)
         self._features = setting.features.cel
         self._known: dict[Content, tuple[Reason, ...]] = {}
-        self._verdicts: dict[Content, tuple[tuple[Clause, bool | None], ...]] = {}
+        self._verdicts: dict[Content, tuple[tuple[Conjunct, bool | None], ...]] = {}
 
     @property
     def kind(self) -> str:
@@ -43,9 +43,9 @@ class Selector:
             return f"class {self._request.class_name}, selector {self.number}"
         return f"request {self._request.reference}, selector {self.number}"
 
-    def clauses(self) -> tuple[Clause, ...]:
+    def clauses(self) -> tuple[Conjunct, ...]:
         """Its conjuncts; CelCompileError if it is no expression."""
-        return clauses(self.text, self._features)
+        return conjuncts(self.text, self._features)
 
     def __call__(self, candidate: Candidate) -> tuple[Reason, ...]:
         """Why a candidate is not selected."""
@@ -55,7 +55,7 @@ class Selector:
             found = self._known[content] = tuple(self._reasons(content))
         return found
 
-    def verdicts(self, content: Content) -> tuple[tuple[Clause, bool | None], ...]:
+    def verdicts(self, content: Content) -> tuple[tuple[Conjunct, bool | None], ...]:
         """What each clause says of a device; None where it has no answer, or takes too long to give one."""
         found = self._verdicts.get(content)
         if found is None:
@@ -73,7 +73,7 @@ class Selector:
         elif not verdict:
             for each, holds in self.verdicts(content):
                 if holds is False:
-                    yield Reason(f"fail {each.text}", seen(each.readings(content.view)), (each.line, each.column))
+                    yield Reason(f"fail {each.text}", seen(each.fields(content.view)), (each.line, each.column))
 
     def _unanswered(self, content: Content, error: cel.CelError) -> Reason:
         """The clause without an answer."""
@@ -82,12 +82,12 @@ class Selector:
                 continue
             if isinstance(error, cel.CelCostError):
                 return Reason(f"fail {each.text}: {error.problem}", "", (each.line, each.column))
-            finding = each.find(content.view)
-            problem = f"have no answer to {each.text}: {finding.problem}"
-            return Reason(problem, seen(finding.readings), (finding.line, finding.column))
+            explanation = each.explain(content.view)
+            problem = f"have no answer to {each.text}: {explanation.problem}"
+            return Reason(problem, seen(explanation.fields), (explanation.line, explanation.column))
         return Reason(f"have no answer: {error.problem}")
 
 
-def seen(readings: Sequence[Reading]) -> str:
+def seen(fields: Sequence[FieldValue]) -> str:
     """What a clause saw, in one line."""
-    return ", ".join(map(str, readings))
+    return ", ".join(map(str, fields))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dra_sdk import cel
-from dra_sdk.cel.clauses import Clause
-from dra_sdk.cel.edits import compared_with, without
+from dra_sdk.cel.conjuncts import Conjunct, compared_with, without
 from dra_sdk.cel.values import Semver
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
@@ -31,7 +30,7 @@ class _Part:
     """A clause of a selector."""
 
     selector: Selector
-    clause: Clause
+    clause: Conjunct
 
     @property
     def key(self) -> Key:
@@ -65,7 +64,7 @@ def _obstacles(selectors: Sequence[Selector], devices: Sequence[Candidate]) -> l
     return sorted(sets.values(), key=lambda each: (len(each[0]), -len(each[1])))[:_SETS]
 
 
-def _against(selector: Selector, device: Candidate) -> list[Clause]:
+def _against(selector: Selector, device: Candidate) -> list[Conjunct]:
     try:
         return [each for each, holds in selector.verdicts(device.content) if not holds]
     except cel.CelCompileError:
@@ -77,10 +76,10 @@ def _constants(writer: _Writer, part: _Part, blocked: Sequence[Candidate]) -> It
     values: Counter[Any] = Counter()
     raw: dict[str, Any] = {}
     for device in blocked:
-        for reading in part.clause.readings(device.content.view):
-            if isinstance(reading.raw, str | int | Quantity | Semver) and not isinstance(reading.raw, bool):
-                values[reading.value] += 1
-                raw[reading.value] = reading.raw
+        for field in part.clause.fields(device.content.view):
+            if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
+                values[field.text] += 1
+                raw[field.text] = field.value
     for text, _ in sorted(values.items(), key=lambda each: (_rank(raw[each[0]]), -each[1]))[:_VALUES]:
         edit = compared_with(part.selector.text, part.clause, raw[text])
         if edit is not None:
@@ -98,10 +97,10 @@ def _rank(value: Any) -> Any:
 
 def _guards(writer: _Writer, selector: Selector, devices: Sequence[Candidate]) -> Iterator[Proposal]:
     """`has(x) && clause` for a clause that has no answer where x is not there."""
-    guards: dict[int, tuple[Clause, str]] = {}
+    guards: dict[int, tuple[Conjunct, str]] = {}
     for device in devices:
         for clause in _against(selector, device):
-            missing = [each.path for each in clause.readings(device.content.view) if each.missing]
+            missing = [each.path for each in clause.fields(device.content.view) if each.missing]
             if missing and clause.offset not in guards and clause.holds(device.content.view) is None:
                 guards[clause.offset] = clause, " && ".join(f"has({each})" for each in missing)
     text = selector.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dra_sdk.cel.readings import shown as shown_value
+from dra_sdk.cel.fields import format_value
 from dra_sdk.tools.scheduling.cluster.names import Key, shown
 from dra_sdk.tools.scheduling.picture.drawing import Drawing, Size
 from dra_sdk.tools.scheduling.picture.markup import Html, tag
@@ -67,7 +67,7 @@ def details(device: Tile) -> str:
     lines += [f"used by claim {shown(each.claim)}, request {each.request}{_admin(each)}" for each in device.uses]
     lines += ["free"] if not device.uses else []
     lines += problems(device)
-    lines += [f"{name}: {shown_value(value)}" for name, value in device.attributes.items()]
+    lines += [f"{name}: {format_value(value)}" for name, value in device.attributes.items()]
     lines += [f"{name}: {value}" for name, value in device.capacity.items()]
     return "\n".join(lines)
 

@@ -34,6 +34,7 @@ def own(*names: str, kind: str = "attributes") -> tuple[Place, ...]:
         (f"{A}.links[0] == 'a'", own("links")),
         (f"{A}.?index.optMap(index, index + 1).orValue(0) > 1", own("index")),
         (f"[1].exists(device, device == 1) && {A}.model == 'x'", own("model")),
+        (f"[1].exists(device, .{A}.model == 'x')", own("model")),
     ],
 )
 def test_expressions_that_name_what_they_read(expression: str, found: tuple[Place, ...]) -> None:
