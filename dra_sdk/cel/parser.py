@@ -116,7 +116,7 @@ class _Bracket:
         part.yes, part.height = self.operands.pop(), max(part.height, self.heights.pop())
 
     def expression(self) -> Node:
-        """Take what was read as one expression, and make room for the next."""
+        """Take what was read as one expression, and begin the next one."""
         self.reduce(-1)
         tree, height = self.operands.pop(), self.heights.pop()
         while self.ternaries:

@@ -16,8 +16,7 @@ from dra_sdk.errors import DraError, InvalidObjectError, SettingsError, StateErr
 from dra_sdk.model.device import Version
 from dra_sdk.node.health import memory
 from dra_sdk.node.metadata.reading import read_metadata
-from dra_sdk.node.overlay.errors import OverlayError
-from dra_sdk.node.overlay.file import load
+from dra_sdk.node.overlay import OverlayError, load
 from dra_sdk.node.runtime.settings import SETTINGS as TABLE
 from dra_sdk.node.runtime.settings_file import read_settings_file
 from dra_sdk.wire import state

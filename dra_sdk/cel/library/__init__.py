@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from dra_sdk.cel.library import (
-    addresses,
-    formatting,
-    lists,
-    names,
-    resources,
-    standard,
-    strings,
-    times,
-    urls,
-)
+from dra_sdk.cel.library import formatting, lists, names, network, resources, standard, strings, times
 from dra_sdk.cel.library.overloads import Functions, by_name
 
 
@@ -23,9 +13,8 @@ def functions(*, since_1_37: bool, includes: bool) -> Functions:
         *strings.declared(since_1_37=since_1_37),
         *lists.declared(since_1_37=since_1_37),
         *resources.declared(),
-        *addresses.declared(),
+        *network.declared(),
         *times.declared(since_1_37=since_1_37),
-        *urls.declared(),
         *formatting.declared(),
         *names.declared(),
     ]

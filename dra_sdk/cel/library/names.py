@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 from typing import Any, Final
 
+from dra_sdk.cel.library.network import parse_request_uri
 from dra_sdk.cel.library.overloads import REGEX, CallEstimate, CallSite, Cost, Overload, function, method
 from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
-from dra_sdk.cel.library.urls import parse_request_uri
 from dra_sdk.cel.types import FORMAT, STRING, list_of, optional_of
 from dra_sdk.cel.values import NONE, Format, Optional
 
