@@ -6,10 +6,10 @@ domain is an error. Source: k8s.io/dynamic-resource-allocation, cel/compile.go, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
-from dra_sdk.cel.values import EvaluationError, Semver
+from dra_sdk.cel.values import EvaluationError, Semver, go_text, is_list
 from dra_sdk.model.device import Amount, Capacity, Device, Version
 from dra_sdk.model.quantity import Quantity
 
@@ -47,7 +47,7 @@ class DeviceView:
         self._attributes, self._capacity = attributes or {}, capacity or {}
         self._multiple = allow_multiple_allocations
         self._values: dict[str, Any] | None = None
-        self.lists = [name for name, value in self._attributes.items() if _is_list(value)]
+        self.lists = [name for name, value in self._attributes.items() if is_list(value)]
 
     @classmethod
     def of(cls, device: Device, driver: str) -> Self:
@@ -87,10 +87,6 @@ class DeviceView:
         return found
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
 def _from_json(value: Mapping[str, Any]) -> Any:
     for kind in _KINDS:
         if (scalar := value.get(kind)) is not None:
@@ -105,12 +101,12 @@ def _attribute(value: Any) -> Any:
     if isinstance(value, Version):
         return Semver(str.__str__(value))
     if isinstance(value, str):
-        return str.__str__(value)
+        return go_text(str.__str__(value))
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
         return int(value)
-    if _is_list(value):
+    if is_list(value):
         return [_attribute(each) for each in value]
     raise ValueError("unsupported attribute value")
 

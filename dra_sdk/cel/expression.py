@@ -188,7 +188,7 @@ def _derived_attribute(expression: str, features: Features) -> DerivedAttribute:
 
 
 def _check_length(expression: str) -> None:
-    length = len(expression.encode())
+    length = len(expression.encode(errors="surrogatepass"))
     if length > MAX_LENGTH:
         raise CelTooLongError(expression, f"the expression has {length} bytes, at most {MAX_LENGTH} are allowed")
 

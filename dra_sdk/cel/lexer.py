@@ -11,7 +11,7 @@ from math import isinf
 from typing import Any, Final, NamedTuple
 
 from dra_sdk.cel.errors import CelCompileError
-from dra_sdk.cel.values import INT64, UINT64, UInt
+from dra_sdk.cel.values import INT64, UINT64, UInt, go_text
 
 RESERVED: Final = frozenset(
     {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop"}
@@ -63,6 +63,7 @@ class Token(NamedTuple):
 def tokens(source: str) -> list[Token]:
     """Return all tokens, the last of kind `end`; CelCompileError for text that is no token."""
     found: list[Token] = []
+    source = go_text(source)
     offset, match_token = 0, _TOKEN.match
     while offset < len(source):
         match = match_token(source, offset)

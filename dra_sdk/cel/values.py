@@ -27,6 +27,7 @@ _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?", re.ASCII
 )
 _IDENTIFIER: Final = re.compile(r"0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*", re.ASCII)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class EvaluationError(Exception):
@@ -223,6 +224,11 @@ def fits(value: Any, wanted: Type) -> bool:
     if wanted.kind is Kind.LIST:
         return not value or fits(value[0], wanted.params[0])
     return True
+
+
+def go_text(text: str) -> str:
+    """Return a text as Go decodes it from JSON: half a surrogate pair becomes U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def check_size(length: int) -> None:
