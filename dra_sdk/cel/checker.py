@@ -71,7 +71,8 @@ def check_any(source: str, tree: Node, environment: Environment) -> Checked:
     checker.visit(tree)
     found = checker.found
     found.types = {node: checker.unifier.resolve(each, final=True) for node, each in found.types.items()}
-    _Literals(found).check(tree)
+    if checker.has_literals:
+        _Literals(found).check(tree)
     return found
 
 
@@ -86,6 +87,8 @@ class _Checker:
     def __init__(self, source: str, tree: Node, environment: Environment) -> None:
         self.found = Checked(source, tree)
         self.unifier = Unifier()
+        #: Whether there is anything that `_Literals` checks.
+        self.has_literals = False
         self._environment = environment
         self._variables: dict[str, Type] = {"device": types.DEVICE}
         self._kinds: dict[type[Node], Callable[[Any], Type]] = {
@@ -206,11 +209,13 @@ class _Checker:
         return result
 
     def _list(self, node: ListNode) -> Type:
+        self.has_literals = True
         for each in node.items:
             self.visit(each)
         return list_of(self._joined(node.items, node.optional))
 
     def _map(self, node: MapNode) -> Type:
+        self.has_literals = True
         for each in node.children():
             self.visit(each)
         keys = self._joined([key for key, _ in node.entries], frozenset())

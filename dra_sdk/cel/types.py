@@ -28,6 +28,9 @@ class Kind(Enum):
     TYPE = "type"
     PARAM = "param"
 
+    # The hash of Enum is computed in Python, and types are looked up in tables all the time.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class Type:
@@ -67,6 +70,9 @@ TIMESTAMP: Final = Type(Kind.TIME, "google.protobuf.Timestamp")
 DURATION: Final = Type(Kind.TIME, "google.protobuf.Duration")
 URL: Final = Type(Kind.STRUCT, "kubernetes.URL")
 FORMAT: Final = Type(Kind.STRUCT, "kubernetes.NamedFormat")
+_DYNAMIC: Final = frozenset({Kind.DYN, Kind.ANY, Kind.ERROR})
+_NULLABLE: Final = frozenset({Kind.NULL, Kind.OPAQUE, Kind.STRUCT, Kind.TIME})
+_UNKNOWN: Final = frozenset({Kind.DYN, Kind.ANY, Kind.PARAM})
 SCALARS: Final = frozenset({BOOL, INT, UINT, DOUBLE, TIMESTAMP, DURATION})
 """Types whose values all have size 1."""
 
@@ -98,7 +104,7 @@ def param(name: str) -> Type:
 
 def is_dyn(kind: Type) -> bool:
     """Return whether the evaluation, not the checker, decides about this type."""
-    return kind.kind in {Kind.DYN, Kind.ANY, Kind.ERROR}
+    return kind.kind in _DYNAMIC
 
 
 def is_optional(kind: Type) -> bool:
@@ -133,9 +139,9 @@ class Unifier:
 
     def resolve(self, kind: Type, *, final: bool = False) -> Type:
         """Return the type with its bound variables replaced; with `final`, unbound variables become dyn."""
-        if kind in self._bound:
-            return self.resolve(self._bound[kind], final=final)
         if kind.kind is Kind.PARAM:
+            if kind in self._bound:
+                return self.resolve(self._bound[kind], final=final)
             return DYN if final else kind
         if not kind.params:
             return kind
@@ -152,6 +158,8 @@ class Unifier:
             if kind not in renamed:
                 renamed[kind] = self.fresh()
             return renamed[kind]
+        if not kind.params:
+            return kind
         return Type(kind.kind, kind.name, tuple(self._rename(each, renamed) for each in kind.params))
 
     def _fits(self, given: Type, wanted: Type) -> bool:
@@ -165,7 +173,7 @@ class Unifier:
             return True
         if Kind.NULL in {given.kind, wanted.kind}:
             other = wanted if given.kind is Kind.NULL else given
-            return other.kind in {Kind.NULL, Kind.OPAQUE, Kind.STRUCT, Kind.TIME}
+            return other.kind in _NULLABLE
         if given.kind is Kind.TYPE:
             return wanted.kind is Kind.TYPE
         same = given.kind is wanted.kind and given.name == wanted.name and len(given.params) == len(wanted.params)
@@ -198,9 +206,9 @@ class Unifier:
 
 
 def _less_specific(left: Type, right: Type) -> bool:
-    if left.kind in {Kind.DYN, Kind.ANY, Kind.PARAM}:
+    if left.kind in _UNKNOWN:
         return True
-    if right.kind in {Kind.DYN, Kind.ANY, Kind.PARAM} or left.kind is not right.kind:
+    if right.kind in _UNKNOWN or left.kind is not right.kind:
         return False
     if left.kind is Kind.TYPE:
         return True
