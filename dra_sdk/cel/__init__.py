@@ -1,26 +1,35 @@
-"""Selecting devices by CEL expressions, as the scheduler does it (resource.k8s.io/v1 CELDeviceSelector).
+"""CEL expressions about devices, evaluated as the API server and the scheduler do it.
 
 ```python
 selector = compile('device.attributes["gpu.example.com"].model == "a100"')
 selector.matches(DeviceView.of(device, driver="gpu.example.com"))
 ```
+An expression goes through lexer, parser and macros, checker, and plan; `estimate` gives its worst-case cost. Source:
+resource.k8s.io/v1 CELDeviceSelector.
 """
 
 from __future__ import annotations
 
-from dra_sdk.cel.derived import Derived, compile_derived
 from dra_sdk.cel.device import DeviceView
 from dra_sdk.cel.environment import Features
 from dra_sdk.cel.errors import (
     CelCompileError,
     CelCostError,
     CelError,
+    CelPackageError,
     CelRuntimeError,
     CelTooCostlyError,
     CelTooLongError,
 )
-from dra_sdk.cel.expression import MAX_COST, MAX_LENGTH
-from dra_sdk.cel.selector import Outcome, Selector, compile  # noqa: A004 (the word for it)
+from dra_sdk.cel.expression import (
+    MAX_COST,
+    MAX_LENGTH,
+    DerivedAttribute,
+    Evaluation,
+    Selector,
+    compile,  # noqa: A004 (the field's word)
+    compile_derived,
+)
 
 __all__ = [
     "MAX_COST",
@@ -28,13 +37,14 @@ __all__ = [
     "CelCompileError",
     "CelCostError",
     "CelError",
+    "CelPackageError",
     "CelRuntimeError",
     "CelTooCostlyError",
     "CelTooLongError",
-    "Derived",
+    "DerivedAttribute",
     "DeviceView",
+    "Evaluation",
     "Features",
-    "Outcome",
     "Selector",
     "compile",
     "compile_derived",

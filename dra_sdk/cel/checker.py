@@ -1,8 +1,8 @@
 """Checking the types of an expression before it runs.
 
-Source: the CEL language definition (cel-spec), section "Gradual Type Checking"; cel-go's checker for the order in
-which overloads are tried, and Kubernetes' demand that literals of lists and maps hold one type. The first problem found
-is the one reported.
+The first problem that is found is reported. Source: the CEL language definition (cel-spec), section "Gradual Type
+Checking"; cel-go, checker/checker.go, for the order in which overloads are tried, and the validators of Kubernetes'
+environment (cel/validator.go): one type in a literal list or map, and literal templates of `format`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dra_sdk.cel import types
-from dra_sdk.cel.environment import NOT_OFFERED, TYPE_NAMES, Environment
+from dra_sdk.cel.environment import TYPE_NAMES, Environment
 from dra_sdk.cel.errors import CelCompileError
-from dra_sdk.cel.library.functions import Overload
-from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, ListNode, Literal, MapNode, Node, Select
+from dra_sdk.cel.library.formatting import check_format
+from dra_sdk.cel.library.overloads import Overload
+from dra_sdk.cel.syntax import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    qualified_name,
+)
 from dra_sdk.cel.types import BOOL, DYN, INT, Kind, Type, Unifier, is_dyn, is_optional, list_of, map_of, optional_of
 from dra_sdk.cel.values import type_of
 
 
 @dataclass(slots=True)
 class Checked:
-    """A tree with what the checker found out about it."""
+    """A tree with what the checker found out about it.
+
+    source: the text of the expression.
+    tree: its syntax tree.
+    types: the type of each node.
+    overloads: the overloads that each call may need.
+    named_types: the types that names and selections such as `int` or `net.IP` stand for.
+    """
 
     source: str
     tree: Node
@@ -32,14 +51,14 @@ class Checked:
     named_types: dict[Node, Type] = field(default_factory=dict)
 
     def type(self, node: Node) -> Type:
-        """The type of an expression."""
+        """Return the type of a node."""
         return self.types[node]
 
 
 def check(source: str, tree: Node, environment: Environment) -> Checked:
-    """The checked tree of a selector; CelCompileError if types do not fit or it cannot be true or false.
+    """Check a selector; CelCompileError if its types do not fit or its value cannot be true or false.
 
-    A call such as `sets.contains(a, b)` becomes one of the function `sets.contains`, without a target.
+    A call such as `sets.contains(a, b)` becomes a call of the function `sets.contains`, without a target.
     """
     found = check_any(source, tree, environment)
     _check_result(found, environment)
@@ -47,12 +66,13 @@ def check(source: str, tree: Node, environment: Environment) -> Checked:
 
 
 def check_any(source: str, tree: Node, environment: Environment) -> Checked:
-    """The same for an expression of any type."""
+    """Check an expression of any type."""
     checker = _Checker(source, tree, environment)
     checker.visit(tree)
     found = checker.found
     found.types = {node: checker.unifier.resolve(each, final=True) for node, each in found.types.items()}
-    checker.literals()
+    if checker.has_literals:
+        _Literals(found).check(tree)
     return found
 
 
@@ -67,6 +87,8 @@ class _Checker:
     def __init__(self, source: str, tree: Node, environment: Environment) -> None:
         self.found = Checked(source, tree)
         self.unifier = Unifier()
+        #: Whether there is anything that `_Literals` checks.
+        self.has_literals = False
         self._environment = environment
         self._variables: dict[str, Type] = {"device": types.DEVICE}
         self._kinds: dict[type[Node], Callable[[Any], Type]] = {
@@ -74,26 +96,17 @@ class _Checker:
             Ident: self._ident,
             Select: self._select,
             Call: self._call,
-            ListNode: lambda node: list_of(self._items(node.items, node.optional)),
+            ListNode: self._list,
             MapNode: self._map,
             Bind: self._bind,
-            Fold: self._fold,
+            Comprehension: self._comprehension,
         }
 
     def visit(self, node: Node) -> Type:
-        """Check one expression and what is below it."""
+        """Check one node and everything below it; return its type."""
         kind = self._kinds[type(node)](node)
         self.found.types[node] = kind
         return kind
-
-    def literals(self) -> None:
-        """Check that the items of each list and map are of one type; only possible once all types are known."""
-        for node in self.found.types:
-            if isinstance(node, ListNode):
-                self._one_type(node.items, node.optional)
-            elif isinstance(node, MapNode):
-                self._one_type([key for key, _ in node.entries], frozenset())
-                self._one_type([value for _, value in node.entries], node.optional)
 
     def _error(self, problem: str, node: Node) -> CelCompileError:
         return CelCompileError.at(self.found.source, problem, node.offset)
@@ -106,22 +119,29 @@ class _Checker:
         self._variables = before
 
     def _ident(self, node: Ident) -> Type:
-        if node.name in self._variables:
+        if node.name in self._variables and not node.root:
             return self._variables[node.name]
-        return self._type_name(node, node.name) or self._undeclared(node.name, node)
+        if node.name == "device":
+            return types.DEVICE
+        return self._type_name(node, node) or self._undeclared(node.name, node)
 
-    def _type_name(self, node: Node, name: str) -> Type | None:
-        if name not in TYPE_NAMES:
+    def _type_name(self, node: Node, head: Ident | None) -> Type | None:
+        """Return the type of a type that a name such as `int` or `net.IP` stands for, None if it stands for none."""
+        name = qualified_name(node)
+        if head is None or name not in TYPE_NAMES:
             return None
+        if self._environment.since_1_37 and head.name in self._variables:
+            if not head.root:
+                return None
+            raise self._error(f"reference to undefined type: .{name}", node)
         self.found.named_types[node] = TYPE_NAMES[name]
         return types.type_of(TYPE_NAMES[name])
 
     def _undeclared(self, name: str, node: Node) -> Type:
-        hint = "; Kubernetes has it, this engine does not offer it" if name in NOT_OFFERED else ""
-        raise self._error(f"undeclared reference to '{name}'{hint}", node)
+        raise self._error(f"undeclared reference to '{name}'", node)
 
     def _select(self, node: Select) -> Type:
-        named = None if node.test else self._type_name(node, _qualified(node) or "")
+        named = None if node.test else self._type_name(node, _head(node))
         if named is not None:
             return named
         kind = self._field(node, node.operand, node.name)
@@ -146,16 +166,17 @@ class _Checker:
     def _call(self, node: Call) -> Type:
         if node.function == "_?._":
             return self._optional_select(node)
-        prefix = _qualified(node.target) if node.target else None
-        if prefix and f"{prefix}.{node.function}" in {*self._environment.functions, *NOT_OFFERED}:
+        functions = self._environment.functions
+        if node.target and (prefix := qualified_name(node.target)) and f"{prefix}.{node.function}" in functions:
             node.function, node.target = f"{prefix}.{node.function}", None
-        if node.function not in self._environment.functions:
+        if node.function not in functions:
             return self._undeclared(node.function, node)
-        for each in node.operands():
-            if node.function in {"_&&_", "_||_"}:
-                self._expect(each, BOOL)
-            else:
-                self.visit(each)
+        operands = node.operands()
+        for each in operands:
+            self.visit(each)
+        if node.function in {"_&&_", "_||_"}:
+            for each in operands:
+                self._fit(each, BOOL)
         return self._resolve(node)
 
     def _optional_select(self, node: Call) -> Type:
@@ -187,23 +208,31 @@ class _Checker:
         self.found.overloads[node] = tuple(matching)
         return result
 
+    def _list(self, node: ListNode) -> Type:
+        self.has_literals = True
+        for each in node.items:
+            self.visit(each)
+        return list_of(self._joined(node.items, node.optional))
+
     def _map(self, node: MapNode) -> Type:
-        keys = self._items([key for key, _ in node.entries], frozenset())
-        return map_of(keys, self._items([value for _, value in node.entries], node.optional))
+        self.has_literals = True
+        for each in node.children():
+            self.visit(each)
+        keys = self._joined([key for key, _ in node.entries], frozenset())
+        return map_of(keys, self._joined([value for _, value in node.entries], node.optional))
 
     def _bind(self, node: Bind) -> Type:
         with self._scope({node.name: self.visit(node.value)}):
             return self.visit(node.result)
 
-    def _items(self, items: Sequence[Node], optional: frozenset[int]) -> Type:
+    def _joined(self, items: Sequence[Node], optional: frozenset[int]) -> Type:
+        """Return the type of all items; a mixture is dyn here, and `_Literals` refuses it where Kubernetes does."""
         joined: Type | None = None
         for index, item in enumerate(items):
-            kind = self.visit(item)
+            kind = self.found.types[item]
             if index in optional:
                 kind = self._unwrapped(kind, item)
-            previous, joined = joined, kind if joined is None else self.unifier.join(joined, kind)
-            if joined is None:
-                raise self._error(f"expected type '{previous}' but found '{kind}'", item)
+            joined = kind if joined is None else self.unifier.join(joined, kind) or DYN
         return joined or self.unifier.fresh()
 
     def _unwrapped(self, kind: Type, item: Node) -> Type:
@@ -213,14 +242,7 @@ class _Checker:
             return kind
         raise self._error(f"expected type '{optional_of(kind)}' but found '{kind}'", item)
 
-    def _one_type(self, items: Sequence[Node], optional: frozenset[int]) -> None:
-        kinds = [self.found.types[each] for each in items]
-        kinds = [each.params[0] if index in optional and each.params else each for index, each in enumerate(kinds)]
-        for item, kind in zip(items, kinds, strict=True):
-            if kind != kinds[0]:
-                raise self._error(f"expected type '{kinds[0]}' but found '{kind}'", item)
-
-    def _fold(self, node: Fold) -> Type:
+    def _comprehension(self, node: Comprehension) -> Type:
         items = self.unifier.resolve(self.visit(node.items))
         start = self.visit(node.start)
         variables = self._variables_of(node, items)
@@ -230,7 +252,7 @@ class _Checker:
                 self._expect(node.step, start)
             return self.unifier.resolve(self.visit(node.result))
 
-    def _variables_of(self, node: Fold, items: Type) -> dict[str, Type]:
+    def _variables_of(self, node: Comprehension, items: Type) -> dict[str, Type]:
         if items.kind is Kind.LIST:
             first, second = (INT, items.params[0]) if node.variable2 else (items.params[0], DYN)
         elif items.kind is Kind.MAP:
@@ -244,16 +266,56 @@ class _Checker:
         return {node.variable: first, **({node.variable2: second} if node.variable2 else {})}
 
     def _expect(self, node: Node, wanted: Type) -> None:
-        kind = self.visit(node)
+        self.visit(node)
+        self._fit(node, wanted)
+
+    def _fit(self, node: Node, wanted: Type) -> None:
+        kind = self.found.types[node]
         if not self.unifier.fit((wanted,), (kind,)):
             shown = (self.unifier.resolve(each, final=True) for each in (wanted, kind))
             raise self._error("expected type '{}' but found '{}'".format(*shown), node)
 
 
-def _qualified(node: Node | None) -> str | None:
-    """`a.b.c` of names and selections only, else None."""
-    if isinstance(node, Ident):
-        return node.name
-    if isinstance(node, Select) and not node.test and (prefix := _qualified(node.operand)):
-        return f"{prefix}.{node.name}"
-    return None
+class _Literals:
+    """Checks literals, once all types are known."""
+
+    def __init__(self, found: Checked) -> None:
+        self._found = found
+
+    def check(self, tree: Node) -> None:
+        """Check every literal list and map, except within the operands of `format`, and every template of `format`."""
+        pending = [(tree, False)]
+        while pending:
+            node, mixed = pending.pop()
+            if isinstance(node, ListNode) and not mixed:
+                self._one_type(node.items, node.optional)
+            elif isinstance(node, MapNode) and not mixed:
+                self._one_type([key for key, _ in node.entries], frozenset())
+                self._one_type([value for _, value in node.entries], node.optional)
+            elif isinstance(node, Call) and node.function == "format":
+                self._template(node)
+                mixed = True
+            pending += [(each, mixed) for each in reversed(node.children())]
+
+    def _one_type(self, items: Sequence[Node], optional: frozenset[int]) -> None:
+        kinds = [self._found.types[each] for each in items]
+        kinds = [each.params[0] if index in optional and each.params else each for index, each in enumerate(kinds)]
+        for item, kind in zip(items, kinds, strict=True):
+            if kind != kinds[0]:
+                problem = f"expected type '{kinds[0]}' but found '{kind}'"
+                raise CelCompileError.at(self._found.source, problem, item.offset)
+
+    def _template(self, node: Call) -> None:
+        template, operands = node.target, node.args[0] if node.args else None
+        if not isinstance(template, Literal) or not isinstance(template.value, str):
+            return
+        if isinstance(operands, ListNode) and (wrong := check_format(template.value, operands.items, self._found.type)):
+            place, problem = wrong
+            raise CelCompileError.at(self._found.source, problem, (place or node).offset)
+
+
+def _head(node: Node) -> Ident | None:
+    """Return the name that a selection begins with."""
+    while isinstance(node, Select):
+        node = node.operand
+    return node if isinstance(node, Ident) else None

@@ -1,15 +1,15 @@
 """A device as an expression sees it.
 
-Source: k8s.io/dynamic-resource-allocation, cel/compile.go, type Device: names without a domain belong to the driver's
-domain, an unknown domain is an empty map, an unknown name in it an error.
+A name without a domain belongs to the driver's domain. An unknown domain is an empty map, and an unknown name in a
+domain is an error. Source: k8s.io/dynamic-resource-allocation, cel/compile.go, type Device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
-from dra_sdk.cel.values import EvaluationError, Semver
+from dra_sdk.cel.values import EvaluationError, Semver, go_text, is_list
 from dra_sdk.model.device import Amount, Capacity, Device, Version
 from dra_sdk.model.quantity import Quantity
 
@@ -17,17 +17,20 @@ _KINDS: Final = ("int", "bool", "string", "version")
 
 
 class Domains(dict[str, dict[str, Any]]):
-    """Attributes or capacities by domain: an unknown domain is an empty map, and yet not `in` this one."""
+    """Attributes or capacities by domain. An unknown domain is an empty map, although it is not `in` this map."""
 
     def __missing__(self, key: str) -> dict[str, Any]:
         return {}
 
 
 class DeviceView:
-    """What `device` stands for in an expression.
+    """The variable `device` of an expression.
 
-    Attributes and capacities are as in `dra_sdk.model.device`. Values are read when an expression first asks; keep a
-    view to evaluate many expressions on one device.
+    Attributes and capacities are those of `dra_sdk.model.device`. Their values are converted when an expression first
+    needs them, so keep a view to evaluate many expressions on one device.
+
+    driver: the name of the driver.
+    lists: the names of the attributes that are lists.
     """
 
     __slots__ = ("_attributes", "_capacity", "_multiple", "_values", "driver", "lists")
@@ -44,25 +47,24 @@ class DeviceView:
         self._attributes, self._capacity = attributes or {}, capacity or {}
         self._multiple = allow_multiple_allocations
         self._values: dict[str, Any] | None = None
-        #: Names of the attributes that are lists.
-        self.lists = [name for name, value in self._attributes.items() if _is_list(value)]
+        self.lists = [name for name, value in self._attributes.items() if is_list(value)]
 
     @classmethod
     def of(cls, device: Device, driver: str) -> Self:
-        """A device as an author describes it."""
+        """Return the view of a device as a driver describes it."""
         multiple = device.allow_multiple_allocations
         return cls(driver, device.attributes, device.capacity, allow_multiple_allocations=multiple)
 
     @classmethod
     def from_json(cls, device: Mapping[str, Any], driver: str) -> Self:
-        """One entry of `spec.devices` of a ResourceSlice."""
+        """Return the view of one entry of `spec.devices` of a ResourceSlice."""
         attributes = {name: _from_json(value) for name, value in (device.get("attributes") or {}).items()}
         capacity = {name: value.get("value") for name, value in (device.get("capacity") or {}).items()}
         multiple = bool(device.get("allowMultipleAllocations"))
         return cls(driver, attributes, capacity, allow_multiple_allocations=multiple)
 
     def values(self) -> dict[str, Any]:
-        """The fields of `device`; EvaluationError if an attribute or a capacity makes no sense."""
+        """Return the fields of `device`; EvaluationError if an attribute or a capacity is invalid."""
         if self._values is None:
             self._values = {
                 "driver": self.driver,
@@ -85,10 +87,6 @@ class DeviceView:
         return found
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
 def _from_json(value: Mapping[str, Any]) -> Any:
     for kind in _KINDS:
         if (scalar := value.get(kind)) is not None:
@@ -99,16 +97,16 @@ def _from_json(value: Mapping[str, Any]) -> Any:
 
 
 def _attribute(value: Any) -> Any:
-    """A plain value: subclasses such as enumerations compare differently."""
+    """Return a plain value, because subclasses such as enumerations compare differently."""
     if isinstance(value, Version):
         return Semver(str.__str__(value))
     if isinstance(value, str):
-        return str.__str__(value)
+        return go_text(str.__str__(value))
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
         return int(value)
-    if _is_list(value):
+    if is_list(value):
         return [_attribute(each) for each in value]
     raise ValueError("unsupported attribute value")
 

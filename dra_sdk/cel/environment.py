@@ -1,7 +1,7 @@
 """What an expression may refer to: the variable `device`, the functions, and the names of types.
 
-Source: k8s.io/dynamic-resource-allocation, cel/compile.go (1.36). Features of the cluster change the declarations, so
-that an expression can compile on one cluster and not on another.
+Features of the cluster change the declarations, so an expression can compile on one cluster and not on another.
+Source: k8s.io/dynamic-resource-allocation, cel/compile.go (1.36).
 """
 
 from __future__ import annotations
@@ -11,18 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from dra_sdk.cel import types
-from dra_sdk.cel.library import conversions, kubernetes, lists, operators, strings
-from dra_sdk.cel.library.functions import Library, gathered
+from dra_sdk.cel import library, types
+from dra_sdk.cel.library.overloads import Functions
 from dra_sdk.cel.types import Type
-
-#: Kubernetes' base environment has these, this one has not: no device has a time, a URL or a name to validate.
-NOT_OFFERED: Final = frozenset(
-    {"timestamp", "duration", "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear"}
-    | {"getHours", "getMinutes", "getSeconds", "getMilliseconds"}
-    | {"url", "isURL", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath", "getQuery"}
-    | {"format", "strings.quote", "validate", "format.named", "authorizer"}
-)
 
 TYPE_NAMES: Final[Mapping[str, Type]] = {
     "bool": types.BOOL,
@@ -38,16 +29,18 @@ TYPE_NAMES: Final[Mapping[str, Type]] = {
     "optional_type": types.optional_of(types.DYN),
     "net.IP": types.IP,
     "net.CIDR": types.CIDR,
+    "google.protobuf.Timestamp": types.TIMESTAMP,
+    "google.protobuf.Duration": types.DURATION,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Feature gates of the cluster that change what an expression may say; all on by default.
+    """The features of a cluster that change what an expression may say.
 
-    `consumable_capacity` (DRAConsumableCapacity) adds `device.allowMultipleAllocations`; `list_type_attributes`
-    (DRAListTypeAttributes) adds `includes()`, and lets an expression iterate over an attribute. `since_1_37` takes the
-    functions and prices of 1.37; by default they are those of 1.36 and before.
+    consumable_capacity: the gate DRAConsumableCapacity, which adds `device.allowMultipleAllocations`.
+    list_type_attributes: the gate DRAListTypeAttributes, which adds `includes()` and iteration over attributes.
+    since_1_37: the syntax, functions and costs of 1.37 instead of those of 1.36 and before.
     """
 
     consumable_capacity: bool = True
@@ -57,7 +50,14 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a part of `device` can be at most; what estimates start from."""
+    """How large a part of `device` can be; estimates start from it.
+
+    size: the greatest number of characters, items or entries.
+    fields: the shapes of its fields.
+    key: the shape of its keys, None if it is no map.
+    value: the shape of its values, None if it is no map.
+    any_field: the shape of a field that `fields` does not name.
+    """
 
     size: int
     fields: Mapping[str, Shape] = field(default_factory=dict)
@@ -84,16 +84,23 @@ DEVICE_SHAPE: Final = Shape(
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything that is declared."""
+    """Everything that is declared.
+
+    attribute: the type of an attribute of the device.
+    fields: the types of the fields of `device`.
+    functions: the overloads of each function.
+    since_1_37: whether names are resolved by the rules of 1.37.
+    """
 
     attribute: Type
     fields: Mapping[str, Type]
-    functions: Library
+    functions: Functions
+    since_1_37: bool
 
 
 @lru_cache(maxsize=8)
 def environment(features: Features) -> Environment:
-    """The environment of a cluster with these features."""
+    """Return the environment of a cluster with these features."""
     attribute = types.DYN if features.list_type_attributes else types.ANY
     fields = {
         "driver": types.STRING,
@@ -102,8 +109,5 @@ def environment(features: Features) -> Environment:
     }
     if features.consumable_capacity:
         fields["allowMultipleAllocations"] = types.BOOL
-    newer = features.since_1_37
-    groups = [each.declared() for each in (operators, conversions, kubernetes)]
-    groups[2:2] = [each.declared(since_1_37=newer) for each in (strings, lists)]
-    extra = [lists.includes(since_1_37=newer)] if features.list_type_attributes else []
-    return Environment(attribute, fields, gathered(*groups, extra))
+    functions = library.functions(since_1_37=features.since_1_37, includes=features.list_type_attributes)
+    return Environment(attribute, fields, functions, features.since_1_37)

@@ -6,8 +6,9 @@ DraError
     ├── CelCompileError      the expression itself is wrong; carries line and column
     │   ├── CelTooLongError  longer than the API allows
     │   └── CelTooCostlyError  its worst case costs more than the API allows
-    └── CelRuntimeError      this device cannot be decided
-        └── CelCostError     the evaluation was stopped because it became too expensive
+    ├── CelRuntimeError      the expression has no answer for this device
+    │   └── CelCostError     the evaluation was stopped because it became too expensive
+    └── CelPackageError      the expression needs a Python package that is not installed
 ```
 """
 
@@ -17,16 +18,24 @@ from dra_sdk.errors import DraError
 
 
 class CelError(DraError):
-    """Root of the errors of CEL expressions; `expression` is the source text, `problem` one sentence without it."""
+    """Root of the errors of CEL expressions.
+
+    expression: the source text.
+    problem: one sentence that does not repeat the source text.
+    """
 
     def __init__(self, expression: str, problem: str) -> None:
         self.expression = expression
         self.problem = problem
-        super().__init__(f"{problem} (CEL expression {_short(expression)!r})")
+        super().__init__(f"{problem} (CEL expression {_shortened(expression)!r})")
 
 
 class CelCompileError(CelError):
-    """The expression cannot be compiled; `line` and `column` count from 1 and are where the problem is."""
+    """The expression cannot be compiled.
+
+    line: the line of the problem, counted from 1.
+    column: the column of the problem, counted from 1.
+    """
 
     def __init__(self, expression: str, problem: str, *, line: int = 1, column: int = 1) -> None:
         self.line, self.column = line, column
@@ -34,9 +43,9 @@ class CelCompileError(CelError):
 
     @classmethod
     def at(cls, expression: str, problem: str, offset: int) -> CelCompileError:
-        """The same, with the place given as an offset into the expression."""
-        before = expression[:offset]
-        return cls(expression, problem, line=before.count("\n") + 1, column=offset - before.rfind("\n"))
+        """Make the error for a problem at an offset into the expression."""
+        line, column = position(expression, offset)
+        return cls(expression, problem, line=line, column=column)
 
 
 class CelTooLongError(CelCompileError):
@@ -48,13 +57,23 @@ class CelTooCostlyError(CelCompileError):
 
 
 class CelRuntimeError(CelError):
-    """The expression has no answer for this device, for example because it lacks an attribute."""
+    """The expression has no answer for this device, for example because the device lacks an attribute."""
 
 
 class CelCostError(CelRuntimeError):
     """The evaluation was stopped because it cost more than the scheduler allows."""
 
 
-def _short(text: str, limit: int = 120) -> str:
+class CelPackageError(CelError):
+    """The expression needs a Python package that is not installed; the message says how to install it."""
+
+
+def position(expression: str, offset: int) -> tuple[int, int]:
+    """Return the line and the column of an offset, both counted from 1."""
+    before = expression[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n")
+
+
+def _shortened(text: str, limit: int = 120) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: limit - 3] + "..."

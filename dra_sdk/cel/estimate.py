@@ -1,7 +1,7 @@
-"""The worst case of what an expression can cost, found without running it.
+"""Estimating the worst case of what an expression can cost, without running it.
 
-The API server refuses an expression whose estimate is above the limit. Source: cel-go's checker/cost.go; the sizes of
-the parts of a device are those that Kubernetes declares. All figures are Kubernetes 1.36's.
+The API server refuses an expression whose estimate is above the limit. The sizes of the parts of a device are those
+that Kubernetes declares. Source: cel-go, checker/cost.go (0.26, Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -12,22 +12,36 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dra_sdk.cel.checker import Checked
-from dra_sdk.cel.cost import ANY_SIZE, MAX, NEW_LIST, NEW_MAP, ONE, Quote, Range, exactly
 from dra_sdk.cel.environment import DEVICE_SHAPE, Shape
-from dra_sdk.cel.library.functions import Overload
-from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, ListNode, Literal, MapNode, Node, Select
+from dra_sdk.cel.library.overloads import (
+    ANY_SIZE,
+    MAX,
+    NEW_LIST,
+    NEW_MAP,
+    ONE,
+    CallEstimate,
+    Overload,
+    Range,
+    exactly,
+)
+from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
 from dra_sdk.cel.types import SCALARS, Kind, Type, is_optional
 
 _FREE: Final = exactly(0)
 
 
 def estimate(checked: Checked) -> Range:
-    """The least and the most that evaluating the expression costs."""
+    """Return the least and the most that evaluating the expression costs."""
     return _Estimator(checked).cost(checked.tree)
 
 
 class _Entry(NamedTuple):
-    """How large the keys and the values of a container can be."""
+    """How large the keys and the values of a container can be.
+
+    is_list: whether the container is a list.
+    key: the size of a key or index.
+    value: the size of a value or item.
+    """
 
     is_list: bool
     key: Range
@@ -43,7 +57,7 @@ class _Variable:
 
 @dataclass(slots=True)
 class _Call:
-    """A call with its operands, as its price sees it."""
+    """A call with its operands, as the cost of a function sees it."""
 
     estimator: _Estimator
     operands: list[Node]
@@ -54,6 +68,9 @@ class _Call:
 
     def size(self, index: int) -> Range:
         return self.estimator.size(self.operands[index]) or ANY_SIZE
+
+    def known_size(self, index: int) -> Range | None:
+        return self.estimator.size(self.operands[index])
 
     def item_size(self, index: int) -> Range:
         shape = self.estimator.shapes.get(self.operands[index])
@@ -73,7 +90,8 @@ class _Estimator:
         self.shapes: dict[Node, Shape | None] = {}
         self._sizes: dict[Node, Range] = {}
         self._entries: dict[Node, _Entry] = {}
-        self._variables: dict[str, _Variable] = {"device": _Variable(DEVICE_SHAPE, None)}
+        self._roots: dict[str, _Variable] = {"device": _Variable(DEVICE_SHAPE, None)}
+        self._variables = self._roots
         self._costs: dict[type[Node], Callable[[Any], Range]] = {
             Literal: lambda _node: _FREE,
             Ident: self._ident,
@@ -82,15 +100,15 @@ class _Estimator:
             ListNode: self._list,
             MapNode: self._map,
             Bind: self._bind,
-            Fold: self._fold,
+            Comprehension: self._comprehension,
         }
 
     def cost(self, node: Node) -> Range:
-        """What one expression and all below it cost."""
+        """Return what a node and everything below it costs."""
         return self._costs[type(node)](node)
 
     def size(self, node: Node) -> Range | None:
-        """How large the value of an expression can be, None if nothing is known."""
+        """Return how large the value of a node can be, None if nothing is known."""
         if node in self._sizes:
             return self._sizes[node]
         if (size := _literal_size(node)) is not None:
@@ -104,7 +122,9 @@ class _Estimator:
         return variable.size if variable else None
 
     def _variable(self, node: Node) -> _Variable | None:
-        return self._variables.get(node.name) if isinstance(node, Ident) else None
+        if not isinstance(node, Ident):
+            return None
+        return (self._roots if node.root else self._variables).get(node.name)
 
     def _entry(self, node: Node) -> _Entry | None:
         variable = self._variable(node)
@@ -118,7 +138,7 @@ class _Estimator:
         self._variables = before
 
     def _ident(self, node: Ident) -> Range:
-        variable = self._variables.get(node.name)
+        variable = self._variable(node)
         self.shapes[node] = variable.shape if variable else None
         return ONE
 
@@ -171,7 +191,7 @@ class _Estimator:
         if entry is not None:
             self._entries[node] = entry
 
-    def _fold(self, node: Fold) -> Range:
+    def _comprehension(self, node: Comprehension) -> Range:
         cost = self.cost(node.items).plus(self.cost(node.start))
         accumulator = _Variable(self.shapes.get(node.start), self.size(node.start), self._entry(node.start))
         count = self.size(node.items) or ANY_SIZE
@@ -186,7 +206,7 @@ class _Estimator:
             self._remember(node, count, step)
         return cost.plus(count.times(once))
 
-    def _loop_variables(self, node: Fold) -> dict[str, _Variable]:
+    def _loop_variables(self, node: Comprehension) -> dict[str, _Variable]:
         entry, shape = self._entry(node.items), self.shapes.get(node.items)
         is_list = entry.is_list if entry else self.checked.type(node.items).kind is Kind.LIST
         key = _Variable(None if is_list else shape and shape.key, entry.key if entry else None)
@@ -201,12 +221,14 @@ class _Estimator:
             self._remember(node, self.size(node.args[0]), self._entry(node.args[0]))
             return cost
         operands = node.operands()
-        costs = [self.cost(each) for each in operands]
+        costs: list[Range] = []
+        for operand in operands:
+            costs.append(self.cost(operand))  # noqa: PERF401 (a comprehension costs a stack frame)
         if node.function in {"_&&_", "_||_"}:
             return Range(costs[0].low, costs[0].plus(costs[1]).high)
         if node.function == "_?_:_":
             return self._conditional(node, costs)
-        total, size = self._quotes(node, operands)
+        total, size = self._estimates(node, operands)
         for each in costs:
             total = total.plus(each)
         if size is not None:
@@ -221,19 +243,19 @@ class _Estimator:
             self._entries[node] = _joined(first, second)
         return costs[0].plus(costs[1].union(costs[2]))
 
-    def _quotes(self, node: Call, operands: list[Node]) -> tuple[Range, Range | None]:
-        """The cost and the size of the result over all overloads that may be called."""
+    def _estimates(self, node: Call, operands: list[Node]) -> tuple[Range, Range | None]:
+        """Return the cost and the size of the result over all overloads that may be called."""
         site = _Call(self, operands)
         total, size = Range(MAX, 0), None
         for overload in self.checked.overloads[node]:
-            quote = overload.price.estimate(site)
-            total = total.union(quote.cost)
-            size = self._result_size(node, overload, quote, size)
+            found = overload.cost.estimate(site)
+            total = total.union(found.cost)
+            size = self._result_size(node, overload, found, size)
         return total, size
 
-    def _result_size(self, node: Call, overload: Overload, quote: Quote, size: Range | None) -> Range | None:
-        if quote.size is not None:
-            size = quote.size if size is None else size.union(quote.size)
+    def _result_size(self, node: Call, overload: Overload, found: CallEstimate, size: Range | None) -> Range | None:
+        if found.size is not None:
+            size = found.size if size is None else size.union(found.size)
         if node.function == "_[_]" and overload.params[0].kind in {Kind.LIST, Kind.MAP}:
             entry, shape = self._entry(node.args[0]), self.shapes.get(node.args[0])
             size = entry.value if entry else None

@@ -1,8 +1,8 @@
-"""The macros of CEL: calls that become other syntax before anything is checked.
+"""The macros of CEL: calls that are replaced by other syntax before anything is checked.
 
-Source: cel-spec section "Macros", cel-go's `cel.bind`, optional types, two-variable comprehensions and `sortBy`, all
-of which are in Kubernetes' base environment or in that of device selectors. The expansions follow cel-go's, because
-costs are defined on what a macro expands to.
+The expansions are those of cel-go, because costs are defined on what a macro expands to. Source: cel-spec, section
+"Macros"; cel-go's `cel.bind`, optional types, two-variable comprehensions and `sortBy`, which are in Kubernetes' base
+environment or in that of device selectors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dra_sdk.cel.syntax import (
     ACCUMULATOR,
     Bind,
     Call,
-    Fold,
+    Comprehension,
     Ident,
     ListNode,
     Literal,
@@ -28,35 +28,49 @@ from dra_sdk.cel.syntax import (
 
 _SORT_INPUT: Final = "@sort_input"
 _MAX_COPIED: Final = 24
+#: The name of the accumulator before cel-go 0.23, which cel-go still refuses as a variable.
+_FORMER_ACCUMULATOR: Final = "__result__"
 
 
 def expand(source: str, call: Call) -> Node | None:
-    """What a call expands to, None if it is no macro; CelCompileError if a macro's arguments are wrong."""
+    """Return what a call expands to, None if it is no macro; CelCompileError if a macro's arguments are wrong."""
     macro = _MACROS.get((call.function, len(call.args), call.target is not None))
-    if macro is None or (call.function == "bind" and not _is_name(call.target, "cel")):
+    if macro is None or (call.function == "bind" and not _is_namespace(source, call.target)):
         return None
     return macro(_Use(source, call))
 
 
-def _is_name(node: Node | None, name: str) -> bool:
-    return isinstance(node, Ident) and node.name == name
+def _is_namespace(source: str, node: Node | None) -> bool:
+    """Return whether a node is the name `cel` without a leading dot."""
+    return isinstance(node, Ident) and node.name == "cel" and not source[: node.offset].rstrip().endswith(".")
 
 
 class _Use:
-    """One use of a macro, and the makers of nodes at its place."""
+    """One use of a macro, with methods that make nodes at its place in the source."""
 
     def __init__(self, source: str, call: Call) -> None:
         self.source, self.args, self.at = source, call.args, call.offset
         self.target: Node = call.target or call
 
     def variable(self, index: int, problem: str = "argument must be a simple name") -> str:
-        """The name that an argument introduces."""
+        """Return the name of the variable that an argument introduces."""
         node = self.args[index]
         if not isinstance(node, Ident):
             raise CelCompileError.at(self.source, problem, node.offset)
         return node.name
 
-    def accumulated(self) -> Node:
+    def loop_variables(self, *, pair: bool) -> tuple[str, str]:
+        """Return the names of the one or two variables of a loop; the second may be empty."""
+        names = [self.variable(index) for index in range(1 + pair)]
+        for index, name in enumerate(names):
+            if name in {ACCUMULATOR, _FORMER_ACCUMULATOR}:
+                problem = f"iteration variable {name} overwrites accumulator variable"
+                raise CelCompileError.at(self.source, problem, self.args[index].offset)
+        if pair and names[0] == names[1]:
+            raise CelCompileError.at(self.source, f"duplicate variable name: {names[1]}", self.args[1].offset)
+        return names[0], names[1] if pair else ""
+
+    def accumulator(self) -> Node:
         return Ident(self.at, ACCUMULATOR)
 
     def constant(self, value: Any) -> Node:
@@ -68,11 +82,11 @@ class _Use:
     def method(self, target: Node, function: str, *args: Node) -> Node:
         return Call(self.at, function, list(args), target)
 
-    def fold(self, start: Node, condition: Node, step: Node, result: Node | None = None, *, pair: bool = False) -> Node:
-        """A loop over the target."""
-        first, second = self.variable(0), self.variable(1) if pair else ""
-        result = result or self.accumulated()
-        return Fold(self.at, self.target, first, second, ACCUMULATOR, start, condition, step, result)
+    def loop(self, start: Node, condition: Node, step: Node, result: Node | None = None, *, pair: bool = False) -> Node:
+        """Return a loop over the target."""
+        first, second = self.loop_variables(pair=pair)
+        result = result or self.accumulator()
+        return Comprehension(self.at, self.target, first, second, ACCUMULATOR, start, condition, step, result)
 
 
 def _has(use: _Use) -> Node:
@@ -83,30 +97,30 @@ def _has(use: _Use) -> Node:
 
 
 def _all(use: _Use, *, pair: bool = False) -> Node:
-    condition = use.call("@not_strictly_false", use.accumulated())
-    step = use.call("_&&_", use.accumulated(), use.args[-1])
-    return use.fold(use.constant(value=True), condition, step, pair=pair)
+    condition = use.call("@not_strictly_false", use.accumulator())
+    step = use.call("_&&_", use.accumulator(), use.args[-1])
+    return use.loop(use.constant(value=True), condition, step, pair=pair)
 
 
 def _exists(use: _Use, *, pair: bool = False) -> Node:
-    condition = use.call("@not_strictly_false", use.call("!_", use.accumulated()))
-    step = use.call("_||_", use.accumulated(), use.args[-1])
-    return use.fold(use.constant(value=False), condition, step, pair=pair)
+    condition = use.call("@not_strictly_false", use.call("!_", use.accumulator()))
+    step = use.call("_||_", use.accumulator(), use.args[-1])
+    return use.loop(use.constant(value=False), condition, step, pair=pair)
 
 
 def _exists_one(use: _Use, *, pair: bool = False) -> Node:
-    more = use.call("_+_", use.accumulated(), use.constant(1))
-    step = use.call("_?_:_", use.args[-1], more, use.accumulated())
-    result = use.call("_==_", use.accumulated(), use.constant(1))
-    return use.fold(use.constant(0), use.constant(value=True), step, result, pair=pair)
+    more = use.call("_+_", use.accumulator(), use.constant(1))
+    step = use.call("_?_:_", use.args[-1], more, use.accumulator())
+    result = use.call("_==_", use.accumulator(), use.constant(1))
+    return use.loop(use.constant(0), use.constant(value=True), step, result, pair=pair)
 
 
 def _collect(use: _Use, item: Node, only: Node | None, *, pair: bool = False) -> Node:
-    """A list of `item` for each element, of those for which `only` holds."""
-    step = use.call("_+_", use.accumulated(), ListNode(use.at, [item]))
+    """Return a loop that makes a list of `item` for each element for which `only` holds."""
+    step = use.call("_+_", use.accumulator(), ListNode(use.at, [item]))
     if only is not None:
-        step = use.call("_?_:_", only, step, use.accumulated())
-    return use.fold(ListNode(use.at, []), use.constant(value=True), step, pair=pair)
+        step = use.call("_?_:_", only, step, use.accumulator())
+    return use.loop(ListNode(use.at, []), use.constant(value=True), step, pair=pair)
 
 
 def _map(use: _Use) -> Node:
@@ -122,18 +136,18 @@ def _transform_list(use: _Use) -> Node:
 
 
 def _transform_map(use: _Use) -> Node:
-    insert = use.call("cel.@mapInsert", use.accumulated(), Ident(use.at, use.variable(0)), use.args[-1])
+    insert = use.call("cel.@mapInsert", use.accumulator(), Ident(use.at, use.variable(0)), use.args[-1])
     return _insert(use, insert)
 
 
 def _transform_map_entry(use: _Use) -> Node:
-    return _insert(use, use.call("cel.@mapInsert", use.accumulated(), use.args[-1]))
+    return _insert(use, use.call("cel.@mapInsert", use.accumulator(), use.args[-1]))
 
 
 def _insert(use: _Use, step: Node) -> Node:
     if len(use.args) == 4:  # noqa: PLR2004 (with a filter)
-        step = use.call("_?_:_", use.args[2], step, use.accumulated())
-    return use.fold(MapNode(use.at, []), use.constant(value=True), step, pair=True)
+        step = use.call("_?_:_", use.args[2], step, use.accumulator())
+    return use.loop(MapNode(use.at, []), use.constant(value=True), step, pair=True)
 
 
 def _bind(use: _Use) -> Node:
@@ -152,7 +166,9 @@ def _opt_flat_map(use: _Use) -> Node:
 def _if_present(use: _Use, wrap: Callable[[Node], Node]) -> Node:
     name = use.variable(0, "variable name must be a simple identifier")
     if depth(use.target) > _MAX_COPIED:
-        raise CelCompileError.at(use.source, "optMap() cannot be nested this deep: each level doubles", use.at)
+        raise CelCompileError.at(
+            use.source, f"optMap() on an operand of more than {_MAX_COPIED} levels: each level doubles the tree", use.at
+        )
     value = use.method(copied(use.target), "value")
     bound = wrap(Bind(use.at, name, value, use.args[1]))
     return use.call("_?_:_", use.method(use.target, "hasValue"), bound, use.call("optional.none"))
@@ -169,7 +185,6 @@ _MACROS: Final[dict[tuple[str, int, bool], Callable[[_Use], Node]]] = {
     ("all", 2, True): _all,
     ("exists", 2, True): _exists,
     ("exists_one", 2, True): _exists_one,
-    ("existsOne", 2, True): _exists_one,
     ("map", 2, True): _map,
     ("map", 3, True): _map,
     ("filter", 2, True): _filter,

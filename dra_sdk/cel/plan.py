@@ -1,9 +1,9 @@
-"""From a checked tree to nested functions that evaluate it and count what that costs.
+"""Turning a checked tree into nested functions that evaluate it and count what that costs.
 
-An expression is planned once and evaluated for thousands of devices, so that everything that can be decided from types
-and constants is decided here. The cost counted is the one that Kubernetes' scheduler counts (cel-go 0.26,
-interpreter/runtimecost.go): constants and logical operators are free, each name and each selection costs 1, and
-functions have their price. After an error that `||` absorbs, less may be counted than there.
+An expression is planned once and evaluated for thousands of devices, so everything that follows from types and
+constants is decided here. The cost is the one that Kubernetes' scheduler counts: constants and logical operators are
+free, each name and each selection costs 1, and each function has a cost of its own. After an error that `||` absorbs,
+the count may be lower than Kubernetes'. Source: cel-go, interpreter/planner.go and runtimecost.go.
 """
 
 from __future__ import annotations
@@ -12,33 +12,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dra_sdk.cel import access, calls, control
+from dra_sdk.cel import frame as frames
+from dra_sdk.cel import steps
 from dra_sdk.cel.checker import Checked
-from dra_sdk.cel.cost import NEW_LIST, NEW_MAP
+from dra_sdk.cel.comparison import MAP_KEYS
 from dra_sdk.cel.errors import CelCompileError
 from dra_sdk.cel.frame import Constant, Frame, Step
-from dra_sdk.cel.library.conversions import FOLDED
+from dra_sdk.cel.library.overloads import NEW_LIST, NEW_MAP
+from dra_sdk.cel.library.standard import FOLDED
 from dra_sdk.cel.library.strings import pattern
-from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, ListNode, Literal, MapNode, Node, Select
+from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
 from dra_sdk.cel.types import CIDR, IP, QUANTITY, SEMVER, Kind, Type
-from dra_sdk.cel.values import MISSING, EvaluationError, Optional, find, type_of
+from dra_sdk.cel.values import MISSING, EvaluationError, Optional, type_of
 
+INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
+"""The functions that select something from their first operand, as `a.b` does."""
 _SEARCHES: Final = frozenset({"matches", "find", "findAll"})
-_INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
+_TIMES: Final = frozenset({"timestamp", "duration"})
 #: Types of values that are worth making once.
 _MADE_ONCE: Final = frozenset({QUANTITY, SEMVER, IP, CIDR})
+#: The steps that the constant parts of an expression may take while it is compiled.
+_MAX_STEPS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A planned expression; `variables` is how many local variables it has, the device included."""
+    """A planned expression.
+
+    run: evaluates it.
+    variables: how many variables it has, the device included.
+    """
 
     run: Step
     variables: int
 
 
 def plan(checked: Checked) -> Program:
-    """The program of an expression; CelCompileError if a constant part of it cannot be computed."""
+    """Return the program of an expression; CelCompileError if a constant part of it cannot be computed."""
     planner = _Planner(checked)
     run = planner.step(checked.tree)
     return Program(run, planner.slots)
@@ -57,15 +67,15 @@ class _Planner:
             ListNode: self._list,
             MapNode: self._map,
             Bind: self._bind,
-            Fold: self._fold,
+            Comprehension: self._comprehension,
         }
 
     def step(self, node: Node) -> Step:
-        """How to evaluate one expression."""
+        """Return the step of one node."""
         return self._steps[type(node)](node)
 
     def _constant(self, node: Node, compute: Callable[[], Any]) -> Constant:
-        """A value computed once; CelCompileError, at a node, if there is none."""
+        """Compute a value once; CelCompileError, at a node, if there is none."""
         try:
             return Constant(compute())
         except EvaluationError as error:
@@ -79,7 +89,7 @@ class _Planner:
         return self._chain(node, own=1)
 
     def _chain(self, node: Node, own: int) -> Step:
-        """`device.a["b"].c`, as few steps as possible; `own` is what it costs besides its selections."""
+        """Plan `device.a["b"].c` with as few steps as possible; it costs `own` in addition to its selections."""
         links: list[Select | Call] = []
         while (link := _link(node)) is not None and node not in self._checked.named_types:
             links.append(link)
@@ -91,26 +101,26 @@ class _Planner:
             if isinstance(key, str) and _is_plain(each):
                 keys.append(key)
             else:
-                base, own, keys = self._linked(access.chain(base, own, keys), each, key), 0, []
-        return access.chain(base, own, keys)
+                base, own, keys = self._linked(frames.chain(base, own, keys), each, key), 0, []
+        return frames.chain(base, own, keys)
 
     def _base(self, node: Node, own: int) -> tuple[Step | int, int]:
-        """Where a chain starts: the slot of a variable, or a step; and what the chain costs besides its links."""
+        """Return where a chain starts, the slot of a variable or a step, and its cost without its selections."""
         if isinstance(node, Ident) and node not in self._checked.named_types:
-            return self._scope[node.name], own
+            return 0 if node.root else self._scope[node.name], own
         if isinstance(node, Call) and node.function == "_?_:_":
             return self._conditional(node), 0
         return self.step(node), own
 
     def _key(self, link: Select | Call) -> str | Step:
-        """The text that a link selects by, or the step that computes its key."""
+        """Return the text that a link selects by, or the step that computes it."""
         if isinstance(link, Select):
             return link.name
         step = self._part(link.args[1])
         return step.value if isinstance(step, Constant) and isinstance(step.value, str) else step
 
     def _part(self, node: Node) -> Step:
-        """A part of a larger chain, which pays for it."""
+        """Plan a part of a larger chain, which pays for it."""
         is_test = isinstance(node, Select) and node.test
         if is_test or node in self._checked.named_types or not (isinstance(node, Ident) or _link(node)):
             return self.step(node)
@@ -118,60 +128,77 @@ class _Planner:
 
     def _linked(self, base: Step, link: Select | Call, key: str | Step) -> Step:
         if isinstance(link, Select):
-            return access.tested(base, link.name)
+            return frames.presence(base, link.name)
         step = Constant(key) if isinstance(key, str) else key
-        return access.indexed(base, step) if link.function == "_[_]" else access.optional(base, step)
+        return frames.indexed(base, step) if link.function == "_[_]" else frames.optionally_indexed(base, step)
 
     # Calls.
 
     def _call(self, node: Call) -> Step:
-        if node.function in _INDICES:
+        function = node.function
+        if function in INDICES:
             return self._chain(node, own=1)
-        if node.function == "_?_:_":
+        if function == "_?_:_":
             return self._conditional(node)
-        steps = [self.step(each) for each in node.operands()]
-        if node.function in {"_&&_", "_||_"}:
-            return control.logical(*steps, decisive=node.function == "_||_")
-        if node.function in {"or", "orValue"}:
-            return control.fallback(*steps, unwrap=node.function == "orValue")
-        if node.function == "@not_strictly_false":
-            return control.not_strictly_false(*steps)
-        return self._function(node, steps)
+        operands: list[Step] = []
+        for each in node.operands():
+            operands.append(self._steps[type(each)](each))  # noqa: PERF401 (a comprehension costs a stack frame)
+        return self._operator(node, operands) or self._function(node, operands)
+
+    def _operator(self, node: Call, operands: list[Step]) -> Step | None:
+        """Plan a call that does not simply evaluate all of its operands; None if this is none."""
+        function = node.function
+        if function in {"_&&_", "_||_"}:
+            return steps.logical(*operands, decisive=function == "_||_")
+        if function in {"_==_", "_!=_"}:
+            (overload,) = self._checked.overloads[node]
+            return steps.equality(overload, *operands, negated=function == "_!=_")
+        if function in {"or", "orValue"}:
+            return steps.fallback(*operands, unwrap=function == "orValue")
+        return steps.not_strictly_false(*operands) if function == "@not_strictly_false" else None
 
     def _conditional(self, node: Call) -> Step:
-        return control.conditional(self.step(node.args[0]), self._part(node.args[1]), self._part(node.args[2]))
+        condition, yes, no = node.args
+        return steps.conditional(self._steps[type(condition)](condition), self._part(yes), self._part(no))
 
-    def _function(self, node: Call, steps: list[Step]) -> Step:
+    def _function(self, node: Call, operands: list[Step]) -> Step:
         overloads = self._checked.overloads[node]
         first = overloads[0]
         exact = len(overloads) == 1 and all(map(self._is_sure, node.operands()))
-        dispatch = calls.direct(first) if exact else calls.dynamic(overloads)
-        constants = [each.value for each in steps if isinstance(each, Constant)]
-        if len(constants) == len(steps):
+        dispatch = steps.dispatch_to(first) if exact else steps.dispatch_by_values(overloads)
+        constants = [each.value for each in operands if isinstance(each, Constant)]
+        self._check_literals(node, operands)
+        if len(constants) == len(operands):
+            frame = Frame([], _MAX_STEPS)
             if node.function in FOLDED:
-                return self._constant(node, lambda: dispatch(constants)[0])
+                place = node.args[0] if node.function in _TIMES else node
+                return self._constant(place, lambda: dispatch(frame, constants)[0])
             if first.result in _MADE_ONCE:
-                return calls.precomputed(dispatch, constants)
-        if constants and (special := self._with_constant(node, steps)):
-            return special
-        if exact and isinstance(first.price.actual, int):
-            return calls.fixed(first.run, first.price.actual, steps)
-        return calls.dispatched(dispatch, steps)
+                return steps.constant_call(dispatch, frame, constants)
+        if node.function == "@in" and isinstance(operands[1], Constant) and steps.is_set(operands[1].value):
+            return steps.membership(operands[0], operands[1].value)
+        if exact and isinstance(first.cost.actual, int) and not first.counted:
+            return steps.fixed_call(first.run, first.cost.actual, operands)
+        return steps.call(dispatch, operands)
 
-    def _with_constant(self, node: Call, steps: list[Step]) -> Step | None:
-        """Membership in a constant list has a step of its own; a constant pattern is checked now."""
-        last = steps[1] if len(steps) > 1 else None
-        if not isinstance(last, Constant):
-            return None
-        text = last.value
-        if node.function in _SEARCHES and isinstance(text, str):
-            self._constant(node.operands()[1], lambda: pattern(text))
-        return calls.member(steps[0], text) if node.function == "@in" and calls.is_set(text) else None
+    def _check_literals(self, node: Call, operands: list[Step]) -> None:
+        """Check constant patterns, as Kubernetes does at compile time, and the text of `matches(text, pattern)` too."""
+        if node.function not in _SEARCHES:
+            return
+        places = [(operands[1], node.operands()[1])]
+        if node.function == "matches" and node.target is None and isinstance(node.args[0], Literal):
+            places.insert(0, (operands[0], node.args[0]))
+        for step, place in places:
+            if isinstance(step, Constant) and isinstance(step.value, str):
+                self._check_pattern(step.value, place)
+
+    def _check_pattern(self, text: str, place: Node) -> None:
+        self._constant(place, lambda: pattern(text))
 
     def _is_sure(self, node: Node) -> bool:
-        """Whether the values of an expression are of its static type, so that nobody need look at them again.
+        """Return whether the values of a node certainly are of its static type.
 
-        Nothing that comes out of a `dyn` is: the checker may have concluded a type from how it is used.
+        Nothing that comes out of a `dyn` is: the checker may have inferred its type from how it is used.
         """
         if isinstance(node, Call):
             results = {each.result for each in self._checked.overloads[node]}  # of several, the values decide
@@ -181,48 +208,61 @@ class _Planner:
         return isinstance(node, Literal) or (isinstance(node, Select) and self._is_device(node))
 
     def _is_device(self, node: Node) -> bool:
-        """Whether it is a field of the device, or a capacity of it."""
+        """Return whether a node is a field or a capacity of the device."""
         name = ""
         while (link := _link(node)) is not None:
             name, node = link.name if isinstance(link, Select) else "", link.children()[0]
-        return isinstance(node, Ident) and self._scope.get(node.name) == 0 and name != "attributes"
+        is_device = isinstance(node, Ident) and (node.root or self._scope.get(node.name) == 0)
+        return is_device and name != "attributes"
 
     # Literals of lists and maps.
 
     def _list(self, node: ListNode) -> Step:
-        steps = [self.step(each) for each in node.items]
+        items: list[Step] = []
+        for each in node.items:
+            items.append(self._steps[type(each)](each))  # noqa: PERF401 (a comprehension costs a stack frame)
         optional = node.optional
 
         def run(frame: Frame) -> list[Any]:
             frame.cost += NEW_LIST
-            values = [each(frame) for each in steps]
+            values = [each(frame) for each in items]
             if not optional:
                 return values
             kept = [_content(each) if index in optional else each for index, each in enumerate(values)]
             return [each for each in kept if each is not MISSING]
 
-        return self._unless_constant(node, run, steps)
+        return self._unless_constant(node, run, items)
 
     def _map(self, node: MapNode) -> Step:
-        entries = [(self.step(key), self.step(value)) for key, value in node.entries]
+        entries: list[tuple[Step, Step]] = []
+        for key, value in node.entries:
+            entries.append((self._steps[type(key)](key), self._steps[type(value)](value)))
         optional = node.optional
 
         def run(frame: Frame) -> dict[Any, Any]:
             frame.cost += NEW_MAP
             made: dict[Any, Any] = {}
             for index, (key_step, value_step) in enumerate(entries):
-                key, value = _map_key(key_step(frame), made), value_step(frame)
+                key, value = key_step(frame), value_step(frame)
                 value = _content(value) if index in optional else value
-                if value is not MISSING:
-                    made[key] = value
+                if value is MISSING:
+                    made.pop(_map_key(key, made), None)
+                else:
+                    made[_map_key(key, made)] = value
             return made
 
         return self._unless_constant(node, run, [each for entry in entries for each in entry])
 
-    def _unless_constant(self, node: Node, run: Step, steps: Sequence[Step]) -> Step:
-        if all(isinstance(each, Constant) for each in steps):
-            return self._constant(node, lambda: run(Frame([], 0)))
-        return run
+    def _unless_constant(self, node: Node, run: Step, parts: Sequence[Step]) -> Step:
+        if not all(isinstance(each, Constant) for each in parts):
+            return run
+        frame = Frame([], _MAX_STEPS)
+        if isinstance(node, ListNode):
+            return self._constant(node, lambda: run(frame))
+        try:
+            return Constant(run(frame))
+        except EvaluationError:
+            return run
 
     # Local variables and loops.
 
@@ -230,40 +270,65 @@ class _Planner:
         self.slots += 1
         return self.slots - 1
 
-    def _within(self, variables: Mapping[str, int], node: Node) -> Step:
-        before = self._scope
-        self._scope = {**before, **variables}
-        step = self.step(node)
-        self._scope = before
-        return step
-
     def _bind(self, node: Bind) -> Step:
-        value, slot = self.step(node.value), self._slot()
-        return control.bound(slot, value, self._within({node.name: slot}, node.result))
+        value, slot = self._steps[type(node.value)](node.value), self._slot()
+        before = self._scope
+        self._scope = {**before, node.name: slot}
+        result = self._steps[type(node.result)](node.result)
+        self._scope = before
+        return steps.bound(slot, value, result)
 
-    def _fold(self, node: Fold) -> Step:
+    def _comprehension(self, node: Comprehension) -> Step:
         slots = self._slot(), self._slot(), self._slot()
-        loop = control.Loop(self.step(node.items), self.step(node.start), slots, pairs=bool(node.variable2))
-        outer = {node.accumulator: slots[0]}
-        inner = {**outer, node.variable: slots[1], **({node.variable2: slots[2]} if node.variable2 else {})}
-        condition, step = self._within(inner, node.condition), self._within(inner, node.step)
-        return loop.over(condition, step, self._within(outer, node.result))
+        start = self.step(node.start)
+        if isinstance(node.start, ListNode | MapNode):
+            start = steps.fresh(list if isinstance(node.start, ListNode) else dict)
+        loop = steps.Loop(self._steps[type(node.items)](node.items), start, slots, pairs=bool(node.variable2))
+        before = self._scope
+        variables = {node.variable: slots[1], **({node.variable2: slots[2]} if node.variable2 else {})}
+        self._scope = {**before, node.accumulator: slots[0], **variables}
+        condition, step = self.step(node.condition), self._accumulation(node, slots[0])
+        self._scope = {**before, node.accumulator: slots[0]}
+        result = self.step(node.result)
+        self._scope = before
+        return loop.over(condition, step, result)
+
+    def _accumulation(self, node: Comprehension, slot: int) -> Step:
+        """Plan the step of a loop; a list or map that it only adds to grows in place."""
+        step = node.step
+        if isinstance(step, Call) and step.function == "_?_:_" and _grows(node, step.args[1]):
+            condition, grown, same = step.args
+            return steps.conditional(self.step(condition), self._growth(grown, slot), self._part(same))
+        return self._growth(step, slot) if _grows(node, step) else self._steps[type(step)](step)
+
+    def _growth(self, node: Node, slot: int) -> Step:
+        assert isinstance(node, Call)
+        if isinstance(node.args[1], ListNode) and node.function == "_+_":
+            return steps.append(slot, self.step(node.args[1].items[0]))
+        return steps.insert(slot, [self.step(each) for each in node.args[1:]])
+
+
+def _grows(loop: Comprehension, node: Node) -> bool:
+    """Return whether a node adds an item or an entry to the accumulator of a loop."""
+    if not isinstance(node, Call) or not isinstance(node.args[0], Ident) or node.args[0].name != loop.accumulator:
+        return False
+    return node.function == "cel.@mapInsert" or (node.function == "_+_" and isinstance(node.args[1], ListNode))
 
 
 def _link(node: Node) -> Select | Call | None:
-    """The node itself if it selects something from what is before it."""
-    if isinstance(node, Select) or (isinstance(node, Call) and node.function in _INDICES):
+    """Return the node itself if it selects something from its first operand."""
+    if isinstance(node, Select) or (isinstance(node, Call) and node.function in INDICES):
         return node
     return None
 
 
 def _is_plain(link: Select | Call) -> bool:
-    """Whether a link is `.name` or `["name"]`, without a test or a question mark."""
+    """Return whether a link is `.name` or `["name"]`, without `has` and without a question mark."""
     return not link.test if isinstance(link, Select) else link.function == "_[_]"
 
 
 def _is_exact(kind: Type) -> bool:
-    """Whether a value of this declared type needs no look at run time."""
+    """Return whether a value of this declared type needs no check when the expression runs."""
     return kind.kind not in {Kind.DYN, Kind.ANY, Kind.NULL, Kind.PARAM} and all(map(_is_exact, kind.params))
 
 
@@ -274,8 +339,14 @@ def _content(value: Any) -> Any:
 
 
 def _map_key(key: Any, made: Mapping[Any, Any]) -> Any:
-    if not isinstance(key, str | int | float | bytes):
+    """Return a key for a map; a key that the map has already is replaced, as in Kubernetes."""
+    if isinstance(key, str):
+        return key
+    if not isinstance(key, MAP_KEYS):
         raise EvaluationError(f"unsupported key type: {type_of(key).name}")
-    if find(made, key) is not MISSING:
-        raise EvaluationError(f"repeated key: {key!r}")
+    if key in made:
+        known = next(each for each in made if each == key)
+        if type(known) is not type(key):
+            kinds = f"{type_of(known)} and {type_of(key)}"
+            raise EvaluationError(f"this SDK cannot keep keys that are {key!r} as {kinds} in one map; Kubernetes can")
     return key

@@ -1,104 +1,141 @@
 """The syntax tree of a CEL expression, macros already expanded.
 
-Nodes compare by identity, so that what later stages learn about one (its type, its cost) is kept beside the tree.
-`offset` is the place in the source that an error names.
+Nodes compare by identity: later stages keep what they learn about a node (its type, its cost) in tables beside the
+tree.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
 
 ACCUMULATOR: Final = "@result"
-"""The variable in which a comprehension collects; no expression can name it."""
+"""The accumulator of every comprehension; no expression can name it."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One expression."""
+    """One expression.
+
+    offset: where in the source an error about this node points.
+    """
 
     offset: int
 
     def children(self) -> list[Node]:
-        """The expressions right below this one, in source order."""
+        """Return the expressions directly below this one, in source order."""
         return []
+
+
+NodeT = TypeVar("NodeT", bound=Node)
 
 
 @dataclass(slots=True, eq=False)
 class Literal(Node):
-    """A constant."""
+    """A constant.
+
+    value: its value.
+    """
 
     value: Any
 
 
 @dataclass(slots=True, eq=False)
 class Ident(Node):
-    """A variable or a name of a type."""
+    """A variable or the name of a type.
+
+    name: the name, without a leading dot.
+    root: whether a leading dot says that no local variable is meant (since 1.37).
+    """
 
     name: str
+    root: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Select(Node):
-    """`operand.name`; with `test`, `has(operand.name)`."""
+    """`operand.name`, or `has(operand.name)`.
+
+    operand: what is selected from.
+    name: the name of the field or key.
+    test: whether this is `has(operand.name)`.
+    """
 
     operand: Node
     name: str
     test: bool = False
 
     def children(self) -> list[Node]:
-        """The expressions right below this one."""
+        """Return the expressions directly below this one."""
         return [self.operand]
 
 
 @dataclass(slots=True, eq=False)
 class Call(Node):
-    """A function, method or operator; `_&&_`, `_[_]` and so on name operators."""
+    """A call of a function, a method or an operator.
+
+    function: its name; operators have names such as `_&&_` and `_[_]`.
+    args: the arguments, without the target of a method.
+    target: the target of a method, None for a function or an operator.
+    """
 
     function: str
     args: list[Node]
     target: Node | None = None
 
     def operands(self) -> list[Node]:
-        """The arguments, the target of a method first."""
+        """Return the arguments, the target of a method first."""
         return self.args if self.target is None else [self.target, *self.args]
 
     def children(self) -> list[Node]:
-        """The expressions right below this one."""
+        """Return the expressions directly below this one."""
         return self.operands()
 
 
 @dataclass(slots=True, eq=False)
 class ListNode(Node):
-    """`[a, ?b]`; `optional` holds the indices of the items with a question mark."""
+    """`[a, ?b]`.
+
+    items: the items.
+    optional: the indices of the items with a question mark.
+    """
 
     items: list[Node]
     optional: frozenset[int] = frozenset()
 
     def children(self) -> list[Node]:
-        """The expressions right below this one."""
+        """Return the expressions directly below this one."""
         return self.items
 
 
 @dataclass(slots=True, eq=False)
 class MapNode(Node):
-    """`{key: value, ?key: optional}`."""
+    """`{key: value, ?key: optional}`.
+
+    entries: pairs of key and value.
+    optional: the indices of the entries with a question mark.
+    """
 
     entries: list[tuple[Node, Node]]
     optional: frozenset[int] = frozenset()
 
     def children(self) -> list[Node]:
-        """The expressions right below this one."""
+        """Return the expressions directly below this one."""
         return [each for entry in self.entries for each in entry]
 
 
 @dataclass(slots=True, eq=False)
-class Fold(Node):
-    """What a macro such as `all` becomes: a loop that updates an accumulator.
+class Comprehension(Node):
+    """A loop over a list or a map that updates an accumulator; macros such as `all` expand to it.
 
-    For each item of `items`: stop unless `condition`, then `accumulator = step`; the value is `result`. With
-    `variable2`, the variables are index and item, or key and value.
+    items: what is iterated: the items of a list, the keys of a map.
+    variable: the variable for each item; with `variable2`, for each index or key.
+    variable2: the variable for the items of a list or the values of a map; empty if there is one variable only.
+    accumulator: the variable that holds the result so far.
+    start: the first value of the accumulator.
+    condition: evaluated before each item; the loop ends when it is false.
+    step: the next value of the accumulator.
+    result: the value of the whole comprehension.
     """
 
     items: Node
@@ -111,32 +148,61 @@ class Fold(Node):
     result: Node
 
     def children(self) -> list[Node]:
-        """The expressions right below this one."""
+        """Return the expressions directly below this one."""
         return [self.items, self.start, self.condition, self.step, self.result]
 
 
 @dataclass(slots=True, eq=False)
 class Bind(Node):
-    """`cel.bind(name, value, result)`; the value is computed when it is first needed."""
+    """`cel.bind(name, value, result)`; the value is computed when it is first needed.
+
+    name: the variable.
+    value: its value.
+    result: the expression that may use the variable.
+    """
 
     name: str
     value: Node
     result: Node
 
     def children(self) -> list[Node]:
-        """The expressions right below this one."""
+        """Return the expressions directly below this one."""
         return [self.value, self.result]
 
 
-def copied(node: Node) -> Node:
-    """A tree of its own that says the same, for macros that use an argument twice."""
-    return deepcopy(node)
+def qualified_name(node: Node | None) -> str:
+    """Return `a.b.c` for a node of names and selections only, else an empty text."""
+    names: list[str] = []
+    while isinstance(node, Select) and not node.test:
+        names.append(node.name)
+        node = node.operand
+    return ".".join([node.name, *reversed(names)]) if isinstance(node, Ident) else ""
+
+
+def copied(node: NodeT) -> NodeT:
+    """Return a copy of a tree with nodes of its own, for macros that use an argument twice."""
+    changed: dict[str, Any] = {}
+    for name in _FIELDS[type(node)]:
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            changed[name] = copied(value)
+        elif isinstance(node, MapNode) and name == "entries":
+            changed[name] = [(copied(key), copied(each)) for key, each in node.entries]
+        elif isinstance(value, list):
+            changed[name] = [copied(each) for each in value]
+    return replace(node, **changed)
 
 
 def depth(node: Node) -> int:
-    """How many levels the tree has; found without recursion, because it guards the recursion of later stages."""
+    """Return how many levels a tree has, without recursion: this guards the recursion of later stages."""
     deepest, level = 0, [node]
     while level:
         deepest += 1
         level = [child for each in level for child in each.children()]
     return deepest
+
+
+_FIELDS: Final[dict[type[Node], tuple[str, ...]]] = {
+    kind: tuple(each.name for each in fields(kind))
+    for kind in (Literal, Ident, Select, Call, ListNode, MapNode, Comprehension, Bind)
+}

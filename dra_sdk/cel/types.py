@@ -1,7 +1,8 @@
-"""The static types of CEL, and when a value of one may stand where another is wanted.
+"""The static types of CEL, and which type may be used where another one is wanted.
 
-Source: the CEL language definition (cel-spec, "Gradual Type Checking"). `dyn` is checked when the expression runs;
-`any`, the type of an attribute before list attributes exist, is like `dyn` except that it cannot be iterated.
+A value of type `dyn` is checked when the expression runs. `any`, the type of an attribute while the cluster has no list
+attributes, is like `dyn` but cannot be iterated. Source: the CEL language definition (cel-spec), section "Gradual Type
+Checking"; cel-go, checker/types.go.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 
 class Kind(Enum):
-    """The families of types that the checker tells apart."""
+    """The families of types that the checker distinguishes."""
 
     SIMPLE = "simple"
     DYN = "dyn"
@@ -22,14 +23,23 @@ class Kind(Enum):
     LIST = "list"
     MAP = "map"
     OPAQUE = "opaque"
+    TIME = "time"
     STRUCT = "struct"
     TYPE = "type"
     PARAM = "param"
 
+    # The hash of Enum is computed in Python, and types are looked up in tables all the time.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; `params` are the element type of a list, the key and value types of a map, and so on."""
+    """A type.
+
+    kind: its family.
+    name: its name, as `type(x)` gives it.
+    params: the element type of a list, the key and value types of a map, and so on.
+    """
 
     kind: Kind
     name: str
@@ -56,63 +66,71 @@ SEMVER: Final = Type(Kind.STRUCT, "kubernetes.Semver")
 DEVICE: Final = Type(Kind.STRUCT, "kubernetes.DRADevice")
 IP: Final = Type(Kind.OPAQUE, "net.IP")
 CIDR: Final = Type(Kind.OPAQUE, "net.CIDR")
-SCALARS: Final = frozenset({BOOL, INT, UINT, DOUBLE})
+TIMESTAMP: Final = Type(Kind.TIME, "google.protobuf.Timestamp")
+DURATION: Final = Type(Kind.TIME, "google.protobuf.Duration")
+URL: Final = Type(Kind.STRUCT, "kubernetes.URL")
+FORMAT: Final = Type(Kind.STRUCT, "kubernetes.NamedFormat")
+_DYNAMIC: Final = frozenset({Kind.DYN, Kind.ANY, Kind.ERROR})
+_NULLABLE: Final = frozenset({Kind.NULL, Kind.OPAQUE, Kind.STRUCT, Kind.TIME})
+_UNKNOWN: Final = frozenset({Kind.DYN, Kind.ANY, Kind.PARAM})
+SCALARS: Final = frozenset({BOOL, INT, UINT, DOUBLE, TIMESTAMP, DURATION})
+"""Types whose values all have size 1."""
 
 
 def list_of(element: Type) -> Type:
-    """`list(element)`."""
+    """Return `list(element)`."""
     return Type(Kind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """`map(key, value)`."""
+    """Return `map(key, value)`."""
     return Type(Kind.MAP, "map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
-    """`optional_type(value)`."""
+    """Return `optional_type(value)`."""
     return Type(Kind.OPAQUE, "optional_type", (value,))
 
 
 def type_of(value: Type) -> Type:
-    """The type of a type, as `type(1)` has it."""
+    """Return the type of a type, which is the type of `type(1)`."""
     return Type(Kind.TYPE, "type", (value,))
 
 
 def param(name: str) -> Type:
-    """A type variable."""
+    """Return a type variable."""
     return Type(Kind.PARAM, name)
 
 
 def is_dyn(kind: Type) -> bool:
-    """Whether checking is left to the evaluation."""
-    return kind.kind in {Kind.DYN, Kind.ANY, Kind.ERROR}
+    """Return whether the evaluation, not the checker, decides about this type."""
+    return kind.kind in _DYNAMIC
 
 
 def is_optional(kind: Type) -> bool:
-    """Whether it is an optional."""
+    """Return whether a type is an optional."""
     return kind.name == "optional_type"
 
 
 class Unifier:
-    """What the type variables of one expression stand for so far."""
+    """The types that the type variables of one expression stand for so far."""
 
     def __init__(self) -> None:
         self._bound: dict[Type, Type] = {}
         self._count = 0
 
     def fresh(self) -> Type:
-        """A type variable that nothing else uses."""
+        """Return a type variable that nothing else uses."""
         self._count += 1
         return param(f"_{self._count}")
 
     def instantiate(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
-        """The same types with fresh variables in place of their own."""
+        """Return the same types with fresh variables in place of their own."""
         renamed: dict[Type, Type] = {}
         return tuple(self._rename(each, renamed) for each in types)
 
     def fit(self, given: tuple[Type, ...], wanted: tuple[Type, ...]) -> bool:
-        """Whether each given type can stand for the wanted one; binds variables only if all can."""
+        """Return whether each given type may be used where the other is wanted; bind variables only if all may."""
         before = dict(self._bound)
         if len(given) == len(wanted) and all(map(self._fits, given, wanted)):
             return True
@@ -120,17 +138,17 @@ class Unifier:
         return False
 
     def resolve(self, kind: Type, *, final: bool = False) -> Type:
-        """The type with its bound variables replaced; with `final`, unbound ones become dyn."""
-        if kind in self._bound:
-            return self.resolve(self._bound[kind], final=final)
+        """Return the type with its bound variables replaced; with `final`, unbound variables become dyn."""
         if kind.kind is Kind.PARAM:
+            if kind in self._bound:
+                return self.resolve(self._bound[kind], final=final)
             return DYN if final else kind
         if not kind.params:
             return kind
         return Type(kind.kind, kind.name, tuple(self.resolve(each, final=final) for each in kind.params))
 
     def join(self, previous: Type, current: Type) -> Type | None:
-        """The more general of two types, or None if neither fits the other."""
+        """Return the more general of two types, or None if neither fits the other."""
         if not self.fit((previous,), (current,)):
             return None
         return previous if _less_specific(previous, current) else current
@@ -140,6 +158,8 @@ class Unifier:
             if kind not in renamed:
                 renamed[kind] = self.fresh()
             return renamed[kind]
+        if not kind.params:
+            return kind
         return Type(kind.kind, kind.name, tuple(self._rename(each, renamed) for each in kind.params))
 
     def _fits(self, given: Type, wanted: Type) -> bool:
@@ -153,7 +173,7 @@ class Unifier:
             return True
         if Kind.NULL in {given.kind, wanted.kind}:
             other = wanted if given.kind is Kind.NULL else given
-            return other.kind in {Kind.NULL, Kind.OPAQUE, Kind.STRUCT}
+            return other.kind in _NULLABLE
         if given.kind is Kind.TYPE:
             return wanted.kind is Kind.TYPE
         same = given.kind is wanted.kind and given.name == wanted.name and len(given.params) == len(wanted.params)
@@ -186,9 +206,9 @@ class Unifier:
 
 
 def _less_specific(left: Type, right: Type) -> bool:
-    if left.kind in {Kind.DYN, Kind.ANY, Kind.PARAM}:
+    if left.kind in _UNKNOWN:
         return True
-    if right.kind in {Kind.DYN, Kind.ANY, Kind.PARAM} or left.kind is not right.kind:
+    if right.kind in _UNKNOWN or left.kind is not right.kind:
         return False
     if left.kind is Kind.TYPE:
         return True

@@ -1,13 +1,13 @@
 """The values of CEL while an expression runs, as Python values.
 
-bool, float, str, bytes, list and dict are themselves, `null` is None, an int of CEL is int and an unsigned one `UInt`.
-Maps may have keys of different types whose Python hashes collide (1 and true), so that lookups go through `find`.
+bool, float, str, bytes, list and dict stand for themselves and None for `null`. An int of CEL is an int, an unsigned
+one a `UInt`. The types of Kubernetes and of protobuf have a class each.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import total_ordering
 from ipaddress import IPv4Address, IPv6Address
@@ -20,15 +20,14 @@ from dra_sdk.model.quantity import Quantity
 INT64: Final = 2**63 - 1
 UINT64: Final = 2**64 - 1
 MISSING: Final = object()
+MAX_SIZE: Final = 2_000_000
+"""How many characters or items a value may have that an evaluation makes; cel-go's costs would allow far more."""
 
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?", re.ASCII
 )
 _IDENTIFIER: Final = re.compile(r"0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*", re.ASCII)
-
-
-MAX_MADE: Final = 2_000_000
-"""The largest text or list that an evaluation may make; the costs alone would allow far more."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class EvaluationError(Exception):
@@ -36,7 +35,11 @@ class EvaluationError(Exception):
 
 
 class CostLimitError(Exception):
-    """The evaluation became too expensive; unlike EvaluationError, no `||` can absorb it."""
+    """The evaluation became too expensive. Unlike an EvaluationError, `||` cannot absorb it."""
+
+
+class MissingPackageError(Exception):
+    """An expression needs a Python package that is not installed; becomes a CelPackageError."""
 
 
 class UInt(int):
@@ -47,7 +50,10 @@ class UInt(int):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optional:
-    """A value that may be missing: `optional.of(x)`, or `NONE`."""
+    """An optional value: `optional.of(x)`, or `NONE`.
+
+    value: the value, or MISSING.
+    """
 
     value: Any
 
@@ -55,15 +61,15 @@ class Optional:
 NONE: Final = Optional(MISSING)
 
 
-class Computed(Quantity):
-    """A quantity that `add` or `sub` made, which Kubernetes (up to 1.37) can compare only as the left side of `==`."""
+class ComputedQuantity(Quantity):
+    """A quantity that `add` or `sub` made; Kubernetes (up to 1.37) compares it only as the left side of `==`."""
 
     __slots__ = ()
 
 
 @total_ordering
 class Semver:
-    """A semantic version 2.0.0; build metadata is kept, and ignored in comparisons."""
+    """A semantic version 2.0.0. Build metadata is kept, and ignored in comparisons."""
 
     __slots__ = ("_key", "build", "major", "minor", "patch", "prerelease")
 
@@ -100,13 +106,81 @@ Address = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Cidr:
-    """An address with the length of its prefix; bits after the prefix are kept, as Kubernetes does."""
+    """A network address. Bits after the prefix are kept, as Kubernetes keeps them.
+
+    address: the address.
+    prefix: the length of the prefix in bits.
+    """
 
     address: Address
     prefix: int
 
     def __str__(self) -> str:
         return f"{self.address}/{self.prefix}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A span of time.
+
+    nanoseconds: its length; may be negative.
+    """
+
+    nanoseconds: int
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class Timestamp:
+    """A point in time.
+
+    nanoseconds: nanoseconds since 1970-01-01T00:00:00Z.
+    offset: the offset from UTC in seconds that it was written with; comparisons ignore it.
+    """
+
+    nanoseconds: int
+    offset: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and self.nanoseconds == other.nanoseconds
+
+    def __lt__(self, other: Timestamp) -> bool:
+        return self.nanoseconds < other.nanoseconds
+
+    def __hash__(self) -> int:
+        return hash(self.nanoseconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A parsed URL; all parts as Go's net/url has them.
+
+    scheme: the scheme in lower case, such as `https`.
+    host: host and port, without escapes.
+    path: the path as `EscapedPath` gives it.
+    query: the raw query, without the question mark.
+    text: the whole URL as `String` gives it, by which two URLs are compared.
+    """
+
+    scheme: str
+    host: str
+    path: str
+    query: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Format:
+    """A named format of Kubernetes' format library, such as `dns1123Label`. Two formats are equal if they are one.
+
+    name: how Kubernetes names it.
+    problems: what is wrong with a text; empty if the text has this format.
+    pattern_size: the length of its regular expression that costs are computed with.
+    """
+
+    name: str
+    problems: Callable[[str], list[str]]
+    pattern_size: int
 
 
 _NAMES: Final[tuple[tuple[Any, Type], ...]] = (
@@ -124,10 +198,12 @@ _NAMES: Final[tuple[tuple[Any, Type], ...]] = (
     (Optional, types.optional_of(types.DYN)),
     (Address, types.IP),
     (Cidr, types.CIDR),
+    (Timestamp, types.TIMESTAMP),
+    (Duration, types.DURATION),
+    (Url, types.URL),
+    (Format, types.FORMAT),
     (Type, types.type_of(types.DYN)),
 )
-
-
 _EXACT: Final = {kind: found for kind, found in _NAMES if isinstance(kind, type)} | {
     dict: types.map_of(types.DYN, types.DYN),
     list: types.list_of(types.DYN),
@@ -135,12 +211,12 @@ _EXACT: Final = {kind: found for kind, found in _NAMES if isinstance(kind, type)
 
 
 def type_of(value: Any) -> Type:
-    """The type of a value; elements of lists and maps are dyn."""
+    """Return the type of a value; elements of lists and maps are dyn."""
     return _EXACT.get(type(value)) or next(found for kind, found in _NAMES if isinstance(value, kind))
 
 
 def fits(value: Any, wanted: Type) -> bool:
-    """Whether a value may be passed where a function wants this type; lists are judged by their first element."""
+    """Return whether a value may be passed where a function wants this type; the first element stands for a list."""
     if wanted.kind in {Kind.DYN, Kind.ANY, Kind.PARAM}:
         return True
     if type_of(value).name != wanted.name:
@@ -150,81 +226,29 @@ def fits(value: Any, wanted: Type) -> bool:
     return True
 
 
-def bounded(length: int) -> None:
-    """EvaluationError if a text or list of this length must not be made."""
-    if length > MAX_MADE:
-        raise EvaluationError(f"a value of {length} characters or items is too large")
+def go_text(text: str) -> str:
+    """Return a text as Go decodes it from JSON: half a surrogate pair becomes U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def check_size(length: int) -> None:
+    """Raise EvaluationError if a text or list of this length must not be made."""
+    if length > MAX_SIZE:
+        raise EvaluationError(f"a value of {length} characters or items is too large, the limit is {MAX_SIZE}")
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is an int, a uint or a double."""
+    """Return whether a value is an int, a uint or a double."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def equal(left: Any, right: Any) -> bool:
-    """CEL's `==`: numbers compare across their types, everything else only within one.
-
-    EvaluationError where Kubernetes' own types are compared with anything else.
-    """
-    if isinstance(left, str | bytes | bool | None):
-        return type(left) is type(right) and bool(left == right)
-    if is_number(left):
-        return is_number(right) and bool(left == right)
-    if isinstance(left, Mapping):
-        return isinstance(right, Mapping) and _equal_maps(left, right)
-    if isinstance(left, Sequence):
-        return _is_list(right) and len(left) == len(right) and all(map(equal, left, right))
-    return _equal_opaque(left, right)
-
-
-def _equal_opaque(left: Any, right: Any) -> bool:
-    if isinstance(left, Optional) and isinstance(right, Optional):
-        return left is right if MISSING in (left.value, right.value) else equal(left.value, right.value)
-    if isinstance(left, Type | Optional):
-        return bool(left == right)
-    if isinstance(right, Computed) or type_of(left).name != type_of(right).name:
-        raise EvaluationError(f"no such overload: {type_of(left)} == {type_of(right)}")
-    return bool(left == right)
-
-
-def same(left: Any, right: Any) -> bool:
-    """The same for what looks through lists, and for `!=`: what cannot be compared is different."""
-    try:
-        return equal(left, right)
-    except EvaluationError:
-        return False
-
-
-def _is_list(value: Any) -> bool:
+def is_list(value: Any) -> bool:
+    """Return whether a value is a list of CEL."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _equal_maps(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
-    pairs = [(value, find(right, key)) for key, value in left.items()]
-    return len(left) == len(right) and all(other is not MISSING and equal(value, other) for value, other in pairs)
-
-
-def find(container: Mapping[Any, Any], key: Any) -> Any:
-    """What a map holds under a key, or MISSING."""
-    found = container.get(key, MISSING) if isinstance(key, str | int | float) else MISSING
-    if isinstance(key, str) or found is MISSING:
-        return found
-    # 1 and true hash alike in Python and are different keys in CEL.
-    return next((value for each, value in container.items() if equal(each, key)), MISSING)
-
-
-def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1; EvaluationError if the two have no order."""
-    numbers = is_number(left) and is_number(right)
-    if not numbers and (type(left) is not type(right) or not isinstance(left, str | bytes | bool)):
-        raise EvaluationError("no such overload")
-    if left != left or right != right:  # noqa: PLR0124 (NaN alone is unequal to itself)
-        raise EvaluationError("NaN values cannot be ordered")
-    return int(left > right) - int(left < right)
-
-
 def size(value: Any) -> int:
-    """The size that costs are computed from: characters, bytes, items or entries; 1 for everything else."""
+    """Return the size that costs are computed from: characters, bytes, items or entries; 1 for everything else."""
     if isinstance(value, str | bytes | Mapping | Sequence):
         return len(value)
     if isinstance(value, Optional):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from dra_sdk import cel
-from dra_sdk.cel.selector import Outcome
 from dra_sdk.model.device import Device, Version
 
 DEVICE = Device(
@@ -32,10 +31,10 @@ def view() -> cel.DeviceView:
 
 
 @pytest.fixture
-def evaluate(view: cel.DeviceView) -> Callable[[str], Outcome]:
-    """Match and cost; `@` stands for the device's own attributes, `#` for its capacities."""
+def evaluate(view: cel.DeviceView) -> Callable[[str], cel.Evaluation]:
+    """Evaluate an expression; `@` stands for the device's own attributes, `#` for its capacities."""
 
-    def run(expression: str) -> Outcome:
+    def run(expression: str) -> cel.Evaluation:
         long = expression.replace("@", 'device.attributes["gpu.example.com"]')
         return cel.compile(long.replace("#", 'device.capacity["gpu.example.com"]')).evaluate(view)
 
@@ -43,13 +42,13 @@ def evaluate(view: cel.DeviceView) -> Callable[[str], Outcome]:
 
 
 @pytest.fixture
-def holds(evaluate: Callable[[str], Outcome]) -> Callable[[str], bool]:
+def holds(evaluate: Callable[[str], cel.Evaluation]) -> Callable[[str], bool]:
     """Whether an expression is true of the device."""
     return lambda expression: evaluate(expression).match
 
 
 @pytest.fixture
-def failure(evaluate: Callable[[str], Outcome]) -> Callable[[str], str]:
+def failure(evaluate: Callable[[str], cel.Evaluation]) -> Callable[[str], str]:
     """Why an expression has no answer for the device."""
 
     def run(expression: str) -> str:

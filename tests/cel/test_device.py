@@ -71,6 +71,12 @@ def test_values_that_make_no_sense_are_errors_of_the_evaluation(attributes, capa
         matches("true", view)
 
 
+def test_half_a_surrogate_pair_is_what_go_makes_of_it():
+    view = DeviceView("d", {"s": "\ud800"})
+    assert matches("device.attributes['d'].s == '\ufffd' && bytes(device.attributes['d'].s) == b'\ufffd'", view)
+    assert matches("device.attributes['d'].s == '\ud800'", view)
+
+
 def test_a_list_needs_its_feature():
     view = DeviceView("d", {"a": [1, 2]})
     scalars = cel.compile("true", cel.Features(list_type_attributes=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.cel import compile  # noqa: A004
-from dra_sdk.cel.cost import MAX
+from dra_sdk.cel.library.overloads import MAX
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ def values(source: str) -> list[object]:
         ("b'a\\xff'", b"a\xff"),
         ("b'é'", "é".encode()),
         ("br'\\n'", b"\\n"),
+        ("`a-b/c.d e_1`", "a-b/c.d e_1"),
         ("true", True),
         ("null", None),
         ("trueish", "trueish"),
@@ -48,7 +49,13 @@ def test_spaces_and_comments_are_nothing():
 
 
 def test_places():
-    assert [each.offset for each in tokens("a  &&b")] == [0, 3, 5, 6]
+    assert [(each.offset, each.end) for each in tokens("a  &&'b'")] == [(0, 1), (3, 5), (5, 8), (8, 8)]
+
+
+@pytest.mark.parametrize("prefix", ["rb", "Rb", "rB"])
+def test_a_raw_text_of_bytes_begins_with_b(prefix: str):
+    assert values(f'{prefix}"a"') == [prefix, "a"]
+    assert values(f'{prefix[::-1]}"a"') == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -62,6 +69,10 @@ def test_places():
         (r"'\uD800'", "no character"),
         (r"'\U00110000'", "no character"),
         ("18446744073709551616u", "invalid uint literal"),
+        ("1e400", "invalid double literal"),
+        ("b'\\u00ff'", "stands for a character, and bytes have none"),
+        ("b'\\U0001F600'", "stands for a character, and bytes have none"),
+        ("`a$`", "'`' starts no token"),
     ],
 )
 def test_what_is_no_token(source: str, problem: str):

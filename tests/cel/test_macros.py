@@ -14,7 +14,7 @@ from dra_sdk.cel import CelCompileError, compile  # noqa: A004
         '!has(device.attributes["unknown.example.com"].index)',
         "[1, 2].all(x, x > 0) && [].all(x, false)",
         "[1, 2].exists(x, x > 1) && ![].exists(x, true)",
-        "[1, 2].exists_one(x, x > 1) && ![1, 2].existsOne(x, x > 0)",
+        "[1, 2].exists_one(x, x > 1) && ![1, 2].existsOne(i, x, x > 0)",
         "[1, 2].map(x, x * 2) == [2, 4]",
         "[1, 2].map(x, x > 1, x * 2) == [4]",
         "[1, 2].filter(x, x > 1) == [2]",
@@ -34,6 +34,9 @@ from dra_sdk.cel import CelCompileError, compile  # noqa: A004
         "[3, 1, 2].sortBy(x, -x) == [3, 2, 1]",
         "[[1], [2]].exists(x, x.exists(y, y == 2))",
         "[1, 2].all(x, [x].all(x, x > 0) && x < 3)",
+        "cel.bind(__result__, 1, __result__ == 1)",
+        "[1, 2].map(x, [3].map(y, x + y)) == [[4], [5]] && [1, 2].map(x, [1, 2].map(x, x)) == [[1, 2], [1, 2]]",
+        "[1, 2].map(x, x).map(x, x + 1) == [2, 3] && [[1], [2]].map(x, x.map(y, y)) == [[1], [2]]",
     ],
 )
 def test_meaning(holds: Callable[[str], bool], expression: str):
@@ -59,6 +62,13 @@ def test_an_error_in_a_binding_comes_up_where_it_is_used(failure: Callable[[str]
         ("cel.bind(a.b, 1, true)", "must be simple identifiers"),
         ("optional.of(1).optMap(1, true).hasValue()", "must be a simple identifier"),
         ("x" + ".optMap(a, a)" * 100, "each level doubles"),
+        ("[1].existsOne(x, x == 1)", "undeclared reference to"),
+        ("[1].all(__result__, true)", "iteration variable __result__ overwrites accumulator variable"),
+        ("[1].map(__result__, 1) == []", "iteration variable __result__ overwrites accumulator variable"),
+        ("[1].sortBy(__result__, 1) == []", "iteration variable __result__ overwrites accumulator variable"),
+        ("[1].exists(i, __result__, true)", "iteration variable __result__ overwrites accumulator variable"),
+        ("[1].all(x, x, true)", "duplicate variable name: x"),
+        (".cel.bind(x, 1, x == 1)", "undeclared reference to"),
     ],
 )
 def test_wrong_use(expression: str, problem: str):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk.cel import CelCompileError, compile  # noqa: A004
-from dra_sdk.cel.parser import MAX_NESTING, parse
+from dra_sdk.cel import CelCompileError, DeviceView, compile  # noqa: A004
+from dra_sdk.cel.parser import MAX_DEPTH, parse
 from dra_sdk.cel.syntax import Call, Ident, ListNode, Literal, MapNode, Node, Select
 
 
@@ -54,6 +54,12 @@ def shown(node: Node) -> str:
         ("[1, ?a,]", "[1, ?a]"),
         ("{a: b, ?c: d,}", "{a: b, c: d}"),
         ("(a)", "a"),
+        ("[,]", "[]"),
+        ("{,}", "{}"),
+        ("a ? b : c || d && e + f * g", "_?_:_(a, b, _||_(c, _&&_(d, _+_(e, _*_(f, g)))))"),
+        ("-a.b * !c[d] + 1", "_+_(_*_(-_(a.b), !_(_[_](c, d))), 1)"),
+        ("a < b + c in d", "@in(_<_(a, _+_(b, c)), d)"),
+        ("a || b || c && d && e || f", "_||_(_||_(a, b), _||_(_&&_(_&&_(c, d), e), f))"),
     ],
 )
 def test_precedence(source: str, tree: str):
@@ -77,6 +83,15 @@ def test_precedence(source: str, tree: str):
         ("9223372036854775808", 1, 1, "invalid int literal"),
         ("1" * 5000, 1, 1, "invalid int literal"),
         ("Foo{a: 1}", 1, 4, "no message type"),
+        ("google.protobuf.Int64Value{value: 1}", 1, 27, "this SDK cannot make messages such as google.protobuf.Int64"),
+        ("a ? b ? c : d : e", 1, 7, "found '?', expected ':'"),
+        ("[1,,]", 1, 4, "expected an expression"),
+        ("(,)", 1, 2, "expected an expression"),
+        ("!-a", 1, 2, "expected an expression"),
+        ("..a", 1, 2, "expected a name"),
+        ("`a`", 1, 1, "expected an expression"),
+        ("a.`b`()", 1, 6, "expected the end of the expression"),
+        ("rb''", 1, 3, "expected the end of the expression"),
     ],
 )
 def test_what_is_no_expression(source: str, line: int, column: int, problem: str):
@@ -86,12 +101,59 @@ def test_what_is_no_expression(source: str, line: int, column: int, problem: str
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
-def test_nesting_is_limited():
-    parse("(" * (MAX_NESTING - 1) + "a" + ")" * (MAX_NESTING - 1))
-    with pytest.raises(CelCompileError, match=f"deeper than {MAX_NESTING} levels"):
-        parse("[" * (MAX_NESTING + 1))
-    with pytest.raises(CelCompileError, match="nested deeper than 150 levels"):
-        parse("a" + ".b" * 200)
+@pytest.mark.parametrize(
+    ("before", "inside", "after", "most"),
+    [
+        ("(", "1", ")", 249),
+        ("[", "", "]", 250),
+        ("{1: ", "1", "}", 249),
+        ("f(", "1", ")", 249),
+        ("1 + (", "1", ")", 124),
+        ("1 == (", "1", ")", 124),
+        ("1 + 1 * (", "1", ")", 83),
+        ("true ? true : ", "true", "", 249),
+        ("", "1", " + 1", 250),
+        ("", "1", " == 1", 250),
+        ("", "a", ".b", 250),
+        ("", "a", "[0]", 250),
+        ("", "a", ".b()", 250),
+    ],
+)
+def test_nesting_has_the_limits_of_cel_go(before: str, inside: str, after: str, most: int):
+    parse(before * most + inside + after * most)
+    with pytest.raises(CelCompileError, match="nested deeper than 250 levels"):
+        parse(before * (most + 1) + inside + after * (most + 1))
+
+
+def test_what_a_tree_may_have_after_macros_is_limited():
+    parse("[1].all(x, " * 140 + "true" + ")" * 140)
+    with pytest.raises(CelCompileError, match=f"more than {MAX_DEPTH} levels once macros are expanded"):
+        parse("[1].all(x, " * 160 + "true" + ")" * 160)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(" * 240 + "true" + ")" * 240,
+        "[" * 200 + "device.driver" + "]" * 200 + " == []",
+        "{'a': " * 200 + "device.driver" + "}" * 200 + " == {}",
+        "device.driver == '' ? true : " * 130 + "true",
+        " + ".join(["device.driver"] * 200) + " == ''",
+        "dyn(" * 200 + "device.driver" + ")" * 200 + " == ''",
+        "[1].exists(x, " * 100 + "true" + ")" * 100,
+    ],
+)
+def test_deep_expressions_go_through_every_stage(expression: str):
+    selector = compile(expression)
+    assert selector.max_cost >= 0
+    assert isinstance(selector.matches(DeviceView("d.example.com")), bool)
+
+
+def test_names_in_backticks_need_1_37():
+    assert shown(parse("a.`b-c/d e`")) == "a.b-c/d e"
+    assert shown(parse("a.?`b`")) == "_?._(a, 'b')"
+    with pytest.raises(CelCompileError, match=r"names in backticks need Kubernetes 1\.37"):
+        parse("a.`b`", since_1_37=False)
 
 
 def test_long_chains_of_logic_are_no_deep_nesting():

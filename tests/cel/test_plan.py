@@ -1,4 +1,4 @@
-"""What evaluation decides by itself: short circuits, errors, optionals, selection and the price of it all."""
+"""Short circuits, errors, optionals, selection, loops, and what they cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dra_sdk.cel.selector import Outcome
+from dra_sdk import cel
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_version_differs_from_a_text(holds: Callable[[str], bool]):
     assert holds("!(@.driverVersion in @.links) && @.driverVersion in [@.driverVersion]")
 
 
-def test_the_side_that_decides_is_enough(evaluate: Callable[[str], Outcome]):
+def test_the_side_that_decides_is_enough(evaluate: Callable[[str], cel.Evaluation]):
     assert evaluate("false && @.index == 3") == (False, 0)
     assert evaluate("true || @.index == 3") == (True, 0)
 
 
-def test_a_constant_is_made_once_and_priced_each_time(evaluate: Callable[[str], Outcome]):
+def test_a_constant_is_made_once_and_paid_for_each_time(evaluate: Callable[[str], cel.Evaluation]):
     assert evaluate("#.memory.isLessThan(quantity('1Ti'))") == (True, 6)
     assert evaluate("#.memory.isLessThan(quantity('1Ti'))") == (True, 6)
 

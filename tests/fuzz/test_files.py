@@ -18,8 +18,7 @@ from dra_sdk.model.claim import NO_DEADLINE
 from dra_sdk.model.device import Version
 from dra_sdk.node.health import unhealthy_store
 from dra_sdk.node.metadata.reading import read_metadata
-from dra_sdk.node.overlay.errors import OverlayError
-from dra_sdk.node.overlay.file import load
+from dra_sdk.node.overlay import OverlayError, load
 from dra_sdk.node.prepare.checkpoint import FORMAT, decode, encode, json_copy, salvage
 from dra_sdk.node.runtime.settings import read_settings
 from dra_sdk.wire.cdi.reading import read_spec

@@ -1,33 +1,55 @@
-"""Functions on strings: cel-go's own and its extension library in version 2, and Kubernetes' regular expressions.
+"""Functions on strings: cel-go's own, its extension library in version 2, and Kubernetes' regular expressions.
 
-Indices count characters. Source: cel-go ext/strings.go, Kubernetes apiserver library/regex.go. `format` and
-`strings.quote` are not offered. Patterns are those of RE2, which Go shares.
+Indices count characters. Patterns are those of RE2, which Go shares; they need the package google-re2, which is
+imported when the first pattern is compiled. Source: cel-go, ext/strings.go; Kubernetes apiserver, library/regex.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
 from typing import Any, Final
 
-from dra_sdk.cel.cost import MAX, NOMINAL, Price, Quote, Range, Site, exactly, search, walk
-from dra_sdk.cel.cost import STRING as PER_CHARACTER
-from dra_sdk.cel.library.functions import Overload, function, method
+from dra_sdk.cel.comparison import Count
+from dra_sdk.cel.library.overloads import (
+    MAX,
+    NOMINAL,
+    SEARCH,
+    CallEstimate,
+    CallSite,
+    Cost,
+    Overload,
+    Range,
+    exactly,
+    function,
+    method,
+    walk,
+)
+from dra_sdk.cel.library.overloads import STRING as PER_CHARACTER
 from dra_sdk.cel.types import BOOL, INT, STRING, list_of
-from dra_sdk.cel.values import EvaluationError, bounded, size
+from dra_sdk.cel.values import EvaluationError, MissingPackageError, check_size, size
 
 _SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _TEXTS: Final = list_of(STRING)
 _LOWER: Final = {each: each + 32 for each in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {lower: upper for upper, lower in _LOWER.items()}
+_ESCAPES: Final = str.maketrans(
+    {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+)
+#: RE2 looks at this many characters in the time of one step, as a power of two.
+_SEARCH_SHIFT: Final = 6
 
 
 @lru_cache(maxsize=256)
 def pattern(text: str) -> Any:
-    """A compiled RE2 pattern; EvaluationError says what is wrong with it."""
-    import re2  # type: ignore[import-untyped]  # noqa: PLC0415 (only expressions with a pattern need it)
-
+    """Return a compiled RE2 pattern; EvaluationError says what is wrong with it."""
+    try:
+        import re2  # type: ignore[import-untyped]  # noqa: PLC0415 (optional, and only a pattern needs it)
+    except ImportError:
+        raise MissingPackageError(
+            "regular expressions need the package google-re2: pip install 'dra-sdk[tools]'"
+        ) from None
     options = re2.Options()
     options.log_errors = False
     try:
@@ -41,6 +63,11 @@ def pattern(text: str) -> Any:
 
 def _matches(text: str, regex: str) -> bool:
     return pattern(regex).search(text) is not None
+
+
+def _matches_counted(count: Count, text: str, regex: str) -> bool:
+    count(len(text) >> _SEARCH_SHIFT)
+    return _matches(text, regex)
 
 
 def _find(text: str, regex: str) -> str:
@@ -68,7 +95,8 @@ def _index(position: int, length: int) -> int:
 
 
 def _char_at(text: str, position: int) -> str:
-    return text[_index(position, len(text)) :][:1]
+    start = _index(position, len(text))
+    return text[start : start + 1]
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:
@@ -79,21 +107,33 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _index_of(text: str, part: str, start: int = 0) -> int:
-    if part == "":
-        return start
+    return start if part == "" else _index_of_1_37(text, part, start)
+
+
+def _index_of_1_37(text: str, part: str, start: int = 0) -> int:
     if start < 0:
         raise EvaluationError(f"index out of range: {start}")
-    return text.find(part, start)
+    return min(start, len(text)) if part == "" else text.find(part, start)
 
 
 def _last_index_of(text: str, part: str, start: int | None = None) -> int:
-    if part == "":
-        return len(text) if start is None else start
+    return start if part == "" and start is not None else _last_index_of_1_37(text, part, start)
+
+
+def _last_index_of_1_37(text: str, part: str, start: int | None = None) -> int:
     if start is None:
-        return text.rfind(part)
+        return len(text) if part == "" else _found_last(text, part)
     if start < 0:
         raise EvaluationError(f"index out of range: {start}")
-    return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
+    if part == "":
+        return min(start, len(text))
+    return -1 if start >= len(text) else _found_last(text[: start + len(part)], part)
+
+
+def _found_last(text: str, part: str) -> int:
+    """Return the index of the last occurrence; unlike `str.rfind`, `str.find` takes linear time at worst."""
+    found = text[::-1].find(part[::-1])
+    return -1 if found < 0 else len(text) - found - len(part)
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -106,7 +146,7 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
 
 
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    bounded(len(text) + text.count(old) * len(new))
+    check_size(len(text) + text.count(old) * len(new))
     return text.replace(old, new, max(limit, -1))
 
 
@@ -114,11 +154,25 @@ def _join(texts: Sequence[Any], separator: str = "") -> str:
     for each in texts:
         if not isinstance(each, str):
             raise EvaluationError(f"join: invalid input: {each!r}")
-    bounded(sum(map(len, texts)) + len(texts) * len(separator))
+    check_size(sum(map(len, texts)) + len(texts) * len(separator))
     return separator.join(texts)
 
 
-def _estimate_replace(site: Site) -> Quote:
+def _quote(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _estimate_quote(site: CallSite) -> CallEstimate:
+    length = site.size(0)
+    return CallEstimate(length.scaled(PER_CHARACTER), Range(_sum(length.low), _sum(2 * length.high)))
+
+
+def _sum(length: int) -> int:
+    """Return the length of a quoted text, in the 64 bits of cel-go."""
+    return (length + 2) % (MAX + 1)
+
+
+def _estimate_replace(site: CallSite) -> CallEstimate:
     text, old, new = (site.size(index) for index in range(3))
     most = text.high
     if old.low == 0:
@@ -129,85 +183,117 @@ def _estimate_replace(site: Site) -> Quote:
         shortest = (text.low + 1) * new.low + text.low
     else:
         shortest = text.low if old.high <= new.low else ceil(float(text.low) / old.high) * new.low
-    return Quote(text.scaled(2 * PER_CHARACTER), Range(min(shortest, MAX), min(longest, MAX)))
+    return CallEstimate(text.scaled(2 * PER_CHARACTER), Range(min(shortest, MAX), min(longest, MAX)))
 
 
-def _estimate_split(site: Site) -> Quote:
+def _estimate_split(site: CallSite) -> CallEstimate:
     limit = site.constant(2) if site.count > 2 else None  # noqa: PLR2004 (text, separator, limit)
     most = limit if isinstance(limit, int) and limit >= 0 else MAX if limit is not None else site.size(0).high
-    return Quote(site.size(0).scaled(2 * PER_CHARACTER), Range(0, most))
+    return CallEstimate(site.size(0).scaled(2 * PER_CHARACTER), Range(0, most))
 
 
-def _estimate_join(site: Site) -> Quote:
+def _estimate_join(site: CallSite) -> CallEstimate:
     items = site.size(0)
     # Where the type does not say that it is a list, the items themselves are not counted.
     total = items.times(site.item_size(0)) if site.type(0).params else exactly(0)
     if site.count > 1:
         gaps = Range(max(items.low - 1, 0), max(items.high - 1, 0))
         total = total.plus(site.size(1).times(gaps))
-    return Quote(total.scaled(PER_CHARACTER), total)
+    return CallEstimate(total.scaled(PER_CHARACTER), total)
 
 
-def _estimate_find(site: Site) -> Quote:
-    return search().estimate(site)._replace(size=Range(0, site.size(0).high))
+def _estimate_find(site: CallSite) -> CallEstimate:
+    return SEARCH.estimate(site)._replace(size=Range(0, site.size(0).high))
 
 
-def _estimate_contains(site: Site) -> Quote:
-    return Quote(site.size(0).scaled(PER_CHARACTER).times(site.size(1).scaled(PER_CHARACTER)))
+def _estimate_contains(site: CallSite) -> CallEstimate:
+    return CallEstimate(site.size(0).scaled(PER_CHARACTER).times(site.size(1).scaled(PER_CHARACTER)))
 
 
 def _price_contains(args: Sequence[Any], _result: Any) -> int:
     return ceil(size(args[0]) * PER_CHARACTER) * ceil(size(args[1]) * PER_CHARACTER)
 
 
-def _estimate_index(site: Site) -> Quote:
-    return Quote(site.size(0).scaled(PER_CHARACTER))
+def _estimate_index(site: CallSite) -> CallEstimate:
+    return CallEstimate(site.size(0).scaled(PER_CHARACTER))
 
 
-def price_index(args: Sequence[Any], _result: Any) -> int:
-    """The price of a walk through a list or string that compares what it meets."""
-    return _walked(args[0])
+def cost_of_traversal(args: Sequence[Any], _result: Any) -> int:
+    """Return the cost of a walk through everything in a list or string.
+
+    A list that occurs many times is walked once and counted as often as it occurs.
+    """
+    known: dict[int, int] = {}
+    pending = [args[0]]
+    while pending:
+        total, unknown = 0, []
+        for each in _inside(pending[-1]):
+            if not _is_container(each):
+                total += _traversal(each)
+            elif id(each) in known:
+                total += known[id(each)]
+            else:
+                unknown.append(each)
+        if unknown:
+            pending += unknown
+        else:
+            known[id(pending.pop())] = total
+    return min(known[id(args[0])], MAX)
 
 
-def _walked(value: Any) -> int:
-    if isinstance(value, str | bytes):
-        return int(len(value.encode() if isinstance(value, str) else value) * PER_CHARACTER)
-    if isinstance(value, dict):
-        return sum(_walked(key) + _walked(each) for key, each in value.items())
-    return sum(map(_walked, value)) if isinstance(value, Sequence) else 1
+def _is_container(value: Any) -> bool:
+    return isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes)
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    return list(value) if _is_container(value) else [value]
+
+
+def _traversal(value: Any) -> int:
+    if isinstance(value, str):
+        return int(len(value.encode()) * PER_CHARACTER)
+    return int(len(value) * PER_CHARACTER) if isinstance(value, bytes) else 1
 
 
 def declared(*, since_1_37: bool) -> Iterator[Overload]:
-    """All functions on strings, at the prices of 1.36 and before, or of 1.37."""
-    # The estimate counts the part that is looked for, up to 1.36 the evaluation the text it is looked for in.
-    affix = Price(walk(1).estimate, walk(1 if since_1_37 else 0).actual)
+    """Declare all functions on strings, at the costs of 1.36 and before, or of 1.37."""
+    # The estimate counts the prefix or suffix; up to 1.36 the evaluation counts the text.
+    affix = Cost(walk(1).estimate, walk(1 if since_1_37 else 0).actual)
     yield method("startsWith", (STRING, STRING), BOOL, str.startswith, affix)
     yield method("endsWith", (STRING, STRING), BOOL, str.endswith, affix)
-    contains = Price(_estimate_contains, _price_contains)
+    contains = Cost(_estimate_contains, _price_contains)
     yield method("contains", (STRING, STRING), BOOL, lambda text, part: part in text, contains)
-    yield method("matches", (STRING, STRING), BOOL, _matches, search())
-    yield function("matches", (STRING, STRING), BOOL, _matches, search() if since_1_37 else NOMINAL)
-    find = Price(_estimate_find, search().actual)
+    yield method("matches", (STRING, STRING), BOOL, _matches, SEARCH)
+    cost = SEARCH if since_1_37 else NOMINAL
+    yield function("matches", (STRING, STRING), BOOL, _matches_counted, cost, counted=True)
+    find = Cost(_estimate_find, SEARCH.actual)
     yield method("find", (STRING, STRING), STRING, _find, find)
     yield method("findAll", (STRING, STRING), _TEXTS, _find_all, find)
     yield method("findAll", (STRING, STRING, INT), _TEXTS, _find_all, find)
     yield method("charAt", (STRING, INT), STRING, _char_at)
-    index = Price(_estimate_index, price_index)
-    for name, run in (("indexOf", _index_of), ("lastIndexOf", _last_index_of)):
+    index = Cost(_estimate_index, cost_of_traversal)
+    searches: dict[str, Callable[..., int]] = {
+        "indexOf": _index_of_1_37 if since_1_37 else _index_of,
+        "lastIndexOf": _last_index_of_1_37 if since_1_37 else _last_index_of,
+    }
+    for name, run in searches.items():
         yield method(name, (STRING, STRING), INT, run, index)
         yield method(name, (STRING, STRING, INT), INT, run, index)
-    walked = walk(keeps=True)
+    walked = walk(keeps_size=True)
     yield method("lowerAscii", (STRING,), STRING, lambda text: text.translate(_LOWER), walked)
     yield method("upperAscii", (STRING,), STRING, lambda text: text.translate(_UPPER), walked)
     yield method("trim", (STRING,), STRING, lambda text: text.strip(_SPACES), walked)
     yield method("substring", (STRING, INT), STRING, _substring, walked)
     yield method("substring", (STRING, INT, INT), STRING, _substring, walked)
     twice = walk(0, 2 * PER_CHARACTER).actual
-    replace, split = Price(_estimate_replace, twice), Price(_estimate_split, twice)
+    replace, split = Cost(_estimate_replace, twice), Cost(_estimate_split, twice)
     yield method("replace", (STRING, STRING, STRING), STRING, _replace, replace)
     yield method("replace", (STRING, STRING, STRING, INT), STRING, _replace, replace)
     yield method("split", (STRING, STRING), _TEXTS, _split, split)
     yield method("split", (STRING, STRING, INT), _TEXTS, _split, split)
-    join = Price(_estimate_join, lambda _args, result: ceil(size(result) * 2 * PER_CHARACTER))
+    join = Cost(_estimate_join, lambda _args, result: ceil(size(result) * 2 * PER_CHARACTER))
     yield method("join", (_TEXTS,), STRING, _join, join)
     yield method("join", (_TEXTS, STRING), STRING, _join, join)
+    yield function("strings.quote", (STRING,), STRING, _quote, Cost(_estimate_quote, walk().actual))

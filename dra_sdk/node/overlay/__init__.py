@@ -1,26 +1,25 @@
-"""What an operator knows of devices and their driver does not: the rail, the rack, that a machine is being repaired.
+"""Overlays: attributes and taints that an operator adds to the devices that any driver discovers.
 
-A file of rules adds attributes and taints to whatever a driver discovers:
+The operator knows what the driver does not, such as the rack, the rail, or that a machine is under repair. A file of
+rules says what to add:
 
 ```yaml
 apiVersion: dra-sdk.dev/v1alpha1
 kind: DeviceOverlay
 rules:
-  - match: device.attributes["gpu.example.com"].index < 4   # CEL, as in a DeviceClass; every device without it
-    nodes: ["gpu-*"]                                         # patterns of node names; every node without it
+  - match: device.attributes["gpu.example.com"].index < 4   # CEL, as in a DeviceClass; default: every device
+    nodes: ["gpu-*"]                                         # patterns of node names; default: every node
     attributes: {topology.example.com/rail: 1, topology.example.com/rack: r7}
     taints: [{key: site.example.com/maintenance, value: "yes", effect: NoSchedule}]
 ```
 
-What a device has already stays as it is unless the rule says `override: true`. An attribute is a bool, an int, a text,
-a list of one of these, or `{version: 1.2.3}` or `{versions: [1.2.3]}`.
+A rule changes what a device already has only with `override: true`. An attribute is a bool, an int, a string, a list of
+one of these, `{version: 1.2.3}` or `{versions: [1.2.3]}`.
 """
 
 from __future__ import annotations
 
-from dra_sdk.node.overlay.apply import Overlaid, Overlay
-from dra_sdk.node.overlay.errors import OverlayError
-from dra_sdk.node.overlay.file import load
-from dra_sdk.node.overlay.rules import Rule
+from dra_sdk.node.overlay.apply import Overlaid, Overlay, Rule
+from dra_sdk.node.overlay.file import OverlayError, load
 
 __all__ = ["Overlaid", "Overlay", "OverlayError", "Rule", "load"]

@@ -1,18 +1,50 @@
-"""Adding what the rules say to the devices of a driver. Pure: pools go in, other pools come out."""
+"""The rules of an overlay, and applying them to the devices of a driver: pools go in, other pools come out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from dra_sdk.cel import CelRuntimeError, DeviceView
+from dra_sdk.cel import CelError, DeviceView, Selector
 from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, ResourcePool
-from dra_sdk.node.overlay.rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What to add to which devices.
+
+    where: its place in the file, such as `rules[2]`.
+    match: selects devices; None selects all.
+    nodes: patterns of node names; empty for all nodes.
+    attributes: the attributes to add.
+    taints: the taints to add.
+    override: whether it replaces what a device already has.
+    """
+
+    where: str
+    match: Selector | None
+    nodes: tuple[str, ...]
+    attributes: Mapping[str, AttributeValue]
+    taints: tuple[DeviceTaint, ...]
+    override: bool
+
+    def concerns(self, node: str) -> bool:
+        """Return whether the rule is for a node."""
+        return not self.nodes or any(fnmatchcase(node, pattern) for pattern in self.nodes)
+
+    def selects(self, device: DeviceView) -> bool:
+        """Return whether the rule is for a device; CelError if its expression has no answer."""
+        return self.match is None or self.match.matches(device)
 
 
 class Overlaid(NamedTuple):
-    """The pools with everything that could be added, and one sentence for each thing that could not."""
+    """The result of applying an overlay.
+
+    pools: the pools, with everything that could be added.
+    problems: one sentence for each thing that could not be added.
+    """
 
     pools: list[ResourcePool]
     problems: list[str]
@@ -20,18 +52,22 @@ class Overlaid(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The rules of one file, in its order; `source` is how problems name it."""
+    """The rules of one file.
+
+    source: the path of the file, for problems.
+    rules: the rules in the order of the file.
+    """
 
     source: str
     rules: tuple[Rule, ...]
 
     def apply(self, pools: Sequence[ResourcePool], *, driver: str, node: str) -> Overlaid:
-        """The pools of a driver on a node after all rules about that node.
+        """Apply all rules for a node to the pools that a driver has there.
 
-        Every expression sees a device as the driver described it, whatever earlier rules added. What a device already
-        has, from its driver or an earlier rule, changes only by a rule with `override`; otherwise that is a problem,
-        and so is an expression that fails on a device. Neither keeps other rules from being applied. Devices to which
-        nothing is added are the same objects as before.
+        Every expression sees a device as its driver described it, without what earlier rules added. Only a rule with
+        `override` changes an attribute or a taint that a device already has, from its driver or an earlier rule; any
+        other rule that would is a problem, and so is an expression that fails on a device. Other rules are applied all
+        the same. A device to which nothing is added stays the same object.
         """
         rules = [rule for rule in self.rules if rule.concerns(node)]
         if not rules:
@@ -42,7 +78,7 @@ class Overlay:
 
 @dataclass(slots=True)
 class _Problems:
-    """Problems by rule and field: one sentence each, however many devices have it."""
+    """Problems by rule and field, with one sentence for all devices that have the same one."""
 
     source: str
     found: dict[str, tuple[str, str, list[str]]] = field(default_factory=dict)
@@ -70,7 +106,7 @@ def _device(device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: s
     for rule in rules:
         try:
             selected = rule.selects(view)
-        except CelRuntimeError as error:
+        except CelError as error:
             problems.add(f"{rule.where}.match", changes.name, str(error))
             continue
         if selected:
@@ -79,28 +115,28 @@ def _device(device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: s
 
 
 class _Changes:
-    """One device while rules are added to it."""
+    """One device, and what rules add to it."""
 
     def __init__(self, device: Device, name: str, driver: str, problems: _Problems) -> None:
         self.name = name
         self._device, self._driver, self._problems = device, driver, problems
         self._attributes = dict(device.attributes)
-        #: How the device spells each name: the driver's own domain may be left out.
-        self._spelt = {self._full(key): key for key in device.attributes}
+        #: How the device writes each name: it may omit the driver's own domain.
+        self._written = {self._full(key): key for key in device.attributes}
         self._taints = {(each.key, each.effect): each for each in device.taints}
         self._changed = False
 
     def add(self, rule: Rule) -> None:
-        """Everything the rule says."""
+        """Add the attributes and taints of a rule."""
         for name, value in rule.attributes.items():
-            key = self._spelt.setdefault(self._full(name), name)
+            key = self._written.setdefault(self._full(name), name)
             self._put(self._attributes, key, value, rule, f"attributes[{name}]")
         for taint in rule.taints:
             place = f"taints[{taint.key}:{taint.effect}]"
             self._put(self._taints, (taint.key, taint.effect), taint, rule, place)
 
     def device(self) -> Device:
-        """The device with all that was added."""
+        """Return the device with everything that was added."""
         if not self._changed:
             return self._device
         return replace(self._device, attributes=self._attributes, taints=tuple(self._taints.values()))
@@ -121,7 +157,7 @@ class _Changes:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether nothing would change: 1 and true differ, and so do a text and a version."""
+    """Return whether two values are the same: 1 and true differ, and so do a string and a version."""
     if isinstance(old, DeviceTaint) and isinstance(new, DeviceTaint):
         return old.value == new.value
     if (

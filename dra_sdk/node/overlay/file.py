@@ -1,19 +1,21 @@
-"""Reading an overlay file: everything that can be wrong with it is found before any device is touched."""
+"""The format of an overlay file (`dra-sdk.dev/v1alpha1`, DeviceOverlay), and reading one.
+
+A file is checked completely when it is read, so nothing in it can be found wrong while a driver runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 
 from dra_sdk import cel
-from dra_sdk.errors import InvalidObjectError
-from dra_sdk.model.device import AttributeValue, Device, DeviceTaint
-from dra_sdk.node.overlay.apply import Overlay
-from dra_sdk.node.overlay.errors import OverlayError
-from dra_sdk.node.overlay.rules import OverlaySource, Rule, RuleSource
+from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.model.device import AttributeValue, Device, DeviceTaint, Version
+from dra_sdk.node.overlay.apply import Overlay, Rule
 from dra_sdk.wire.documents import Document, read_documents
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.resource.slices import DeviceAttribute
@@ -21,12 +23,94 @@ from dra_sdk.wire.resource.slices import DeviceTaint as WireTaint
 from dra_sdk.wire.slice import device_json
 from dra_sdk.wire.validation import devices, names
 
-Path_ = tuple[str | int, ...]
-Found = Iterator[tuple[Path_, str]]
+FieldPath = tuple[str | int, ...]
+Problems = Iterator[tuple[FieldPath, str]]
+
+
+class OverlayError(SettingsError):
+    """An overlay file cannot be read or used.
+
+    source: the path of the file.
+    problems: one sentence for each problem, with line and field.
+    """
+
+    def __init__(self, source: str, problems: list[str]) -> None:
+        self.source = source
+        self.problems = problems
+        super().__init__(f"overlay {source}: " + "; ".join(problems))
+
+
+class _Model(BaseModel):
+    """A part of the file. An unknown field is an error, and so is a number where a string is wanted."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def _attribute(value: Any) -> AttributeValue:
+    if isinstance(value, dict) and set(value) == {"version"} and isinstance(value["version"], str):
+        return Version(value["version"])
+    if isinstance(value, dict) and set(value) == {"versions"} and _all(value["versions"], str):
+        return [Version(each) for each in value["versions"]]
+    if isinstance(value, bool | int | str) or any(_all(value, kind) for kind in (bool, int, str)):
+        return value  # type: ignore[no-any-return]  # mypy cannot follow `any`
+    raise ValueError("want a bool, an int, a string, a list of one of these, {version: 1.2.3} or {versions: [1.2.3]}")
+
+
+def _all(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(each) is kind for each in value)
+
+
+class _TaintModel(_Model):
+    """A taint in the file; its fields are those of the API."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "NoExecute", "None"]
+
+
+class _RuleModel(_Model):
+    """A rule in the file.
+
+    match: a CEL expression that selects devices.
+    nodes: patterns of node names.
+    attributes: the attributes to add, by name.
+    taints: the taints to add.
+    override: whether the rule replaces what a device already has.
+    """
+
+    match: str | None = None
+    nodes: list[str] | None = Field(default=None, min_length=1)
+    attributes: dict[str, Annotated[Any, PlainValidator(_attribute)]] = Field(default_factory=dict)
+    taints: list[_TaintModel] = Field(default_factory=list)
+    override: bool = False
+
+    @model_validator(mode="after")
+    def _does_something(self) -> _RuleModel:
+        if not self.attributes and not self.taints:
+            raise ValueError("has neither attributes nor taints")
+        return self
+
+
+class _OverlayModel(_Model):
+    """The whole file.
+
+    api_version: the version of the format.
+    kind: the kind of the document.
+    rules: the rules in their order.
+    """
+
+    api_version: Literal["dra-sdk.dev/v1alpha1"]
+    kind: Literal["DeviceOverlay"]
+    rules: list[_RuleModel]
 
 
 def load(path: Path) -> Overlay:
-    """The overlay in a file; OverlayError names the file and every line and field that is wrong."""
+    """Read an overlay file; OverlayError names the file, and every line and field that is wrong."""
     try:
         documents = read_documents(path.read_bytes(), str(path))
     except OSError as error:
@@ -45,9 +129,9 @@ class _Reader:
         self._profile = ServerProfile.of()
 
     def overlay(self) -> Overlay:
-        """The rules of the file, or everything that is wrong with them."""
+        """Return the overlay; OverlayError with everything that is wrong with it."""
         try:
-            source = OverlaySource.model_validate(self._document.value)
+            source = _OverlayModel.model_validate(self._document.value)
         except ValidationError as error:
             for problem in error.errors(include_url=False, include_context=False):
                 self._note(problem["loc"], _sentence(problem))
@@ -57,11 +141,11 @@ class _Reader:
             raise OverlayError(self._path, self._problems)
         return Overlay(self._path, rules)
 
-    def _note(self, place: Path_, problem: str) -> None:
+    def _note(self, place: FieldPath, problem: str) -> None:
         self._problems.append(f"line {self._document.line(place)}: {_field(place)}: {problem}")
 
-    def _rule(self, index: int, source: RuleSource) -> Rule:
-        place: Path_ = ("rules", index)
+    def _rule(self, index: int, source: _RuleModel) -> Rule:
+        place: FieldPath = ("rules", index)
         for found, problem in (*self._attributes(source), *self._taints(source)):
             self._note((*place, *found), problem)
         added = tuple(DeviceTaint(key=each.key, value=each.value, effect=each.effect) for each in source.taints)
@@ -69,20 +153,20 @@ class _Reader:
         nodes = tuple(source.nodes or ())
         return Rule(_field(place), selector, nodes, source.attributes, added, source.override)
 
-    def _selector(self, source: RuleSource, place: Path_) -> cel.Selector | None:
+    def _selector(self, source: _RuleModel, place: FieldPath) -> cel.Selector | None:
         if source.match is None:
             return None
         try:
             selector = cel.compile(source.match)
             selector.check_cost()
-        except cel.CelCompileError as error:
+        except cel.CelError as error:
             self._note((*place, "match"), str(error))
             return None
         return selector
 
-    def _attributes(self, source: RuleSource) -> Found:
+    def _attributes(self, source: _RuleModel) -> Problems:
         for name, value in source.attributes.items():
-            place: Path_ = ("attributes", name)
+            place: FieldPath = ("attributes", name)
             for problem in names.qualified_name(name, "name", self._profile):
                 yield place, problem.detail
             yield from ((place, problem) for problem in self._value(name, value))
@@ -97,10 +181,10 @@ class _Reader:
             checked = devices.attribute(DeviceAttribute.model_validate(each), "value", self._profile)
             yield from (problem.detail for problem in checked)
 
-    def _taints(self, source: RuleSource) -> Found:
+    def _taints(self, source: _RuleModel) -> Problems:
         seen = set()
         for index, each in enumerate(source.taints):
-            place: Path_ = ("taints", index)
+            place: FieldPath = ("taints", index)
             for problem in devices.taint(
                 WireTaint(key=each.key, value=each.value, effect=each.effect), "", self._profile
             ):
@@ -110,8 +194,8 @@ class _Reader:
             seen.add((each.key, each.effect))
 
 
-def _field(place: Path_) -> str:
-    """`rules[1].attributes[example.com/rail]`, as Kubernetes writes the paths of fields."""
+def _field(place: FieldPath) -> str:
+    """Return the path of a field as Kubernetes writes it, such as `rules[1].attributes[example.com/rail]`."""
     text, before = "", None
     for part in place:
         is_field = isinstance(part, str) and before != "attributes"
@@ -126,7 +210,7 @@ def _sentence(problem: Any) -> str:
     if problem["type"] == "missing":
         return "is required"
     if problem["type"] == "string_type":
-        return f"want a text in quotes (got {problem['input']!r})"
+        return f"want a string in quotes (got {problem['input']!r})"
     message = problem["msg"].removeprefix("Value error, ")
     shown = problem["input"]
     return f"{message} (got {shown!r})" if isinstance(shown, str | int | float) else message

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -162,6 +163,14 @@ def test_an_expression_that_fails_is_told_once_and_stops_nothing_else():
     ]
 
 
+def test_a_pattern_without_its_library_is_a_problem_of_its_rule(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    computed = rule({"a": 1}, match='device.driver.matches(device.driver + "only in this test")')
+    found = apply(gpus(1), computed, rule({"b": 1}))
+    assert attributes(found) == [{"index": 0, "b": 1}]
+    assert "regular expressions need the package google-re2" in found.problems[0]
+
+
 def test_applying_twice_changes_nothing_more():
     rules = Overlay("file", (rule({"a": 1}, BROKEN),))
     once = rules.apply([ResourcePool("p", gpus(2))], driver=DRIVER, node="n").pools
@@ -175,3 +184,24 @@ def test_what_comes_out_can_be_published():
     planned = plan(found.pools, driver=DRIVER, node_name="gpu-1")["gpu-1"]
     assert isinstance(planned, PoolPlan)
     assert '"t.example.com/fw": {"version": "1.0.0"}' in json.dumps(planned.slices)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "node", "concerned"),
+    [
+        ((), "anything", True),
+        (("gpu-*",), "gpu-1", True),
+        (("gpu-*",), "cpu-1", False),
+        (("a", "gpu-[12]"), "gpu-2", True),
+        (("GPU-*",), "gpu-1", False),
+    ],
+)
+def test_nodes_are_patterns(nodes: tuple[str, ...], node: str, concerned: bool):
+    assert rule(nodes=nodes).concerns(node) is concerned
+
+
+def test_without_an_expression_every_device_is_selected():
+    view = cel.DeviceView("d", {"index": 1})
+    assert rule().selects(view)
+    assert rule(match="device.attributes['d'].index == 1").selects(view)
+    assert not rule(match="device.attributes['d'].index == 2").selects(view)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,10 @@ def test_no_rules_is_an_overlay(tmp_path: Path):
     ("rule", "problem"),
     [
         ("{attributes: {a: 1}, atributes: {}}", "rules[0].atributes: unknown field"),
-        ("{attributes: {a: 1.5}}", "rules[0].attributes[a]: want a bool, an int, a text"),
-        ("{attributes: {a: []}}", "rules[0].attributes[a]: want a bool, an int, a text"),
-        ("{attributes: {a: [1, b]}}", "rules[0].attributes[a]: want a bool, an int, a text"),
-        ("{attributes: {a: {version: 1.2}}}", "rules[0].attributes[a]: want a bool, an int, a text"),
+        ("{attributes: {a: 1.5}}", "rules[0].attributes[a]: want a bool, an int, a string"),
+        ("{attributes: {a: []}}", "rules[0].attributes[a]: want a bool, an int, a string"),
+        ("{attributes: {a: [1, b]}}", "rules[0].attributes[a]: want a bool, an int, a string"),
+        ("{attributes: {a: {version: 1.2}}}", "rules[0].attributes[a]: want a bool, an int, a string"),
         ("{attributes: {a: {version: v1.2.3}}}", "rules[0].attributes[a]: must be a semantic version"),
         ("{attributes: {a: 9223372036854775808}}", "rules[0].attributes[a]: attribute a: 9223372036854775808"),
         (f"{{attributes: {{a: {'x' * 65}}}}}", "rules[0].attributes[a]: must be at most 64 bytes"),
@@ -82,13 +83,13 @@ def test_no_rules_is_an_overlay(tmp_path: Path):
         ("{taints: [{key: a b, effect: NoSchedule}]}", "rules[0].taints[0].key: must be name or domain/name"),
         ("{taints: [{key: a, effect: NoRun}]}", "rules[0].taints[0].effect: Input should be 'NoSchedule'"),
         ("{taints: [{key: a}]}", "rules[0].taints[0].effect: is required"),
-        ("{taints: [{key: a, value: yes, effect: NoSchedule}]}", "rules[0].taints[0].value: want a text in quotes"),
+        ("{taints: [{key: a, value: yes, effect: NoSchedule}]}", "rules[0].taints[0].value: want a string in quotes"),
         ("{taints: [{key: a, value: a b, effect: NoSchedule}]}", "rules[0].taints[0].value: must be a label value"),
         (
             "{taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]}",
             "rules[0].taints[1]: key a with effect NoSchedule is given twice",
         ),
-        ("{match: true, attributes: {a: 1}}", "rules[0].match: want a text in quotes"),
+        ("{match: true, attributes: {a: 1}}", "rules[0].match: want a string in quotes"),
         ("{match: 'device.foo', attributes: {a: 1}}", "rules[0].match: line 1, column 7: undefined field 'foo'"),
         ("{match: '1', attributes: {a: 1}}", "must evaluate to bool or the unknown type, not int"),
         ("{nodes: [], attributes: {a: 1}}", "rules[0].nodes: List should have at least 1 item"),
@@ -135,6 +136,13 @@ def test_a_match_that_the_api_server_would_refuse(tmp_path: Path):
 )
 def test_what_is_no_overlay(tmp_path: Path, content: str, problem: str):
     assert problem in problems(write(tmp_path, content, head=""))[0]
+
+
+def test_a_pattern_without_its_library_is_a_problem_of_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    match = 'device.driver.matches("only in this test")'
+    (problem,) = problems(write(tmp_path, f"  - match: {match}\n    attributes: {{a: 1}}\n"))
+    assert problem.startswith("line 4: rules[0].match: regular expressions need the package google-re2: pip install")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from dra_sdk import cel
 from dra_sdk.cel import CelError
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.syntax import Bind, Call, Fold, Ident, Literal, Node, Select
+from dra_sdk.cel.syntax import Bind, Call, Comprehension, Ident, Literal, Node, Select
 from dra_sdk.tools.scheduling.allocator.allocation_errors import SelectorError
 from dra_sdk.tools.scheduling.allocator.claim_requests import Request
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent, DeviceId
@@ -29,6 +29,8 @@ Bindings = Mapping[str, FieldPath | None]
 """What each variable stands for: a path from the device, or None for anything else."""
 _INDICES: Final = frozenset({"_[_]", "_[?_]", "_?._"})
 _FIELD_DEPTH: Final = 3
+_ROOT: Final[Bindings] = {"device": ()}
+"""The variables that a name with a leading dot can mean."""
 _ALWAYS_EQUAL: Final = frozenset({("driver",), ("allowMultipleAllocations",)})
 """Fields that are always part of the comparison."""
 
@@ -40,7 +42,7 @@ class _UnboundedError(Exception):
 def referenced_fields(expression: str) -> tuple[FieldRef, ...] | None:
     """Return the fields that an expression can read; None if it may read any field, or is not valid."""
     try:
-        return tuple(sorted(set(_referenced_fields(parse(expression), {"device": ()}))))
+        return tuple(sorted(set(_referenced_fields(parse(expression), _ROOT))))
     except (_UnboundedError, CelError):
         return None
 
@@ -52,7 +54,7 @@ def _referenced_fields(node: Node, bindings: Bindings) -> Iterator[FieldRef]:
             yield from _referenced_fields(node.value, bindings)
         yield from _referenced_fields(node.result, {**bindings, node.name: path})
         return
-    if isinstance(node, Fold):
+    if isinstance(node, Comprehension):
         yield from _referenced_fields(node.items, bindings)
         bindings = {**bindings, **dict.fromkeys((node.variable, node.variable2, node.accumulator))}
         for each in node.children()[1:]:
@@ -71,7 +73,7 @@ def _referenced_fields(node: Node, bindings: Bindings) -> Iterator[FieldRef]:
 def _field_path(node: Node, bindings: Bindings) -> FieldPath | None:
     """Return `("attributes", "domain", "name")` for a selection by constants from the device, else None."""
     if isinstance(node, Ident):
-        return bindings.get(node.name)
+        return _ROOT.get(node.name) if node.root else bindings.get(node.name)
     if isinstance(node, Select):
         before, key = _field_path(node.operand, bindings), node.name
     elif isinstance(node, Call) and node.function in _INDICES:

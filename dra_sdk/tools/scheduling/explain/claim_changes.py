@@ -1,7 +1,7 @@
 """Changes to the claim, or to the selectors of its class, that may help.
 
 To requests: more tolerations, smaller amounts and counts. To constraints: remove one. To selectors: another constant, a
-check that an attribute exists, a clause removed.
+check that an attribute exists, a conjunct removed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dra_sdk import cel
-from dra_sdk.cel.clauses import Clause
-from dra_sdk.cel.edits import compared_with, without
+from dra_sdk.cel.conjuncts import Conjunct, compared_with, without
 from dra_sdk.cel.values import Semver
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
@@ -36,9 +35,9 @@ from dra_sdk.tools.scheduling.explain.trials import (
     with_value,
 )
 
-_MAX_CLAUSE_SETS: Final = 5
-_MAX_CLAUSES: Final = 3
-"""How many clauses a change may remove."""
+_MAX_CONJUNCT_SETS: Final = 5
+_MAX_CONJUNCTS: Final = 3
+"""How many conjuncts a change may remove."""
 _MAX_CONSTANTS: Final = 3
 _MAX_AMOUNTS: Final = 2
 
@@ -129,24 +128,24 @@ def _smaller_amounts(
             yield propose_edit(ChangeSize.AMOUNT, text, claim, (field, amount), nodes)
 
 
-_ClauseKey = tuple[str, int]
-"""The location of a selector, and the offset of a clause in it."""
+_ConjunctKey = tuple[str, int]
+"""The location of a selector, and the offset of a conjunct in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _FailingClause:
-    """A clause of a selector that is false for some device."""
+class _FailingConjunct:
+    """A conjunct of a selector that is false for some device."""
 
     selector: InspectedSelector
-    clause: Clause
+    conjunct: Conjunct
 
     @property
-    def key(self) -> _ClauseKey:
-        """Identifies the clause."""
-        return self.selector.location, self.clause.offset
+    def key(self) -> _ConjunctKey:
+        """Identifies the conjunct."""
+        return self.selector.location, self.conjunct.offset
 
 
-_FailingClauses = tuple[_FailingClause, ...]
+_FailingConjuncts = tuple[_FailingConjunct, ...]
 
 
 def selector_changes(
@@ -156,31 +155,31 @@ def selector_changes(
     devices: Sequence[Candidate],
     nodes: Sequence[JSON],
 ) -> Iterator[ProposedChange]:
-    """Propose what would make devices pass the selectors of a request: for some of them, all clauses that are false."""
+    """Propose what would make devices pass the selectors of a request."""
     editor = _SelectorEditor(problem.claim, inspection, nodes)
     for selector in selectors:
         yield from _presence_checks(editor, selector, devices)
-    for clauses, blocked in _failing_clauses(selectors, devices):
-        if len(clauses) == 1:
-            yield from _other_constants(editor, clauses[0], blocked)
-        yield editor.without(clauses, len(blocked))
+    for conjuncts, blocked in _failing_conjuncts(selectors, devices):
+        if len(conjuncts) == 1:
+            yield from _other_constants(editor, conjuncts[0], blocked)
+        yield editor.without(conjuncts, len(blocked))
 
 
-def _failing_clauses(
+def _failing_conjuncts(
     selectors: Sequence[InspectedSelector], devices: Sequence[Candidate]
-) -> list[tuple[_FailingClauses, list[Candidate]]]:
-    """Return the sets of clauses that are false for the same devices, the smallest and most frequent first."""
-    sets: dict[frozenset[_ClauseKey], tuple[_FailingClauses, list[Candidate]]] = {}
+) -> list[tuple[_FailingConjuncts, list[Candidate]]]:
+    """Return the sets of conjuncts that are false for the same devices, the smallest and most frequent first."""
+    sets: dict[frozenset[_ConjunctKey], tuple[_FailingConjuncts, list[Candidate]]] = {}
     for device in devices:
-        clauses = tuple(
-            _FailingClause(each, clause) for each in selectors for clause in _clauses_failing_on(each, device)
+        conjuncts = tuple(
+            _FailingConjunct(each, conjunct) for each in selectors for conjunct in _conjuncts_failing_on(each, device)
         )
-        if 0 < len(clauses) <= _MAX_CLAUSES:
-            sets.setdefault(frozenset(each.key for each in clauses), (clauses, []))[1].append(device)
-    return sorted(sets.values(), key=lambda each: (len(each[0]), -len(each[1])))[:_MAX_CLAUSE_SETS]
+        if 0 < len(conjuncts) <= _MAX_CONJUNCTS:
+            sets.setdefault(frozenset(each.key for each in conjuncts), (conjuncts, []))[1].append(device)
+    return sorted(sets.values(), key=lambda each: (len(each[0]), -len(each[1])))[:_MAX_CONJUNCT_SETS]
 
 
-def _clauses_failing_on(selector: InspectedSelector, device: Candidate) -> list[Clause]:
+def _conjuncts_failing_on(selector: InspectedSelector, device: Candidate) -> list[Conjunct]:
     try:
         return [each for each, holds in selector.verdicts(device.content) if not holds]
     except cel.CelCompileError:
@@ -188,24 +187,24 @@ def _clauses_failing_on(selector: InspectedSelector, device: Candidate) -> list[
 
 
 def _other_constants(
-    editor: _SelectorEditor, failing: _FailingClause, blocked: Sequence[Candidate]
+    editor: _SelectorEditor, failing: _FailingConjunct, blocked: Sequence[Candidate]
 ) -> Iterator[ProposedChange]:
-    """Propose the values that devices have in place of the constant in the clause."""
+    """Propose the values that devices have in place of the constant in the conjunct."""
     values: Counter[Any] = Counter()
     raw: dict[str, Any] = {}
     for device in blocked:
-        for reading in failing.clause.readings(device.content.view):
-            if isinstance(reading.raw, str | int | Quantity | Semver) and not isinstance(reading.raw, bool):
-                values[reading.value] += 1
-                raw[reading.value] = reading.raw
+        for field in failing.conjunct.fields(device.content.view):
+            if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
+                values[field.text] += 1
+                raw[field.text] = field.value
     for text, _ in sorted(values.items(), key=lambda each: (_constant_order(raw[each[0]]), -each[1]))[:_MAX_CONSTANTS]:
-        edit = compared_with(failing.selector.text, failing.clause, raw[text])
+        edit = compared_with(failing.selector.text, failing.conjunct, raw[text])
         if edit is not None:
             description = f"{failing.selector.location}: {edit.after} instead of {edit.before}"
             change = editor.propose(ChangeSize.CONSTANT, description, [(failing.selector, edit.expression)])
             yield replace(
                 change,
-                family=f"{change.field} {failing.clause.offset}",
+                family=f"{change.field} {failing.conjunct.offset}",
                 name=edit.after,
                 parts=frozenset({failing.key}),
             )
@@ -219,18 +218,18 @@ def _constant_order(value: Any) -> Any:
 def _presence_checks(
     editor: _SelectorEditor, selector: InspectedSelector, devices: Sequence[Candidate]
 ) -> Iterator[ProposedChange]:
-    """Propose `has(x) && clause` for a clause that fails if x does not exist."""
-    guards: dict[int, tuple[Clause, str]] = {}
+    """Propose `has(x) && conjunct` for a conjunct that fails if x does not exist."""
+    guards: dict[int, tuple[Conjunct, str]] = {}
     for device in devices:
-        for clause in _clauses_failing_on(selector, device):
-            missing = [each.path for each in clause.readings(device.content.view) if each.missing]
-            if missing and clause.offset not in guards and clause.holds(device.content.view) is None:
-                guards[clause.offset] = clause, " && ".join(f"has({each})" for each in missing)
+        for conjunct in _conjuncts_failing_on(selector, device):
+            missing = [each.path for each in conjunct.fields(device.content.view) if each.missing]
+            if missing and conjunct.offset not in guards and conjunct.holds(device.content.view) is None:
+                guards[conjunct.offset] = conjunct, " && ".join(f"has({each})" for each in missing)
     text = selector.text
-    for clause, guard in guards.values():
-        edited = f"{text[: clause.offset]}({guard} && {text[clause.offset : clause.end]}){text[clause.end :]}"
-        description = f"{selector.location}: check first that the attribute exists: {guard} && {clause.text}"
-        key = _FailingClause(selector, clause).key
+    for conjunct, guard in guards.values():
+        edited = f"{text[: conjunct.offset]}({guard} && {text[conjunct.offset : conjunct.end]}){text[conjunct.end :]}"
+        description = f"{selector.location}: check first that the attribute exists: {guard} && {conjunct.text}"
+        key = _FailingConjunct(selector, conjunct).key
         yield replace(editor.propose(ChangeSize.GUARD, description, [(selector, edited)]), parts=frozenset({key}))
 
 
@@ -242,21 +241,21 @@ class _SelectorEditor:
     inspection: RequestInspection
     nodes: Sequence[JSON]
 
-    def without(self, clauses: _FailingClauses, count: int) -> ProposedChange:
-        """Propose to remove all these clauses."""
+    def without(self, conjuncts: _FailingConjuncts, count: int) -> ProposedChange:
+        """Propose to remove all these conjuncts."""
         texts: dict[int, tuple[InspectedSelector, str]] = {}
-        for each in sorted(clauses, key=lambda failing: -failing.clause.offset):
+        for each in sorted(conjuncts, key=lambda failing: -failing.conjunct.offset):
             selector, text = texts.get(id(each.selector), (each.selector, each.selector.text))
-            texts[id(each.selector)] = selector, without(text, each.clause).expression
-        size = ChangeSize.CLASS if any(each.selector.is_of_class for each in clauses) else ChangeSize.CLAUSE
-        locations = dict.fromkeys(each.selector.location for each in clauses)
+            texts[id(each.selector)] = selector, without(text, each.conjunct).expression
+        size = ChangeSize.CLASS if any(each.selector.is_of_class for each in conjuncts) else ChangeSize.CONJUNCT
+        locations = dict.fromkeys(each.selector.location for each in conjuncts)
         descriptions = []
         for location in locations:
-            removed = [each.clause.text for each in clauses if each.selector.location == location]
+            removed = [each.conjunct.text for each in conjuncts if each.selector.location == location]
             descriptions.append(f"{location}: remove {' and '.join(removed)}")
         change = self.propose(size, "; ".join(descriptions), list(texts.values()))
         return replace(
-            change, extent=1000 * len(clauses) - min(count, 999), parts=frozenset(each.key for each in clauses)
+            change, extent=1000 * len(conjuncts) - min(count, 999), parts=frozenset(each.key for each in conjuncts)
         )
 
     def propose(self, size: ChangeSize, text: str, texts: Sequence[tuple[InspectedSelector, str]]) -> ProposedChange:

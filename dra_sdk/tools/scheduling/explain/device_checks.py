@@ -33,7 +33,7 @@ class CheckFailure:
 
     text: the reason, a phrase that follows the number of devices.
     detail: what is special about this candidate.
-    position: line and column of the CEL clause, from 1.
+    position: line and column of the CEL conjunct, from 1.
     """
 
     text: str

@@ -18,7 +18,7 @@ class FailedDevices:
     count: how many devices.
     example: one of them.
     details: the values that they have, the most frequent first.
-    position: line and column of the CEL clause, from 1; None if the check is no selector.
+    position: line and column of the CEL conjunct, from 1; None if the check is no selector.
     """
 
     reason: str

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from dra_sdk.cel.readings import shown
+from dra_sdk.cel.fields import format_value
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
@@ -116,7 +116,7 @@ def _values_of_attribute(problem: AllocationProblem, inspection: RequestInspecti
 
 
 def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else format_value(value)
 
 
 def _without_counters(raw_slice: JSON) -> JSON:

@@ -1,6 +1,6 @@
 """One request on one node: which of the devices there pass which check, and why the others fail.
 
-For a CEL selector, the clauses (the parts of the `&&` at the top) that were false are named, with the values they read.
+For a CEL selector, the conjuncts (the parts of the `&&` at the top) that are false are named, with the values they read.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Final
 
 from dra_sdk import cel
-from dra_sdk.cel.clauses import Clause, clauses
-from dra_sdk.cel.readings import Reading
+from dra_sdk.cel.conjuncts import Conjunct, conjuncts
+from dra_sdk.cel.fields import FieldValue
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim, Request, RequestGroup
 from dra_sdk.tools.scheduling.allocator.devices import DeviceContent
@@ -34,8 +34,8 @@ from dra_sdk.tools.scheduling.explain.device_checks import (
 )
 from dra_sdk.tools.scheduling.explain.explanation import FailedDevices, FunnelStage, RequestReport
 
-_MAX_CLAUSE_COST: Final = cel.MAX_COST // 20
-"""The cost limit of a clause if its expression as a whole costs too much."""
+_MAX_CONJUNCT_COST: Final = cel.MAX_COST // 20
+"""The cost limit of a conjunct if its expression as a whole costs too much."""
 _MAX_CANDIDATES_NAMED: Final = 8
 
 
@@ -50,7 +50,7 @@ class InspectedSelector:
         self._expression = problem.selectors.expression(self.text)
         self._features = problem.features.cel
         self._failures: dict[DeviceContent, tuple[CheckFailure, ...]] = {}
-        self._verdicts: dict[DeviceContent, tuple[tuple[Clause, bool | None], ...]] = {}
+        self._verdicts: dict[DeviceContent, tuple[tuple[Conjunct, bool | None], ...]] = {}
 
     @property
     def kind(self) -> str:
@@ -64,9 +64,9 @@ class InspectedSelector:
             return f"class {self._request.class_name}, selector {self.number}"
         return f"request {self._request.reference}, selector {self.number}"
 
-    def clauses(self) -> tuple[Clause, ...]:
+    def conjuncts(self) -> tuple[Conjunct, ...]:
         """Return its conjuncts; CelCompileError if it does not compile."""
-        return clauses(self.text, self._features)
+        return conjuncts(self.text, self._features)
 
     def __call__(self, candidate: Candidate) -> tuple[CheckFailure, ...]:
         """Return why a candidate is not selected."""
@@ -76,13 +76,15 @@ class InspectedSelector:
             failures = self._failures[content] = tuple(self._reasons(content))
         return failures
 
-    def verdicts(self, content: DeviceContent) -> tuple[tuple[Clause, bool | None], ...]:
-        """Return the result of each clause for a device; None if it fails, or costs too much."""
+    def verdicts(self, content: DeviceContent) -> tuple[tuple[Conjunct, bool | None], ...]:
+        """Return the result of each conjunct for a device; None if it fails, or costs too much."""
         found = self._verdicts.get(content)
         if found is None:
             costly = isinstance(self._expression.verdict(content), cel.CelCostError)
-            limit = _MAX_CLAUSE_COST if costly else cel.MAX_COST
-            found = self._verdicts[content] = tuple((each, each.holds(content.view, limit)) for each in self.clauses())
+            limit = _MAX_CONJUNCT_COST if costly else cel.MAX_COST
+            found = self._verdicts[content] = tuple(
+                (each, each.holds(content.view, limit)) for each in self.conjuncts()
+            )
         return found
 
     def _reasons(self, content: DeviceContent) -> Iterator[CheckFailure]:
@@ -97,25 +99,25 @@ class InspectedSelector:
             for each, holds in self.verdicts(content):
                 if holds is False:
                     yield CheckFailure(
-                        f"fail {each.text}", readings_text(each.readings(content.view)), (each.line, each.column)
+                        f"fail {each.text}", format_fields(each.fields(content.view)), (each.line, each.column)
                     )
 
     def _not_evaluated(self, content: DeviceContent, error: cel.CelError) -> CheckFailure:
-        """Explain which clause cannot be evaluated."""
+        """Explain which conjunct cannot be evaluated."""
         for each, holds in self.verdicts(content):
             if holds is not None:
                 continue
             if isinstance(error, cel.CelCostError):
                 return CheckFailure(f"fail {each.text}: {error.problem}", "", (each.line, each.column))
-            finding = each.find(content.view)
-            problem = f"on which {each.text} cannot be evaluated: {finding.problem}"
-            return CheckFailure(problem, readings_text(finding.readings), (finding.line, finding.column))
+            explanation = each.explain(content.view)
+            problem = f"on which {each.text} cannot be evaluated: {explanation.problem}"
+            return CheckFailure(problem, format_fields(explanation.fields), (explanation.line, explanation.column))
         return CheckFailure(f"on which it cannot be evaluated: {error.problem}")
 
 
-def readings_text(readings: Sequence[Reading]) -> str:
-    """Return the values that a clause read, in one line."""
-    return ", ".join(map(str, readings))
+def format_fields(fields: Sequence[FieldValue]) -> str:
+    """Return the values that a conjunct read, in one line."""
+    return ", ".join(map(str, fields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class ChangeSize(IntEnum):
     AMOUNT = 4
     COUNT = 5
     NOT_ALL = 6
-    CLAUSE = 7
+    CONJUNCT = 7
     CONSTRAINT = 8
     NODE_OPENED = 9
     CLAIM_FREED = 10
@@ -117,7 +117,7 @@ class ProposedChange:
     family: of changes of one family, which are equally good, the first that helps is reported and the others are named.
     name: its name in the family.
     object, field, before, after: see SuggestedChange.
-    parts: the clauses that it changes. Once a change of some clauses helps, larger changes of them are not tried.
+    parts: the conjuncts that it changes. Once a change of some conjuncts helps, larger changes of them are not tried.
     path: the place in the claim that it changes; of two changes the later place is changed first, so that removing an
         item of a list does not move the other place.
     """
@@ -211,7 +211,7 @@ class ChangeTrials:
 
 
 def _makes_unnecessary(helpful: ProposedChange, other: ProposedChange) -> bool:
-    """Return whether a change that helps already changes some of the clauses that the other one changes."""
+    """Return whether a change that helps already changes some of the conjuncts that the other one changes."""
     same_family = bool(other.family) and helpful.family == other.family
     return bool(helpful.parts) and helpful.parts <= other.parts and not same_family
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final
 
-from dra_sdk.cel.readings import shown as shown_value
+from dra_sdk.cel.fields import format_value
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, display_name
 from dra_sdk.tools.scheduling.picture.published_devices import (
     AmountBar,
@@ -175,7 +175,7 @@ def device_tooltip(device: DeviceTile) -> str:
     ]
     lines += ["free"] if not device.uses else []
     lines += device_problems(device)
-    lines += [f"{name}: {shown_value(value)}" for name, value in device.attributes.items()]
+    lines += [f"{name}: {format_value(value)}" for name, value in device.attributes.items()]
     lines += [f"{name}: {value}" for name, value in device.capacity.items()]
     return "\n".join(lines)
 

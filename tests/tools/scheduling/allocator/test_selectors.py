@@ -96,6 +96,7 @@ def own(*names: str, kind: str = "attributes") -> tuple[FieldRef, ...]:
         (f"{A}.links[0] == 'a'", own("links")),
         (f"{A}.?index.optMap(index, index + 1).orValue(0) > 1", own("index")),
         (f"[1].exists(device, device == 1) && {A}.model == 'x'", own("model")),
+        (f"[1].exists(device, .{A}.model == 'x')", own("model")),
     ],
 )
 def test_expressions_that_name_the_fields_they_read(expression: str, found: tuple[FieldRef, ...]) -> None:

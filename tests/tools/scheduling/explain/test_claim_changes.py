@@ -60,7 +60,7 @@ def selector_proposals(
     return problem, list(selector_changes(problem, inspection, list(inspector.selectors(request)), devices, [node]))
 
 
-def test_another_constant_or_a_clause_removed():
+def test_another_constant_or_a_conjunct_removed():
     problem, found = selector_proposals(f"{A100} && {BIG}")
     assert [each.text for each in found] == [
         "request gpu, selector 0: 40Gi instead of 80Gi",
@@ -72,16 +72,16 @@ def test_another_constant_or_a_clause_removed():
     assert all(each.apply(problem).allocate_on(problem.nodes[0]).fits for each in found)
 
 
-def test_two_clauses_of_two_selectors():
+def test_two_conjuncts_of_two_selectors():
     problem, found = selector_proposals(BIG, H100)
     assert [each.text for each in found] == [
         f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}"
     ]
-    assert found[0].size is ChangeSize.CLAUSE
+    assert found[0].size is ChangeSize.CONJUNCT
     assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
 
 
-def test_two_clauses_of_one_selector():
+def test_two_conjuncts_of_one_selector():
     problem, found = selector_proposals(f"{BIG} && {H100}")
     assert found[0].text == f"request gpu, selector 0: remove {BIG} and {H100}"
     assert found[0].after == "true && true"
@@ -104,5 +104,5 @@ def test_a_missing_attribute():
     assert found[1].text.endswith('remove device.attributes["x.example.com"].fast')
 
 
-def test_an_invalid_expression_has_no_clauses():
+def test_an_invalid_expression_has_no_conjuncts():
     assert selector_proposals("device.nothing")[1] == []

@@ -33,7 +33,7 @@ def test_a_device_that_passes():
     assert reasons(A100) == ()
 
 
-def test_each_clause_that_fails():
+def test_each_conjunct_that_fails():
     model = 'device.attributes["gpu.nvidia.com"].productName == "H100"'
     assert reasons(f"{BIG} && {A100} && {model}") == (
         CheckFailure(f"fail {BIG}", "memory is 40Gi", (1, 1)),
@@ -41,7 +41,7 @@ def test_each_clause_that_fails():
     )
 
 
-def test_a_clause_that_cannot_be_evaluated():
+def test_a_conjunct_that_cannot_be_evaluated():
     (found,) = reasons(f'{A100} &&\n device.attributes["gpu.nvidia.com"].modl == "x"')
     assert (
         found.text == 'on which device.attributes["gpu.nvidia.com"].modl == "x" cannot be evaluated: no such key: modl'
@@ -49,7 +49,7 @@ def test_a_clause_that_cannot_be_evaluated():
     assert found.position == (2, 37)
 
 
-def test_a_clause_that_costs_too_much():
+def test_a_conjunct_that_costs_too_much():
     (found,) = reasons(f"{A100} && {LOOP}")
     assert found.text == f"fail {LOOP}: actual cost limit exceeded: more than 1000000"
     assert found.position == (1, len(A100) + 5)

@@ -113,22 +113,22 @@ def test_pairs_are_tried_if_nothing_helps_alone():
     assert found == ["one; and two"]
 
 
-def test_larger_changes_to_the_same_clauses_are_not_tried():
+def test_larger_changes_to_the_same_conjuncts_are_not_tried():
     problem = problem_of("taken")
     one, two = frozenset({("selector", 0)}), frozenset({("selector", 0), ("selector", 9)})
     trials = ChangeTrials(problem)
     found = texts(
         trials,
         ProposedChange(ChangeSize.CONSTANT, "small", free, problem.nodes, parts=one),
-        ProposedChange(ChangeSize.CLAUSE, "larger", free, problem.nodes, parts=two),
-        ProposedChange(ChangeSize.CLAUSE, "other", free, problem.nodes, parts=frozenset({("selector", 5)})),
+        ProposedChange(ChangeSize.CONJUNCT, "larger", free, problem.nodes, parts=two),
+        ProposedChange(ChangeSize.CONJUNCT, "other", free, problem.nodes, parts=frozenset({("selector", 5)})),
     )
     assert found == ["small", "other"]
 
 
 def test_a_change_must_remove_errors_on_other_nodes():
     problem = problem_of("partly_error")
-    leave = ProposedChange(ChangeSize.CLAUSE, "look at n2 only", nothing, problem.nodes[1:])
+    leave = ProposedChange(ChangeSize.CONJUNCT, "look at n2 only", nothing, problem.nodes[1:])
     assert texts(ChangeTrials(problem), leave) == ["look at n2 only"]
     assert texts(ChangeTrials(problem, problem.nodes[:1]), leave) == []
 

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk import cel
-from dra_sdk.cel.clauses import clauses
-from dra_sdk.cel.readings import Reading, shown
+from dra_sdk.cel.conjuncts import conjuncts
+from dra_sdk.cel.fields import FieldValue, format_value
 from dra_sdk.cel.values import Semver
 from dra_sdk.model.quantity import Quantity
 
 OWN = 'device.attributes["gpu.example.com"]'
 
 
-def read(expression: str, view: cel.DeviceView) -> list[Reading]:
-    return [reading for clause in clauses(expression) for reading in clause.find(view).readings]
+def read(expression: str, view: cel.DeviceView) -> list[FieldValue]:
+    return [field for conjunct in conjuncts(expression) for field in conjunct.explain(view).fields]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,12 @@ def test_what_is_read(expression: str, found: list[str], view: cel.DeviceView):
     assert [str(each) for each in read(expression, view)] == found
 
 
+def test_a_leading_dot_means_the_device_since_1_37(view: cel.DeviceView):
+    expression = "[1].all(device, device == 1 && .device.driver == 'a')"
+    (conjunct,) = conjuncts(expression, cel.Features(since_1_37=True))
+    assert [str(each) for each in conjunct.fields(view)] == ['driver is "gpu.example.com"']
+
+
 def test_a_value_under_another_name_is_hinted_at(view: cel.DeviceView):
     def hint(expression: str) -> str:
         (found,) = read(expression, view)
@@ -62,9 +68,9 @@ def test_a_device_that_makes_no_sense():
     assert "memory" in found.hint
 
 
-def test_shown():
-    assert shown(Quantity("1Gi")) == "1Gi"
-    assert shown(Semver("1.2.3-rc.1+b")) == "1.2.3-rc.1+b"
-    assert shown('a"b') == '"a\\"b"'
-    assert shown([True, None]) == "[true, null]"
-    assert len(shown("x" * 1000)) == 64
+def test_format_value():
+    assert format_value(Quantity("1Gi")) == "1Gi"
+    assert format_value(Semver("1.2.3-rc.1+b")) == "1.2.3-rc.1+b"
+    assert format_value('a"b') == '"a\\"b"'
+    assert format_value([True, None]) == "[true, null]"
+    assert len(format_value("x" * 1000)) == 64

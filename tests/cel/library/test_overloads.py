@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dra_sdk.cel.cost import ANY_SIZE, MAX, Range, allocated, exactly, scaled
+from dra_sdk.cel.library.overloads import ANY_SIZE, MAX, Range, cost_of_new_list, exactly, scaled
 
 
 def test_ranges_saturate():
@@ -18,4 +18,4 @@ def test_union_covers_both():
 
 
 def test_a_new_list_costs_its_making():
-    assert allocated(4, 2.5) == 21
+    assert cost_of_new_list(4, 2.5) == 21
