@@ -12,7 +12,7 @@ from dra_sdk import DriverInfo
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import wire
 from tests.faults.lamps import NAME, LampDriver
-from tests.faults.site import Inside
+from tests.faults.site import Inside, SharedSite
 from tests.waiting import LONG
 
 NAMES = [
@@ -30,13 +30,9 @@ class TellingDriver(LampDriver):
 
 
 @pytest.fixture(scope="module", params=[LampDriver, TellingDriver])
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    with EmbeddedCluster() as cluster:
-        site = Inside(cluster, tmp_path_factory.mktemp("lamps"))
-        site.driver = request.param(site.lamps)
-        with site.running():
-            site.wait_registered()
-            yield site
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    with SharedSite(request.param, lambda: tmp_path_factory.mktemp("lamps")) as shared:
+        yield shared
 
 
 def files(cluster: EmbeddedCluster) -> set[Path]:

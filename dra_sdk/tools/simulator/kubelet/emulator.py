@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+import time
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dra_sdk.tools.simulator.kubelet import wire
 from dra_sdk.tools.simulator.kubelet.calls import Caller
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 HealthMode = Literal["negotiate", "always", "off"]
 """Whom the kubelet asks for health: drivers that advertise it (1.37), all (1.36), or none (gate off, so 1.34, 1.35)."""
 
+T = TypeVar("T")
 STATE_FILE = "dra_manager_state"
 WAIT_SECONDS = 30.0  # what is waited for takes milliseconds, seconds on a busy machine
 
@@ -142,6 +144,22 @@ class KubeletEmulator:
             lambda infos: not any(info.connected for info in infos if info.driver == driver), timeout
         )
 
+    def retry(self, attempt: Callable[[], T], timeout: float = WAIT_SECONDS) -> T:
+        """Repeats `attempt` until it raises no `KubeletError`, as a pod worker repeats the sync of its pod.
+
+        The kubelet makes one attempt per sync, whatever the error, and syncs again 10 to 15 s later; here the pause is
+        `timing.pod_retry`. After `timeout` seconds the last error is raised.
+        Source: Kubernetes 1.36 pkg/kubelet/pod_workers.go (completeWork), kubelet.go (backOffPeriod).
+        """
+        ends = time.monotonic() + timeout
+        while True:
+            session = self._running
+            try:
+                return attempt()
+            except KubeletError:
+                if session.pause(self.timing.pod_retry) or time.monotonic() > ends:
+                    raise
+
     def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
         """One bare NodePrepareResources with the kubelet's deadline and checks; nothing is remembered."""
         session = self._running
@@ -238,6 +256,10 @@ class _Session:
         self.watcher = RegistryWatcher(kubelet.registry_dir, self.plugins, registrar, timing, self._stopping)
         self.manager = ClaimManager(kubelet.api, self.plugins, cache, self.caller, records)
         self._reconciler = threading.Thread(target=self._reconcile, name="kubelet-reconciler")
+
+    def pause(self, seconds: float) -> bool:
+        """Waits so many seconds, less where the kubelet stops; whether it stops."""
+        return self._stopping.wait(seconds)
 
     def start(self) -> None:
         self.wiper.start()

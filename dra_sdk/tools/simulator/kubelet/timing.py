@@ -40,11 +40,19 @@ class KubeletTiming:
     """Longest pause between attempts to reconnect."""
     health_retry: float = 0.2
     """Between attempts to open a health stream."""
+    pod_retry: float = 0.2
+    """Between two attempts of a pod worker to sync its pod, where the first one failed."""
     reconcile: float = 60.0
     """Between looks for pods that are gone and still have prepared claims."""
 
 
 REAL = KubeletTiming(
-    poll=1.0, backoff_first=0.5, backoff_last=122.0, reconnect_first=1.0, reconnect_last=120.0, health_retry=5.0
+    poll=1.0,
+    backoff_first=0.5,
+    backoff_last=122.0,
+    reconnect_first=1.0,
+    reconnect_last=120.0,
+    health_retry=5.0,
+    pod_retry=10.0,
 )
 """The kubelet's own pace throughout."""

@@ -143,3 +143,16 @@ def test_calls_are_journalled_in_order(kubelet: KubeletEmulator, driver: FakeDri
     calls = [call for call in kubelet.calls(driver=DRIVER) if call.kind in {PREPARE, UNPREPARE}]
     assert [call.kind for call in calls] == [PREPARE, UNPREPARE]
     assert calls[0].started + calls[0].seconds <= calls[1].started
+
+
+def test_a_failed_attempt_is_repeated_as_a_pod_worker_does(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
+    failures = ["not yet", "still not"]
+    driver.on_prepare = lambda claims: {ONE.uid: failures.pop()} if failures else one_device(claims)
+    assert kubelet.retry(lambda: kubelet.prepare(DRIVER, [ONE]), LONG)[ONE.uid]
+    assert len(kubelet.calls(PREPARE)) == 3
+
+
+def test_the_last_error_of_repeated_attempts_is_raised(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
+    driver.on_prepare = lambda claims: {ONE.uid: "never"}
+    with pytest.raises(ResponseError, match="never"):
+        kubelet.retry(lambda: kubelet.prepare(DRIVER, [ONE]), timeout=0)
