@@ -14,7 +14,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.prepare.files import Files
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
 from tests.waiting import LONG
@@ -56,7 +56,7 @@ class Site:
     @contextmanager
     def channel(self) -> Iterator[grpc.Channel]:
         """Straight to the service socket, past what the kubelet checks."""
-        with wire.channel(str(self.data / "dra.sock"), self.cluster.kubelet.timing) as channel:
+        with rpc.channel(str(self.data / "dra.sock"), self.cluster.kubelet.timing) as channel:
             yield channel
 
     # -- what is seen

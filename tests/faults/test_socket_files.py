@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 
 from dra_sdk.node.runtime import sockets, supervise
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.waiting import LONG, wait
@@ -66,7 +66,7 @@ def test_a_call_under_way_when_its_socket_is_lost_is_answered(site: Inside) -> N
 
     site.driver.step = step
     with site.channel() as channel, ThreadPoolExecutor(1) as pool:
-        call = pool.submit(wire.prepare, channel, wire.V1, NAME, [ref], LONG)
+        call = pool.submit(rpc.prepare, channel, rpc.V1, NAME, [ref], LONG)
         assert entered.wait(LONG)
         service.unlink()
         wait(service.is_socket)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import statuses
-from dra_sdk.tools.simulator.history import Watch
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore, Write
 from dra_sdk.tools.simulator.selectors import parse
 from dra_sdk.tools.simulator.statuses import StatusError
+from dra_sdk.tools.simulator.watch_cache import Watcher
 from tests.tools.simulator.conftest import claim_object, slice_object
 
 
@@ -18,7 +18,7 @@ def failure(code: int, reason: str) -> Any:
     return pytest.raises(StatusError, check=lambda error: (error.code, error.reason) == (code, reason))
 
 
-def drained(watch: Watch) -> list[tuple[str, str]]:
+def drained(watch: Watcher) -> list[tuple[str, str]]:
     found = []
     while event := watch.next(0.01):
         metadata = event.object["metadata"]
@@ -313,7 +313,7 @@ class TestWatch:
         local.close(watch)
 
     def test_what_is_forgotten_is_gone(self) -> None:
-        local = LocalClient(ObjectStore(window=3))
+        local = LocalClient(ObjectStore(watch_cache_size=3))
         versions = []
         for name in "abcdef":
             local.create("resourceslices", slice_object(name))

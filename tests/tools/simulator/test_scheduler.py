@@ -1,4 +1,4 @@
-"""Rounds of the scheduler on the embedded cluster: what the real match decides, and what it leaves in the API."""
+"""Rounds of the scheduler on the embedded cluster, what they write into the API, and allocations by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster, KubeletTiming, NotScheduledError
+from dra_sdk.tools.simulator.scheduler import allocation, class_name
 from tests.tools.simulator.fakes import FakeDriver
 
 DRIVER = "gpu.example.com"
@@ -224,3 +225,67 @@ def test_gates_decide_here_too() -> None:
                 cluster.create_claim(name, {"r": "gpu"})
             cluster.schedule()
             assert sum(bool(devices(claim(cluster, name))) for name in ("a", "b")) == wanted
+
+
+OF_CLASS = {"opaque": {"driver": DRIVER, "parameters": {"from": "class"}}}
+OF_CLAIM = {"opaque": {"driver": DRIVER, "parameters": {"from": "claim"}}}
+CLASSES = {"plain": {"spec": {}}, "tuned": {"spec": {"config": [OF_CLASS]}}}
+
+
+@pytest.fixture
+def tuned_claim() -> dict[str, Any]:
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "tuned"}},
+        {"name": "b", "firstAvailable": [{"name": "big", "deviceClassName": "tuned"}]},
+        {"name": "c", "exactly": {"deviceClassName": "plain"}},
+    ]
+    return {"metadata": {"name": "claim-1"}, "spec": {"devices": {"requests": requests}}}
+
+
+def chosen(request: str, **more: Any) -> AllocatedDevice:
+    return AllocatedDevice(request, DRIVER, "node-1", "d0", **more)
+
+
+def test_an_allocation_has_results_and_node(tuned_claim: dict[str, Any]) -> None:
+    devices = [
+        chosen("a", admin_access=True),
+        chosen("b/big", share_id="s", more={"consumedCapacity": {"memory": "1Gi"}}),
+        chosen("c"),
+    ]
+    written = allocation(tuned_claim, {}, devices, "node-1")
+    plain = {"driver": DRIVER, "pool": "node-1", "device": "d0"}
+    assert written["devices"] == {
+        "results": [
+            {"request": "a", **plain, "adminAccess": True},
+            {"request": "b/big", **plain, "shareID": "s", "consumedCapacity": {"memory": "1Gi"}},
+            {"request": "c", **plain},
+        ]
+    }
+    terms = written["nodeSelector"]["nodeSelectorTerms"]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]
+
+
+def test_the_configuration_of_the_classes_comes_before_the_claims(tuned_claim: dict[str, Any]) -> None:
+    def of_claim(*requests: str) -> dict[str, Any]:
+        return {**OF_CLAIM, "requests": list(requests)}
+
+    tuned_claim["spec"]["devices"]["config"] = [
+        OF_CLAIM,
+        of_claim("b"),
+        of_claim("b/big"),
+        of_claim("b/small", "x"),
+    ]
+    written = allocation(tuned_claim, CLASSES, [chosen("a"), chosen("a"), chosen("b/big"), chosen("c")], "node-1")
+    assert written["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["a"], **OF_CLASS},
+        {"source": "FromClass", "requests": ["b/big"], **OF_CLASS},
+        {"source": "FromClaim", **OF_CLAIM},
+        {"source": "FromClaim", **of_claim("b")},
+        {"source": "FromClaim", **of_claim("b/big")},
+    ]
+
+
+@pytest.mark.parametrize("request_name", ["x", "b", "a/sub", "b/small"])
+def test_a_request_that_is_not_there(tuned_claim: dict[str, Any], request_name: str) -> None:
+    with pytest.raises(KeyError, match=f"claim claim-1 has no request '{request_name}'"):
+        class_name(tuned_claim, request_name)

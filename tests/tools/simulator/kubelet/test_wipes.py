@@ -84,8 +84,8 @@ def test_a_driver_that_is_back_in_time_keeps_its_slices(
         assert kubelet.wait_for_no_driver(DRIVER)
         driver.start()
         kubelet.wait_for_driver(DRIVER)
-        # The wipe is no longer pending, so however long one waits nothing comes.
-        assert not kubelet._running.wiper._due
+        # No wipe is pending, so none will come.
+        assert not kubelet.pending_wipes
         assert api.get("resourceslices", "mine") == before
 
 
@@ -94,8 +94,8 @@ def test_another_instance_keeps_the_slices(api: LocalClient, kubelet: KubeletEmu
         kubelet.wait_for_driver(DRIVER, instances=2)
         publish(api, "mine")
         old.stop()
-        assert kubelet._running.plugins.wait(lambda infos: len(infos) == 1, LONG)
-        assert not kubelet._running.wiper._due
+        assert kubelet.wait_for_plugins(lambda infos: len(infos) == 1, LONG)
+        assert not kubelet.pending_wipes
     wait_gone(api, "mine")
 
 
