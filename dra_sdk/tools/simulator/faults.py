@@ -21,21 +21,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reject:
-    """Answers with `error` and does not serve the request."""
+    """Refuses the request.
+
+    error: the answer.
+    """
 
     error: StatusError
 
 
 @dataclass(frozen=True)
 class Delay:
-    """Waits `seconds` before serving the request, less if the server stops."""
+    """Waits before serving the request.
+
+    seconds: how long; less if the server stops.
+    """
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reset:
-    """Resets the connection (TCP RST) without an answer: before the request is served, or after a write took effect."""
+    """Resets the connection (TCP RST) without an answer.
+
+    after_serving: whether the request is served before, so that a write takes effect.
+    """
 
     after_serving: bool = False
 

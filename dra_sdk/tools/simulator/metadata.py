@@ -1,4 +1,4 @@
-"""How the server fills in and checks `metadata`: names, uid, times, generation, and fields that no update changes.
+"""How the server fills in and checks `metadata`, and which fields of an object an endpoint may change.
 
 Source: k8s.io/apiserver pkg/registry/rest (BeforeCreate, BeforeUpdate) and pkg/storage/names.
 """
@@ -124,3 +124,19 @@ def _updated_metadata(current: JSON, wanted: JSON) -> JSON:
         if key in current:
             metadata[key] = current[key]
     return metadata
+
+
+def applicable(resource: ResourceType, config: JSON, subresource: str) -> JSON:
+    """The part of an applied configuration that this endpoint may change."""
+    if subresource == "status":
+        return {key: config[key] for key in ("apiVersion", "kind", "status") if key in config}
+    if resource.status:
+        return {key: value for key, value in config.items() if key != "status"}
+    return dict(config)
+
+
+def is_unchanged(current: JSON, wanted: JSON) -> bool:
+    """Whether two versions of an object differ in nothing but the resourceVersion."""
+    before = {key: value for key, value in current["metadata"].items() if key != "resourceVersion"}
+    after = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
+    return before == after and {**current, "metadata": None} == {**wanted, "metadata": None}

@@ -278,7 +278,7 @@ class ObjectStore:
             metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
             merged = managed_fields.applied(
                 current.object,
-                _part(resource, config, subresource),
+                metadata.applicable(resource, config, subresource),
                 writer,
                 force=force,
                 time=metadata.now(),
@@ -347,7 +347,7 @@ class ObjectStore:
     ) -> StoredObject:
         if writer.subresource:
             raise statuses.not_found(resource, name)
-        part = _part(resource, config, "")
+        part = metadata.applicable(resource, config, "")
         part["metadata"] = {**(part.get("metadata") or {}), "name": name}
         created = metadata.for_create(resource, self._decoded(resource, part, None), namespace)
         self._check_namespace(resource, created)
@@ -386,7 +386,7 @@ class ObjectStore:
 
     def _store(self, resource: ResourceType, current: StoredObject | None, obj: JSON, *, dry_run: bool) -> StoredObject:
         version = current.version if current else self._version
-        if current and _same(current.object, obj):
+        if current and metadata.is_unchanged(current.object, obj):
             return current
         if dry_run:
             return StoredObject(resource, obj, version)
@@ -433,17 +433,3 @@ def _as_sent(_: ResourceType, obj: JSON) -> tuple[JSON, list[str]]:
 def _refuse_unknown(fields: list[str]) -> None:
     why = f"failed to create typed patch object: .{fields[0]}: field not declared in schema"
     raise statuses.StatusError(500, "", why)
-
-
-def _part(resource: ResourceType, config: JSON, subresource: str) -> JSON:
-    if subresource == "status":
-        return {key: config[key] for key in ("apiVersion", "kind", "status") if key in config}
-    if resource.status:
-        return {key: value for key, value in config.items() if key != "status"}
-    return dict(config)
-
-
-def _same(current: JSON, wanted: JSON) -> bool:
-    before = {key: value for key, value in current["metadata"].items() if key != "resourceVersion"}
-    after = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
-    return before == after and {**current, "metadata": None} == {**wanted, "metadata": None}

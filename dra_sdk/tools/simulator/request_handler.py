@@ -1,4 +1,4 @@
-"""One client connection of the API server: requests are read, hit by faults, and answered; watches are streamed.
+"""One client connection of the API server: reads requests, injects faults, answers, and streams watches.
 
 HTTP itself is the standard library's `http.server`; this module adds request bodies in chunks, TLS and watches.
 """
@@ -98,7 +98,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         super().__init__(connection, address, server)
 
     def setup(self) -> None:
-        """Ends the TLS handshake, here in the connection's own thread."""
+        """Does the TLS handshake, in the thread of this connection."""
         if isinstance(self.request, ssl.SSLSocket):
             self.request.settimeout(_HANDSHAKE_SECONDS)
             self.request.do_handshake()
@@ -118,7 +118,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         """Prints nothing: requests are in `RequestLog`."""
 
     def handle_expect_100(self) -> bool:
-        """Asks for the body, at once: the client waits for it."""
+        """Tells the client to send the body. The client waits for that, so it must not stay in the buffer."""
         proceed = super().handle_expect_100()
         self.wfile.flush()
         return proceed
@@ -162,7 +162,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     # -- answering
 
     def _serve(self) -> None:
-        """Serves one request, of any method."""
+        """Serves one request of any method."""
         try:
             body = self._read_body()
         except ValueError as error:
@@ -331,6 +331,6 @@ def _readable(connection: socket.socket) -> bool:
 
 def shut(connection: socket.socket, how: int) -> None:
     """Shuts a connection down; no error if the other side was faster."""
-    # Not connection.shutdown(): on a TLS socket that would have the serving thread go on unencrypted.
+    # Not connection.shutdown(): after that the serving thread would go on without encryption on a TLS socket.
     with suppress(OSError):
         socket.socket.shutdown(connection, how)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import http.client
 import socket
 import urllib.error
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 
@@ -15,7 +16,7 @@ from dra_sdk.tools.simulator.server import ApiServer
 from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
 from tests.waiting import wait
 
-BROKEN = (ConnectionError, http.client.HTTPException, urllib.error.URLError)
+BROKEN = (ConnectionError, HTTPException, urllib.error.URLError)
 
 
 def test_too_many_requests_for_a_while(server: ApiServer, http: Http) -> None:
@@ -92,23 +93,12 @@ def test_latency(server: ApiServer, http: Http) -> None:
 
 def test_stopping_does_not_wait_for_latency(server: ApiServer, http: Http) -> None:
     rule = server.faults.add(FaultRule(Delay(3600), verb="list"))
-    with http_connection(server) as connection:
+    with closing(HTTPConnection("127.0.0.1", server.port)) as connection:
         connection.request("GET", SLICES)
         wait(lambda: rule.hits)
         server.stop()
-        # The request was under way, so it is answered, only sooner.
+        # The request is answered, only sooner.
         assert connection.getresponse().status == 200
-
-
-class http_connection(http.client.HTTPConnection):  # noqa: N801
-    def __init__(self, server: ApiServer) -> None:
-        super().__init__("127.0.0.1", server.port)
-
-    def __enter__(self) -> http_connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def test_effects_add_up_and_a_fault_is_only_for_http(server: ApiServer, http: Http, local: LocalClient) -> None:
@@ -131,7 +121,7 @@ def test_a_rule_may_name_the_subresource_and_the_object(server: ApiServer, http:
     assert http("PATCH", f"{CLAIMS}/claim-1/status", patch, merge)[0] == 503
 
 
-def test_counting() -> None:
+def test_a_rule_counts_its_requests() -> None:
     faults = Faults()
     rule = faults.add(FaultRule(Delay(1), verb="get", skip=1, times=2))
     request = RequestInfo("get", "/", CATALOG["resourceslices"])

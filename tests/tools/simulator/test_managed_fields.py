@@ -98,7 +98,7 @@ def test_the_share_id_is_part_of_the_key(local: LocalClient) -> None:
     assert apply(local, "gpu", entries[1]) == [entries[1]]
 
 
-def test_a_field_that_is_left_out_is_removed_and_the_item_stays(local: LocalClient) -> None:
+def test_a_field_that_is_no_longer_applied_is_removed_and_its_item_stays(local: LocalClient) -> None:
     apply(local, "gpu", device("gpu", "a", data={"x": 1}, conditions=[{"type": "Ready", "status": "True"}]))
     assert apply(local, "gpu", device("gpu", "a", data={"x": 1})) == [device("gpu", "a", data={"x": 1})]
 
@@ -108,12 +108,12 @@ def test_conditions_are_merged_by_type(local: LocalClient) -> None:
     apply(local, "other", device("gpu", "a", conditions=[{"type": "Hot", "status": "False"}]))
     (entry,) = apply(local, "gpu", device("gpu", "a", conditions=[{"type": "Ready", "status": "False"}]))
     assert entry["conditions"] == [{"type": "Ready", "status": "False"}, {"type": "Hot", "status": "False"}]
-    # The other manager still owns the item, so only what this one had on its own goes.
+    # The other manager still owns the item, so only the fields that this one owned alone are removed.
     (entry,) = apply(local, "gpu")
     assert entry == device("gpu", "a", conditions=[{"type": "Hot", "status": "False"}])
 
 
-def test_another_value_for_another_managers_field_is_a_conflict(local: LocalClient) -> None:
+def test_another_value_for_the_field_of_another_manager_is_a_conflict(local: LocalClient) -> None:
     apply(local, "gpu", device("gpu", "a", data={"x": 1}))
     with pytest.raises(StatusError) as caught:
         apply(local, "thief", device("gpu", "a", data={"x": 2}))
@@ -132,7 +132,7 @@ def test_force_takes_a_field_over(local: LocalClient) -> None:
     assert apply(local, "gpu", device("gpu", "a")) == [device("gpu", "a", data={"x": 2})]
 
 
-def test_the_same_value_is_owned_together(local: LocalClient) -> None:
+def test_managers_that_apply_the_same_value_share_it(local: LocalClient) -> None:
     apply(local, "one", device("gpu", "a", data={"x": 1}))
     apply(local, "two", device("gpu", "a", data={"x": 1}))
     assert apply(local, "one") == [device("gpu", "a", data={"x": 1})]
@@ -146,18 +146,18 @@ def test_applying_the_same_again_is_no_write(local: LocalClient) -> None:
     assert local.store.version == version
 
 
-def test_an_update_takes_what_it_changes(local: LocalClient) -> None:
+def test_an_update_takes_the_fields_that_it_changes(local: LocalClient) -> None:
     apply(local, "gpu", device("gpu", "a", data={"x": 1}), device("gpu", "b"))
     current = local.get("resourceclaims", "claim-1", "default")
     current["status"]["devices"][0]["data"] = {"x": 2}
     local.update_status("resourceclaims", current)
     with pytest.raises(StatusError, match='conflict with "simulator"'):
         apply(local, "gpu", device("gpu", "a", data={"x": 1}), device("gpu", "b"))
-    # What was not changed is still gpu's, and goes when gpu lets go of it.
+    # The field that the update did not change still belongs to gpu, so it is removed when gpu no longer applies it.
     assert apply(local, "gpu", device("gpu", "a")) == [device("gpu", "a", data={"x": 2})]
 
 
-def test_only_the_status_is_applied_through_the_status(local: LocalClient) -> None:
+def test_the_status_endpoint_applies_only_the_status(local: LocalClient) -> None:
     config = {**claim_object(labels={"a": "b"}), "status": {"devices": [device("gpu", "a")]}}
     config["spec"] = {"other": True}
     applied = local.apply("resourceclaims", config, manager="gpu", subresource="status")
@@ -185,7 +185,7 @@ def test_managed_fields_have_the_servers_form(local: LocalClient) -> None:
     assert applied["fieldsV1"] == {"f:status": {"f:devices": {key: item}}}
 
 
-def test_apply_creates_what_is_not_there(local: LocalClient) -> None:
+def test_apply_creates_a_missing_object(local: LocalClient) -> None:
     applied = local.apply("deviceclasses", {"metadata": {"name": "c"}, "spec": {"x": 1}}, manager="m")
     assert applied["metadata"]["generation"] == 1
     again = local.apply("deviceclasses", {"metadata": {"name": "c"}, "spec": {"x": 1}}, manager="m")

@@ -64,7 +64,7 @@ def test_values_that_are_zero_but_set_are_kept() -> None:
         (MAGIC + b"\x12\x01\xff", "supported as JSON only"),
     ],
 )
-def test_what_is_no_object(body: bytes, message: str) -> None:
+def test_bodies_that_are_not_objects(body: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode(body)
 

@@ -36,12 +36,12 @@ from tests.waiting import LONG
         ("GET", "/", ("get", "", "", "", "")),
     ],
 )
-def test_urls(method: str, url: str, meaning: tuple[str, ...]) -> None:
+def test_what_method_and_url_ask_for(method: str, url: str, meaning: tuple[str, ...]) -> None:
     info = RequestInfo.of(CATALOG, method, url)
     assert (info.verb, info.plural, info.namespace, info.name, info.subresource) == meaning
 
 
-def test_parameters() -> None:
+def test_query_parameters() -> None:
     info = RequestInfo.of(CATALOG, "GET", "/api/v1/nodes?watch=1&limit=5&fieldSelector=a%3Db&empty=")
     assert info.flag("watch")
     assert not info.flag("other")

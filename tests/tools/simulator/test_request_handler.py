@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -98,9 +98,10 @@ class TestWatch:
         assert (kind, bookmark["metadata"]["annotations"]) == ("BOOKMARK", {"k8s.io/initial-events-end": "true"})
 
     def test_stopping_ends_it_properly(self, server: ApiServer) -> None:
-        with Stream(server, f"{SLICES}?watch=true") as stream:
-            threading.Thread(target=server.stop).start()
+        with Stream(server, f"{SLICES}?watch=true") as stream, ThreadPoolExecutor(1) as pool:
+            stopped = pool.submit(server.stop)
             assert stream.next() == ("", None)
+            stopped.result(LONG)
 
     def test_closing_all_of_them(self, server: ApiServer) -> None:
         with Stream(server, f"{SLICES}?watch=true") as one, Stream(server, f"{CLAIMS}?watch=true") as two:
@@ -108,7 +109,7 @@ class TestWatch:
             assert (one.next(), two.next()) == (("", None), ("", None))
         wait_until_no_watch(server)
 
-    def test_breaking_all_of_them(self, server: ApiServer) -> None:
+    def test_resetting_all_of_them(self, server: ApiServer) -> None:
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(f"GET {SLICES}?watch=true HTTP/1.1\r\n\r\n".encode())
             assert b"chunked" in connection.recv(4096)
@@ -138,7 +139,7 @@ def read_response(stream: Any) -> bytes:
 
 
 class TestProtocol:
-    def test_a_connection_is_used_again_and_again(self, server: ApiServer) -> None:
+    def test_a_connection_serves_several_requests(self, server: ApiServer) -> None:
         with socket.create_connection(("127.0.0.1", server.port)) as connection, connection.makefile("rb") as stream:
             for _ in range(3):
                 connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")

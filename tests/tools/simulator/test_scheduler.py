@@ -86,7 +86,7 @@ def test_devices_are_free_again_after_the_last_pod(cluster: EmbeddedCluster, dri
     assert devices(claim(cluster, "claim-2")) == ["only"]
 
 
-def test_a_pod_that_finds_nothing_waits_and_says_why(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
+def test_a_pod_without_devices_waits_and_its_status_says_why(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("small"))
     cluster.create_claim("claim-1", big())
     with pytest.raises(NotScheduledError, match=r"pod default/pod-1: .*claim-1"):
@@ -133,10 +133,10 @@ def test_extended_resources(cluster: EmbeddedCluster, driver: FakeDriver) -> Non
     assert cluster.api.list("resourceclaims") == []
 
 
-def test_whoever_else_writes_a_claim_meanwhile_is_no_obstacle(
+def test_a_round_is_repeated_if_another_client_writes_a_claim_in_between(
     cluster: EmbeddedCluster, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a driver does that writes the status of its devices."""
+    """A driver, for example, writes the status of its devices."""
     publish(cluster, gpu("gpu-0"))
     cluster.create_claim("scheduled", {"gpu": "gpu"})
     cluster.create_claim("told", {"gpu": "gpu"})
@@ -189,7 +189,7 @@ def test_claims_without_a_pod_are_allocated_too(cluster: EmbeddedCluster) -> Non
     assert cluster.store.version == version
 
 
-def test_a_taint_drives_pods_out(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
+def test_a_taint_evicts_pods(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("one"), gpu("two"))
     cluster.create_claim("claim-1", {"r": "gpu"})
     cluster.run_pod("pod-1", ["claim-1"])
@@ -203,7 +203,7 @@ def test_a_taint_drives_pods_out(cluster: EmbeddedCluster, driver: FakeDriver) -
     assert devices(claim(cluster)) == ["two"]
 
 
-def test_what_was_told_stays_told(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
+def test_devices_that_were_allocated_by_hand_stay(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("one"), gpu("two"))
     cluster.create_claim("claim-1", {"r": "gpu"})
     cluster.allocate("claim-1", [AllocatedDevice("r", DRIVER, "node-1", "two")])
@@ -215,7 +215,7 @@ def test_what_was_told_stays_told(cluster: EmbeddedCluster, driver: FakeDriver) 
     assert claim(cluster)["status"].keys() == {"allocation"}
 
 
-def test_gates_decide_here_too() -> None:
+def test_feature_gates_decide_about_the_match() -> None:
     shared = {"name": "one", "allowMultipleAllocations": True}
     for gate, wanted in ((True, 2), (False, 1)):
         with EmbeddedCluster(feature_gates={"DRAConsumableCapacity": gate}) as cluster:
@@ -286,6 +286,6 @@ def test_the_configuration_of_the_classes_comes_before_the_claims(tuned_claim: d
 
 
 @pytest.mark.parametrize("request_name", ["x", "b", "a/sub", "b/small"])
-def test_a_request_that_is_not_there(tuned_claim: dict[str, Any], request_name: str) -> None:
+def test_the_class_of_a_missing_request(tuned_claim: dict[str, Any], request_name: str) -> None:
     with pytest.raises(KeyError, match=f"claim claim-1 has no request '{request_name}'"):
         class_name(tuned_claim, request_name)

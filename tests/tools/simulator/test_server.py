@@ -26,7 +26,7 @@ MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
 
 class TestAccess:
-    def test_a_token_is_asked_for(self, store: ObjectStore) -> None:
+    def test_a_request_without_the_token_is_refused(self, store: ObjectStore) -> None:
         with ApiServer(store, token="secret") as server:
             http = Http(server)
             code, status = http("GET", SLICES)

@@ -91,7 +91,7 @@ class KubeletEmulator:
         return self
 
     def stop(self) -> None:
-        """Stops without a word to drivers; calls in flight are cancelled. Slices and the state file stay."""
+        """Stops without telling drivers; calls in flight are cancelled. Slices and the state file stay."""
         process, self._process = self._process, None
         if process is not None:
             process.stop()

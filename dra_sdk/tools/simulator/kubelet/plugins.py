@@ -107,7 +107,7 @@ class Plugin:
             code, why = rpc.failure(error)
             name = code.name
         except ValueError as error:
-            # grpc raises it for a call on a channel that was closed in the meantime.
+            # grpc raises it for a call on a closed channel.
             name, why = "CANCELLED", f"CANCELLED: {error}"
         raise DriverCallError(f"{method}: {why}", code=name, driver=self.info.driver, socket=self.info.endpoint)
 
@@ -190,7 +190,7 @@ class Plugins:
             plugin.info = replace(plugin.info, connected=False)
             stop_health = self._health.pop(plugin)
             self._sync(driver)
-        # In this order: nobody may wait for the connectivity of a channel that closes.
+        # In this order: a thread of grpc fails if a channel is closed that still has a subscriber.
         if plugin.observe:
             plugin.channel.unsubscribe(plugin.observe)
         stop_health()

@@ -1,9 +1,9 @@
 """Registration: the kubelet watches a directory for registration sockets and registers the plugins behind them.
 
-A new socket is registered: connect, ask who is there, check, add the plugin, tell it the outcome. A plugin is told of
-a failure too, and is deregistered again if it does not take the news of its success. A failed attempt is repeated. A
-vanished socket deregisters its plugin; a socket made again under the same path counts as vanished and new. Names that
-start with a dot and files that are not sockets are ignored; subdirectories are searched.
+To register a new socket the kubelet connects, calls GetInfo, checks the answer, adds the plugin and tells it the
+outcome, also of a failure. A plugin that does not confirm its registration is removed again. Failed attempts are
+repeated. When a socket vanishes its plugin is removed; a socket made again under the same path counts as a new one.
+Names that start with a dot and files that are not sockets are ignored; subdirectories are searched.
 Source: Kubernetes 1.36 pkg/kubelet/pluginmanager.
 """
 
@@ -75,7 +75,7 @@ class _Socket:
 
 
 class RegistryWatcher:
-    """Keeps `plugins` equal to the sockets in the directory, from `start` to `stop`. `stopping` ends its thread."""
+    """Registers and removes `plugins` as sockets come and go in the directory. `stopping` ends its thread."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ REF = ClaimRef("default", "one", "uid-1")
 DEVICE = PreparedDevice("d", "pool", "dev", ("r",), ("v/c=a",), "share")
 
 
-def test_what_is_saved_is_read_again_but_not_as_prepared(tmp_path: Path) -> None:
+def test_saved_claims_are_read_again_but_not_as_prepared(tmp_path: Path) -> None:
     path = tmp_path / "dra_manager_state"
     cache = ClaimCache(path)
     (info,) = cache.add_pod("pod-1", [ClaimInfo(REF, {"d": ()})])
@@ -88,6 +88,6 @@ def test_a_damaged_file_keeps_the_kubelet_from_starting(api: LocalClient, kubele
         kubelet.claims  # noqa: B018 - the property raises
 
 
-def test_starting_twice_is_a_mistake(kubelet: KubeletEmulator) -> None:
+def test_a_second_start_is_an_error(kubelet: KubeletEmulator) -> None:
     with pytest.raises(RuntimeError, match="runs already"):
         kubelet.start()

@@ -35,7 +35,7 @@ def report(device: str, health: int, *, timeout: int = 0, message: str = "") -> 
 
 
 @pytest.mark.parametrize(("timeout", "lasts"), [(0, 30), (-5, 30), (60, 60), (1, 1)])
-def test_a_report_lasts_for_its_timeout(timeout: int, lasts: int) -> None:
+def test_a_report_is_valid_for_its_timeout(timeout: int, lasts: int) -> None:
     clock = Clock()
     cache = HealthCache(30.0, clock)
     cache.update(DRIVER, [report("dev", GOOD, timeout=timeout, message="fine")])
@@ -56,7 +56,7 @@ def test_a_device_that_is_not_in_a_report_keeps_its_state_until_it_times_out() -
     assert [cache.get(DRIVER, POOL, name).health for name in ("a", "b")] == ["Unhealthy", "Unknown"]
 
 
-def test_clearing_a_driver_leaves_the_others() -> None:
+def test_clearing_a_driver_keeps_the_reports_of_others() -> None:
     cache = HealthCache(30.0)
     cache.update("a.example.com", [report("dev", GOOD)])
     cache.update("b.example.com", [report("dev", GOOD)])

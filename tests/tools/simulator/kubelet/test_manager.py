@@ -159,7 +159,9 @@ def unfit(api: LocalClient, rule: str) -> JSON:
 
 
 @pytest.mark.parametrize("rule", ["claim-exists", "claim-reserved", "claim-allocated", "claim-owner"])
-def test_an_unfit_claim_is_not_prepared(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver, rule: str) -> None:
+def test_a_claim_that_the_pod_may_not_use_is_not_prepared(
+    api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver, rule: str
+) -> None:
     with pytest.raises(PodClaimError) as caught:
         kubelet.run_pod(unfit(api, rule))
     assert caught.value.rule == rule
@@ -292,7 +294,7 @@ def test_after_a_restart_a_claim_is_unprepared_from_the_state_file(
     assert gpu.unprepared == [("v1", [ref])]
 
 
-def test_a_pod_that_is_still_there_survives_the_reconciler(
+def test_claims_of_a_pod_that_is_still_there_are_not_reconciled(
     api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver
 ) -> None:
     claim(api, "one", GPU)
@@ -302,9 +304,7 @@ def test_a_pod_that_is_still_there_survives_the_reconciler(
     assert not gpu.unprepared
 
 
-def test_a_driver_that_is_away_keeps_a_pod_from_going(
-    api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver
-) -> None:
+def test_a_pod_cannot_end_while_its_driver_is_away(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
     claim(api, "one", GPU)
     kubelet.run_pod(pod("one"))
     gpu.stop_service()

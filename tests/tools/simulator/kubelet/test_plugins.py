@@ -33,7 +33,7 @@ def connections(path: Path) -> set[str]:
     return {line[6] for line in lines if line[-1] == str(path) and line[5] == "03"}
 
 
-def test_without_an_instance_there_is_nothing_to_call(kubelet: KubeletEmulator) -> None:
+def test_a_driver_that_is_not_registered_cannot_be_called(kubelet: KubeletEmulator) -> None:
     with pytest.raises(NotRegisteredError, match=r"DRA driver gpu\.example\.com is not registered"):
         kubelet.prepare(DRIVER, [CLAIM])
 
@@ -51,7 +51,7 @@ def test_one_connection_serves_all_calls(kubelet: KubeletEmulator, kubelet_dir: 
     assert len(first) == 1
 
 
-def test_the_newest_connected_instance_is_called(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_the_newest_connected_plugin_is_called(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir, instance="old") as old:
         kubelet.wait_for_driver(DRIVER)
         with FakeDriver(kubelet_dir, instance="new") as new:
@@ -64,7 +64,7 @@ def test_the_newest_connected_instance_is_called(kubelet: KubeletEmulator, kubel
             assert (len(old.prepared), len(new.prepared)) == (1, 1)
 
 
-def test_an_instance_that_comes_back_is_reconnected(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_a_plugin_that_comes_back_is_connected_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir) as driver:
         kubelet.wait_for_driver(DRIVER)
         driver.stop_service()
@@ -97,7 +97,7 @@ def test_two_drivers_live_side_by_side(kubelet: KubeletEmulator, kubelet_dir: Pa
     assert (a.prepared, len(b.prepared)) == ([], 1)
 
 
-def test_choose_service_is_the_first_that_is_known() -> None:
+def test_the_first_known_service_is_chosen() -> None:
     assert choose_service("s", "d", ("v2.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAPlugin")) == "v1beta1.DRAPlugin"
 
 
@@ -223,7 +223,7 @@ def test_stopping_the_kubelet_cuts_a_call_off(kubelet: KubeletEmulator, driver: 
     assert [error.code for error in caught] == ["CANCELLED"]
 
 
-def test_calls_are_journalled_in_order(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
+def test_calls_are_recorded_in_order(kubelet: KubeletEmulator, driver: FakeDriver) -> None:
     kubelet.prepare(DRIVER, [ONE])
     kubelet.unprepare(DRIVER, [ONE])
     calls = [call for call in kubelet.calls(driver=DRIVER) if call.kind in {PREPARE, UNPREPARE}]

@@ -37,7 +37,7 @@ def test_registers_and_tells_the_driver(kubelet: KubeletEmulator, kubelet_dir: P
     assert [call.kind for call in kubelet.calls() if call.kind in {GET_INFO, NOTIFY}] == [GET_INFO, NOTIFY]
 
 
-def test_a_socket_that_was_there_before_counts(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_a_socket_that_is_there_at_the_start_is_registered(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     kubelet.stop()
     with FakeDriver(kubelet_dir):
         kubelet.start()
@@ -77,7 +77,7 @@ def test_another_plugin_type_is_refused_and_the_driver_told(kubelet: KubeletEmul
     assert "CSIPlugin" in driver.notified[0][1]
 
 
-def test_refusal_stays_the_reason_where_the_driver_will_not_hear_it(
+def test_the_refusal_stays_the_error_if_the_driver_does_not_take_it(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     def offended(registered: bool, error: str) -> None:
@@ -105,7 +105,7 @@ def test_get_info_has_a_second_and_is_tried_again(api: LocalClient, kubelet_dir:
     assert driver.notified == [(True, "")]
 
 
-def test_a_driver_that_does_not_take_the_news_is_deregistered_and_tried_again(
+def test_a_driver_that_refuses_the_notification_is_deregistered_and_tried_again(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     failures = [True, True]
@@ -145,7 +145,7 @@ def test_a_socket_that_nobody_listens_on_is_an_error_until_somebody_does(
             assert kubelet.wait_for_driver(DRIVER, timeout=LONG)
 
 
-def test_hidden_names_and_other_files_are_ignored_and_folders_looked_into(
+def test_hidden_names_and_other_files_are_ignored_and_folders_are_searched(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     registry = kubelet_dir / "plugins_registry"
@@ -173,7 +173,7 @@ def test_a_vanished_socket_deregisters_and_a_new_one_registers_again(
     assert driver.notified == [(True, ""), (True, "")]
 
 
-def test_a_socket_created_anew_under_the_same_path_registers_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_a_socket_made_again_under_the_same_path_registers_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir) as driver:
         kubelet.wait_for_driver(DRIVER)
         other = FakeDriver(kubelet_dir, instance="other")
@@ -197,7 +197,7 @@ def test_an_endpoint_is_registered_once(kubelet: KubeletEmulator, kubelet_dir: P
     assert "already registered" in thief.notified[0][1]
 
 
-def test_waiting_in_vain_tells_what_went_wrong(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_the_error_of_waiting_in_vain_has_the_failed_attempts(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir, versions=()):
         wait_for_rule(kubelet, "supported-versions")
         with pytest.raises(NotRegisteredError, match="empty list of supported gRPC services"):
@@ -210,7 +210,7 @@ def bind(path: Path) -> None:
         listener.bind(str(path))
 
 
-def test_only_visible_sockets_count(kubelet_dir: Path) -> None:
+def test_only_visible_sockets_are_found(kubelet_dir: Path) -> None:
     for name in ("a.sock", "below/b.sock", ".hidden.sock", ".below/c.sock"):
         bind(kubelet_dir / name)
     (kubelet_dir / "file.sock").touch()
@@ -218,7 +218,7 @@ def test_only_visible_sockets_count(kubelet_dir: Path) -> None:
     assert {Path(path).name for path in sockets_in(kubelet_dir)} == {"a.sock", "b.sock"}
 
 
-def test_a_socket_created_anew_is_another_one(kubelet_dir: Path) -> None:
+def test_a_socket_made_again_has_another_identity(kubelet_dir: Path) -> None:
     path = kubelet_dir / "a.sock"
     bind(path)
     before = sockets_in(kubelet_dir)

@@ -89,7 +89,9 @@ def test_a_driver_that_is_back_in_time_keeps_its_slices(
         assert api.get("resourceslices", "mine") == before
 
 
-def test_another_instance_keeps_the_slices(api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_slices_stay_while_another_plugin_of_the_driver_is_connected(
+    api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
     with FakeDriver(kubelet_dir, instance="old") as old, FakeDriver(kubelet_dir, instance="new"):
         kubelet.wait_for_driver(DRIVER, instances=2)
         publish(api, "mine")
