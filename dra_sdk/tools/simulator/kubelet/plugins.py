@@ -65,7 +65,7 @@ class Plugin:
     def __init__(self, info: PluginInfo, timing: KubeletTiming, records: Records) -> None:
         self.info = info
         self.channel = rpc.channel(info.endpoint, timing)
-        self.observe: Callable[[grpc.ChannelConnectivity], None] | None = None
+        self.connectivity: rpc.Connectivity | None = None
         self._timing = timing
         self._records = records
 
@@ -175,9 +175,8 @@ class Plugins:
             others.append(plugin)
             self._health[plugin] = self._watch_health(plugin)
             self._sync(info.driver)
-        plugin.observe = lambda state: self._observed(plugin, state)
         # Connecting before the first call tells the kubelet early whether the driver is there.
-        plugin.channel.subscribe(plugin.observe, try_to_connect=True)
+        plugin.connectivity = rpc.Connectivity(plugin.channel, lambda connected: self._observed(plugin, connected))
         return plugin
 
     def remove(self, plugin: Plugin) -> None:
@@ -190,10 +189,9 @@ class Plugins:
             plugin.info = replace(plugin.info, connected=False)
             stop_health = self._health.pop(plugin)
             self._sync(driver)
-        # In this order: a thread of grpc fails if a channel is closed that still has a subscriber.
-        if plugin.observe:
-            plugin.channel.unsubscribe(plugin.observe)
         stop_health()
+        if plugin.connectivity:
+            plugin.connectivity.stop()
         plugin.channel.close()
 
     def set_notified(self, plugin: Plugin) -> None:
@@ -224,12 +222,12 @@ class Plugins:
     def _infos(self) -> list[PluginInfo]:
         return [plugin.info for plugins in self._plugins.values() for plugin in plugins]
 
-    def _observed(self, plugin: Plugin, state: grpc.ChannelConnectivity) -> None:
+    def _observed(self, plugin: Plugin, connected: bool) -> None:
         driver = plugin.info.driver
         with self._changed:
             if plugin not in self._plugins.get(driver, []):
                 return
-            plugin.info = replace(plugin.info, connected=state is grpc.ChannelConnectivity.READY)
+            plugin.info = replace(plugin.info, connected=connected)
             self._sync(driver)
 
     def _sync(self, driver: str) -> None:

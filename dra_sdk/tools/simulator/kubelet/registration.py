@@ -167,28 +167,23 @@ class Registrar:
 
     def register(self, socket: str, registered: Callable[[Plugin], None]) -> None:
         """One attempt; `registered` is called with the new plugin. `RegistrationError` if it fails."""
-        with rpc.channel(socket, self._timing) as channel:
-            self._connect(channel, socket)
-            plugin = self._add(channel, self._get_info(channel, socket))
-            # Before the channel closes, because that takes time in which the socket may vanish.
-            registered(plugin)
-            self._plugins.set_notified(plugin)
-
-    def _connect(self, channel: grpc.Channel, socket: str) -> None:
         ready = threading.Event()
+        with rpc.channel(socket, self._timing) as channel:
+            connectivity = rpc.Connectivity(channel, lambda connected: ready.set() if connected else None)
+            try:
+                self._wait_connected(ready, socket)
+                plugin = self._add(channel, self._get_info(channel, socket))
+                # Before the channel closes, because that takes time in which the socket may vanish.
+                registered(plugin)
+                self._plugins.set_notified(plugin)
+            finally:
+                connectivity.stop()
 
-        def observe(state: grpc.ChannelConnectivity) -> None:
-            if state is grpc.ChannelConnectivity.READY:
-                ready.set()
-
-        channel.subscribe(observe, try_to_connect=True)
-        try:
-            ends = time.monotonic() + self._timing.dial
-            while not ready.wait(_STOP_CHECK_SECONDS):
-                if self._stopping.is_set() or time.monotonic() > ends:
-                    raise RegistrationError("dial", f"cannot connect within {self._timing.dial:g} s", socket=socket)
-        finally:
-            channel.unsubscribe(observe)
+    def _wait_connected(self, ready: threading.Event, socket: str) -> None:
+        ends = time.monotonic() + self._timing.dial
+        while not ready.wait(_STOP_CHECK_SECONDS):
+            if self._stopping.is_set() or time.monotonic() > ends:
+                raise RegistrationError("dial", f"cannot connect within {self._timing.dial:g} s", socket=socket)
 
     def _get_info(self, channel: grpc.Channel, socket: str) -> PluginInfo:
         started = time.monotonic()

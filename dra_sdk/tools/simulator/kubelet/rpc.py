@@ -6,6 +6,7 @@ The names that a driver advertises (`v1.DRAPlugin`) are not the names of the gRP
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
@@ -20,7 +21,7 @@ from dra_sdk.wire.proto import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
@@ -40,6 +41,8 @@ PLUGIN_SERVICES = (V1, V1BETA1)
 HEALTH_V1 = "v1.DRAResourceHealth"
 HEALTH_V1ALPHA1 = "v1alpha1.DRAResourceHealth"
 
+_SUBSCRIBING = threading.Lock()
+_END_SECONDS = 2.0  # ten times as long as grpc needs to notice that nothing is subscribed
 _MESSAGES = {V1: dra_v1_pb2, V1BETA1: dra_v1beta1_pb2}
 _PREFIX = "/k8s.io.kubelet.pkg.apis.dra."
 
@@ -72,6 +75,31 @@ def channel(socket: str, timing: KubeletTiming) -> grpc.Channel:
         ("grpc.max_reconnect_backoff_ms", int(timing.reconnect_last * 1000)),
     ]
     return grpc.insecure_channel(f"unix:{socket}", options=options)
+
+
+class Connectivity:
+    """Observes whether a channel is connected, until `stop`, which must come before the channel is closed.
+
+    `observe` is called after each change, by a thread of grpc. Another thread of grpc polls the state: it fails if the
+    channel is closed in the meantime, and ends soon after the last subscription. `stop` waits for its end.
+    """
+
+    def __init__(self, channel: grpc.Channel, observe: Callable[[bool], None]) -> None:
+        self._channel = channel
+        self._observe = observe
+        with _SUBSCRIBING:
+            before = set(threading.enumerate())
+            channel.subscribe(self._changed, try_to_connect=True)
+            self._pollers = [each for each in threading.enumerate() if each not in before and each.daemon]
+
+    def stop(self) -> None:
+        """Ends the observation."""
+        self._channel.unsubscribe(self._changed)
+        for poller in self._pollers:
+            poller.join(_END_SECONDS)
+
+    def _changed(self, state: grpc.ChannelConnectivity) -> None:
+        self._observe(state is grpc.ChannelConnectivity.READY)
 
 
 def failure(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
