@@ -111,9 +111,9 @@ class TestStop:
         self, server: ApiServer, local: LocalClient, monkeypatch: pytest.MonkeyPatch, query: str
     ) -> None:
         monkeypatch.setattr("dra_sdk.tools.simulator.server.STOP_SECONDS", 0.1)
-        large = {"labels": {f"label-{number}": "x" * 63 for number in range(1000)}}
-        for number in range(200):
-            local.create("resourceslices", slice_object(f"s-{number}") | {"metadata": {"name": f"s-{number}", **large}})
+        for number in range(8):  # more than the buffers between server and client hold
+            metadata = {"name": f"s-{number}", "annotations": {"large": "x" * 1024 * 1024}}
+            local.create("resourceslices", {**slice_object(), "metadata": metadata})
         with connected(server) as connection:
             connection.sendall(f"GET {SLICES}{query} HTTP/1.1\r\n\r\n".encode())
             wait(server.log.records)
@@ -129,8 +129,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def connected(server: ApiServer) -> Iterator[socket.socket]:
-    """A connection that the server has accepted."""
-    with socket.create_connection((HOST, server.port)) as connection:
+    """A connection that the server has accepted, of a client that receives little at a time."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((HOST, server.port))
         connection.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
         assert connection.recv(1000).endswith(b"ok")
         server.log.clear()
