@@ -1,4 +1,4 @@
-"""One cluster and one driver for all tests of a module: what one test does to the driver, the next must not feel."""
+"""One cluster and one driver for all tests of a module, as long as every test leaves them as it found them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.tools.simulator import EmbeddedCluster
-from tests.faults.site import Inside
+from tests.faults.lamps import LampDriver
+from tests.faults.site import Inside, SharedSite
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    """A driver that runs for a whole module."""
-    with EmbeddedCluster() as cluster:
-        site = Inside(cluster, tmp_path_factory.mktemp("lamps"))
-        with site.running():
-            site.wait_registered()
-            yield site
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    """The driver of a module."""
+    with SharedSite(LampDriver, lambda: tmp_path_factory.mktemp("lamps")) as shared:
+        yield shared
 
 
 @pytest.fixture
-def site(shared: Inside) -> Iterator[Inside]:
-    """The driver of this module; at the end of each test it must be as good as new."""
-    yield shared
-    shared.cluster.server.faults.clear()
-    shared.assert_sound()
+def site(shared: SharedSite) -> Iterator[Inside]:
+    """The driver of this module. A test that leaves something behind fails, and the next test gets a new driver."""
+    site = shared.get()
+    yield site
+    try:
+        site.cluster.server.faults.clear()
+        site.assert_sound()
+    except BaseException:
+        shared.discard()
+        raise
 
 
 @pytest.fixture

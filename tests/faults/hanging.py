@@ -8,7 +8,7 @@ from pathlib import Path
 from time import sleep
 
 from dra_sdk.tools.simulator import ClaimRef
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
 from tests.waiting import LONG, wait
@@ -40,7 +40,7 @@ def wait_hanging(knob: Path) -> None:
     wait(knob.with_suffix(".hangs").exists)
 
 
-def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, *refs: ClaimRef, by: str = wire.V1) -> Future[None]:
+def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, *refs: ClaimRef, by: str = rpc.V1) -> Future[None]:
     """A call that hangs by now; it does not end with the registration, as a kubelet's does."""
     knob = hang(driver, step)
     call = pool.submit(_straight, driver, step.partition(":")[0], refs, by)
@@ -51,7 +51,7 @@ def calling(pool: ThreadPoolExecutor, driver: Outside, step: str, *refs: ClaimRe
 def _straight(driver: Outside, kind: str, refs: Sequence[ClaimRef], version: str) -> None:
     with driver.channel() as channel:
         if kind == "prepare":
-            answers = wire.prepare(channel, version, NAME, refs, LONG)
+            answers = rpc.prepare(channel, version, NAME, refs, LONG)
         else:
-            answers = wire.unprepare(channel, version, refs, LONG)
+            answers = rpc.unprepare(channel, version, refs, LONG)
     assert [answers[ref.uid][0] for ref in refs] == [""] * len(refs)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -14,7 +14,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.files import Files
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
 from tests.waiting import LONG
@@ -56,7 +56,7 @@ class Site:
     @contextmanager
     def channel(self) -> Iterator[grpc.Channel]:
         """Straight to the service socket, past what the kubelet checks."""
-        with wire.channel(str(self.data / "dra.sock"), self.cluster.kubelet.timing) as channel:
+        with rpc.channel(str(self.data / "dra.sock"), self.cluster.kubelet.timing) as channel:
             yield channel
 
     # -- what is seen
@@ -117,11 +117,52 @@ class Inside(Site):
         """Until the kubelet knows it."""
         self.cluster.kubelet.wait_for_driver(NAME, timeout=LONG)
 
-    def assert_sound(self, lamp: str = "lamp-39") -> None:
-        """And the driver makes no more trouble, and its process thinks the same."""
+    def end_trouble(self) -> None:
+        """Hooks and file operations succeed from now on."""
         self.driver.step, self.on_step = lambda _name: None, _nothing
+
+    def assert_sound(self, lamp: str = "lamp-39") -> None:
+        """As in `Site`, with no more trouble made here; and the driver's process holds no claim either."""
+        self.end_trouble()
         super().assert_sound(lamp)
         assert self.process.preparer.held() == []
+
+
+class SharedSite:
+    """A running driver that several tests use one after another. After `discard` the next test gets a new one.
+
+    `driver` makes the driver from the directory of its lamps; `directory` makes such a directory.
+    """
+
+    def __init__(self, driver: Callable[[Path], LampDriver], directory: Callable[[], Path]) -> None:
+        self._driver, self._directory = driver, directory
+        self._site: Inside | None = None
+        self._running = ExitStack()
+
+    def get(self) -> Inside:
+        """The site, started and registered."""
+        if self._site is None:
+            with ExitStack() as stack:
+                site = Inside(stack.enter_context(EmbeddedCluster()), self._directory())
+                site.driver = self._driver(site.lamps)
+                stack.enter_context(site.running())
+                site.wait_registered()
+                self._running = stack.pop_all()
+            self._site = site
+        return self._site
+
+    def discard(self) -> None:
+        """Stop the driver and its cluster, with all that tests left in them."""
+        site, self._site = self._site, None
+        if site is not None:
+            site.end_trouble()
+        self._running.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
 
 
 def _nothing(_step: str, _path: Path) -> None:

@@ -15,7 +15,7 @@ from dra_sdk.node.runtime import claims_api
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.tools.simulator.faults import Effect
 from dra_sdk.tools.simulator.kubelet import ResponseError
-from dra_sdk.tools.simulator.request_log import RequestRecord
+from dra_sdk.tools.simulator.request import RequestRecord
 from tests.faults.site import Inside
 from tests.waiting import LONG, wait
 

@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.faults.site import Inside
 from tests.waiting import LONG, wait
@@ -99,7 +99,7 @@ def test_a_kubelet_that_hangs_up_in_the_middle_of_a_call(site: Inside) -> None:
 
     site.driver.step = step
     with site.channel() as channel:
-        prepare = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/NodePrepareResources")
+        prepare = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{rpc.V1}/NodePrepareResources")
         claim = dra_v1_pb2.Claim(namespace=ref.namespace, name=ref.name, uid=ref.uid)
         call = prepare.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]).SerializeToString(), timeout=LONG)
         assert entered.wait(LONG)

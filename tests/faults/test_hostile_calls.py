@@ -11,9 +11,9 @@ import pytest
 from dra_sdk import DriverInfo
 from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME, LampDriver
-from tests.faults.site import Inside
+from tests.faults.site import Inside, SharedSite
 from tests.waiting import LONG
 
 NAMES = [
@@ -31,20 +31,16 @@ class TellingDriver(LampDriver):
 
 
 @pytest.fixture(scope="module", params=[LampDriver, TellingDriver])
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    with EmbeddedCluster() as cluster:
-        site = Inside(cluster, tmp_path_factory.mktemp("lamps"))
-        site.driver = request.param(site.lamps)
-        with site.running():
-            site.wait_registered()
-            yield site
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    with SharedSite(request.param, lambda: tmp_path_factory.mktemp("lamps")) as shared:
+        yield shared
 
 
 def files(cluster: EmbeddedCluster) -> set[Path]:
     return {path for path in cluster.root.rglob("*") if not path.is_dir()}
 
 
-@pytest.mark.parametrize("service", [wire.V1, wire.V1BETA1])
+@pytest.mark.parametrize("service", [rpc.V1, rpc.V1BETA1])
 @pytest.mark.parametrize("field", ["namespace", "name", "uid", "all"])
 def test_hostile_names(site: Inside, service: str, field: str) -> None:
     good = site.claim("lamp-0")
@@ -57,7 +53,7 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
         refs.append(ClaimRef(**changed))
     before = files(site.cluster)
     with site.channel() as channel:
-        prepared = wire.prepare(channel, service, NAME, [*refs, good], LONG)
+        prepared = rpc.prepare(channel, service, NAME, [*refs, good], LONG)
         assert prepared.keys() == {ref.uid for ref in (*refs, good)}
         assert prepared[good.uid][0] == ""
         for ref in refs:
@@ -66,7 +62,7 @@ def test_hostile_names(site: Inside, service: str, field: str) -> None:
             assert "internal error" not in error
             assert len(error) < 5000
             assert devices == ()
-        unprepared = wire.unprepare(channel, service, [*refs, good], LONG)
+        unprepared = rpc.unprepare(channel, service, [*refs, good], LONG)
         too_long = {ref.uid for ref in refs if max(len(ref.namespace), len(ref.name), len(ref.uid)) > NAME_LIMIT}
         assert {uid for uid, (error, _) in unprepared.items() if error} == too_long
         assert unprepared.keys() == prepared.keys()
@@ -77,17 +73,17 @@ def test_one_uid_many_times(site: Inside) -> None:
     good = site.claim("lamp-0")
     others = [ClaimRef("default", f"other-{number}", good.uid) for number in range(10)]
     with site.channel() as channel:
-        answers = wire.prepare(channel, wire.V1, NAME, [*others, good], LONG)
+        answers = rpc.prepare(channel, rpc.V1, NAME, [*others, good], LONG)
         assert answers.keys() == {good.uid}
         assert answers[good.uid][0] == "", "the last one with this UID is the claim"
-        assert wire.unprepare(channel, wire.V1, [*others, good], LONG) == {good.uid: ("", ())}
+        assert rpc.unprepare(channel, rpc.V1, [*others, good], LONG) == {good.uid: ("", ())}
 
 
 def test_thousands_of_claims_in_a_call(site: Inside) -> None:
     refs = [ClaimRef("default", f"x-{number}", f"uid-{number}") for number in range(2_000)]
     with site.channel() as channel:
-        assert len(wire.unprepare(channel, wire.V1, refs, LONG)) == 2_000
-        assert wire.prepare(channel, wire.V1, NAME, [], LONG) == {}
+        assert len(rpc.unprepare(channel, rpc.V1, refs, LONG)) == 2_000
+        assert rpc.prepare(channel, rpc.V1, NAME, [], LONG) == {}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +93,7 @@ def test_thousands_of_claims_in_a_call(site: Inside) -> None:
 @pytest.mark.parametrize("method", ["NodePrepareResources", "NodeUnprepareResources"])
 def test_a_message_that_is_none(site: Inside, method: str, content: bytes) -> None:
     with site.channel() as channel:
-        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/{method}")
+        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{rpc.V1}/{method}")
         with pytest.raises(grpc.RpcError, match="Exception deserializing request") as caught:
             call(content, timeout=LONG)
         assert caught.value.code() is grpc.StatusCode.INTERNAL
@@ -107,5 +103,5 @@ def test_a_message_that_is_too_large(site: Inside) -> None:
     with site.channel() as channel:
         refs = [ClaimRef("default", "x" * 1000, f"{number}" * 100) for number in range(4_000)]
         with pytest.raises(grpc.RpcError) as caught:
-            wire.prepare(channel, wire.V1, NAME, refs, LONG)
+            rpc.prepare(channel, rpc.V1, NAME, refs, LONG)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -15,7 +15,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import process as runtime
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator.kubelet import ResponseError
-from dra_sdk.tools.simulator.kubelet.errors import DriverCallError
+from dra_sdk.tools.simulator.kubelet.records import DriverCallError
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.site import Inside

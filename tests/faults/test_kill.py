@@ -15,7 +15,7 @@ import pytest
 
 from dra_sdk.node.prepare.checkpoint import decode
 from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
 from tests.waiting import LONG
@@ -92,10 +92,10 @@ class Victim(Outside):
 
     def _call(self, call: str, channel: grpc.Channel) -> None:
         if call == "prepare":
-            error, devices = wire.prepare(channel, wire.V1, NAME, [self.ref], LONG)[self.ref.uid]
+            error, devices = rpc.prepare(channel, rpc.V1, NAME, [self.ref], LONG)[self.ref.uid]
             assert [device.device for device in devices] == list(LAMPS), error
         else:
-            error, _ = wire.unprepare(channel, wire.V1, [self.ref], LONG)[self.ref.uid]
+            error, _ = rpc.unprepare(channel, rpc.V1, [self.ref], LONG)[self.ref.uid]
             assert not error
 
     def _what_is_left(self) -> str:

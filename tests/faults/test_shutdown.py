@@ -16,7 +16,7 @@ from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime import process as runtime
 from dra_sdk.node.runtime import sockets
 from dra_sdk.tools.simulator import Delay, EmbeddedCluster, FaultRule
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
 from tests.faults.outside import Outside
 from tests.waiting import LONG, wait
@@ -78,7 +78,7 @@ def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
         assert driver.terminate() == 0
 
 
-@pytest.mark.parametrize("version", [wire.V1, wire.V1BETA1])
+@pytest.mark.parametrize("version", [rpc.V1, rpc.V1BETA1])
 @pytest.mark.parametrize("kind", [HangingDriver, BelatedDriver])
 def test_a_call_that_ends_within_the_drain_time_is_answered(
     tmp_path: Path, kind: type[HangingDriver], version: str

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.fuzz.strategies import ODD_TEXTS, fuzz
@@ -40,15 +40,15 @@ def test_requests(site: Inside) -> None:
     with site.channel() as channel:
 
         @fuzz(150)
-        @given(st.sampled_from(wire.PLUGIN_SERVICES), refs, st.booleans())
+        @given(st.sampled_from(rpc.PLUGIN_SERVICES), refs, st.booleans())
         def run(service: str, claims: list[ClaimRef], with_good: bool) -> None:
             if with_good:
                 claims = [*claims, good]
-            prepared = wire.prepare(channel, service, NAME, claims, 20)
+            prepared = rpc.prepare(channel, service, NAME, claims, 20)
             assert prepared.keys() == {ref.uid for ref in claims}
             assert {uid for uid, (error, _) in prepared.items() if not error} == ({good.uid} if with_good else set())
             assert not any("internal error" in error for error, _ in prepared.values())
-            unprepared = wire.unprepare(channel, service, claims, 20)
+            unprepared = rpc.unprepare(channel, service, claims, 20)
             assert unprepared.keys() == {ref.uid for ref in claims}
             refused = {uid for uid, (error, _) in unprepared.items() if error}
             too_long = {ref.uid for ref in claims if not fits(ref)}
@@ -61,7 +61,7 @@ def test_requests(site: Inside) -> None:
 def test_bytes(site: Inside, method: str) -> None:
     """Whatever parses is answered; what does not is refused as a whole, and the next call is served."""
     with site.channel() as channel:
-        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{wire.V1}/{method}")
+        call = channel.unary_unary(f"/k8s.io.kubelet.pkg.apis.dra.{rpc.V1}/{method}")
 
         @fuzz(150)
         @given(st.binary(max_size=40))

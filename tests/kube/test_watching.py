@@ -12,9 +12,8 @@ from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.watching import Watch
-from dra_sdk.tools.simulator import certificates
 from dra_sdk.tools.simulator.objects import ObjectStore
-from dra_sdk.tools.simulator.server import ApiServer
+from dra_sdk.tools.simulator.server import ApiServer, make_certificates
 from tests.kube.scripted import Answer, Asked
 from tests.waiting import LONG
 
@@ -146,7 +145,7 @@ def test_a_watch_that_breaks_off(serve, connect, path: str):
 def test_against_a_server_that_is_real_enough(tmp_path, secure: bool):
     """Over TLS too, a quiet watch ends at once when it is closed."""
     store = ObjectStore()
-    tls = certificates.make(tmp_path) if secure else None
+    tls = make_certificates(tmp_path) if secure else None
     with ApiServer(store, tls=tls, token="t") as server:
         client = KubeClient.connect(server.write_kubeconfig(tmp_path / "config"))
         version = client.list(paths.resource_slices())["metadata"]["resourceVersion"]

@@ -10,7 +10,7 @@ from dra_sdk.tools.conformance.evidence import Recorder
 from dra_sdk.tools.conformance.launch import Process
 from dra_sdk.tools.conformance.plugin import PLUGIN_VERSIONS, V1, ClaimsAnswer, PluginClient, RegistrationClient
 from dra_sdk.tools.conformance.rpc import Answer, Channel
-from dra_sdk.tools.simulator.kubelet.watcher import sockets_in
+from dra_sdk.tools.simulator.kubelet.registration import sockets_in
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import PluginInfo, RegistrationStatusResponse
 
 LOOK = 0.02

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from dra_sdk.tools.conformance.rpc import Answer, Channel, Stream
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, claim_name
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto import (
     dra_health_v1_pb2,
@@ -69,9 +69,9 @@ class ClaimsAnswer:
             return f"{self.method} has an entry for the claim UID {strangers[0]!r}, which was not asked for"
         for uid, claim in asked.items():
             if uid not in self.entries:
-                return f"{self.method} has no entry for claim {claim} (UID {uid})"
+                return f"{self.method} has no entry for claim {claim_name(claim)} (UID {uid})"
             if error := self.entries[uid].error:
-                return f"{self.method} failed for claim {claim}: {error}"
+                return f"{self.method} failed for claim {claim_name(claim)}: {error}"
         return ""
 
     def refuses(self, claim: ClaimRef) -> bool:

@@ -16,7 +16,7 @@ from dra_sdk.errors import ApiError, SettingsError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.tools.conformance.api import Api
 from dra_sdk.tools.simulator import EmbeddedCluster
-from dra_sdk.tools.simulator.request_log import RequestRecord
+from dra_sdk.tools.simulator.request import RequestRecord
 
 AGENT = "dra-sdk-conformance"
 PREFIX = "dra-conformance"

@@ -14,7 +14,7 @@ from dra_sdk.tools.conformance.launch import Launcher, Process
 from dra_sdk.tools.conformance.plugin import ClaimsAnswer
 from dra_sdk.tools.conformance.site import Site
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef
-from dra_sdk.tools.simulator.kubelet.watcher import sockets_in
+from dra_sdk.tools.simulator.kubelet.registration import sockets_in
 
 ATTEMPTS = 2
 """After so many starts in a row that came to nothing, no further one is made."""

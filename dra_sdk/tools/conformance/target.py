@@ -19,7 +19,7 @@ from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.site import Site, embedded_site, existing_site, fresh_site
 from dra_sdk.tools.conformance.subject import Patience, Subject
 from dra_sdk.tools.conformance.wanted import Wanted, read_wanted
-from dra_sdk.tools.simulator.kubelet.watcher import sockets_in
+from dra_sdk.tools.simulator.kubelet.registration import sockets_in
 
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 ROOT = Path("/")

@@ -1,8 +1,7 @@
-"""A cluster in one process for testing DRA drivers: an API server, a kubelet, and a container runtime's view of CDI."""
+"""A cluster in one process for testing DRA drivers: API server, scheduler, kubelet and CDI injection."""
 
 from __future__ import annotations
 
-from dra_sdk.tools.simulator.allocation import AllocatedDevice
 from dra_sdk.tools.simulator.cdi import CdiDirectories
 from dra_sdk.tools.simulator.cluster import EmbeddedCluster
 from dra_sdk.tools.simulator.faults import Delay, FaultRule, Reject, Reset
@@ -10,7 +9,7 @@ from dra_sdk.tools.simulator.kubelet import ClaimRef, KubeletEmulator, KubeletTi
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore, Write
 from dra_sdk.tools.simulator.resources import CATALOG, Catalog, ResourceType
-from dra_sdk.tools.simulator.scheduler import NotScheduledError
+from dra_sdk.tools.simulator.scheduler import AllocatedDevice, NotScheduledError
 from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.statuses import StatusError
 

@@ -1,10 +1,10 @@
-"""Reading CDI directories and injecting named devices into an OCI spec: what a runtime does with `cdi_device_ids`.
+"""Reads CDI directories and injects named devices into an OCI spec: what a runtime does with `cdi_device_ids`.
 
     cdi = CdiDirectories([root / "etc", root / "run"])
     spec = cdi.inject({"ociVersion": "1.2.0"}, ["gpu.example.com/claim=1234"])
 
-Directories are in rising priority (/etc/cdi, then /var/run/cdi) and are read afresh each time. A device that two specs
-of one directory define is a conflict: neither counts. Contract: the CDI specification 1.1.
+Directories are in rising priority (/etc/cdi, then /var/run/cdi) and are read every time. A device that two specs of one
+directory define is a conflict, and neither definition is used. Contract: the CDI specification 1.1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUFFIXES = frozenset({".json", ".yaml"})
 
 
 class UnresolvedDevicesError(DraError):
-    """Devices that no loaded spec defines. `names` are theirs; the message has the spec errors that may explain it."""
+    """No loaded spec defines the devices `names`; the message has the errors of specs that were not loaded."""
 
     def __init__(self, names: Sequence[str], errors: dict[Path, list[str]]) -> None:
         known = "".join(f"; {path}: {', '.join(why)}" for path, why in sorted(errors.items()))
@@ -37,7 +37,12 @@ class UnresolvedDevicesError(DraError):
 
 @dataclass(frozen=True)
 class CdiSpec:
-    """One loaded spec file. `priority` is the index of its directory."""
+    """One loaded spec file.
+
+    path: of the file.
+    priority: the index of its directory.
+    content: the parsed file.
+    """
 
     path: Path
     priority: int
@@ -51,7 +56,12 @@ class CdiSpec:
 
 @dataclass(frozen=True)
 class CdiDevice:
-    """One device of a spec, with the edits of its own."""
+    """One device of a spec.
+
+    spec: its spec.
+    name: its name, unique in the spec.
+    edits: its own container edits.
+    """
 
     spec: CdiSpec
     name: str
@@ -65,7 +75,12 @@ class CdiDevice:
 
 @dataclass
 class CdiSnapshot:
-    """What the directories held at one moment: the specs, the devices by qualified name, and what is wrong by file."""
+    """The contents of the directories at one moment.
+
+    specs: the loaded specs.
+    devices: by qualified name.
+    errors: what is wrong, by file.
+    """
 
     specs: list[CdiSpec] = field(default_factory=list)
     devices: dict[str, CdiDevice] = field(default_factory=dict)
@@ -73,16 +88,16 @@ class CdiSnapshot:
 
 
 class CdiDirectories:
-    """The CDI directories of one node, in rising priority. `host` looks device nodes up, by default on this machine."""
+    """The CDI directories of one node, in rising priority. `host` looks up device nodes, by default on this machine."""
 
     def __init__(self, directories: Iterable[Path], host: oci.HostLookup = oci.host_device) -> None:
         self.directories = tuple(directories)
         self.host = host
 
     def load(self) -> CdiSnapshot:
-        """Reads every spec file now. A missing directory is an empty one."""
+        """Reads every spec file. A missing directory counts as empty."""
         snapshot = CdiSnapshot()
-        claimed: dict[str, list[CdiDevice]] = {}
+        defined: dict[str, list[CdiDevice]] = {}
         for priority, directory in enumerate(self.directories):
             for path in _spec_files(directory):
                 try:
@@ -93,15 +108,15 @@ class CdiDirectories:
                 snapshot.specs.append(spec)
                 for device in spec.content["devices"]:
                     found = CdiDevice(spec, device["name"], device["containerEdits"])
-                    claimed.setdefault(found.qualified, []).append(found)
-        for name, devices in claimed.items():
-            _settle(snapshot, name, devices)
+                    defined.setdefault(found.qualified, []).append(found)
+        for name, devices in defined.items():
+            _add_device(snapshot, name, devices)
         return snapshot
 
     def inject(self, spec: JSON, names: Sequence[str]) -> JSON:
-        """A copy of the OCI `spec` with the devices' edits applied, those of a spec file once and first.
+        """A copy of the OCI `spec` with the devices' edits; the common edits of a spec file come once and first.
 
-        `UnresolvedDevicesError` where a device is unknown, `oci.InjectionError` where its edits cannot be applied.
+        `UnresolvedDevicesError` if a device is unknown, `oci.InjectionError` if its edits cannot be applied.
         """
         snapshot = self.load()
         missing = [name for name in names if name not in snapshot.devices]
@@ -119,7 +134,7 @@ class CdiDirectories:
         return injected
 
 
-def _settle(snapshot: CdiSnapshot, name: str, devices: list[CdiDevice]) -> None:
+def _add_device(snapshot: CdiSnapshot, name: str, devices: list[CdiDevice]) -> None:
     highest = max(device.spec.priority for device in devices)
     best = [device for device in devices if device.spec.priority == highest]
     if len(best) == 1:

@@ -8,7 +8,7 @@
         pod = cluster.run_pod("pod-1", ["claim-1"])
         spec = cluster.container_spec(pod)
 
-`run_pod` has claims allocated as the scheduler does it (`schedule`), unless `allocate` was told their devices before.
+`run_pod` schedules a pod whose claims have no devices yet (`schedule`); `allocate` gives a claim chosen devices.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dra_sdk.tools.simulator import certificates
-from dra_sdk.tools.simulator.allocation import allocation
 from dra_sdk.tools.simulator.cdi import CdiDirectories
 from dra_sdk.tools.simulator.kubelet import KubeletEmulator
-from dra_sdk.tools.simulator.local import LocalClient, persistently
+from dra_sdk.tools.simulator.local import LocalClient, retry_on_conflict
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.oci import host_device
 from dra_sdk.tools.simulator.resources import server_catalog
-from dra_sdk.tools.simulator.scheduler import NotScheduledError, Scheduler
-from dra_sdk.tools.simulator.server import ApiServer
+from dra_sdk.tools.simulator.scheduler import NotScheduledError, Scheduler, allocation
+from dra_sdk.tools.simulator.server import ApiServer, make_certificates
 from dra_sdk.tools.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
 
@@ -39,29 +37,30 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot
-    from dra_sdk.tools.simulator.allocation import AllocatedDevice
     from dra_sdk.tools.simulator.kubelet import HealthMode, KubeletTiming, RunningPod
     from dra_sdk.tools.simulator.local import JsonObjects
     from dra_sdk.tools.simulator.oci import HostLookup
     from dra_sdk.tools.simulator.resources import Catalog
+    from dra_sdk.tools.simulator.scheduler import AllocatedDevice
 
 VERSION = "1.36"
 _FIRST_WITH_HEALTH, _FIRST_TO_NEGOTIATE_HEALTH = 36, 37
 NAMESPACES = ("default", "kube-system")
 CONTAINER = "main"
-WAIT_SECONDS = 30.0  # what is waited for takes milliseconds, seconds on a busy machine
-# A socket's path may have 107 bytes; this leaves a driver its name twice over.
+WAIT_SECONDS = 30.0  # events take milliseconds, on a busy machine seconds
+# The path of a socket may have 107 bytes, and it contains the name of the driver twice.
 LONGEST_ROOT = 40
 
 
 class EmbeddedCluster:
-    """One node named `node_name`; everything starts with `start` (or `with`) and nothing is left after `stop`.
+    """A cluster with one node named `node_name`; `start` (or `with`) starts everything, `stop` leaves nothing behind.
 
-    `version` (1.34 to 1.37) and `feature_gates`, on top of its defaults, say which API server this is: what it serves,
-    which fields it drops, what it refuses. `catalog` replaces what it serves. `directory` is where to put the files;
-    without it a temporary directory is made, and removed at the end. `tls` serves the API over HTTPS; `token` is what
-    clients must show then (Go clients show none over plain HTTP). `host` looks device nodes up for `container_spec`.
-    `health` is whom the kubelet asks for health, by default as the kubelet of `version` does.
+    `version` (1.34 to 1.37) and `feature_gates`, which override its defaults, choose the API server: the kinds that it
+    serves, the fields that it drops, the objects that it refuses. `catalog` replaces the kinds. `directory` holds the
+    files; by default it is a temporary directory that `stop` removes. `tls` serves the API over HTTPS. `token` is the
+    bearer token that clients must send (Go clients send none over plain HTTP). `timing` and `health` are those of
+    `KubeletEmulator`; by default drivers are asked for health as the kubelet of `version` does. `host` looks up device
+    nodes for `container_spec`.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class EmbeddedCluster:
         self.registry_dir = self.kubelet.registry_dir
         self.cdi = CdiDirectories([self.static_cdi_dir, self.cdi_dir], host)
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> Self:
         """Starts the API server and the kubelet, and creates the node and the namespaces."""
@@ -110,7 +109,7 @@ class EmbeddedCluster:
             for folder in (self.cdi_dir, self.static_cdi_dir):
                 folder.mkdir(parents=True, exist_ok=True)
             if self._tls and not self.server.tls:
-                self.server.tls = certificates.make(self.root)
+                self.server.tls = make_certificates(self.root)
             for namespace in NAMESPACES:
                 if not self.store.exists(self.store.catalog["namespaces"], namespace):
                     self.create_namespace(namespace)
@@ -151,7 +150,7 @@ class EmbeddedCluster:
         return self.api.get("nodes", self.node_name)
 
     def create_node(self, name: str) -> JSON:
-        """Creates a ready node without a kubelet; nodes are labelled with their name."""
+        """Creates a ready node, without a kubelet, labelled with its name."""
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         status = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}
         return self.api.create("nodes", {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status})
@@ -178,7 +177,7 @@ class EmbeddedCluster:
         *,
         config: Iterable[Mapping[str, Any]] = (),
     ) -> JSON:
-        """Creates a ResourceClaim; `requests` is either request name → class name, or a list of full requests."""
+        """Creates a ResourceClaim; `requests` maps request names to class names, or is a list of API requests."""
         if isinstance(requests, Mapping):
             requests = [{"name": key, "exactly": {"deviceClassName": value}} for key, value in requests.items()]
         devices: JSON = {"requests": [dict(request) for request in requests]}
@@ -188,7 +187,7 @@ class EmbeddedCluster:
         return self.api.create("resourceclaims", claim)
 
     def wait_slices(self, driver: str, count: int = 1, timeout: float = WAIT_SECONDS) -> JsonObjects:
-        """Waits until a driver has exactly so many ResourceSlices; `TimeoutError` tells how many there are instead."""
+        """Waits until a driver has exactly `count` ResourceSlices; `TimeoutError` after `timeout` seconds."""
         ends = time.monotonic() + timeout
         watch = self.api.watch("resourceslices")
         try:
@@ -201,17 +200,17 @@ class EmbeddedCluster:
             self.api.close(watch)
         return found
 
-    # -- the scheduler's part
+    # -- scheduling
 
     def snapshot(self) -> Snapshot:
         """All objects that decide where pods go and which devices they get, for `dra_sdk.tools.scheduling`."""
         return self.scheduler.snapshot()
 
     def schedule(self) -> SchedulingOutcome:
-        """One round of the scheduler: claims are made from templates, allocated and reserved, pods get their node.
+        """One round of the scheduler: claims are created from templates, allocated and reserved, pods get their node.
 
-        Pods whose devices have a taint with effect NoExecute are stopped first, whenever their tolerations end. The
-        outcome has, for each pod and claim that gets nothing, the reason in a sentence.
+        Before that, pods whose devices have a NoExecute taint are stopped, even if they tolerate it for some time. For
+        every pod and claim that gets nothing the outcome has the reason in a sentence.
         """
         return self.scheduler.schedule()
 
@@ -228,11 +227,11 @@ class EmbeddedCluster:
         return self._change_status(name, namespace, allocated)
 
     def deallocate(self, name: str, namespace: str = "default") -> JSON:
-        """Takes the allocation, the reservations and the device statuses out of a claim."""
+        """Removes the allocation, the reservations and the device statuses of a claim."""
         return self._change_status(name, namespace, lambda _claim: {})
 
     def reserve(self, name: str, pod: JSON) -> JSON:
-        """Reserves a claim for a pod, once."""
+        """Reserves a claim for a pod; a claim that is reserved for it already stays as it is."""
         metadata = pod["metadata"]
         consumer = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
 
@@ -244,13 +243,12 @@ class EmbeddedCluster:
         return self._change_status(name, metadata["namespace"], reserved)
 
     def _change_status(self, name: str, namespace: str, change: Callable[[JSON], JSON]) -> JSON:
-        """A driver may write the status of its devices at any time."""
-
+        # A driver may write the status of its devices at any time.
         def write() -> JSON:
             claim = self.api.get("resourceclaims", name, namespace)
             return self.api.update_status("resourceclaims", {**claim, "status": change(claim)})
 
-        return persistently(write)
+        return retry_on_conflict(write)
 
     # -- pods
 
@@ -262,10 +260,10 @@ class EmbeddedCluster:
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
     ) -> JSON:
-        """Creates a pod: on the node and with its claims reserved, or for the scheduler if one is not allocated.
+        """Creates a pod. If all its claims are allocated, the pod is on the node and the claims are reserved for it.
 
-        `containers` says what each container asks for: `claim` or `claim/request`. By default one container, `main`,
-        asks for all claims whole.
+        `containers` lists for each container the claims that it uses, as `claim` or `claim/request`. By default one
+        container, `main`, uses all claims.
         """
         wanted = containers if containers is not None else {CONTAINER: list(claims)}
         found = [self.api.get("resourceclaims", claim, namespace) for claim in claims]
@@ -291,27 +289,28 @@ class EmbeddedCluster:
         *,
         containers: Mapping[str, Sequence[str]] | None = None,
     ) -> RunningPod:
-        """Creates a pod as `create_pod` does, if it is not there yet, and has the kubelet prepare its claims.
+        """Creates a pod as `create_pod` does, unless it exists, and lets the kubelet prepare its claims.
 
-        Where a claim of it is not allocated there is a round of the scheduler first; `NotScheduledError` if that finds
-        no devices. Run the same pod again after an error, or to run one that was created by other means.
+        A pod without a node is scheduled first; `NotScheduledError` if there is no node with its devices. After an
+        error the same pod may be run again.
         """
         if not self.store.exists(self.store.catalog["pods"], name, namespace):
             self.create_pod(name, claims, namespace, containers=containers)
         if not self.api.get("pods", name, namespace)["spec"].get("nodeName"):
-            self._scheduled(name, namespace)
+            self._schedule_pod(name, namespace)
         return self.kubelet.run_pod(self.api.get("pods", name, namespace))
 
-    def _scheduled(self, name: str, namespace: str) -> None:
+    def _schedule_pod(self, name: str, namespace: str) -> None:
         placement = self.schedule().pods_by_key[namespace, name]
         if placement.node != self.node_name:
-            why = placement.reason or f"it was put on {placement.node}, which has no kubelet here"
+            why = placement.reason or f"the scheduler chose node {placement.node}, which has no kubelet here"
             raise NotScheduledError(f"pod {namespace}/{name}: {why}")
 
     def stop_pod(self, name: str, namespace: str = "default") -> None:
-        """Has the kubelet unprepare, deletes the pod and what was made for it, and takes back what was given to it.
+        """Lets the kubelet unprepare the pod's claims, then deletes the pod and the claims that were made for it.
 
-        Claims keep devices that they were told to have; what the scheduler allocated goes with the last pod.
+        Other claims are deallocated with their last pod if the scheduler allocated them; devices that `allocate` gave
+        them stay.
         """
         pod = self.api.get("pods", name, namespace)
         self.kubelet.stop_pod(pod["metadata"]["uid"])
@@ -320,12 +319,12 @@ class EmbeddedCluster:
             self.scheduler.release(claim["metadata"]["name"], namespace, pod)
 
     def container_spec(self, pod: RunningPod, container: str = CONTAINER, spec: JSON | None = None) -> JSON:
-        """The OCI spec of a container (by default of an empty one) with the pod's CDI devices injected."""
+        """`spec`, by default an empty OCI spec, with the CDI devices of one of the pod's containers."""
         return self.cdi.inject(spec or {"ociVersion": "1.2.1"}, pod.container_cdi_ids(container))
 
 
 def _health(profile: ServerProfile) -> HealthMode:
-    """Whom a kubelet of this release asks for health, unless its feature gate is set otherwise."""
+    """Which drivers a kubelet of this release asks for health, with its default feature gates."""
     if profile.minor < _FIRST_WITH_HEALTH:
         return "off"
     return "negotiate" if profile.minor >= _FIRST_TO_NEGOTIATE_HEALTH else "always"

@@ -1,10 +1,10 @@
-"""Faults of the API server, on purpose: errors, latency and broken connections for the requests that a rule matches.
+"""Injected faults of the API server: errors, latency and broken connections for the requests that a rule matches.
 
     server.faults.add(FaultRule(Reject(statuses.too_many_requests(1)), resource="resourceslices", times=2))
     server.faults.add(FaultRule(Delay(0.2), verb="get"))
     server.faults.add(FaultRule(Reset(after_serving=True), verb="update", times=1))
 
-Rules hold for requests over HTTP only. What an injected validation rejects or drops belongs in `ObjectStore.admit`.
+Rules apply to requests over HTTP only. To reject or change what is written, append to `ObjectStore.admit` instead.
 """
 
 from __future__ import annotations
@@ -15,27 +15,36 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dra_sdk.tools.simulator.routes import Target
+    from dra_sdk.tools.simulator.request import RequestInfo
     from dra_sdk.tools.simulator.statuses import StatusError
 
 
 @dataclass(frozen=True)
 class Reject:
-    """Answers with `error` instead of serving the request."""
+    """Refuses the request.
+
+    error: the answer.
+    """
 
     error: StatusError
 
 
 @dataclass(frozen=True)
 class Delay:
-    """Waits so many seconds before serving the request."""
+    """Waits before serving the request.
+
+    seconds: how long; less if the server stops.
+    """
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reset:
-    """Drops the connection without an answer: before the request is served, or after, when the write has happened."""
+    """Resets the connection (TCP RST) without an answer.
+
+    after_serving: whether the request is served before, so that a write takes effect.
+    """
 
     after_serving: bool = False
 
@@ -45,10 +54,17 @@ Effect = Reject | Delay | Reset
 
 @dataclass
 class FaultRule:
-    """One fault: an effect and the requests it hits.
+    """One fault: an effect and the requests that it applies to.
 
-    `verb`, `resource`, `namespace` and `name` are shell patterns ("*" for any); `subresource` None means any, "" none.
-    The first `skip` matching requests pass, the next `times` are hit (None: all of them); `hits` counts those hit.
+    effect: what happens to the request.
+    verb: shell pattern of the API verb.
+    resource: shell pattern of the plural name.
+    namespace: shell pattern of the namespace.
+    name: shell pattern of the object's name.
+    subresource: exactly this one, "" for none; None for any.
+    times: how many requests are hit, None for all.
+    skip: how many matching requests pass before the first hit.
+    hits: how many requests were hit so far.
     """
 
     effect: Effect
@@ -61,43 +77,43 @@ class FaultRule:
     skip: int = 0
     hits: int = field(default=0, init=False)
 
-    def matches(self, target: Target) -> bool:
-        """Whether the rule is about this request, disregarding the counts."""
-        wanted = (self.verb, self.resource, self.namespace, self.name)
-        actual = (target.verb, target.plural, target.namespace, target.name)
-        pairs = zip(actual, wanted, strict=True)
-        return self.subresource in {None, target.subresource} and all(fnmatchcase(a, w) for a, w in pairs)
+    def matches(self, request: RequestInfo) -> bool:
+        """Whether the rule matches this request, regardless of its counts."""
+        patterns = (self.verb, self.resource, self.namespace, self.name)
+        values = (request.verb, request.plural, request.namespace, request.name)
+        fits = all(fnmatchcase(value, pattern) for value, pattern in zip(values, patterns, strict=True))
+        return fits and self.subresource in {None, request.subresource}
 
 
 class Faults:
-    """The rules in force on one server. Thread-safe."""
+    """The fault rules of one server. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rules: list[FaultRule] = []
 
     def add(self, rule: FaultRule) -> FaultRule:
-        """Puts a rule in force and returns it."""
+        """Adds a rule and returns it."""
         with self._lock:
             self._rules.append(rule)
         return rule
 
     def remove(self, rule: FaultRule) -> None:
-        """Takes a rule out of force."""
+        """Removes a rule."""
         with self._lock:
             self._rules.remove(rule)
 
     def clear(self) -> None:
-        """Takes all rules out of force."""
+        """Removes all rules."""
         with self._lock:
             self._rules.clear()
 
-    def strike(self, target: Target) -> list[Effect]:
-        """The effects that hit this request, in the order of the rules; counts it in each rule that matches."""
+    def hit(self, request: RequestInfo) -> list[Effect]:
+        """The effects on this request, in the order of the rules; counts it in every rule that matches."""
         with self._lock:
-            return [rule.effect for rule in self._rules if rule.matches(target) and self._counted(rule)]
+            return [rule.effect for rule in self._rules if rule.matches(request) and self._hits(rule)]
 
-    def _counted(self, rule: FaultRule) -> bool:
+    def _hits(self, rule: FaultRule) -> bool:
         if rule.skip > 0:
             rule.skip -= 1
             return False

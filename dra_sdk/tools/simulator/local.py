@@ -1,7 +1,7 @@
-"""The API server as seen from inside the process: dicts in, dicts out, no HTTP.
+"""A client of the API server in the same process: dicts in, dicts out, no HTTP.
 
-For tests, benchmarks and the parts of the simulator that stand for other clients of the API server (the kubelet, the
-scheduler). None of it shows in the request log, and no fault rule applies to it.
+For tests, benchmarks, the kubelet emulator and the scheduler. Its calls are not in the request log, and no fault rule
+applies to them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import json
 from typing import TYPE_CHECKING, TypeVar
 
 from dra_sdk.tools.simulator import selectors
-from dra_sdk.tools.simulator.history import encode
 from dra_sdk.tools.simulator.statuses import StatusError
+from dra_sdk.tools.simulator.watch_cache import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.history import Watch
     from dra_sdk.tools.simulator.objects import ObjectStore
+    from dra_sdk.tools.simulator.watch_cache import Watcher
 
 JsonObjects = list["JSON"]
 T = TypeVar("T")
@@ -27,7 +27,8 @@ T = TypeVar("T")
 class LocalClient:
     """Reads and writes objects by plural name, as in `get("resourceclaims", "claim-1", "default")`.
 
-    Every method may raise `statuses.StatusError`; every object that comes back is the caller's own.
+    Every method may raise `statuses.StatusError`. Objects that are returned are copies, which the caller may change.
+    `manager` is the field manager of its writes.
     """
 
     def __init__(self, store: ObjectStore, manager: str = "simulator") -> None:
@@ -36,41 +37,41 @@ class LocalClient:
 
     def create(self, plural: str, obj: JSON, namespace: str = "") -> JSON:
         """Creates an object."""
-        return self.store.create(self.store.catalog[plural], _own(obj), namespace, manager=self.manager).copy()
+        return self.store.create(self.store.catalog[plural], _copy(obj), namespace, manager=self.manager).copy()
 
     def get(self, plural: str, name: str, namespace: str = "") -> JSON:
-        """One object."""
+        """Returns one object."""
         return self.store.get(self.store.catalog[plural], name, namespace).copy()
 
     def list(self, plural: str, namespace: str = "", *, fields: str = "", labels: str = "") -> JsonObjects:
-        """The objects in the selection, ordered by namespace and name."""
+        """Returns the objects in the selection, ordered by namespace and name."""
         resource = self.store.catalog[plural]
         selector = selectors.parse(resource, namespace=namespace, fields=fields, labels=labels)
         return [entry.copy() for entry in self.store.list(resource, selector)[0]]
 
     def update(self, plural: str, obj: JSON) -> JSON:
         """Replaces everything but the status."""
-        return self.store.update(self.store.catalog[plural], _own(obj), manager=self.manager).copy()
+        return self.store.update(self.store.catalog[plural], _copy(obj), manager=self.manager).copy()
 
     def update_status(self, plural: str, obj: JSON) -> JSON:
         """Replaces only the status."""
         return self.store.update(
-            self.store.catalog[plural], _own(obj), subresource="status", manager=self.manager
+            self.store.catalog[plural], _copy(obj), subresource="status", manager=self.manager
         ).copy()
 
     def patch(self, plural: str, patch: JSON, name: str, namespace: str = "", *, subresource: str = "") -> JSON:
         """JSON merge patch."""
         resource = self.store.catalog[plural]
         return self.store.patch(
-            resource, _own(patch), name, namespace, subresource=subresource, manager=self.manager
+            resource, _copy(patch), name, namespace, subresource=subresource, manager=self.manager
         ).copy()
 
     def apply(self, plural: str, config: JSON, *, manager: str, force: bool = False, subresource: str = "") -> JSON:
-        """Server-side apply; name and namespace are those of `config`."""
+        """Server-side apply of `config`, which names the object."""
         metadata = config["metadata"]
         return self.store.apply(
             self.store.catalog[plural],
-            _own(config),
+            _copy(config),
             metadata["name"],
             metadata.get("namespace", ""),
             manager=manager,
@@ -87,7 +88,7 @@ class LocalClient:
         uid: str | None = None,
         version: str | None = None,
     ) -> JSON:
-        """Deletes an object and returns what it was last."""
+        """Deletes an object and returns its last state."""
         resource = self.store.catalog[plural]
         return self.store.delete(resource, name, namespace, uid=uid, version=version).copy()
 
@@ -97,18 +98,18 @@ class LocalClient:
         selector = selectors.parse(resource, fields=fields, labels=labels)
         return [entry.copy() for entry in self.store.delete_collection(resource, selector)]
 
-    def watch(self, plural: str, *, version: int | None = None, fields: str = "", labels: str = "") -> Watch:
-        """Opens a watch; hand it to `close` when done."""
+    def watch(self, plural: str, *, version: int | None = None, fields: str = "", labels: str = "") -> Watcher:
+        """Opens a watch for the writes after `version` (None: from the present objects); end it with `close`."""
         resource = self.store.catalog[plural]
         return self.store.watch(resource, selectors.parse(resource, fields=fields, labels=labels), version=version)
 
-    def close(self, watch: Watch) -> None:
+    def close(self, watch: Watcher) -> None:
         """Ends a watch."""
         self.store.unwatch(watch)
 
 
-def persistently(write: Callable[[], T]) -> T:
-    """What `write` gives, which reads objects and writes them: done anew where somebody else wrote them in between."""
+def retry_on_conflict(write: Callable[[], T]) -> T:
+    """Calls `write`, which reads objects and writes them, until no other client has written them in between."""
     while True:
         try:
             return write()
@@ -117,6 +118,6 @@ def persistently(write: Callable[[], T]) -> T:
                 raise
 
 
-def _own(obj: JSON) -> JSON:
-    own: JSON = json.loads(encode(obj))
-    return own
+def _copy(obj: JSON) -> JSON:
+    copy: JSON = json.loads(encode(obj))
+    return copy

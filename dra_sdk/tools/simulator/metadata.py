@@ -1,4 +1,4 @@
-"""What the server writes into `metadata`: names, uid, times, generation, and what an update may not change.
+"""How the server fills in and checks `metadata`, and which fields of an object an endpoint may change.
 
 Source: k8s.io/apiserver pkg/registry/rest (BeforeCreate, BeforeUpdate) and pkg/storage/names.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 GENERATED_BASE = 58
 GENERATED_SUFFIX = 5
-# No vowels and no characters that look alike, so that no words come out.
+# Without vowels, so that it forms no words, and without characters that look alike.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
 def now() -> str:
-    """The time as `metadata` carries it: RFC 3339, whole seconds, UTC."""
+    """The time as in `metadata`: RFC 3339, whole seconds, UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -35,7 +35,7 @@ def generated_name(base: str) -> str:
 
 
 def for_create(resource: ResourceType, obj: JSON, namespace: str) -> JSON:
-    """The object as the server first stores it; `StatusError` where its metadata does not allow that."""
+    """The object as the server first stores it; `StatusError` if its metadata is invalid."""
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if value is not None}
     if metadata.get("resourceVersion"):
         raise statuses.StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -62,7 +62,7 @@ def for_create(resource: ResourceType, obj: JSON, namespace: str) -> JSON:
 
 
 def checked_namespace(resource: ResourceType, metadata: JSON, namespace: str) -> str:
-    """The namespace of the request; `StatusError` 400 where the object names another one."""
+    """The object's namespace; `StatusError` 400 if object and request name different ones, or neither names one."""
     if not resource.namespaced:
         return ""
     named = metadata.get("namespace") or namespace
@@ -76,7 +76,7 @@ def checked_namespace(resource: ResourceType, metadata: JSON, namespace: str) ->
 
 
 def check_type(resource: ResourceType, obj: JSON) -> None:
-    """`StatusError` 400 where the object says that it is of another kind."""
+    """`StatusError` 400 if the object has another apiVersion or kind."""
     wanted = (resource.api_version, resource.kind)
     given = (obj.get("apiVersion") or wanted[0], obj.get("kind") or wanted[1])
     if given != wanted:
@@ -87,7 +87,7 @@ def check_type(resource: ResourceType, obj: JSON) -> None:
 
 
 def check_preconditions(resource: ResourceType, current: JSON, uid: str | None, version: str | None) -> None:
-    """`StatusError` 409 where the stored object is not the one that the caller means."""
+    """`StatusError` 409 if the stored object has another uid or resourceVersion."""
     metadata = current["metadata"]
     name = metadata["name"]
     if uid and uid != metadata["uid"]:
@@ -98,9 +98,10 @@ def check_preconditions(resource: ResourceType, current: JSON, uid: str | None, 
 
 
 def for_update(resource: ResourceType, current: JSON, wanted: JSON, subresource: str) -> JSON:
-    """`current` with the part that this endpoint may change taken from `wanted`.
+    """`current` with the fields from `wanted` that this endpoint may change.
 
-    The main endpoint takes everything but status (where that is a subresource), the status endpoint only status.
+    The status endpoint changes only the status, the main endpoint everything else; for a kind without a status
+    subresource the main endpoint changes everything.
     """
     if subresource == "status":
         kept = {key: value for key, value in current.items() if key != "status"}
@@ -123,3 +124,19 @@ def _updated_metadata(current: JSON, wanted: JSON) -> JSON:
         if key in current:
             metadata[key] = current[key]
     return metadata
+
+
+def applicable(resource: ResourceType, config: JSON, subresource: str) -> JSON:
+    """The part of an applied configuration that this endpoint may change."""
+    if subresource == "status":
+        return {key: config[key] for key in ("apiVersion", "kind", "status") if key in config}
+    if resource.status:
+        return {key: value for key, value in config.items() if key != "status"}
+    return dict(config)
+
+
+def is_unchanged(current: JSON, wanted: JSON) -> bool:
+    """Whether two versions of an object differ in nothing but the resourceVersion."""
+    before = {key: value for key, value in current["metadata"].items() if key != "resourceVersion"}
+    after = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
+    return before == after and {**current, "metadata": None} == {**wanted, "metadata": None}

@@ -1,8 +1,8 @@
-"""The API server's storage: objects in memory with the server's semantics, as raw JSON.
+"""The API server's storage: objects in memory with the semantics of the server, as raw JSON.
 
-Everything that changes an object goes through here: names, uid, resourceVersion, generation, conflicts, finalizers,
-ownership of fields, admission, and the events that watches see. The HTTP endpoint (`server`) and the in-process view
-(`local`) are two faces of one `ObjectStore`. Contract: the Kubernetes API conventions.
+Every write goes through here: names, uid, resourceVersion, generation, conflicts, finalizers, managed fields, admission
+and the events of watches. HTTP clients (`server`) and clients in this process (`local`) share one `ObjectStore`.
+Contract: the Kubernetes API conventions.
 """
 
 from __future__ import annotations
@@ -14,27 +14,37 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.simulator import apply, managed_fields, metadata, patching, statuses
-from dra_sdk.tools.simulator.history import Change, Entry, History, Watch, WatchEvent, encode
-from dra_sdk.tools.simulator.managed_fields import Manager
+from dra_sdk.tools.simulator import managed_fields, metadata, patching, statuses
+from dra_sdk.tools.simulator.managed_fields import ManagedFields, Manager
 from dra_sdk.tools.simulator.resources import CATALOG, Catalog
+from dra_sdk.tools.simulator.watch_cache import (
+    StoredObject,
+    WatchCache,
+    WatchCacheEvent,
+    Watcher,
+    WatchEvent,
+    encode,
+)
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator.resources import ResourceType
     from dra_sdk.tools.simulator.selectors import Selector
 
-WINDOW = 1000
+WATCH_CACHE_SIZE = 1000
 _NAME_ATTEMPTS = 8
-Entries = list[Entry]
-Operations = list[JSON]
+StoredObjects = list[StoredObject]
+JsonPatch = list[JSON]
 
 
 @dataclass(frozen=True)
 class Write:
-    """One write on its way into the store, as an admission callable sees it.
+    """One write before it is stored, as an admission callable sees it.
 
-    `verb` is create, update (also for patches) or delete. `object` is the callable's own to change, and is what gets
-    stored; for a delete it is the object that would go. `old` is what is stored now, None for a create: leave it alone.
+    verb: create, update (also for patches) or delete.
+    resource: the kind.
+    subresource: `status` or "".
+    object: the object that will be stored, for a delete the one that will be deleted; may be changed.
+    old: the object that is stored now, None for a create; must not be changed.
     """
 
     verb: str
@@ -45,29 +55,29 @@ class Write:
 
 
 Admission = Callable[[Write], None]
-"""Called for every write before it is stored: may change `write.object` (drop fields) or raise `StatusError`."""
+"""Called for every write before it is stored; may change `write.object` or raise `StatusError`."""
 Decode = Callable[["ResourceType", JSON], tuple[JSON, list[str]]]
-"""Reads an object that is sent: with default values and without unknown fields, whose paths come back too."""
+"""Reads an object that a client sent: the object with default values and without unknown fields, and their paths."""
 OnUnknown = Callable[[list[str]], None]
-"""Called with the paths of unknown fields, where there are any; may raise `StatusError`."""
+"""Called with the paths of unknown fields, if there are any; may raise `StatusError`."""
 
 
 class ObjectStore:
     """The objects of one cluster. Thread-safe; every method may raise `statuses.StatusError`.
 
-    `window` is how many changes per kind a watch can start back from. By itself the store takes any JSON; what the
-    objects of an API may be comes in through `decode` and `admit` (see `strategy`).
+    `watch_cache_size` is the number of writes per kind from before its start that a watch can still get. The store
+    itself takes any JSON; `decode` and `admit` bring in the rules of an API (see `strategy`).
     """
 
-    def __init__(self, catalog: Catalog = CATALOG, *, window: int = WINDOW) -> None:
+    def __init__(self, catalog: Catalog = CATALOG, *, watch_cache_size: int = WATCH_CACHE_SIZE) -> None:
         self.catalog = catalog
         self.decode: Decode = _as_sent
         self.admit: list[Admission] = []
         self._lock = threading.RLock()
         self._version = 0
-        self._objects: dict[ResourceType, dict[tuple[str, str], Entry]] = {t: {} for t in catalog}
-        self._histories = {t: History(window) for t in catalog}
-        self._watches: dict[ResourceType, set[Watch]] = {t: set() for t in catalog}
+        self._objects: dict[ResourceType, dict[tuple[str, str], StoredObject]] = {t: {} for t in catalog}
+        self._caches = {t: WatchCache(watch_cache_size) for t in catalog}
+        self._watchers: dict[ResourceType, set[Watcher]] = {t: set() for t in catalog}
 
     @property
     def version(self) -> int:
@@ -77,7 +87,7 @@ class ObjectStore:
 
     # -- reading
 
-    def get(self, resource: ResourceType, name: str, namespace: str = "") -> Entry:
+    def get(self, resource: ResourceType, name: str, namespace: str = "") -> StoredObject:
         """One object, or `StatusError` 404."""
         with self._lock:
             found = self._objects[resource].get((namespace, name))
@@ -90,77 +100,78 @@ class ObjectStore:
         with self._lock:
             return (namespace, name) in self._objects[resource]
 
-    def list(self, resource: ResourceType, selector: Selector) -> tuple[Entries, int]:
+    def list(self, resource: ResourceType, selector: Selector) -> tuple[StoredObjects, int]:
         """The objects in the selection, ordered by namespace and name, and the resourceVersion of the list."""
         with self._lock:
-            entries = [self._objects[resource][key] for key in sorted(self._objects[resource])]
+            objects = [self._objects[resource][key] for key in sorted(self._objects[resource])]
             version = self._version
-        return [entry for entry in entries if selector.matches(entry.object)], version
+        return [each for each in objects if selector.matches(each.object)], version
 
-    def list_at(self, resource: ResourceType, selector: Selector, version: int) -> Entries:
-        """The same as it was at an earlier `version`; `StatusError` 410 where that is forgotten."""
+    def list_at(self, resource: ResourceType, selector: Selector, version: int) -> StoredObjects:
+        """The objects in the selection at an earlier `version`; `StatusError` 410 if that is too old."""
         with self._lock:
             objects = dict(self._objects[resource])
-            for change in reversed(self._histories[resource].since(version)):
-                if change.before is not None:
-                    objects[change.before.namespace, change.before.name] = change.before
-                elif change.after is not None:
-                    del objects[change.after.namespace, change.after.name]
+            for write in reversed(self._caches[resource].since(version)):
+                if write.before is not None:
+                    objects[write.before.namespace, write.before.name] = write.before
+                elif write.after is not None:
+                    del objects[write.after.namespace, write.after.name]
         return [objects[key] for key in sorted(objects) if selector.matches(objects[key].object)]
 
-    def check_remembered(self, resource: ResourceType, version: int) -> None:
-        """`StatusError` 410 where the changes after `version` are forgotten in part."""
+    def check_version(self, resource: ResourceType, version: int) -> None:
+        """`StatusError` 410 if the watch cache no longer has all writes after `version`."""
         with self._lock:
-            self._histories[resource].since(version)
+            self._caches[resource].since(version)
 
     def watch(
         self, resource: ResourceType, selector: Selector, *, version: int | None = None, initial: bool = False
-    ) -> Watch:
-        """Opens a watch after `version`; None or 0 starts with the objects there are, as ADDED events.
+    ) -> Watcher:
+        """Opens a watch for the writes after `version`; for None or 0 it starts with the present objects, as ADDED.
 
-        `initial` sends them in any case, then the bookmark that says so (the watch-list protocol). A version that the
-        history has forgotten gives a watch whose only event is ERROR with status 410. Close the watch when done.
+        `initial` starts with the present objects in any case, followed by a bookmark (the watch-list protocol). If the
+        writes after `version` are no longer in the watch cache, the only event is ERROR with status 410. Close the
+        watch with `unwatch`.
         """
-        watch = Watch(resource, selector, after=version or 0)
+        watcher = Watcher(resource, selector, after=version or 0)
         with self._lock:
             if initial or not version:
-                for entry in self.list(resource, selector)[0]:
-                    watch.put(WatchEvent("ADDED", entry.version, entry.encoded))
+                for each in self.list(resource, selector)[0]:
+                    watcher.put(WatchEvent("ADDED", each.version, each.encoded))
                 if initial:
-                    watch.bookmark(self._version, initial_end=True)
+                    watcher.bookmark(self._version, initial_end=True)
             else:
                 try:
-                    missed = self._histories[resource].since(version)
+                    missed = self._caches[resource].since(version)
                 except statuses.StatusError as error:
-                    watch.fail(error)
-                    return watch
-                for change in missed:
-                    watch.offer(change)
-            self._watches[resource].add(watch)
-        return watch
+                    watcher.fail(error)
+                    return watcher
+                for write in missed:
+                    watcher.offer(write)
+            self._watchers[resource].add(watcher)
+        return watcher
 
-    def bookmark(self, watch: Watch) -> None:
-        """Tells a watch how far it has come."""
+    def bookmark(self, watcher: Watcher) -> None:
+        """Sends a watch a bookmark with the present resourceVersion."""
         with self._lock:
-            watch.bookmark(self._version)
+            watcher.bookmark(self._version)
 
-    def unwatch(self, watch: Watch) -> None:
-        """Closes a watch and forgets it."""
+    def unwatch(self, watcher: Watcher) -> None:
+        """Closes a watch."""
         with self._lock:
-            self._watches[watch.resource].discard(watch)
-        watch.close()
+            self._watchers[watcher.resource].discard(watcher)
+        watcher.close()
 
     @property
-    def watches(self) -> tuple[Watch, ...]:
+    def watches(self) -> tuple[Watcher, ...]:
         """The open watches."""
         with self._lock:
-            return tuple(watch for watches in self._watches.values() for watch in watches)
+            return tuple(watcher for watchers in self._watchers.values() for watcher in watchers)
 
     def expire_history(self) -> None:
-        """Forgets all past changes, as etcd compaction does: an older resourceVersion now gets 410."""
+        """Drops all past writes, as etcd compaction does: a watch from an older resourceVersion gets 410."""
         with self._lock:
-            for history in self._histories.values():
-                history.forget(self._version)
+            for cache in self._caches.values():
+                cache.drop(self._version)
 
     # -- writing
 
@@ -173,8 +184,8 @@ class ObjectStore:
         manager: str = "",
         dry_run: bool = False,
         unknown: OnUnknown | None = None,
-    ) -> Entry:
-        """Stores a new object; the store keeps `obj`, so hand over a copy."""
+    ) -> StoredObject:
+        """Stores a new object. The store keeps `obj` itself: the caller must not change it afterwards."""
         metadata.check_type(resource, obj)
         obj = self._decoded(resource, obj, unknown)
         with self._lock:
@@ -199,10 +210,10 @@ class ObjectStore:
         manager: str = "",
         dry_run: bool = False,
         unknown: OnUnknown | None = None,
-    ) -> Entry:
-        """Replaces an object, or only its status; 409 where the resourceVersion or uid in `obj` is not the stored one.
+    ) -> StoredObject:
+        """Replaces an object, or only its status; 409 if `obj` has another resourceVersion or uid than the stored one.
 
-        An update that changes nothing leaves the resourceVersion as it is and is seen by no watch.
+        An update that changes nothing leaves the resourceVersion as it is and is no event for watches.
         """
         metadata.check_type(resource, obj)
         obj = self._decoded(resource, obj, unknown)
@@ -218,7 +229,7 @@ class ObjectStore:
     def patch(
         self,
         resource: ResourceType,
-        patch: JSON | Operations,
+        patch: JSON | JsonPatch,
         name: str,
         namespace: str = "",
         *,
@@ -226,10 +237,10 @@ class ObjectStore:
         manager: str = "",
         dry_run: bool = False,
         unknown: OnUnknown | None = None,
-    ) -> Entry:
+    ) -> StoredObject:
         """Patches an object or its status: a dict is a JSON merge patch, a list a JSON patch.
 
-        A resourceVersion in the patch must be the stored one.
+        409 if the patch has another resourceVersion than the stored one.
         """
         with self._lock:
             current = self.get(resource, name, namespace)
@@ -251,13 +262,13 @@ class ObjectStore:
         force: bool = False,
         subresource: str = "",
         dry_run: bool = False,
-    ) -> Entry:
-        """Server-side apply by `manager`; creates the object where there is none, unless it is a subresource."""
+    ) -> StoredObject:
+        """Server-side apply by `manager`. It creates a missing object; a subresource of one is `StatusError` 404."""
         if not manager:
             cause = ("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
             raise statuses.invalid(resource, name, [cause])
         metadata.check_type(resource, config)
-        self._decoded(resource, config, _not_in_schema)
+        self._decoded(resource, config, _refuse_unknown)
         given = config.get("metadata") or {}
         writer = Manager(manager, "Apply", subresource)
         with self._lock:
@@ -265,9 +276,9 @@ class ObjectStore:
             if current is None:
                 return self._apply_new(resource, config, name, namespace, writer, dry_run=dry_run)
             metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
-            merged = apply.applied(
+            merged = managed_fields.applied(
                 current.object,
-                _part(resource, config, subresource),
+                metadata.applicable(resource, config, subresource),
                 writer,
                 force=force,
                 time=metadata.now(),
@@ -289,10 +300,10 @@ class ObjectStore:
         uid: str | None = None,
         version: str | None = None,
         dry_run: bool = False,
-    ) -> Entry:
-        """Deletes an object and returns what it was last; 409 where `uid` or `version` is not the stored one.
+    ) -> StoredObject:
+        """Deletes an object and returns its last state; 409 if `uid` or `version` is not the stored one.
 
-        An object with finalizers stays, marked with a deletionTimestamp, until an update removes the last of them.
+        An object with finalizers gets a deletionTimestamp and stays until an update removes its last finalizer.
         """
         with self._lock:
             current = self.get(resource, name, namespace)
@@ -304,17 +315,19 @@ class ObjectStore:
                 return self._store(resource, current, marked, dry_run=dry_run)
             return current if dry_run else self._remove(current)
 
-    def delete_collection(self, resource: ResourceType, selector: Selector, *, dry_run: bool = False) -> Entries:
+    def delete_collection(self, resource: ResourceType, selector: Selector, *, dry_run: bool = False) -> StoredObjects:
         """Deletes every object in the selection and returns them."""
         with self._lock:
             return [
-                self.delete(resource, entry.name, entry.namespace, dry_run=dry_run)
-                for entry in self.list(resource, selector)[0]
+                self.delete(resource, each.name, each.namespace, dry_run=dry_run)
+                for each in self.list(resource, selector)[0]
             ]
 
     # -- inside
 
-    def _replace(self, current: Entry, wanted: JSON, subresource: str, manager: str, *, dry_run: bool) -> Entry:
+    def _replace(
+        self, current: StoredObject, wanted: JSON, subresource: str, manager: str, *, dry_run: bool
+    ) -> StoredObject:
         resource, given = current.resource, wanted.get("metadata") or {}
         metadata.check_preconditions(resource, current.object, given.get("uid"), given.get("resourceVersion"))
         updated = metadata.for_update(resource, current.object, wanted, subresource)
@@ -331,16 +344,16 @@ class ObjectStore:
         writer: Manager,
         *,
         dry_run: bool,
-    ) -> Entry:
+    ) -> StoredObject:
         if writer.subresource:
             raise statuses.not_found(resource, name)
-        part = _part(resource, config, "")
+        part = metadata.applicable(resource, config, "")
         part["metadata"] = {**(part.get("metadata") or {}), "name": name}
         created = metadata.for_create(resource, self._decoded(resource, part, None), namespace)
         self._check_namespace(resource, created)
         created = self._admitted(Write("create", resource, "", created, None))
-        fields = frozenset(managed_fields.values_of(part).keys() & managed_fields.values_of(created).keys())
-        owners = managed_fields.Managed({}).given(
+        fields = frozenset(managed_fields.fields_of(part).keys() & managed_fields.fields_of(created).keys())
+        owners = ManagedFields({}).with_fields(
             writer, fields, (), time=metadata.now(), api_version=resource.api_version
         )
         created["metadata"] = {**created["metadata"], "managedFields": owners.encoded()}
@@ -371,30 +384,30 @@ class ObjectStore:
         )
         return {**after, "metadata": {**after["metadata"], "managedFields": owners}}
 
-    def _store(self, resource: ResourceType, current: Entry | None, obj: JSON, *, dry_run: bool) -> Entry:
+    def _store(self, resource: ResourceType, current: StoredObject | None, obj: JSON, *, dry_run: bool) -> StoredObject:
         version = current.version if current else self._version
-        if current and _same(current.object, obj):
+        if current and metadata.is_unchanged(current.object, obj):
             return current
         if dry_run:
-            return Entry(resource, obj, version)
+            return StoredObject(resource, obj, version)
         if current and obj["metadata"].get("deletionTimestamp") and not obj["metadata"].get("finalizers"):
-            return self._remove(Entry(resource, obj, version), before=current)
+            return self._remove(StoredObject(resource, obj, version), before=current)
         self._version += 1
-        entry = Entry(resource, obj, self._version)
-        self._objects[resource][self._key(obj)] = entry
-        self._publish(resource, Change(self._version, current, entry))
-        return entry
+        stored = StoredObject(resource, obj, self._version)
+        self._objects[resource][self._key(obj)] = stored
+        self._publish(resource, WatchCacheEvent(self._version, current, stored))
+        return stored
 
-    def _remove(self, last: Entry, before: Entry | None = None) -> Entry:
+    def _remove(self, last: StoredObject, before: StoredObject | None = None) -> StoredObject:
         self._version += 1
         del self._objects[last.resource][(last.namespace, last.name)]
-        self._publish(last.resource, Change(self._version, before or last, None))
+        self._publish(last.resource, WatchCacheEvent(self._version, before or last, None))
         return last.at(self._version)
 
-    def _publish(self, resource: ResourceType, change: Change) -> None:
-        self._histories[resource].append(change)
-        for watch in self._watches[resource]:
-            watch.offer(change)
+    def _publish(self, resource: ResourceType, write: WatchCacheEvent) -> None:
+        self._caches[resource].append(write)
+        for watcher in self._watchers[resource]:
+            watcher.offer(write)
 
     def _key(self, obj: JSON) -> tuple[str, str]:
         return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -417,20 +430,6 @@ def _as_sent(_: ResourceType, obj: JSON) -> tuple[JSON, list[str]]:
     return obj, []
 
 
-def _not_in_schema(fields: list[str]) -> None:
+def _refuse_unknown(fields: list[str]) -> None:
     why = f"failed to create typed patch object: .{fields[0]}: field not declared in schema"
     raise statuses.StatusError(500, "", why)
-
-
-def _part(resource: ResourceType, config: JSON, subresource: str) -> JSON:
-    if subresource == "status":
-        return {key: config[key] for key in ("apiVersion", "kind", "status") if key in config}
-    if resource.status:
-        return {key: value for key, value in config.items() if key != "status"}
-    return dict(config)
-
-
-def _same(current: JSON, wanted: JSON) -> bool:
-    before = {key: value for key, value in current["metadata"].items() if key != "resourceVersion"}
-    after = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
-    return before == after and {**current, "metadata": None} == {**wanted, "metadata": None}

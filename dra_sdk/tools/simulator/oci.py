@@ -1,6 +1,6 @@
-"""Applying CDI container edits to an OCI runtime spec, as a container runtime does before it starts a container.
+"""Applies CDI container edits to an OCI runtime spec, as a container runtime does before it starts a container.
 
-Source: the CDI specification 1.1 and the Go library's behaviour, down to the order of mounts.
+Source: the CDI specification 1.1 and its Go library, including the order of mounts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ class InjectionError(DraError):
 
 @dataclass(frozen=True)
 class HostDevice:
-    """A device node on the host: `type` b, c or p, its numbers and its permission bits."""
+    """A device node on the host.
+
+    type: b (block), c (character) or p (fifo).
+    major: the major number.
+    minor: the minor number.
+    mode: the permission bits.
+    """
 
     type: str
     major: int
@@ -38,11 +44,11 @@ class HostDevice:
 
 
 HostLookup = Callable[[str], HostDevice]
-"""Finds the device node at a host path; `OSError` where there is none."""
+"""Finds the device node at a host path; `OSError` if there is none."""
 
 
 def host_device(path: str) -> HostDevice:
-    """Looks the device node up on this machine; `OSError` where there is none."""
+    """Looks up a device node on this machine; `OSError` if there is none."""
     found = Path(path).stat()
     for kind, is_kind in (("b", stat.S_ISBLK), ("c", stat.S_ISCHR), (_FIFO, stat.S_ISFIFO)):
         if is_kind(found.st_mode):
@@ -52,7 +58,7 @@ def host_device(path: str) -> HostDevice:
 
 
 def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:
-    """Applies one set of container edits to `spec`, in place; `InjectionError` where a device node is missing."""
+    """Applies container edits to `spec`, in place; `InjectionError` if a device node is missing or of another type."""
     if edits.get("env"):
         _add_env(_process(spec).setdefault("env", []), edits["env"])
     for node in edits.get("deviceNodes") or []:
@@ -70,7 +76,7 @@ def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None
 
 
 def merged_edits(edits: list[JSON]) -> JSON:
-    """Several sets of edits as one: lists one after another, the last intelRdt."""
+    """Several sets of edits as one: lists are joined, the last intelRdt is used."""
     merged: JSON = {}
     for edit in edits:
         for key, value in edit.items():
@@ -96,13 +102,13 @@ def _linux(spec: JSON) -> JSON:
 
 
 def _add_env(env: list[str], added: list[str]) -> None:
-    places = {variable.partition("=")[0]: index for index, variable in enumerate(env)}
+    indexes = {variable.partition("=")[0]: index for index, variable in enumerate(env)}
     for variable in added:
         name = variable.partition("=")[0]
-        if name in places:
-            env[places[name]] = variable
+        if name in indexes:
+            env[indexes[name]] = variable
         else:
-            places[name] = len(env)
+            indexes[name] = len(env)
             env.append(variable)
 
 
@@ -115,7 +121,7 @@ def _add_gid(spec: JSON, gid: int) -> None:
 
 
 def _add_device(spec: JSON, node: JSON, host: HostLookup) -> None:
-    device = _filled(node, host)
+    device = _complete(node, host)
     user = (spec.get("process") or {}).get("user") or {}
     for key in ("uid", "gid"):
         owner = node.get(key) if node.get(key) is not None else user.get(key) or None
@@ -132,8 +138,8 @@ def _add_device(spec: JSON, node: JSON, host: HostLookup) -> None:
         _linux(spec).setdefault("resources", {}).setdefault("devices", []).append(rule)
 
 
-def _filled(node: JSON, host: HostLookup) -> JSON:
-    """The device as the OCI spec has it, with what the edit leaves out read from the host."""
+def _complete(node: JSON, host: HostLookup) -> JSON:
+    """The device as in the OCI spec; fields that the edit leaves out are read from the host."""
     device: dict[str, Any] = {
         "path": node["path"],
         "type": node.get("type", ""),
@@ -169,7 +175,7 @@ def _add_mounts(spec: JSON, added: list[JSON]) -> None:
     for mount in added:
         mounts[:] = [other for other in mounts if other["destination"] != mount["containerPath"]]
         mounts.append(_mount(mount, in_user_namespace=in_user_namespace))
-    # Parents before children; the sort is stable, so the order among equals stays.
+    # Parents before children; the sort is stable.
     mounts.sort(key=lambda mount: posixpath.normpath(mount["destination"]).count("/"))
 
 

@@ -1,6 +1,6 @@
 """JSON merge patch (RFC 7386), JSON patch (RFC 6902) and the media types of PATCH.
 
-A server has strategic merge patches too; this one answers 415 to them.
+A real server has strategic merge patches too; this one answers them with 415.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 class PatchError(DraError):
-    """A patch cannot be read, or does not fit the object."""
+    """A patch is malformed (`readable` is False) or does not fit the object."""
 
     def __init__(self, why: str, *, readable: bool = True) -> None:
         super().__init__(why)
         self.readable = readable
 
     def status(self, resource: ResourceType, name: str) -> statuses.StatusError:
-        """422 for a patch that does not fit, 400 for one that is none."""
+        """The answer: 400 for a malformed patch, 422 for one that does not fit."""
         if not self.readable:
             return statuses.bad_request(str(self))
         return statuses.invalid(resource, name, [("patch", "FieldValueInvalid", str(self))])
 
 
 def patched(target: Any, patch: Any) -> Any:
-    """`target` after a merge patch (an object) or a JSON patch (a list); `PatchError` where it does not fit."""
+    """`target` after a merge patch (an object) or a JSON patch (a list); `PatchError` if it does not fit."""
     return json_patched(target, patch) if isinstance(patch, list) else merge_patched(target, patch)
 
 
 def merge_patched(target: Any, patch: Any) -> Any:
-    """`target` with `patch` merged in: null removes, objects merge, everything else replaces. Changes neither."""
+    """A copy of `target` with `patch` merged in: null removes a field, objects merge, other values replace."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -55,7 +55,7 @@ def merge_patched(target: Any, patch: Any) -> Any:
 
 
 def json_patched(target: Any, operations: Sequence[Any]) -> Any:
-    """`target` after all operations of a JSON patch, which is left as it is; `PatchError` where one does not fit."""
+    """A copy of `target` after all operations of a JSON patch; `PatchError` if one does not fit."""
     document = {"": copy.deepcopy(target)}
     for operation in operations:
         try:

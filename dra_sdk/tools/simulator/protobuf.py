@@ -1,8 +1,8 @@
-"""Reading request bodies in protobuf, which Go clients send unless they are told otherwise.
+"""Decodes request bodies in protobuf, which Go clients send by default.
 
-Only bodies need this: such clients take answers in JSON too. Known are the kinds that drivers write, and the options
-of a delete. A body is the magic `k8s\\0`, then a message with the kind and the object's own bytes. Field numbers are
-those of generated.proto in k8s.io/api resource/v1 and core/v1 and k8s.io/apimachinery, 0.36 and 0.37.
+Answers need no protobuf: the same clients read JSON. Only the kinds that drivers write and DeleteOptions are decoded. A
+body is the magic `k8s\\0`, then a message with the kind and the encoded object. Field numbers are those of
+generated.proto in k8s.io/api resource/v1 and core/v1 and k8s.io/apimachinery, 0.36 and 0.37.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
 Value = int | bytes
 
-# Per message its fields as `number name type`: [type] for a list, {type} for a map, `inline` for fields of the owner.
+# The fields of each message as `number name type`: [type] is a list, {type} a map, `inline` adds the type's fields.
 _FIELDS: Final = {
     "ResourceSlice": "1 metadata ObjectMeta; 2 spec ResourceSliceSpec",
     "ResourceSliceSpec": "1 driver string; 2 pool ResourcePool; 3 nodeName string; 4 nodeSelector NodeSelector; "
@@ -100,14 +100,14 @@ _FIELDS: Final = {
 
 
 def decode(body: bytes) -> JSON:
-    """The object in a body, as it would be in JSON; ValueError where it is none, or of a kind that is not known."""
+    """The object in a body, as it would be in JSON; ValueError if it is malformed or of an unknown kind."""
     if not body.startswith(MAGIC):
-        raise ValueError("it does not begin as Kubernetes' protobuf does")
+        raise ValueError("it does not begin with k8s\\0")
     unknown = _message("Unknown", body[len(MAGIC) :])
     meta = unknown.get("typeMeta") or {}
     kind = str(meta.get("kind", ""))
     if kind not in _FIELDS:
-        raise ValueError(f"kind {kind!r} is only read as JSON")
+        raise ValueError(f"kind {kind!r} is supported as JSON only")
     return {"apiVersion": meta.get("apiVersion", ""), "kind": kind, **_message(kind, unknown.get("raw", b""))}
 
 
@@ -129,7 +129,7 @@ def _fields(message: str) -> dict[int, _Field]:
 
 
 def _message(name: str, data: bytes) -> JSON:
-    """A message's fields by name. Unknown ones are passed over, as are empty strings, which are written but unset."""
+    """A message's fields by name, without unknown ones and without empty strings, which are encoded but mean unset."""
     fields, found = _fields(name), dict[str, Any]()
     for number, value in _parts(data):
         field = fields.get(number)
@@ -154,7 +154,7 @@ def _entry(kind: str, data: Value) -> tuple[str, Any]:
 
 
 def _values(kind: str, data: Value) -> list[Any]:
-    """The items of one occurrence of a list: several where numbers are packed."""
+    """The items of one occurrence of a list: several if numbers are packed."""
     if kind in _NUMBERS and isinstance(data, bytes):
         items, offset = [], 0
         while offset < len(data):
@@ -189,7 +189,7 @@ def _time(data: bytes) -> str | None:
 _NUMBERS: Final[dict[str, Callable[[int], Any]]] = {
     "int": int,
     "bool": bool,
-    "count": lambda number: number or None,  # 0 is written, and means that it is unset
+    "count": lambda number: number or None,  # 0 is encoded but means unset
 }
 _READERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "string": bytes.decode,
@@ -204,17 +204,17 @@ _READERS: Final[dict[str, Callable[[bytes], Any]]] = {
 def _bytes(data: Value) -> bytes:
     if isinstance(data, bytes):
         return data
-    raise ValueError("bytes are expected")
+    raise ValueError("expected bytes, found a number")
 
 
 def _number(data: Value) -> int:
     if isinstance(data, int):
         return data - 2**64 if data >= 2**63 else data
-    raise ValueError("a number is expected")
+    raise ValueError("expected a number, found bytes")
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Field numbers and values: numbers for wire type 0, bytes for wire type 2; others do not occur here."""
+    """Field numbers and values: numbers for wire type 0, bytes for wire type 2; these messages have no others."""
     offset = 0
     while offset < len(data):
         tag, offset = _varint(data, offset)
@@ -228,7 +228,7 @@ def _parts(data: bytes) -> Iterator[tuple[int, Value]]:
             yield tag >> 3, data[offset : offset + size]
             offset += size
         else:
-            raise ValueError(f"wire type {tag & 7} is not known")
+            raise ValueError(f"wire type {tag & 7} is not supported")
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:

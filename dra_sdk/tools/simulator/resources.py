@@ -1,7 +1,8 @@
-"""The kinds of object that the simulated API server serves, and what differs between them.
+"""The kinds of object that the simulated API server serves, what differs between them, and its discovery documents.
 
-A `Catalog` is what one server knows. Leave a kind out, or serve another version of it, to play an older cluster; add
-kinds to widen it. Source: the strategies in Kubernetes pkg/registry/{resource,core}.
+A `Catalog` holds the kinds of one server. Leave a kind out or serve another version of it to simulate an older cluster;
+add kinds to serve more. Source: the strategies in Kubernetes pkg/registry/{resource,core}; k8s.io/apimachinery
+meta/v1 APIGroup and APIResource.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from typing import TYPE_CHECKING
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
+    from dra_sdk.model import JSON
 
+VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+STATUS_VERBS = ["get", "patch", "update"]
+HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 NAME_AND_NAMESPACE = ("metadata.name", "metadata.namespace")
 
 
@@ -22,9 +27,17 @@ NAME_AND_NAMESPACE = ("metadata.name", "metadata.namespace")
 class ResourceType:
     """One kind of object.
 
-    `status` tells whether it has a status subresource (whose content create and update then ignore), `generation`
-    whether the server counts changes of spec, `returns_deleted` whether delete answers with the object, not a Status.
-    `field_selectors` are the dotted paths a field selector may name.
+    group: the API group, "" for the core group.
+    version: the API version.
+    plural: the resource name, as in URLs.
+    kind: the kind.
+    namespaced: whether its objects are in namespaces.
+    status: whether it has a status subresource; create and update of the object then ignore the status.
+    keeps_status_on_create: whether create takes the status all the same.
+    generation: whether the server counts changes of the spec in `metadata.generation`.
+    returns_deleted: whether delete answers with the object; otherwise with a Status.
+    short_names: as kubectl takes them.
+    field_selectors: the dotted paths that a field selector may name.
     """
 
     group: str
@@ -46,7 +59,7 @@ class ResourceType:
 
     @property
     def qualified(self) -> str:
-        """`plural.group`, as it stands in error messages."""
+        """`plural.group`, as error messages have it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "") -> str:
@@ -58,13 +71,16 @@ class ResourceType:
         return "/".join([*parts, name] if name else parts)
 
     def without_field_selector(self, *paths: str) -> ResourceType:
-        """This kind as an older server has it: the field selectors `paths` answer 400."""
+        """This kind as an older server has it: field selectors on `paths` are refused with 400."""
         return replace(self, field_selectors=tuple(p for p in self.field_selectors if p not in paths))
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """The kinds one server serves. Iterates in the order given; look-ups are by plural or by URL parts."""
+    """The kinds that one server serves; iterates over `types`.
+
+    types: the kinds.
+    """
 
     types: tuple[ResourceType, ...]
     _by_url: dict[tuple[str, str, str], ResourceType] = field(init=False, repr=False, compare=False)
@@ -77,7 +93,7 @@ class Catalog:
         return iter(self.types)
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """The kind at /apis/<group>/<version>/<plural>, or None where the server does not serve it."""
+        """The kind at /apis/<group>/<version>/<plural>, None if the server does not serve it."""
         return self._by_url.get((group, version, plural))
 
     def __getitem__(self, plural: str) -> ResourceType:
@@ -88,17 +104,13 @@ class Catalog:
         raise KeyError(f"this server has no resource {plural!r}; it has {known}")
 
     def without(self, *plurals: str) -> Catalog:
-        """A server that does not serve `plurals`, as one older than their API version."""
+        """The same without `plurals`, as a server has it that is older than their API version."""
         return Catalog(tuple(t for t in self.types if t.plural not in plurals))
 
     def having(self, *types: ResourceType) -> Catalog:
-        """A server with `types` added, each replacing a kind of the same group and plural."""
-        return Catalog((*_except(self.types, types), *types))
-
-
-def _except(types: Iterable[ResourceType], replaced: Iterable[ResourceType]) -> list[ResourceType]:
-    gone = {(t.group, t.plural) for t in replaced}
-    return [t for t in types if (t.group, t.plural) not in gone]
+        """The same with `types` added; each replaces a kind of the same group and plural."""
+        replaced = {(t.group, t.plural) for t in types}
+        return Catalog((*(t for t in self.types if (t.group, t.plural) not in replaced), *types))
 
 
 _DRA = "resource.k8s.io"
@@ -207,7 +219,7 @@ _CATALOG = Catalog(
 
 
 def server_catalog(profile: ServerProfile) -> Catalog:
-    """What a server of this release and these feature gates serves, as far as DRA goes."""
+    """The kinds that matter for DRA, as a server of this release with these feature gates serves them."""
     catalog = _CATALOG
     if profile.minor < _FIRST_WITH_POOL_SELECTOR:
         catalog = catalog.having(catalog["resourceslices"].without_field_selector("spec.pool.name"))
@@ -220,4 +232,92 @@ def server_catalog(profile: ServerProfile) -> Catalog:
 
 
 CATALOG = server_catalog(ServerProfile.of("1.37"))
-"""What the simulated server serves unless told otherwise: Kubernetes 1.37 as far as DRA goes."""
+"""What the simulated server serves by default: the kinds that matter for DRA, as in Kubernetes 1.37."""
+
+
+# -- discovery
+
+
+def discovery(catalog: Catalog, path: str, git_version: str) -> JSON | None:
+    """The document at a discovery path: /version, /api, /apis or a resource list; None if there is none."""
+    match path.strip("/").split("/"):
+        case ["version"]:
+            found: JSON | None = _version(git_version)
+        case ["api"]:
+            found = {"kind": "APIVersions", "versions": _versions(catalog, ""), "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            found = _groups(catalog)
+        case ["apis", group]:
+            found = _group(catalog, group) if _versions(catalog, group) else None
+        case ["api", version]:
+            found = _resources(catalog, "", version)
+        case ["apis", group, version]:
+            found = _resources(catalog, group, version)
+        case _:
+            found = None
+    return found
+
+
+def _version(git_version: str) -> JSON:
+    major, minor = git_version.removeprefix("v").split(".")[:2]
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": git_version,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
+
+
+def _versions(catalog: Catalog, group: str) -> list[str]:
+    return list(dict.fromkeys(t.version for t in catalog if t.group == group))
+
+
+def _groups(catalog: Catalog) -> JSON:
+    names = dict.fromkeys(t.group for t in catalog if t.group)
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(catalog, name) for name in names]}
+
+
+def _group(catalog: Catalog, group: str) -> JSON:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in _versions(catalog, group)]
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": group,
+        "versions": versions,
+        "preferredVersion": versions[0],
+    }
+
+
+def _resources(catalog: Catalog, group: str, version: str) -> JSON | None:
+    types = [t for t in catalog if (t.group, t.version) == (group, version)]
+    if not types:
+        return None
+    entries: list[JSON] = []
+    for resource in types:
+        entries.append(_api_resource(resource, "", VERBS))
+        if resource.status:
+            entries.append(_api_resource(resource, "/status", STATUS_VERBS))
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": types[0].api_version,
+        "resources": entries,
+    }
+
+
+def _api_resource(resource: ResourceType, suffix: str, verbs: list[str]) -> JSON:
+    entry: JSON = {
+        "name": resource.plural + suffix,
+        "singularName": "" if suffix else resource.kind.lower(),
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": verbs,
+    }
+    if resource.short_names and not suffix:
+        entry["shortNames"] = list(resource.short_names)
+    return entry

@@ -1,23 +1,26 @@
-"""The scheduler and the controllers around it, one round at a time, against the embedded API server.
+"""kube-scheduler and the claim controller on the embedded API server, one scheduling round at a time.
 
-A round makes claims from templates, finds a node for every pod that has none, allocates their claims with the real
-match (`dra_sdk.tools.scheduling`), and writes the outcome as kube-scheduler does: allocation and reservation into
-claims, the node into pods. Nothing runs in the background: who wants a round asks for one.
+A round creates claims from templates, finds a node for every pod that has none, allocates the claims as
+`dra_sdk.tools.scheduling` decides, and writes what kube-scheduler writes: allocation and reservation into claims, the
+node into pods. Nothing runs in the background; a round happens when `schedule` is called. `allocation` builds the
+allocation of a claim whose devices the caller chose. Source: KEP-4381; k8s.io/dynamic-resource-allocation.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from dra_sdk.errors import DraError
+from dra_sdk.model.claim import base_request
 from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
 from dra_sdk.tools.scheduling.cluster.claim_controller import FINALIZER, deallocated, with_status, without_consumers
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import find_evictions
 from dra_sdk.tools.scheduling.cluster.snapshot import object_key
-from dra_sdk.tools.simulator.local import persistently
+from dra_sdk.tools.simulator.local import retry_on_conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.scheduling.cluster import ObjectKey
@@ -32,7 +35,10 @@ class NotScheduledError(DraError):
 
 
 class Scheduler:
-    """Schedules what is in the API. `evict` is called with namespace and name of each pod that a taint drives out."""
+    """Schedules the pods and claims in the API.
+
+    `evict` is called with namespace and name of each pod that a NoExecute taint evicts.
+    """
 
     def __init__(self, api: LocalClient, profile: ServerProfile, evict: Callable[[str, str], None]) -> None:
         self._api = api
@@ -40,7 +46,7 @@ class Scheduler:
         self._evict = evict
 
     def snapshot(self) -> Snapshot:
-        """Everything that decides where pods go, as it is now."""
+        """All objects that decide where pods go, as they are now."""
         return Snapshot(
             nodes=self._all("nodes"),
             slices=self._all("resourceslices"),
@@ -54,24 +60,26 @@ class Scheduler:
         )
 
     def schedule(self) -> SchedulingOutcome:
-        """One round. Claims that no pod uses are allocated too, as if a pod used them."""
+        """One round. Claims without a pod are allocated too, as if a pod used them."""
         for namespace, name in find_evictions(self.snapshot()).pods:
             self._evict(namespace, name)
-        return persistently(self._round)
+        return retry_on_conflict(self._round)
 
     def release(self, name: str, namespace: str, pod: JSON) -> None:
-        """What the claim controller does once a pod is gone: its own claims go too, others lose the reservation.
+        """What the claim controller does with a claim when a pod is gone: it removes the pod's reservation.
 
-        A claim that the scheduler allocated loses its devices with the last pod.
+        A claim that the scheduler allocated is deallocated with its last pod. A claim that was made for the pod is
+        deleted.
         """
         uid = pod["metadata"]["uid"]
-        after = persistently(lambda: self._take_back(name, namespace, uid))
-        persistently(lambda: self._finalize(name, namespace, after["metadata"].get("finalizers", [])))
+        after = retry_on_conflict(lambda: self._write_status_without(uid, name, namespace))
+        finalizers = after["metadata"].get("finalizers", [])
+        retry_on_conflict(lambda: self._write_finalizers(finalizers, name, namespace))
         if _owned(after, uid):
             self._api.delete("resourceclaims", name, namespace)
 
-    def _take_back(self, name: str, namespace: str, uid: str) -> JSON:
-        """Write the status that a claim has without a pod; the claim as it is to be."""
+    def _write_status_without(self, uid: str, name: str, namespace: str) -> JSON:
+        """Writes the status that the claim has without this pod; the claim with that status and its finalizers."""
         claim = self._api.get("resourceclaims", name, namespace)
         scheduled = FINALIZER in claim["metadata"].get("finalizers", [])
         if _owned(claim, uid):
@@ -82,7 +90,7 @@ class Scheduler:
             self._api.update_status("resourceclaims", after)
         return after
 
-    def _finalize(self, name: str, namespace: str, finalizers: list[str]) -> None:
+    def _write_finalizers(self, finalizers: list[str], name: str, namespace: str) -> None:
         claim = self._api.get("resourceclaims", name, namespace)
         if claim["metadata"].get("finalizers", []) != finalizers:
             self._api.update("resourceclaims", {**claim, "metadata": {**claim["metadata"], "finalizers": finalizers}})
@@ -132,3 +140,74 @@ def _unreserved(claim: JSON, uid: str) -> JSON:
 
 def _changed(before: Mapping[ObjectKey, JSON], after: Iterable[JSON]) -> Iterator[JSON]:
     return (each for each in after if before.get(object_key(each)) != each)
+
+
+# -- allocation
+
+
+@dataclass(frozen=True)
+class AllocatedDevice:
+    """One device of an allocation: a DeviceRequestAllocationResult.
+
+    request: the request that the device satisfies, `request` or `request/subrequest`.
+    driver: the device's driver.
+    pool: the device's pool.
+    device: the device's name.
+    share_id: the `shareID` of a device that may be allocated several times.
+    admin_access: whether the request has adminAccess.
+    more: further fields of the API type, such as `consumedCapacity`.
+    """
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = None
+    admin_access: bool = False
+    more: Mapping[str, Any] | None = None
+
+    def encoded(self) -> JSON:
+        """As in `status.allocation.devices.results`."""
+        result: JSON = {"request": self.request, "driver": self.driver, "pool": self.pool, "device": self.device}
+        result |= {"shareID": self.share_id} if self.share_id else {}
+        result |= {"adminAccess": True} if self.admin_access else {}
+        return {**result, **(self.more or {})}
+
+
+def allocation(claim: JSON, classes: Mapping[str, JSON], devices: Sequence[AllocatedDevice], node: str) -> JSON:
+    """The `status.allocation` with exactly these devices on this node, and the configuration of classes and claim."""
+    results = [device.encoded() for device in devices]
+    config = [*_class_config(claim, classes, devices), *_claim_config(claim, devices)]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    allocated: JSON = {"results": results}
+    if config:
+        allocated["config"] = config
+    return {"devices": allocated, "nodeSelector": {"nodeSelectorTerms": [term]}}
+
+
+def _class_config(claim: JSON, classes: Mapping[str, JSON], devices: Sequence[AllocatedDevice]) -> Iterator[JSON]:
+    for request in dict.fromkeys(device.request for device in devices):
+        device_class = classes.get(class_name(claim, request), {})
+        for entry in device_class.get("spec", {}).get("config", []):
+            yield {"source": "FromClass", "requests": [request], **entry}
+
+
+def _claim_config(claim: JSON, devices: Sequence[AllocatedDevice]) -> Iterator[JSON]:
+    chosen = {device.request for device in devices} | {base_request(device.request) for device in devices}
+    for entry in claim["spec"].get("devices", {}).get("config", []):
+        if not entry.get("requests") or chosen & set(entry["requests"]):
+            yield {"source": "FromClaim", **entry}
+
+
+def class_name(claim: JSON, request: str) -> str:
+    """The device class of `request` or `request/subrequest`; `KeyError` if the claim has no such request."""
+    base, _, sub = request.partition("/")
+    for entry in claim["spec"].get("devices", {}).get("requests", []):
+        if entry["name"] != base:
+            continue
+        if not sub and "exactly" in entry:
+            return str(entry["exactly"]["deviceClassName"])
+        for alternative in entry.get("firstAvailable", []):
+            if alternative["name"] == sub:
+                return str(alternative["deviceClassName"])
+    raise KeyError(f"claim {claim['metadata']['name']} has no request {request!r}")

@@ -1,6 +1,6 @@
-"""Field and label selectors of list, watch and deletecollection, parsed once and matched per object.
+"""Field and label selectors of list, watch and deletecollection, parsed once and matched against each object.
 
-Field selectors know `=`, `==` and `!=` on the paths that the kind allows; label selectors also know existence, `in` and
+Field selectors have `=`, `==` and `!=` on the paths that the kind allows; label selectors also have existence, `in` and
 `notin`. Contract: k8s.io/apimachinery pkg/fields and pkg/labels.
 """
 
@@ -24,21 +24,31 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One term: the value under `key` is (or is not, with `negated`) among `values`; no values means existence."""
+    """One term of a selector.
+
+    key: the label or the field path.
+    values: the values that match, None to match any value (the label exists).
+    negated: whether the term matches everything else instead.
+    """
 
     key: str
     values: frozenset[str] | None
     negated: bool
 
     def accepts(self, value: str | None) -> bool:
-        """Whether an object with this value (None: it has none) passes."""
+        """Whether an object with this value matches; None if it has no such label."""
         present = value is not None if self.values is None else value in self.values
         return present is not self.negated
 
 
 @dataclass(frozen=True)
 class Selector:
-    """What a list or watch asked for: a namespace ("" for all) and requirements on fields and labels."""
+    """The selection of a list or watch.
+
+    namespace: "" for all.
+    fields: requirements on fields.
+    labels: requirements on labels.
+    """
 
     namespace: str = ""
     fields: tuple[Requirement, ...] = ()
@@ -56,7 +66,7 @@ class Selector:
 
 
 def parse(resource: ResourceType, *, namespace: str = "", fields: str = "", labels: str = "") -> Selector:
-    """Builds a selector; `StatusError` 400 for a path that the kind does not allow or text that does not parse."""
+    """Parses a selector; `StatusError` 400 if it is malformed or names a field path that the kind does not allow."""
     return Selector(
         namespace,
         tuple(_field_term(resource, term) for term in _terms(fields)),
@@ -99,7 +109,7 @@ def _field(obj: JSON, path: str) -> str:
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
-    # An absent field is the empty string: that is how `spec.nodeName=` finds objects of no node.
+    # An absent field is the empty string, so that `spec.nodeName=` selects objects without a node.
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

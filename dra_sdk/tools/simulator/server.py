@@ -1,44 +1,83 @@
-"""The API server's endpoint on loopback: HTTP or HTTPS, one thread per connection, streamed watches.
+"""The API server on loopback: HTTP or HTTPS, one thread per connection, streamed watches.
 
     with ApiServer(ObjectStore()) as server:
         server.write_kubeconfig(path)
 
-Stopping closes every connection, ends every watch and joins every thread; a stopped server may be started again on the
-same port, which nobody else gets meanwhile, with the same objects.
+Stopping closes every connection, ends every watch and joins every thread. A stopped server keeps its port and its
+objects and may be started again.
 """
 
 from __future__ import annotations
 
 import socket
-import ssl
-import struct
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from socketserver import ThreadingTCPServer
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
+from sys import exception
+from typing import TYPE_CHECKING, Any
 
-from dra_sdk.tools.simulator import http1, kubeconfig
-from dra_sdk.tools.simulator.connection import Connection, ConnectionDroppedError, Service, shut
+import yaml
+
+from dra_sdk.errors import DraError
+from dra_sdk.tools.simulator.request_handler import RequestHandler, Service, shut
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from dra_sdk.tools.simulator.certificates import TlsFiles
     from dra_sdk.tools.simulator.objects import ObjectStore
 
+HOST = "127.0.0.1"
 GIT_VERSION = "v1.36.3"
 BOOKMARK_SECONDS = 60.0
-_HANDSHAKE_SECONDS = 5.0
-_BACKLOG = 128
-_NO_LINGER = struct.pack("ii", 1, 0)
+STOP_SECONDS = 5.0
+"""How long a stopping server waits for clients to take the answers that are on their way."""
+_POLL_SECONDS = 60.0  # `_Listener.stop_accepting` does not wait for it
+
+
+class CertificateError(DraError):
+    """There can be no certificates; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """The PEM files of an HTTPS server.
+
+    ca: the certificate authority that clients trust.
+    certificate: the server's certificate.
+    key: the server's private key.
+    """
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+def make_certificates(directory: Path) -> TlsFiles:
+    """Makes a CA and with it a certificate for 127.0.0.1 and localhost; `CertificateError` if trustme is missing."""
+    try:
+        import trustme  # noqa: PLC0415 (only HTTPS needs it)
+    except ImportError:
+        raise CertificateError("HTTPS needs the Python package trustme: pip install trustme") from None
+    authority = trustme.CA()
+    issued = authority.issue_cert(HOST, "localhost")
+    files = TlsFiles(directory / "ca.crt", directory / "server.crt", directory / "server.key")
+    authority.cert_pem.write_to_path(files.ca)
+    files.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    files.key.touch(mode=0o600)
+    issued.private_key_pem.write_to_path(files.key)
+    return files
 
 
 class ApiServer:
     """Serves an `ObjectStore`.
 
-    `port` 0 picks a free one. `token` makes it a required bearer token. `tls` are the files of `certificates.make`;
-    without them the endpoint is plain HTTP. `git_version` is what /version claims to be. `bookmark_seconds` is how
-    often a quiet watch that asked for bookmarks gets one.
+    `port` 0 picks a free one. `token` makes it a required bearer token. `tls` are files as `make_certificates` gives
+    them; without them the server speaks plain HTTP. `git_version` is the version in /version. `bookmark_seconds` is
+    the time between bookmarks of a quiet watch that asked for them.
     """
 
     def __init__(
@@ -57,56 +96,48 @@ class ApiServer:
         self._service = Service(store, token, git_version, bookmark_seconds)
         self.faults = self._service.faults
         self.log = self._service.log
-        self._lock = threading.Lock()
-        self._connections: dict[socket.socket, threading.Thread] = {}
-        self._listener: socket.socket | None = None
-        self._reserved: socket.socket | None = None
+        self._listener: _Listener | None = None
         self._accepting: threading.Thread | None = None
+        self._reserved: socket.socket | None = None
 
     @property
     def url(self) -> str:
         """Where clients connect, such as http://127.0.0.1:36001."""
-        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{HOST}:{self.port}"
 
     def start(self) -> Self:
-        """Listens. `OSError` where the port is taken."""
+        """Listens; `OSError` if the port is taken."""
         self._service.stopping.clear()
-        listener = socket.create_server(("127.0.0.1", self.port), backlog=_BACKLOG)
+        self._listener = _Listener(self.port, self._service, self._tls_context())
         self.release()
-        self.port = listener.getsockname()[1]
-        context = self._tls_context()
-        self._listener = listener
-        self._accepting = threading.Thread(target=self._accept, args=(listener, context), name=f"apiserver-{self.port}")
+        self.port = self._listener.server_address[1]
+        self._accepting = threading.Thread(
+            target=self._listener.serve_forever, args=(_POLL_SECONDS,), name=f"apiserver-{self.port}"
+        )
         self._accepting.start()
         return self
 
     def stop(self) -> None:
-        """Closes everything and waits for every thread."""
-        if self._listener is None or self._accepting is None:
+        """Closes everything and waits for every thread. The port stays reserved for the next start."""
+        listener, self._listener = self._listener, None
+        if listener is None or self._accepting is None:
             return
         self._service.stopping.set()
-        # close() alone would leave accept() waiting.
-        self._listener.shutdown(socket.SHUT_RDWR)
+        listener.stop_accepting()
         self._accepting.join()
-        self._listener.close()
-        self._listener = None
-        self._reserved = _reserved(self.port)
+        self._reserved = _reserve(self.port)
         self.close_watches()
-        with self._lock:
-            connections = dict(self._connections)
-        for connection in connections:
-            shut(connection, socket.SHUT_RD)
-        for thread in connections.values():
-            thread.join()
+        listener.close_connections(STOP_SECONDS)
+        listener.server_close()
 
     def release(self) -> None:
-        """Gives up the port of a server that is stopped, which is kept for its next start."""
+        """Gives up the port of a stopped server."""
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None
 
     def close_watches(self, *, reset: bool = False) -> int:
-        """Ends all open watches, properly or (`reset`) by breaking their connections; returns how many there were."""
+        """Ends all open watches, properly or (`reset`) by breaking their connections; returns their number."""
         return self._service.close_streams(reset=reset)
 
     @property
@@ -115,8 +146,21 @@ class ApiServer:
         return self._service.open_streams
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Writes a kubeconfig that leads here and returns its path."""
-        return kubeconfig.write(path, self.url, token=self._service.token, ca=self.tls.ca if self.tls else None)
+        """Writes a kubeconfig for this server, which only its owner can read, and returns `path`."""
+        name = "simulator"
+        cluster = {"server": self.url} | ({"certificate-authority": str(self.tls.ca)} if self.tls else {})
+        user = {"token": self._service.token} if self._service.token else {}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster}],
+            "users": [{"name": name, "user": user}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        return path
 
     def __enter__(self) -> Self:
         return self.start()
@@ -130,53 +174,75 @@ class ApiServer:
         self.stop()
         self.release()
 
-    def _tls_context(self) -> ssl.SSLContext | None:
+    def _tls_context(self) -> SSLContext | None:
         if not self.tls:
             return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = SSLContext(PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.tls.certificate, self.tls.key)
         return context
 
-    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        while not self._service.stopping.is_set():
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            thread = threading.Thread(
-                target=self._serve, args=(connection, context), name=f"apiserver-{self.port}-connection"
-            )
-            with self._lock:
-                self._connections[connection] = thread
-            thread.start()
 
-    def _serve(self, plain: socket.socket, context: ssl.SSLContext | None) -> None:
-        connection = plain
-        try:
-            if context:
-                plain.settimeout(_HANDSHAKE_SECONDS)
-                connection = context.wrap_socket(plain, server_side=True)
-                connection.settimeout(None)
-                with self._lock:
-                    self._connections[connection] = self._connections.pop(plain)
-            with connection.makefile("rb") as stream:
-                Connection(self._service, connection, stream).serve()
-        except ConnectionDroppedError:
-            # Lingering for no time at all makes closing send a reset instead of a proper end.
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        except (OSError, http1.BadRequestError):
-            # The client went away or spoke no HTTP: there is nobody to tell.
-            shut(connection, socket.SHUT_RDWR)
-        finally:
-            with self._lock:
-                self._connections.pop(connection, None)
-            connection.close()
+class _Listener(ThreadingTCPServer):
+    """The listening socket and its connections, each with a thread of its own that `server_close` joins."""
+
+    # Not http.server's HTTPServer, which looks its own name up in the DNS.
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, service: Service, context: SSLContext | None) -> None:
+        self._context = context
+        self._changed = threading.Condition()
+        self._connections: set[socket.socket] = set()
+        super().__init__((HOST, port), partial(RequestHandler, service))
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        if self._context:
+            # The handshake waits for the client, so it is done in the connection's thread.
+            connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, address
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changed:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def close_request(self, request: Any) -> None:
+        super().close_request(request)
+        with self._changed:
+            self._connections.discard(request)
+            self._changed.notify_all()
+
+    def handle_error(self, *_: Any) -> None:
+        """Ignores that a client went away; any other error is a defect of this program and ends the thread."""
+        error = exception()
+        if error is not None and not isinstance(error, OSError):
+            raise error
+
+    def stop_accepting(self) -> None:
+        """Accepts no more connections; returns when `serve_forever` has ended."""
+        # This wakes serve_forever, which then finds that it is to end.
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.shutdown()
+        self.socket.close()
+
+    def close_connections(self, seconds: float) -> None:
+        """Ends all connections: idle ones at once, others when their answer is sent, at most `seconds` later."""
+        self._shut_all(socket.SHUT_RD)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._connections, seconds)
+        self._shut_all(socket.SHUT_RDWR)
+
+    def _shut_all(self, how: int) -> None:
+        with self._changed:
+            connections = list(self._connections)
+        for connection in connections:
+            shut(connection, how)
 
 
-def _reserved(port: int) -> socket.socket:
-    """A socket that keeps the kernel from giving the port to another program; who connects is refused."""
-    kept = socket.socket()
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that the next listener may have it
-    kept.bind(("127.0.0.1", port))
-    return kept
+def _reserve(port: int) -> socket.socket:
+    """Keeps the kernel from giving the port to another program; connections to it are refused."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that the next listener gets it
+    reserved.bind((HOST, port))
+    return reserved

@@ -1,7 +1,7 @@
-"""Errors of the API server: one exception, whose `status` is the `meta/v1` Status object that goes over the wire.
+"""Errors of the API server: one exception, whose `status` is the `meta/v1` Status object that clients get.
 
-The functions build the errors that the server itself raises; tests and fault rules use the same ones, so that an
-injected error is indistinguishable from a real one. Contract: k8s.io/apimachinery pkg/api/errors.
+The functions build the errors that the server itself raises. Tests and fault rules use them too, so that clients cannot
+tell an injected error from a real one. Contract: k8s.io/apimachinery pkg/api/errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 class StatusError(DraError):
     """An answer of the API server other than success.
 
-    `status` is the Status object as a JSON dict; `code` its HTTP status code and `reason` its machine-readable reason.
+    code: the HTTP status code.
+    reason: the machine-readable reason, such as NotFound.
+    message: the sentence for people.
+    status: all of it, as a Status object.
     """
 
     def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
@@ -44,7 +47,7 @@ class StatusError(DraError):
 
     @property
     def retry_after(self) -> int | None:
-        """Seconds for the `Retry-After` header, or None where the client is not asked to wait."""
+        """Seconds for the `Retry-After` header, None if the client is not asked to wait."""
         seconds = self.status.get("details", {}).get("retryAfterSeconds")
         return int(seconds) if seconds else None
 
@@ -60,12 +63,12 @@ def not_found(resource: ResourceType, name: str) -> StatusError:
 
 
 def already_exists(resource: ResourceType, name: str) -> StatusError:
-    """409 AlreadyExists: a create with a name that is taken."""
+    """409 AlreadyExists: an object of this name exists."""
     return StatusError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', _details(resource, name))
 
 
 def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> StatusError:
-    """409 Conflict: a stale resourceVersion or a precondition that does not hold."""
+    """409 Conflict: a stale resourceVersion or a failed precondition."""
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(resource, name))
 
@@ -105,17 +108,17 @@ def forbidden(resource: ResourceType, name: str, why: str) -> StatusError:
 
 
 def unauthorized() -> StatusError:
-    """401: no or a wrong bearer token."""
+    """401: the bearer token is missing or wrong."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request cannot be understood."""
+    """400: the request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def expired(message: str) -> StatusError:
-    """410 Gone: the resourceVersion or continue token is older than what the server remembers."""
+    """410 Gone: the resourceVersion or continue token is too old."""
     return StatusError(410, "Expired", message)
 
 
@@ -126,35 +129,35 @@ def method_not_allowed(resource: ResourceType, action: str) -> StatusError:
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """415: the body is of a type that this server does not read."""
+    """415: the server does not read bodies of this media type."""
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     return StatusError(415, "UnsupportedMediaType", message)
 
 
 def too_large(limit: int) -> StatusError:
-    """413: the body is longer than `limit` bytes."""
+    """413: the body has more than `limit` bytes."""
     message = f"Request entity too large: limit is {limit}"
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
 def too_many_requests(retry_after: int = 1) -> StatusError:
-    """429 with a `Retry-After` of so many seconds, as API priority and fairness answers under load."""
+    """429 with a `Retry-After` in seconds, as API priority and fairness answers under load."""
     message = "Too many requests, please try again later."
     return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after})
 
 
 def internal_error(why: str) -> StatusError:
-    """500: something broke inside the server."""
+    """500: the server failed."""
     return StatusError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def unavailable(why: str = "the server is currently unable to handle the request") -> StatusError:
-    """503: the server, or etcd behind it, is down for now."""
+    """503: the server or its etcd is down."""
     return StatusError(503, "ServiceUnavailable", why)
 
 
 def too_large_version(wanted: int, current: int) -> StatusError:
-    """504: a list asked for a resourceVersion that the server has not reached."""
+    """504: a get or list asked for a resourceVersion that the server has not reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})

@@ -1,11 +1,11 @@
-"""What a server of one release does with objects of resource.k8s.io on their way into storage.
+"""What a server of one release does with objects of resource.k8s.io before it stores them.
 
     strategy = Strategy(store, ServerProfile.of("1.36", {"DRAListTypeAttributes": True}))
     strategy.install()
 
-On the way in an object is decoded (wrong types: 400; unknown fields: forgotten), gets its default values, loses what
-feature gates drop, and is validated (422 with a cause per field). Objects of other groups pass untouched.
-Source: Kubernetes 1.36 pkg/registry/resource and pkg/apis/resource. Not done here: authorization of status writes.
+An object is decoded (wrong types: 400; unknown fields are dropped), gets its default values, loses the fields of
+disabled feature gates, and is validated (422 with a cause per field). Objects of other groups are stored as they are.
+Source: Kubernetes 1.36 pkg/registry/resource and pkg/apis/resource. Status writes are not authorized.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Strategy:
         self._compile_cel = cel_compiler(profile)
 
     def install(self) -> None:
-        """Has the store decode and admit by these rules from now on."""
+        """Makes the store decode and admit objects by these rules."""
         self._store.decode = self.decode
         self._store.admit.append(self.admit)
 
     def decode(self, resource: ResourceType, obj: JSON) -> tuple[JSON, list[str]]:
-        """The object with defaults and without unknown fields, and the paths of those; `StatusError` 400."""
+        """The object with defaults and without unknown fields, and their paths; `StatusError` 400 for wrong types."""
         if resource.group != GROUP:
             return obj, []
         whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
@@ -56,7 +56,7 @@ class Strategy:
         return found, [problem.field for problem in problems]
 
     def admit(self, write: Write) -> None:
-        """Drops and validates; `StatusError` 422 where the object breaks a rule."""
+        """Drops disabled fields and validates; `StatusError` 422 if the object breaks a rule."""
         if write.resource.group != GROUP or write.verb == "delete":
             return
         if write.old is not None:
@@ -75,7 +75,7 @@ class Strategy:
         return (problem for problem in found if problem.type not in DECODING)
 
     def _admin_access(self, write: Write) -> Iterator[Problem]:
-        """Devices in use by others are for namespaces with a label; the spec cannot change, so it is asked once."""
+        """Admin access is for namespaces with a label. The spec cannot change, so it is checked at creation only."""
         field = _admin_field(write.object, write.old, write.subresource)
         namespaces = self._store.catalog.find("", "v1", "namespaces")
         if not field or namespaces is None:
@@ -87,7 +87,7 @@ class Strategy:
 
 
 def _admin_field(obj: JSON, old: JSON | None, subresource: str) -> str:
-    """Where an object asks for admin access, "" where it does not or has had it before."""
+    """The field that newly asks for admin access, "" if there is none."""
     if subresource == "status":
         index = _first(_results(obj), "adminAccess")
         had = old is not None and _first(_results(old), "adminAccess") is not None
@@ -112,13 +112,13 @@ def _results(claim: JSON) -> list[JSON]:
 
 def _prepare_for_update(obj: JSON, old: JSON, subresource: str) -> None:
     if obj["kind"] == "ResourceClaim" and subresource == "status":
-        _forget_deallocated(obj, old)
+        _drop_deallocated(obj, old)
     if obj["kind"] == "DeviceTaintRule" and not subresource:
         _restart_taint((obj.get("spec") or {}).get("taint") or {}, old["spec"]["taint"])
 
 
-def _forget_deallocated(claim: JSON, old: JSON) -> None:
-    """What drivers said of devices goes with the allocation of the devices."""
+def _drop_deallocated(claim: JSON, old: JSON) -> None:
+    """Drops the device statuses of devices that are no longer allocated."""
     gone = {_device_id(result) for result in _results(old)} - {_device_id(result) for result in _results(claim)}
     status = claim.get("status") or {}
     if "devices" in status:
@@ -132,6 +132,6 @@ def _device_id(device: JSON) -> tuple[Any, ...]:
 
 
 def _restart_taint(taint: JSON, old: JSON) -> None:
-    """The time of a taint is that of its effect, unless the client says otherwise."""
+    """Sets the time of a taint whose effect changed, unless the client set it."""
     if taint.get("effect") != old.get("effect") and taint.get("timeAdded") == old.get("timeAdded"):
         taint["timeAdded"] = metadata.now()

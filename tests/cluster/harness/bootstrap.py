@@ -57,13 +57,13 @@ def _issue_certificates(layout: Layout, server: str) -> None:
     authority = pki.Authority(layout.pki)
     authority.create()
     authority.signing_key("sa")
-    addresses = [f"IP:{address}" for address in ("127.0.0.1", layout.service_address, layout.node_address)]
-    authority.issue("server", "dra-sdk-server", hosts=[*addresses, *(f"DNS:{name}" for name in _SERVER_NAMES)])
+    addresses = ("127.0.0.1", layout.service_address, layout.node_address)
+    authority.issue("server", "dra-sdk-server", hosts=[*addresses, *_SERVER_NAMES])
     authority.issue("etcd-client", "apiserver")
-    authority.issue("admin", "admin", groups=["system:masters"])
+    authority.issue("admin", "admin", group="system:masters")
     authority.issue("controller-manager", "system:kube-controller-manager")
     authority.issue("scheduler", "system:kube-scheduler")
-    authority.issue("kubelet", f"system:node:{layout.node_name}", groups=["system:nodes"])
+    authority.issue("kubelet", f"system:node:{layout.node_name}", group="system:nodes")
     for user in ("admin", "controller-manager", "scheduler", "kubelet"):
         text = pki.kubeconfig(server, authority.certificate("ca"), authority.user(user))
         (layout.root / f"{user}.kubeconfig").write_text(text)

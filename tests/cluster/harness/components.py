@@ -90,7 +90,7 @@ class Components:
             *(f"--kubelet-certificate-authority={self._pki('ca.crt')}", "--kubelet-preferred-address-types=InternalIP"),
             f"--kubelet-client-certificate={self._pki('admin.crt')}",
             f"--kubelet-client-key={self._pki('admin.key')}",
-            f"--service-account-key-file={self._pki('sa.pub')}",
+            f"--service-account-key-file={self._pki('sa.key')}",
             f"--service-account-signing-key-file={self._pki('sa.key')}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-cluster-ip-range={self._layout.service_subnet}",

@@ -1,11 +1,12 @@
-"""The cluster's certificate authority, made by openssl, and kubeconfig files for those who hold its certificates."""
+"""The cluster's certificate authority, and kubeconfig files for the holders of its certificates."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import trustme
 
 from .errors import HarnessError
 
@@ -13,24 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-DAYS = 30
-CURVE = "prime256v1"
-"""P-256 keys: an RSA key takes openssl up to a second, and a cluster needs ten."""
-
-_OPENSSL_CONFIG = """\
-[req]
-distinguished_name = subject
-prompt = no
-[subject]
-[authority]
-basicConstraints = critical, CA:TRUE
-keyUsage = critical, keyCertSign, cRLSign
-subjectKeyIdentifier = hash
-[leaf]
-basicConstraints = critical, CA:FALSE
-keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth, clientAuth
-"""
+ORGANIZATION = "dra-sdk"
+"""The group of users that have no other: Kubernetes reads the organization of a certificate as a group."""
 
 
 @dataclass(frozen=True)
@@ -42,25 +27,26 @@ class Authority:
     def create(self) -> None:
         """Makes the authority's own key and certificate."""
         self.folder.mkdir(parents=True, mode=0o700)
-        (self.folder / "openssl.cnf").write_text(_OPENSSL_CONFIG)
-        self._request("ca", "/CN=dra-sdk-cluster-ca", "authority", [])
+        authority = trustme.CA(organization_name=ORGANIZATION)
+        authority.cert_pem.write_to_path(self.certificate("ca"))
+        self._write_key("ca", authority.private_key_pem)
 
-    def issue(self, name: str, user: str, *, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> None:
-        """Issues a certificate for `user` in `groups` (Kubernetes reads CN and O), valid as a server for `hosts`.
+    def issue(self, name: str, user: str, *, group: str = ORGANIZATION, hosts: Sequence[str] = ("localhost",)) -> None:
+        """Issues a certificate for `user` in `group` (Kubernetes reads CN and O), valid as a server for `hosts`.
 
-        A host is written as openssl wants it, `IP:127.0.0.1` or `DNS:localhost`.
+        A host is an IP address or a name.
         """
-        subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
-        more = ["-CA", str(self.certificate("ca")), "-CAkey", str(self.key("ca"))]
-        if hosts:
-            more += ["-addext", f"subjectAltName={','.join(hosts)}"]
-        self._request(name, subject, "leaf", more)
+        try:
+            authority = trustme.CA.from_pem(self.certificate("ca").read_bytes(), self.key("ca").read_bytes())
+        except OSError as error:
+            raise HarnessError(f"there is no certificate authority in {self.folder}: {error}") from error
+        issued = authority.issue_cert(*hosts, common_name=user, organization_name=group)
+        issued.cert_chain_pems[0].write_to_path(self.certificate(name))
+        self._write_key(name, issued.private_key_pem)
 
     def signing_key(self, name: str) -> None:
-        """Makes a key pair without certificate, `<name>.key` and `<name>.pub`, to sign service-account tokens."""
-        private = str(self.key(name))
-        _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", f"ec_paramgen_curve:{CURVE}", "-out", private)
-        _openssl("pkey", "-in", private, "-pubout", "-out", str(self.folder / f"{name}.pub"))
+        """Makes a private key without certificate, `<name>.key`, to sign and verify service-account tokens."""
+        self._write_key(name, trustme.CA().private_key_pem)
 
     def certificate(self, name: str) -> Path:
         """The path of a certificate."""
@@ -74,10 +60,9 @@ class Authority:
         """The `user` entry of a kubeconfig for the holder of certificate `name`."""
         return {"client-certificate": str(self.certificate(name)), "client-key": str(self.key(name))}
 
-    def _request(self, name: str, subject: str, extensions: str, more: list[str]) -> None:
-        new_key = ["-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{CURVE}", "-nodes", "-keyout", str(self.key(name))]
-        options = ["-config", str(self.folder / "openssl.cnf"), "-extensions", extensions, "-days", str(DAYS)]
-        _openssl("req", "-x509", *new_key, *options, "-subj", subject, "-out", str(self.certificate(name)), *more)
+    def _write_key(self, name: str, key: trustme.Blob) -> None:
+        self.key(name).touch(mode=0o600)
+        key.write_to_path(self.key(name))
 
 
 def kubeconfig(server: str, authority: Path, user: dict[str, str]) -> str:
@@ -91,9 +76,3 @@ def kubeconfig(server: str, authority: Path, user: dict[str, str]) -> str:
         "current-context": "dra-sdk",
     }
     return json.dumps(content, indent=2) + "\n"
-
-
-def _openssl(*args: str) -> None:
-    done = subprocess.run(["openssl", *args], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HarnessError(f"openssl {' '.join(args)} failed:\n{done.stderr}")

@@ -129,11 +129,11 @@ def _certificates(layout: Layout, users: Sequence[str]) -> pki.Authority:
     authority = pki.Authority(layout.pki)
     authority.create()
     authority.signing_key("sa")
-    authority.issue("server", "plane-server", hosts=["IP:127.0.0.1", "DNS:localhost"])
+    authority.issue("server", "plane-server", hosts=["127.0.0.1", "localhost"])
     authority.issue("etcd-client", "apiserver")
     authority.issue("scheduler", "system:kube-scheduler")
     for user in ("admin", *users):
-        authority.issue(user, user, groups=["system:masters"])
+        authority.issue(user, user, group="system:masters")
     return authority
 
 

@@ -65,7 +65,6 @@ def ensure_tools(progress: Progress) -> None:
     wanted: dict[str, Callable[[], bool]] = {
         "runc": lambda: find_tool("runc") is not None,
         "busybox-static": lambda: find_busybox() is not None,
-        "openssl": lambda: find_tool("openssl") is not None,
         "iproute2": lambda: find_tool("ip") is not None,
     }
     lacking = [package for package, present in wanted.items() if not present()]

@@ -21,7 +21,7 @@ RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 def authority(tmp_path) -> pki.Authority:
     made = pki.Authority(tmp_path / "pki")
     made.create()
-    made.issue("server", "server", hosts=["IP:127.0.0.1"])
+    made.issue("server", "server", hosts=["127.0.0.1"])
     made.issue("admin", "admin")
     return made
 

@@ -1,10 +1,11 @@
-"""A DRA driver of a few lines over real sockets, whose every answer a test can choose."""
+"""A small DRA driver over real sockets; a test chooses its answers."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class FakeDriver:
         self._streaming = False
         self._servers: dict[Path, grpc.Server] = {}
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> FakeDriver:
         self.start_service()
@@ -136,17 +137,14 @@ class FakeDriver:
             self._changed.notify_all()
 
     def _watch(self, _: Any, context: grpc.ServicerContext) -> Iterator[dra_health_v1_pb2.NodeWatchResourcesResponse]:
-        sent = 0
         context.add_callback(self._wake)
-        while True:
+        for number in count():
             with self._changed:
-                self._changed.wait_for(
-                    lambda: len(self._reports) > sent or not self._streaming or not context.is_active()  # noqa: B023
-                )
+                while len(self._reports) <= number and self._streaming and context.is_active():
+                    self._changed.wait()
                 if not self._streaming or not context.is_active():
                     return
-                message = self._reports[sent]
-            sent += 1
+                message = self._reports[number]
             yield dra_health_v1_pb2.NodeWatchResourcesResponse(devices=message)
 
     def _wake(self) -> None:

@@ -21,7 +21,7 @@ def put(directory: Path, name: str, content: Any) -> None:
     (directory / name).write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def test_only_json_and_yaml_files_of_the_directory_itself_count(tmp_path: Path) -> None:
+def test_only_json_and_yaml_files_in_the_directory_are_read(tmp_path: Path) -> None:
     put(tmp_path, "a.json", spec("a"))
     put(tmp_path, "b.yaml", spec("b"))
     put(tmp_path, "c.json.tmp", spec("c"))
@@ -29,7 +29,7 @@ def test_only_json_and_yaml_files_of_the_directory_itself_count(tmp_path: Path) 
     assert sorted(CdiDirectories([tmp_path, tmp_path / "missing"]).load().devices) == [f"{KIND}=a", f"{KIND}=b"]
 
 
-def test_a_spec_is_seen_as_soon_as_it_is_there(tmp_path: Path) -> None:
+def test_a_new_spec_is_found_at_once(tmp_path: Path) -> None:
     cdi = CdiDirectories([tmp_path])
     with pytest.raises(UnresolvedDevicesError):
         cdi.inject({}, [f"{KIND}=a"])
@@ -37,7 +37,7 @@ def test_a_spec_is_seen_as_soon_as_it_is_there(tmp_path: Path) -> None:
     assert cdi.inject({}, [f"{KIND}=a"])["process"]["env"] == ["DEV=a"]
 
 
-def test_an_unresolved_device_comes_with_what_is_wrong_with_the_specs(tmp_path: Path) -> None:
+def test_an_unresolved_device_is_reported_with_the_errors_of_the_specs(tmp_path: Path) -> None:
     put(tmp_path, "a.json", spec("a", kind="novendor"))
     with pytest.raises(UnresolvedDevicesError, match=r"vendor\.com/class=a.*a\.json.*kind") as caught:
         CdiDirectories([tmp_path]).inject({}, [f"{KIND}=a"])

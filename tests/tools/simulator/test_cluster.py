@@ -56,7 +56,7 @@ def test_a_pod_gets_the_devices_of_its_claim() -> None:
         assert cluster.api.list("pods") == []
 
 
-def test_nothing_is_left() -> None:
+def test_stop_leaves_nothing_behind() -> None:
     threads = set(threading.enumerate())
     with EmbeddedCluster() as cluster:
         root, port = cluster.root, cluster.server.port
@@ -68,7 +68,7 @@ def test_nothing_is_left() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_a_given_directory_stays(tmp_path: Path) -> None:
+def test_a_directory_of_the_caller_stays(tmp_path: Path) -> None:
     with EmbeddedCluster(directory=tmp_path / "c") as cluster:
         for directory in (cluster.plugins_dir, cluster.registry_dir, cluster.cdi_dir, cluster.static_cdi_dir):
             assert directory.is_dir()
@@ -93,7 +93,7 @@ def test_a_long_temporary_directory_is_avoided(tmp_path: Path, monkeypatch: pyte
     assert list(long.iterdir()) == []
 
 
-def test_a_start_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = EmbeddedCluster()
     (cluster.root / "kubelet").mkdir()
     (cluster.root / "kubelet" / "dra_manager_state").write_text("damaged")

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
-import http.client
-import time
+import socket
 import urllib.error
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.faults import Delay, FaultRule, Faults, Reject, Reset
 from dra_sdk.tools.simulator.local import LocalClient
+from dra_sdk.tools.simulator.request import RequestInfo
 from dra_sdk.tools.simulator.resources import CATALOG
-from dra_sdk.tools.simulator.routes import Target
 from dra_sdk.tools.simulator.server import ApiServer
 from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
+from tests.waiting import wait
 
-BROKEN = (ConnectionError, http.client.HTTPException, urllib.error.URLError)
+BROKEN = (ConnectionError, HTTPException, urllib.error.URLError)
 
 
 def test_too_many_requests_for_a_while(server: ApiServer, http: Http) -> None:
@@ -62,6 +64,15 @@ def test_a_connection_is_reset_after_the_write(server: ApiServer, http: Http, lo
     assert server.log.records()[-1].code == 0
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_a_reset_is_a_tcp_reset_without_a_byte(server: ApiServer, local: LocalClient, after: bool) -> None:
+    server.faults.add(FaultRule(Reset(after_serving=after), verb="list"))
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(f"GET {SLICES} HTTP/1.1\r\n\r\n".encode())
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+
+
 def test_a_watch_is_refused_or_cut(server: ApiServer, http: Http) -> None:
     server.faults.add(FaultRule(Reject(statuses.expired("gone")), verb="watch", times=1))
     server.faults.add(FaultRule(Reset(after_serving=True), verb="watch"))
@@ -82,24 +93,12 @@ def test_latency(server: ApiServer, http: Http) -> None:
 
 def test_stopping_does_not_wait_for_latency(server: ApiServer, http: Http) -> None:
     rule = server.faults.add(FaultRule(Delay(3600), verb="list"))
-    with http_connection(server) as connection:
+    with closing(HTTPConnection("127.0.0.1", server.port)) as connection:
         connection.request("GET", SLICES)
-        while not rule.hits:
-            time.sleep(0.01)
+        wait(lambda: rule.hits)
         server.stop()
-        # The request was under way, so it is answered, only sooner.
+        # The request is answered, only sooner.
         assert connection.getresponse().status == 200
-
-
-class http_connection(http.client.HTTPConnection):  # noqa: N801
-    def __init__(self, server: ApiServer) -> None:
-        super().__init__("127.0.0.1", server.port)
-
-    def __enter__(self) -> http_connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def test_effects_add_up_and_a_fault_is_only_for_http(server: ApiServer, http: Http, local: LocalClient) -> None:
@@ -122,11 +121,11 @@ def test_a_rule_may_name_the_subresource_and_the_object(server: ApiServer, http:
     assert http("PATCH", f"{CLAIMS}/claim-1/status", patch, merge)[0] == 503
 
 
-def test_counting() -> None:
+def test_a_rule_counts_its_requests() -> None:
     faults = Faults()
     rule = faults.add(FaultRule(Delay(1), verb="get", skip=1, times=2))
-    target = Target("get", "/", CATALOG["resourceslices"])
-    assert [len(faults.strike(target)) for _ in range(5)] == [0, 1, 1, 0, 0]
-    assert faults.strike(Target("list", "/")) == []
+    request = RequestInfo("get", "/", CATALOG["resourceslices"])
+    assert [len(faults.hit(request)) for _ in range(5)] == [0, 1, 1, 0, 0]
+    assert faults.hit(RequestInfo("list", "/")) == []
     faults.remove(rule)
-    assert faults.strike(target) == []
+    assert faults.hit(request) == []

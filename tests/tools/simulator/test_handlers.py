@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.tools.simulator.http1 import MAX_BODY
 from dra_sdk.tools.simulator.local import LocalClient
+from dra_sdk.tools.simulator.request_handler import MAX_BODY
 from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
 
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
@@ -49,7 +49,7 @@ class TestObjects:
         assert [item["metadata"]["name"] for item in found["items"]] == ["a", "b"]
         assert "kind" not in found["items"][0]
 
-    def test_lists_come_in_pages_of_one_moment(self, http: Http, local: LocalClient) -> None:
+    def test_all_pages_of_a_list_are_of_one_moment(self, http: Http, local: LocalClient) -> None:
         for name in "abcde":
             local.create("resourceslices", slice_object(name))
         names, token = [], ""
@@ -63,7 +63,7 @@ class TestObjects:
         assert names == list("abcde")
         assert http("GET", f"{SLICES}?limit=2&continue=YWJj")[0] == 410
 
-    def test_a_list_of_the_future(self, http: Http) -> None:
+    def test_a_list_at_a_version_that_is_not_reached_yet(self, http: Http) -> None:
         code, status = http("GET", f"{SLICES}?resourceVersion=9999")
         assert (code, status["reason"]) == (504, "Timeout")
         assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
@@ -111,7 +111,7 @@ class TestObjects:
         assert (code, [item["metadata"]["name"] for item in gone["items"]]) == (200, ["a"])
         assert [entry["metadata"]["name"] for entry in local.list("resourceslices")] == ["b"]
 
-    def test_deleting_what_answers_with_a_status(self, http: Http, local: LocalClient) -> None:
+    def test_a_kind_whose_delete_answers_with_a_status(self, http: Http, local: LocalClient) -> None:
         uid = local.create("nodes", {"metadata": {"name": "n"}})["metadata"]["uid"]
         _, status = http("DELETE", "/api/v1/nodes/n")
         assert (status["status"], status["details"]) == ("Success", {"name": "n", "kind": "nodes", "uid": uid})
@@ -120,7 +120,7 @@ class TestObjects:
         assert http("POST", f"{SLICES}?dryRun=All", slice_object("a"))[0] == 201
         assert http("GET", f"{SLICES}/a")[0] == 404
 
-    def test_null_is_absent_but_in_free_form_json(self, http: Http) -> None:
+    def test_null_is_absent_except_in_free_form_json(self, http: Http) -> None:
         wanted = claim_object(labels=None)
         wanted["spec"] = {"a": None, "b": [{"c": None}], "opaque": {"parameters": {"x": None}}}
         _, created = http("POST", CLAIMS, wanted)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import statuses
-from dra_sdk.tools.simulator.history import Watch
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore, Write
 from dra_sdk.tools.simulator.selectors import parse
 from dra_sdk.tools.simulator.statuses import StatusError
+from dra_sdk.tools.simulator.watch_cache import Watcher
 from tests.tools.simulator.conftest import claim_object, slice_object
 
 
@@ -18,7 +18,7 @@ def failure(code: int, reason: str) -> Any:
     return pytest.raises(StatusError, check=lambda error: (error.code, error.reason) == (code, reason))
 
 
-def drained(watch: Watch) -> list[tuple[str, str]]:
+def drained(watch: Watcher) -> list[tuple[str, str]]:
     found = []
     while event := watch.next(0.01):
         metadata = event.object["metadata"]
@@ -37,7 +37,7 @@ class TestCreate:
         assert metadata["generation"] == 1
         assert local.get("resourceslices", "a") == created
 
-    def test_versions_rise_with_every_write_of_any_kind(self, local: LocalClient) -> None:
+    def test_every_write_of_any_kind_raises_the_version(self, local: LocalClient) -> None:
         first = local.create("resourceslices", slice_object("a"))
         second = local.create("deviceclasses", {"metadata": {"name": "c"}, "spec": {}})
         versions = [int(entry["metadata"]["resourceVersion"]) for entry in (first, second)]
@@ -49,7 +49,7 @@ class TestCreate:
         name = local.create("deviceclasses", wanted)["metadata"]["name"]
         assert re.fullmatch("x" * min(length, 58) + "[a-z0-9]{5}", name)
 
-    def test_what_only_the_server_sets_is_ignored(self, local: LocalClient) -> None:
+    def test_metadata_of_the_server_is_ignored_in_a_create(self, local: LocalClient) -> None:
         wanted = claim_object(uid="mine", generation=7, creationTimestamp="2000-01-01T00:00:00Z", managedFields=[])
         wanted["status"] = {"reservedFor": []}
         created = local.create("resourceclaims", wanted)
@@ -62,7 +62,7 @@ class TestCreate:
         node = local.create("nodes", {"metadata": {"name": "n"}, "status": {"phase": "x"}})
         assert node["status"] == {"phase": "x"}
 
-    def test_a_taken_name(self, local: LocalClient) -> None:
+    def test_a_name_that_exists(self, local: LocalClient) -> None:
         local.create("resourceclaims", claim_object())
         with failure(409, "AlreadyExists") as caught:
             local.create("resourceclaims", claim_object())
@@ -89,7 +89,7 @@ class TestCreate:
         with failure(400, "BadRequest"):
             local.create("deviceclasses", {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}})
 
-    def test_a_namespace_that_is_not_there(self, local: LocalClient) -> None:
+    def test_a_missing_namespace(self, local: LocalClient) -> None:
         with failure(404, "NotFound") as caught:
             local.create("resourceclaims", {"metadata": {"name": "a", "namespace": "nowhere"}})
         assert caught.value.message == 'namespaces "nowhere" not found'
@@ -129,7 +129,7 @@ class TestUpdate:
         labelled["spec"]["pool"] = {"name": "other"}
         assert local.update("resourceslices", labelled)["metadata"]["generation"] == 2
 
-    def test_what_only_the_server_sets_stays(self, local: LocalClient) -> None:
+    def test_metadata_of_the_server_stays_in_an_update(self, local: LocalClient) -> None:
         created = local.create("deviceclasses", {"metadata": {"name": "a"}})
         wanted = {"metadata": {"name": "a", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9}, "spec": {}}
         updated = local.update("deviceclasses", wanted)["metadata"]
@@ -145,7 +145,7 @@ class TestUpdate:
         assert drained(watch) == []
         local.close(watch)
 
-    def test_status_and_the_rest_are_written_apart(self, local: LocalClient) -> None:
+    def test_status_and_the_rest_are_written_separately(self, local: LocalClient) -> None:
         created = local.create("resourceclaims", claim_object())
         changed = {**created, "spec": {"other": 1}, "status": {"reservedFor": []}}
         changed["metadata"] = {**created["metadata"], "labels": {"a": "b"}}
@@ -158,7 +158,7 @@ class TestUpdate:
         with_rest = local.update("resourceclaims", changed)
         assert (with_rest["spec"], with_rest["status"]) == ({"other": 1}, {"reservedFor": []})
 
-    def test_what_is_not_there(self, local: LocalClient) -> None:
+    def test_a_missing_object(self, local: LocalClient) -> None:
         with failure(404, "NotFound"):
             local.update("deviceclasses", {"metadata": {"name": "a"}})
 
@@ -267,7 +267,7 @@ class TestDryRun:
 
 
 class TestWatch:
-    def test_it_starts_with_what_there_is(self, local: LocalClient) -> None:
+    def test_it_starts_with_the_present_objects(self, local: LocalClient) -> None:
         local.create("resourceslices", slice_object("a"))
         watch = local.watch("resourceslices")
         local.create("resourceslices", slice_object("b"))
@@ -285,7 +285,7 @@ class TestWatch:
         assert drained(watch) == [("ADDED", "b")]
         local.close(watch)
 
-    def test_it_may_start_after_a_version_to_come(self, local: LocalClient) -> None:
+    def test_it_may_start_after_a_version_that_is_not_reached_yet(self, local: LocalClient) -> None:
         watch = local.watch("resourceslices", version=local.store.version + 1)
         local.create("resourceslices", slice_object("a"))
         local.create("resourceslices", slice_object("b"))
@@ -312,8 +312,8 @@ class TestWatch:
         assert drained(watch) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
         local.close(watch)
 
-    def test_what_is_forgotten_is_gone(self) -> None:
-        local = LocalClient(ObjectStore(window=3))
+    def test_a_version_before_the_watch_cache_is_gone(self) -> None:
+        local = LocalClient(ObjectStore(watch_cache_size=3))
         versions = []
         for name in "abcdef":
             local.create("resourceslices", slice_object(name))
@@ -351,7 +351,7 @@ class TestWatch:
         assert (bookmark.type, "annotations" in bookmark.object["metadata"]) == ("BOOKMARK", False)
         local.close(watch)
 
-    def test_closing_forgets_it(self, local: LocalClient) -> None:
+    def test_a_closed_watch_gets_no_more_events(self, local: LocalClient) -> None:
         watch = local.watch("resourceslices")
         assert local.store.watches == (watch,)
         local.close(watch)

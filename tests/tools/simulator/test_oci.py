@@ -18,7 +18,7 @@ def node(**more: Any) -> dict[str, Any]:
     return {"deviceNodes": [{"path": "/dev/in", **more}]}
 
 
-def test_a_host_path_is_where_the_numbers_come_from() -> None:
+def test_the_device_numbers_come_from_the_host_path() -> None:
     spec: dict[str, Any] = {}
     asked = []
 
@@ -34,7 +34,7 @@ def test_a_host_path_is_where_the_numbers_come_from() -> None:
     assert rule == {"allow": True, "type": "c", "major": 195, "minor": 7, "access": "rw"}
 
 
-def test_a_device_that_is_nowhere() -> None:
+def test_a_device_that_is_not_on_the_host() -> None:
     with pytest.raises(InjectionError, match=r"CDI device '/dev/in': cannot stat host device '/dev/in'"):
         apply_edits({}, node(), no_host)
 
@@ -50,7 +50,7 @@ def test_a_complete_device_need_not_be_on_the_host() -> None:
     assert spec == {"linux": {"devices": [{"path": "/dev/in", "type": "p", "major": 0, "minor": 0}]}}
 
 
-def test_the_owner_is_the_edits_or_else_the_containers() -> None:
+def test_the_owner_is_that_of_the_edit_or_else_of_the_container() -> None:
     spec: dict[str, Any] = {"process": {"user": {"uid": 1000, "gid": 0}}}
     apply_edits(spec, node(type="c", major=1), no_host)
     assert spec["linux"]["devices"][0]["uid"] == 1000

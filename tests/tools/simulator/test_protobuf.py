@@ -54,17 +54,17 @@ def test_values_that_are_zero_but_set_are_kept() -> None:
     ("body", "message"),
     [
         (b"{}", "does not begin"),
-        (MAGIC, "kind '' is only read as JSON"),
-        (MAGIC + bytes([0x0A, 0x05, 0x12, 0x03]) + b"Pod", "kind 'Pod' is only read as JSON"),
+        (MAGIC, "kind '' is supported as JSON only"),
+        (MAGIC + bytes([0x0A, 0x05, 0x12, 0x03]) + b"Pod", "kind 'Pod' is supported as JSON only"),
         (MAGIC + b"\x0a\xff", "ends too early"),
         (MAGIC + b"\x0a\x05ab", "ends too early"),
-        (MAGIC + b"\x0d\x00\x00\x00\x00", "wire type 5 is not known"),
-        (MAGIC + b"\x08\x01", "bytes are expected"),
+        (MAGIC + b"\x0d\x00\x00\x00\x00", "wire type 5 is not supported"),
+        (MAGIC + b"\x08\x01", "expected bytes, found a number"),
         (MAGIC + b"\xff" * 20, "ends too early"),
-        (MAGIC + b"\x12\x01\xff", "only read as JSON"),
+        (MAGIC + b"\x12\x01\xff", "supported as JSON only"),
     ],
 )
-def test_what_is_no_object(body: bytes, message: str) -> None:
+def test_bodies_that_are_not_objects(body: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode(body)
 

@@ -1,4 +1,4 @@
-"""Rounds of the scheduler on the embedded cluster: what the real match decides, and what it leaves in the API."""
+"""Rounds of the scheduler on the embedded cluster, what they write into the API, and allocations by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster, KubeletTiming, NotScheduledError
+from dra_sdk.tools.simulator.scheduler import allocation, class_name
 from tests.tools.simulator.fakes import FakeDriver
 
 DRIVER = "gpu.example.com"
@@ -85,7 +86,7 @@ def test_devices_are_free_again_after_the_last_pod(cluster: EmbeddedCluster, dri
     assert devices(claim(cluster, "claim-2")) == ["only"]
 
 
-def test_a_pod_that_finds_nothing_waits_and_says_why(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
+def test_a_pod_without_devices_waits_and_its_status_says_why(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("small"))
     cluster.create_claim("claim-1", big())
     with pytest.raises(NotScheduledError, match=r"pod default/pod-1: .*claim-1"):
@@ -132,10 +133,10 @@ def test_extended_resources(cluster: EmbeddedCluster, driver: FakeDriver) -> Non
     assert cluster.api.list("resourceclaims") == []
 
 
-def test_whoever_else_writes_a_claim_meanwhile_is_no_obstacle(
+def test_a_round_is_repeated_if_another_client_writes_a_claim_in_between(
     cluster: EmbeddedCluster, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a driver does that writes the status of its devices."""
+    """A driver, for example, writes the status of its devices."""
     publish(cluster, gpu("gpu-0"))
     cluster.create_claim("scheduled", {"gpu": "gpu"})
     cluster.create_claim("told", {"gpu": "gpu"})
@@ -188,7 +189,7 @@ def test_claims_without_a_pod_are_allocated_too(cluster: EmbeddedCluster) -> Non
     assert cluster.store.version == version
 
 
-def test_a_taint_drives_pods_out(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
+def test_a_taint_evicts_pods(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("one"), gpu("two"))
     cluster.create_claim("claim-1", {"r": "gpu"})
     cluster.run_pod("pod-1", ["claim-1"])
@@ -202,7 +203,7 @@ def test_a_taint_drives_pods_out(cluster: EmbeddedCluster, driver: FakeDriver) -
     assert devices(claim(cluster)) == ["two"]
 
 
-def test_what_was_told_stays_told(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
+def test_devices_that_were_allocated_by_hand_stay(cluster: EmbeddedCluster, driver: FakeDriver) -> None:
     publish(cluster, gpu("one"), gpu("two"))
     cluster.create_claim("claim-1", {"r": "gpu"})
     cluster.allocate("claim-1", [AllocatedDevice("r", DRIVER, "node-1", "two")])
@@ -214,7 +215,7 @@ def test_what_was_told_stays_told(cluster: EmbeddedCluster, driver: FakeDriver) 
     assert claim(cluster)["status"].keys() == {"allocation"}
 
 
-def test_gates_decide_here_too() -> None:
+def test_feature_gates_decide_about_the_match() -> None:
     shared = {"name": "one", "allowMultipleAllocations": True}
     for gate, wanted in ((True, 2), (False, 1)):
         with EmbeddedCluster(feature_gates={"DRAConsumableCapacity": gate}) as cluster:
@@ -224,3 +225,67 @@ def test_gates_decide_here_too() -> None:
                 cluster.create_claim(name, {"r": "gpu"})
             cluster.schedule()
             assert sum(bool(devices(claim(cluster, name))) for name in ("a", "b")) == wanted
+
+
+OF_CLASS = {"opaque": {"driver": DRIVER, "parameters": {"from": "class"}}}
+OF_CLAIM = {"opaque": {"driver": DRIVER, "parameters": {"from": "claim"}}}
+CLASSES = {"plain": {"spec": {}}, "tuned": {"spec": {"config": [OF_CLASS]}}}
+
+
+@pytest.fixture
+def tuned_claim() -> dict[str, Any]:
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "tuned"}},
+        {"name": "b", "firstAvailable": [{"name": "big", "deviceClassName": "tuned"}]},
+        {"name": "c", "exactly": {"deviceClassName": "plain"}},
+    ]
+    return {"metadata": {"name": "claim-1"}, "spec": {"devices": {"requests": requests}}}
+
+
+def chosen(request: str, **more: Any) -> AllocatedDevice:
+    return AllocatedDevice(request, DRIVER, "node-1", "d0", **more)
+
+
+def test_an_allocation_has_results_and_node(tuned_claim: dict[str, Any]) -> None:
+    devices = [
+        chosen("a", admin_access=True),
+        chosen("b/big", share_id="s", more={"consumedCapacity": {"memory": "1Gi"}}),
+        chosen("c"),
+    ]
+    written = allocation(tuned_claim, {}, devices, "node-1")
+    plain = {"driver": DRIVER, "pool": "node-1", "device": "d0"}
+    assert written["devices"] == {
+        "results": [
+            {"request": "a", **plain, "adminAccess": True},
+            {"request": "b/big", **plain, "shareID": "s", "consumedCapacity": {"memory": "1Gi"}},
+            {"request": "c", **plain},
+        ]
+    }
+    terms = written["nodeSelector"]["nodeSelectorTerms"]
+    assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]
+
+
+def test_the_configuration_of_the_classes_comes_before_the_claims(tuned_claim: dict[str, Any]) -> None:
+    def of_claim(*requests: str) -> dict[str, Any]:
+        return {**OF_CLAIM, "requests": list(requests)}
+
+    tuned_claim["spec"]["devices"]["config"] = [
+        OF_CLAIM,
+        of_claim("b"),
+        of_claim("b/big"),
+        of_claim("b/small", "x"),
+    ]
+    written = allocation(tuned_claim, CLASSES, [chosen("a"), chosen("a"), chosen("b/big"), chosen("c")], "node-1")
+    assert written["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["a"], **OF_CLASS},
+        {"source": "FromClass", "requests": ["b/big"], **OF_CLASS},
+        {"source": "FromClaim", **OF_CLAIM},
+        {"source": "FromClaim", **of_claim("b")},
+        {"source": "FromClaim", **of_claim("b/big")},
+    ]
+
+
+@pytest.mark.parametrize("request_name", ["x", "b", "a/sub", "b/small"])
+def test_the_class_of_a_missing_request(tuned_claim: dict[str, Any], request_name: str) -> None:
+    with pytest.raises(KeyError, match=f"claim claim-1 has no request '{request_name}'"):
+        class_name(tuned_claim, request_name)

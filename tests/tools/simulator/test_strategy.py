@@ -27,7 +27,7 @@ MERGE, JSON_PATCH, APPLY = (
 TAINT = {"key": "example.com/hot", "effect": "NoSchedule"}
 
 
-class World:
+class VersionedServer:
     """One server of a release, with the namespace `default`."""
 
     def __init__(self, version: str, gates: dict[str, bool], server: ApiServer) -> None:
@@ -60,14 +60,14 @@ class World:
 
 
 @contextmanager
-def world(version: str = "1.36", **gates: bool) -> Iterator[World]:
+def world(version: str = "1.36", **gates: bool) -> Iterator[VersionedServer]:
     store = ObjectStore(server_catalog(ServerProfile.of(version, gates)))
     with ApiServer(store) as server:
-        yield World(version, gates, server)
+        yield VersionedServer(version, gates, server)
 
 
 @pytest.fixture
-def server() -> Iterator[World]:
+def server() -> Iterator[VersionedServer]:
     with world() as found:
         yield found
 
@@ -77,12 +77,12 @@ def causes(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 class TestDecoding:
-    def test_a_wrong_type_is_a_bad_request(self, server: World) -> None:
+    def test_a_wrong_type_is_a_bad_request(self, server: VersionedServer) -> None:
         code, status = server.post(claim(request(count="two")))
         assert (code, status["reason"]) == (400, "BadRequest")
         assert "cannot be handled as a ResourceClaim: spec.devices.requests[0].exactly.count" in status["message"]
 
-    def test_an_unknown_field_is_forgotten_with_a_warning(self, server: World) -> None:
+    def test_an_unknown_field_is_dropped_with_a_warning(self, server: VersionedServer) -> None:
         body = resource_slice(device(colour="red"))
         del body["metadata"]["resourceVersion"]
         code, headers, created = server.http.full("POST", SLICES, body)
@@ -91,34 +91,34 @@ class TestDecoding:
         code, headers, _ = server.http.full("PUT", f"{SLICES}/node-a-gpu?fieldValidation=Ignore", body)
         assert (code, headers.get("Warning")) == (200, None)
 
-    def test_or_refused_where_the_client_wants_it(self, server: World) -> None:
+    def test_an_unknown_field_is_refused_if_the_client_asks_for_that(self, server: VersionedServer) -> None:
         code, status = server.post(resource_slice(device(colour="red")), fieldValidation="Strict")
         assert (code, status["message"]) == (400, 'strict decoding error: unknown field "spec.devices[0].colour"')
         assert server.local.list("resourceslices") == []
 
-    def test_an_older_server_does_not_know_newer_fields(self) -> None:
+    def test_an_older_server_drops_newer_fields(self) -> None:
         body = resource_slice(device(attributes={"a": {"strings": ["x"]}}))
         with world("1.35") as server:
             assert server.post(body, fieldValidation="Strict")[0] == 400
 
-    def test_quantities_come_back_in_canonical_form(self, server: World) -> None:
+    def test_quantities_are_stored_in_canonical_form(self, server: VersionedServer) -> None:
         body = resource_slice(device(capacity={"memory": {"value": "1024Mi"}, "share": {"value": "0.5"}}))
         capacity = server.post(body)[1]["spec"]["devices"][0]["capacity"]
         assert capacity == {"memory": {"value": "1Gi"}, "share": {"value": "500m"}}
 
-    def test_null_in_free_form_json_stays(self, server: World) -> None:
+    def test_null_in_free_form_json_stays(self, server: VersionedServer) -> None:
         parameters = {"kind": "K", "a": None, "b": [None, {"c": None}], "n": 1.5}
         config = [{"opaque": {"driver": "d.example.com", "parameters": parameters}}]
         _, created = server.post(claim(config=config))
         assert created["spec"]["devices"]["config"][0]["opaque"]["parameters"] == parameters
 
-    def test_other_groups_are_not_looked_at(self, server: World) -> None:
+    def test_objects_of_other_groups_are_not_changed(self, server: VersionedServer) -> None:
         node = {"metadata": {"name": "n"}, "spec": {"anything": {"goes": None}}}
         assert server.http("POST", "/api/v1/nodes", node)[0] == 201
 
 
 class TestDefaults:
-    def test_of_requests_and_tolerations(self, server: World) -> None:
+    def test_requests_and_tolerations_get_defaults(self, server: VersionedServer) -> None:
         first = {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "c", "tolerations": [{"key": "k"}]}]}
         _, created = server.post(claim(request("a"), first, request("c", allocationMode="All")))
         a, b, c = created["spec"]["devices"]["requests"]
@@ -126,16 +126,16 @@ class TestDefaults:
         assert (b["firstAvailable"][0]["count"], b["firstAvailable"][0]["tolerations"][0]["operator"]) == (1, "Equal")
         assert "count" not in c["exactly"]
 
-    def test_of_templates(self, server: World) -> None:
+    def test_templates_get_defaults(self, server: VersionedServer) -> None:
         _, created = server.post(template())
         assert created["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
 
-    def test_a_taint_gets_the_time(self, server: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_taint_gets_the_time(self, server: VersionedServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(metadata, "now", lambda: "2026-01-01T00:00:00Z")
         _, created = server.post(resource_slice(device(taints=[TAINT])))
         assert created["spec"]["devices"][0]["taints"] == [{**TAINT, "timeAdded": "2026-01-01T00:00:00Z"}]
 
-    def test_the_time_of_a_rule_is_that_of_its_effect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_rule_gets_a_new_time_when_its_effect_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with world("1.37") as server:
             monkeypatch.setattr(metadata, "now", lambda: "2026-01-01T00:00:00Z")
             _, rule = server.post(taint_rule())
@@ -148,7 +148,7 @@ class TestDefaults:
             assert rule["spec"]["taint"]["timeAdded"] == "2026-01-02T00:00:00Z"
             assert rule["metadata"]["generation"] == 2
 
-    def test_what_comes_back_unchanged_is_no_write(self, server: World) -> None:
+    def test_an_update_with_the_stored_object_is_no_write(self, server: VersionedServer) -> None:
         server.post(claim(request(tolerations=[{"key": "k"}])))
         version = server.store.version
         _, found = server.http("GET", f"{CLAIMS}/gpu")
@@ -162,18 +162,18 @@ class TestDropping:
     @pytest.mark.parametrize(
         ("version", "kept"), [("1.34", set()), ("1.35", set()), ("1.36", {"taints", "bindsToNode"})]
     )
-    def test_by_release(self, version: str, kept: set[str]) -> None:
+    def test_a_release_drops_the_fields_it_does_not_have(self, version: str, kept: set[str]) -> None:
         with world(version) as server:
             code, created = server.post(self.BODY)
             assert (code, created["spec"]["devices"][0].keys() - {"name"}) == (201, kept)
 
-    def test_by_gate(self) -> None:
+    def test_a_disabled_gate_drops_its_fields(self) -> None:
         with world("1.34", DRADeviceTaints=True) as server:
             assert set(server.post(self.BODY)[1]["spec"]["devices"][0]) == {"name", "taints"}
         with world("1.36", DRAResourceClaimDeviceStatus=False) as server:
             assert set(server.post(self.BODY)[1]["spec"]["devices"][0]) == {"name", "taints"}
 
-    def test_what_was_in_use_is_kept(self) -> None:
+    def test_a_field_in_use_is_kept(self) -> None:
         with world("1.36") as server:
             server.post(self.BODY)
             (stored,) = server.local.list("resourceslices")
@@ -187,7 +187,7 @@ class TestDropping:
             updated["spec"]["devices"] = [device(taints=[TAINT])]
             assert server.http("PUT", f"{SLICES}/node-a-gpu", updated)[1]["spec"]["devices"] == [device()]
 
-    def test_what_is_left_is_validated(self) -> None:
+    def test_validation_comes_after_dropping(self) -> None:
         first = {"name": "a", "firstAvailable": [{"name": "x", "deviceClassName": "c"}]}
         with world("1.36", DRAPrioritizedList=False) as server:
             code, status = server.post(claim(first))
@@ -195,7 +195,7 @@ class TestDropping:
 
 
 class TestValidation:
-    def test_every_problem_is_a_cause(self, server: World) -> None:
+    def test_every_problem_is_a_cause(self, server: VersionedServer) -> None:
         code, status = server.post(resource_slice(device("GPU"), device("gpu-1"), device("gpu-1"), driver=""))
         assert (code, status["reason"], status["details"]["kind"]) == (422, "Invalid", "ResourceSlice")
         assert set(causes(status)) == {
@@ -204,14 +204,14 @@ class TestValidation:
             ("spec.devices[2]", "FieldValueDuplicate"),
         }
 
-    def test_expressions_are_compiled(self, server: World) -> None:
+    def test_an_expression_that_does_not_compile_is_refused(self, server: VersionedServer) -> None:
         selectors = [{"cel": {"expression": text}} for text in ("device.driver ==", "1", "device.nothing")]
         code, status = server.post(device_class(selectors=selectors))
         assert code == 422
         assert set(causes(status)) == {(f"spec.selectors[{n}].cel.expression", "FieldValueInvalid") for n in range(3)}
         assert "line 1, column 17" in status["message"]
 
-    def test_and_must_be_cheap(self, server: World) -> None:
+    def test_an_expression_that_costs_too_much_is_refused(self, server: VersionedServer) -> None:
         numbers = str(list(range(100)))
         dear = "true"
         for name in "abcd":
@@ -219,7 +219,7 @@ class TestValidation:
         code, status = server.post(device_class(selectors=[{"cel": {"expression": dear}}]))
         assert (code, causes(status)) == (422, [("spec.selectors[0].cel.expression", "FieldValueForbidden")])
 
-    def test_gates_decide_what_an_expression_may_say(self) -> None:
+    def test_gates_decide_what_an_expression_may_use(self) -> None:
         body = device_class(selectors=[{"cel": {"expression": "device.allowMultipleAllocations == true"}}])
         with world("1.35") as server:
             assert server.post(body)[0] == 422
@@ -231,7 +231,7 @@ class TestValidation:
             created["metadata"]["labels"] = {"a": "b"}
             assert server.http("PUT", f"{GROUP}/deviceclasses/gpu.example.com", created)[0] == 200
 
-    def test_an_update_and_every_kind_of_patch(self, server: World) -> None:
+    def test_an_update_and_every_kind_of_patch(self, server: VersionedServer) -> None:
         assert server.post(claim())[0] == 201
         _, found = server.http("GET", f"{CLAIMS}/gpu")
         found["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
@@ -244,13 +244,13 @@ class TestValidation:
         config = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **patch}
         assert server.http("PATCH", f"{CLAIMS}/gpu?fieldManager=m&force=true", config, APPLY)[0] == 422
 
-    def test_what_may_be_updated(self, server: World) -> None:
+    def test_which_fields_may_be_updated(self, server: VersionedServer) -> None:
         assert server.post(claim())[0] == 201
         operations = [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]
         code, patched = server.http("PATCH", f"{CLAIMS}/gpu", operations, JSON_PATCH)
         assert (code, patched["metadata"]["labels"]) == (200, {"a": "b"})
 
-    def test_applying_what_the_schema_has_not(self, server: World) -> None:
+    def test_applying_a_field_that_is_not_in_the_schema(self, server: VersionedServer) -> None:
         config = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": {"colour": "red"}}
         code, status = server.http("PATCH", f"{GROUP}/deviceclasses/c?fieldManager=m", config, APPLY)
         assert code == 500
@@ -258,12 +258,12 @@ class TestValidation:
 
 
 class TestStatus:
-    def test_of_a_claim_is_not_for_its_creator(self, server: World) -> None:
+    def test_the_status_in_a_create_is_ignored(self, server: VersionedServer) -> None:
         body = claim(status={"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]})
         code, created = server.post(body)
         assert (code, created.get("status") or {}) == (201, {})
 
-    def test_is_validated(self, server: World) -> None:
+    def test_a_status_is_validated(self, server: VersionedServer) -> None:
         found = server.allocated()
         reserved = {**found["status"], "reservedFor": [{"resource": "pods", "name": "p"}]}
         code, status = server.status(found, reserved)
@@ -272,7 +272,7 @@ class TestStatus:
         code, status = server.status(found, other)
         assert (code, causes(status)) == (422, [("status.allocation", "FieldValueInvalid")])
 
-    def test_of_devices_goes_with_the_allocation(self, server: World) -> None:
+    def test_device_statuses_are_removed_with_the_allocation(self, server: VersionedServer) -> None:
         found = server.allocated()
         said = [{"driver": "d.example.com", "pool": "p", "device": name} for name in ("a", "b")]
         code, found = server.status(found, {**found["status"], "devices": said})
@@ -280,7 +280,7 @@ class TestStatus:
         code, found = server.status(found, {"devices": said})
         assert (code, found.get("status") or {}) == (200, {})
 
-    def test_of_devices_needs_its_gate(self) -> None:
+    def test_device_statuses_need_their_gate(self) -> None:
         with world("1.36", DRAResourceClaimDeviceStatus=False) as server:
             found = server.allocated()
             said = [{"driver": "d.example.com", "pool": "p", "device": "a"}]
@@ -290,14 +290,14 @@ class TestStatus:
 class TestAdminAccess:
     BODY = claim(request(adminAccess=True))
 
-    def test_needs_a_labelled_namespace(self, server: World) -> None:
+    def test_admin_access_needs_a_labelled_namespace(self, server: VersionedServer) -> None:
         code, status = server.post(self.BODY)
         assert (code, causes(status)) == (422, [("spec.devices.requests[0].adminAccess", "FieldValueForbidden")])
         labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
         server.local.patch("namespaces", labels, "default")
         assert server.post(self.BODY)[0] == 201
 
-    def test_also_in_templates_and_allocations(self, server: World) -> None:
+    def test_admin_access_in_templates_and_allocations(self, server: VersionedServer) -> None:
         body = template()
         body["spec"]["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
         assert causes(server.post(body)[1]) == [("spec.devices.requests[0].adminAccess", "FieldValueForbidden")]
@@ -308,7 +308,7 @@ class TestAdminAccess:
         wanted = ("status.allocation.devices.results[0].adminAccess", "FieldValueForbidden")
         assert (code, causes(status)) == (422, [wanted])
 
-    def test_is_dropped_without_its_gate(self) -> None:
+    def test_admin_access_is_dropped_without_its_gate(self) -> None:
         with world("1.36", DRAAdminAccess=False) as server:
             code, created = server.post(self.BODY)
             assert (code, "adminAccess" in created["spec"]["devices"]["requests"][0]["exactly"]) == (201, False)

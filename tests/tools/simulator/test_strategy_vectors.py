@@ -102,7 +102,7 @@ def causes(status: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DECIDED_EARLIER.keys()))
-def test_the_causes_are_the_tables(name: str) -> None:
+def test_the_causes_are_those_of_the_table(name: str) -> None:
     case = json.loads(CASES[name].read_text())
     wanted = {(error["field"], error["type"].removeprefix("FieldValue")) for error in case["errorsViaAPI"] or ()}
     code, body = answer(case)
@@ -111,13 +111,13 @@ def test_the_causes_are_the_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DECIDED_EARLIER)
-def test_what_is_decided_before_validation(name: str) -> None:
+def test_cases_that_are_decided_before_validation(name: str) -> None:
     code, body = answer(json.loads(CASES[name].read_text()))
     wanted, why = DECIDED_EARLIER[name]
     assert code == wanted
     assert why in body["message"]
 
 
-def test_the_tables_are_all_there() -> None:
+def test_all_tables_are_there() -> None:
     assert len(CASES) == 282
     assert len(CASES.keys() - DECIDED_EARLIER.keys()) == 273

@@ -11,7 +11,7 @@ from pathlib import Path
 from dra_sdk.tools.conformance.check import Level, Need, NotApplicable, expect
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef
-from dra_sdk.tools.simulator.request_log import RequestRecord
+from dra_sdk.tools.simulator.request import RequestRecord
 
 LEVEL = Level("security", "Sockets, files and names")
 UNIX = "unix(7): connecting needs write permission on the socket"

@@ -1,6 +1,6 @@
 """One request on one node: which of the devices there pass which check, and why the others fail.
 
-For a CEL selector, the conjuncts (the parts of the `&&` at the top) that are false are named, with the values they read.
+For a CEL selector, conjuncts (the parts of the `&&` at the top) that are false are named, with the values they read.
 """
 
 from __future__ import annotations

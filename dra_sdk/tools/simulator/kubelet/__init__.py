@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
 from dra_sdk.tools.simulator.kubelet.emulator import HealthMode, KubeletEmulator
-from dra_sdk.tools.simulator.kubelet.errors import (
+from dra_sdk.tools.simulator.kubelet.health import ResourceHealth
+from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo
+from dra_sdk.tools.simulator.kubelet.pods import ContainerRequest, RunningPod
+from dra_sdk.tools.simulator.kubelet.records import (
+    Call,
     CheckpointError,
+    ClaimRef,
     DriverCallError,
+    Finding,
     KubeletError,
     NotRegisteredError,
     PodClaimError,
+    PreparedDevice,
     RegistrationError,
     ResponseError,
     StoppedError,
 )
-from dra_sdk.tools.simulator.kubelet.health import DeviceHealth
-from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo
-from dra_sdk.tools.simulator.kubelet.pods import ContainerRequest, RunningPod
-from dra_sdk.tools.simulator.kubelet.records import Call, ClaimRef, Finding, PreparedDevice
 from dra_sdk.tools.simulator.kubelet.timing import REAL, KubeletTiming
 
 __all__ = [
@@ -27,7 +30,6 @@ __all__ = [
     "ClaimInfo",
     "ClaimRef",
     "ContainerRequest",
-    "DeviceHealth",
     "DriverCallError",
     "Finding",
     "HealthMode",
@@ -39,6 +41,7 @@ __all__ = [
     "PodClaimError",
     "PreparedDevice",
     "RegistrationError",
+    "ResourceHealth",
     "ResponseError",
     "RunningPod",
     "StoppedError",

@@ -1,7 +1,7 @@
-"""The kubelet's memory of prepared claims, and the file that survives its restart (`dra_manager_state`).
+"""The claims that the kubelet has prepared, in memory and in its checkpoint file (`dra_manager_state`).
 
-The file has what the kubelet's has: which claims, for which pods, with which devices. That a claim is prepared is not
-in it, so after a restart a pod's claims are prepared again. Source: Kubernetes 1.36 pkg/kubelet/cm/dra/state.
+The file has the claims, their pods and their devices, as the kubelet's has. It does not say whether a claim is
+prepared, so after a restart the claims of a pod are prepared again. Source: Kubernetes 1.36 pkg/kubelet/cm/dra/state.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dra_sdk.tools.simulator.kubelet.errors import CheckpointError, PodClaimError
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import (
+    CheckpointError,
+    ClaimRef,
+    PodClaimError,
+    PreparedDevice,
+    claim_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +29,13 @@ _KIND = {"kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v
 
 @dataclass
 class ClaimInfo:
-    """One claim on this node. `drivers` has an entry for every driver in the allocation, even one without devices."""
+    """One claim on this node.
+
+    ref: the claim.
+    drivers: the devices by driver, with an entry for every driver in the allocation, even without devices.
+    pod_uids: the pods that use it.
+    prepared: whether all drivers have prepared it since the kubelet started.
+    """
 
     ref: ClaimRef
     drivers: dict[str, tuple[PreparedDevice, ...]]
@@ -38,7 +49,7 @@ class ClaimInfo:
 
 
 class ClaimCache:
-    """The claims on this node, by namespace and name. Thread-safe; every change is saved before the call returns."""
+    """The claims on this node, by namespace and name. Thread-safe; each call saves its change before it returns."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +57,7 @@ class ClaimCache:
         self._claims = {(info.ref.namespace, info.ref.name): info for info in load(path)}
 
     def get(self, namespace: str, name: str) -> ClaimInfo | None:
-        """The claim of this name, if it is on the node."""
+        """The claim of this name, None if it is not on the node."""
         with self._lock:
             return self._claims.get((namespace, name))
 
@@ -56,13 +67,13 @@ class ClaimCache:
             return list(self._claims.values())
 
     def of_pod(self, pod_uid: str) -> list[ClaimInfo]:
-        """The claims that this pod still holds."""
+        """The claims that this pod uses."""
         return [info for info in self.all() if pod_uid in info.pod_uids]
 
-    def reference(self, pod_uid: str, wanted: Iterable[ClaimInfo]) -> list[ClaimInfo]:
-        """Adds the pod to each claim and returns them as they are on the node.
+    def add_pod(self, pod_uid: str, wanted: Iterable[ClaimInfo]) -> list[ClaimInfo]:
+        """Adds the pod to each claim, and new claims to the node; returns the claims as they are on the node.
 
-        `PodClaimError` where an older claim of that name is still there, as after a pod was force-deleted.
+        `PodClaimError` if an older claim of the same name is on the node, as after a pod was force-deleted.
         """
         with self._lock:
             infos = []
@@ -74,20 +85,20 @@ class ClaimCache:
                         f"old ResourceClaim with same name {new.ref.name} and different UID {info.ref.uid} "
                         "still exists (previous pod force-deleted?!)"
                     )
-                    raise PodClaimError("claim-replaced", why, claim=str(new.ref))
+                    raise PodClaimError("claim-replaced", why, claim=claim_name(new.ref))
                 info.pod_uids.add(pod_uid)
                 infos.append(info)
             self._save()
             return infos
 
     def change(self, action: Callable[[], None]) -> None:
-        """Runs `action`, which may change claim infos, under the lock, and saves."""
+        """Calls `action`, which may change claims, under the lock, and saves."""
         with self._lock:
             action()
             self._save()
 
-    def drop(self, infos: Iterable[ClaimInfo]) -> None:
-        """Forgets claims that have been unprepared."""
+    def delete(self, infos: Iterable[ClaimInfo]) -> None:
+        """Deletes claims that have been unprepared."""
         with self._lock:
             for info in infos:
                 self._claims.pop((info.ref.namespace, info.ref.name), None)
@@ -102,7 +113,7 @@ class ClaimCache:
 
 
 def load(path: Path) -> list[ClaimInfo]:
-    """Reads the state file; no file means no claims, a damaged one is a `CheckpointError`."""
+    """Reads the file: no file is no claims, a damaged file is a `CheckpointError`."""
     if not path.exists():
         return []
     try:
@@ -153,5 +164,5 @@ def _devices(driver: str, state: dict[str, Any]) -> Iterator[PreparedDevice]:
             device["DeviceName"],
             tuple(device["RequestNames"] or ()),
             tuple(device["CDIDeviceIDs"] or ()),
-            device.get("ShareID"),  # which 1.34 does not keep
+            device.get("ShareID"),  # 1.34 does not write it
         )

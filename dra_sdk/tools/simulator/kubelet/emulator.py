@@ -1,29 +1,27 @@
-"""A kubelet as far as DRA drivers see one, over the real unix sockets.
+"""A kubelet emulator: the part of a kubelet that DRA drivers see, over real unix sockets.
 
     with KubeletEmulator("node-1", LocalClient(store), directory) as kubelet:
         kubelet.wait_for_driver("gpu.example.com")
         pod = kubelet.run_pod(pod_object)
 
-`kubelet_dir` is laid out like /var/lib/kubelet. What the emulator asks drivers is in `calls`, what it found odd in
+`kubelet_dir` is laid out like /var/lib/kubelet. The calls to drivers are in `calls`, mistakes in accepted answers in
 `findings`.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+import time
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from dra_sdk.tools.simulator.kubelet import wire
-from dra_sdk.tools.simulator.kubelet.calls import Caller
+from dra_sdk.tools.simulator.kubelet import rpc
 from dra_sdk.tools.simulator.kubelet.claims import ClaimCache
-from dra_sdk.tools.simulator.kubelet.errors import KubeletError, NotRegisteredError, StoppedError
 from dra_sdk.tools.simulator.kubelet.health import HealthCache, HealthMonitor
 from dra_sdk.tools.simulator.kubelet.manager import ClaimManager
 from dra_sdk.tools.simulator.kubelet.plugins import Plugin, PluginInfo, Plugins
-from dra_sdk.tools.simulator.kubelet.records import Records
-from dra_sdk.tools.simulator.kubelet.registration import Registrar
+from dra_sdk.tools.simulator.kubelet.records import KubeletError, NotRegisteredError, Records, StoppedError
+from dra_sdk.tools.simulator.kubelet.registration import Registrar, RegistryWatcher
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
-from dra_sdk.tools.simulator.kubelet.watcher import RegistryWatcher
 from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
 
 if TYPE_CHECKING:
@@ -34,21 +32,25 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
     from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
-    from dra_sdk.tools.simulator.kubelet.errors import RegistrationError
-    from dra_sdk.tools.simulator.kubelet.health import DeviceHealth
+    from dra_sdk.tools.simulator.kubelet.health import ResourceHealth
     from dra_sdk.tools.simulator.kubelet.pods import RunningPod
-    from dra_sdk.tools.simulator.kubelet.records import Call, ClaimRef, Finding, PreparedDevice
+    from dra_sdk.tools.simulator.kubelet.records import Call, ClaimRef, Finding, PreparedDevice, RegistrationError
     from dra_sdk.tools.simulator.local import LocalClient
 
 HealthMode = Literal["negotiate", "always", "off"]
-"""Whom the kubelet asks for health: drivers that advertise it (1.37), all (1.36), or none (gate off, so 1.34, 1.35)."""
+"""Which drivers are asked for health: those that advertise it (1.37), all (1.36), none (gate off: 1.34, 1.35)."""
 
+T = TypeVar("T")
 STATE_FILE = "dra_manager_state"
-WAIT_SECONDS = 30.0  # what is waited for takes milliseconds, seconds on a busy machine
+WAIT_SECONDS = 30.0  # events take milliseconds, on a busy machine seconds
 
 
 class KubeletEmulator:
-    """One node's kubelet. It may be stopped and started again: then it has forgotten what a real one forgets."""
+    """The kubelet of one node. It can be stopped and started again, and forgets then what a real kubelet forgets.
+
+    `api` is its client of the API server. `timing` has its deadlines and pauses. `health` says which drivers it asks
+    for health. `clock` gives the seconds by which health reports expire.
+    """
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class KubeletEmulator:
         *,
         timing: KubeletTiming | None = None,
         health: HealthMode = "negotiate",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
         self.api = api
@@ -67,33 +70,34 @@ class KubeletEmulator:
         self.state_file = kubelet_dir / STATE_FILE
         self.timing = timing or KubeletTiming()
         self.health_mode: HealthMode = health
+        self.clock = clock
         self.records = Records()
         self._active: set[str] = set()
-        self._session: _Session | None = None
+        self._process: _Process | None = None
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> Self:
-        """Deletes the node's ResourceSlices, reads the state file and starts to look for drivers.
+        """Deletes the node's ResourceSlices, reads the state file and starts to watch for drivers.
 
-        `CheckpointError` where the state file is damaged.
+        `CheckpointError` if the state file is damaged.
         """
-        if self._session is not None:
+        if self._process is not None:
             raise RuntimeError(f"the kubelet of {self.node} runs already")
         self.registry_dir.mkdir(parents=True, exist_ok=True)
         self.plugins_dir.mkdir(parents=True, exist_ok=True)
-        self._session = _Session(self, self._active)
-        self._session.start()
+        self._process = _Process(self, self._active)
+        self._process.start()
         return self
 
     def stop(self) -> None:
-        """Stops without telling drivers anything; calls in flight are cut off. Slices and the state file stay."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.stop()
+        """Stops without telling drivers; calls in flight are cancelled. Slices and the state file stay."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
 
     def restart(self) -> None:
-        """Stops and starts: registrations and what is prepared are forgotten, the state file is read again."""
+        """Stops and starts: drivers register again, and claims are known from the state file only."""
         self.stop()
         self.start()
 
@@ -112,62 +116,85 @@ class KubeletEmulator:
 
     @property
     def plugins(self) -> list[PluginInfo]:
-        """Every registered instance."""
-        return self._running.plugins.all()
+        """Every registered plugin."""
+        return self._running.plugins.infos()
 
     @property
     def registration_errors(self) -> list[RegistrationError]:
-        """The attempts to register that failed since the start."""
+        """The failed attempts to register since the start."""
         return self._running.watcher.errors
 
     def wait_for_driver(
         self, driver: str, *, instances: int = 1, connected: bool = True, timeout: float = WAIT_SECONDS
     ) -> list[PluginInfo]:
-        """Waits until so many instances of a driver are registered (and connected); else `NotRegisteredError`."""
+        """Waits until `instances` plugins of a driver are registered (and connected); `NotRegisteredError` if not."""
 
         def fit(infos: list[PluginInfo]) -> list[PluginInfo]:
-            own = [info for info in infos if info.driver == driver and info.told]
+            own = [info for info in infos if info.driver == driver and info.notified]
             return [info for info in own if info.connected or not connected]
 
-        session = self._running
-        if not session.plugins.wait(lambda infos: len(fit(infos)) >= instances, timeout):
-            attempts = "; ".join(map(str, session.watcher.errors[-3:])) or "no attempt failed"
+        process = self._running
+        if not process.plugins.wait(lambda infos: len(fit(infos)) >= instances, timeout):
+            attempts = "; ".join(map(str, process.watcher.errors[-3:])) or "no attempt failed"
             why = f"{driver}: {instances} instance(s) not registered within {timeout:g} s ({attempts})"
             raise NotRegisteredError("registered", why, driver=driver)
-        return fit(session.plugins.all())
+        return fit(process.plugins.infos())
 
     def wait_for_no_driver(self, driver: str, timeout: float = WAIT_SECONDS) -> bool:
-        """Waits until no instance of a driver is connected; False after `timeout` seconds."""
-        return self._running.plugins.wait(
+        """Waits until no plugin of a driver is connected; False after `timeout` seconds."""
+        return self.wait_for_plugins(
             lambda infos: not any(info.connected for info in infos if info.driver == driver), timeout
         )
 
+    def wait_for_plugins(self, predicate: Callable[[list[PluginInfo]], bool], timeout: float = WAIT_SECONDS) -> bool:
+        """Waits until `predicate` is true for the registered plugins; False after `timeout` seconds."""
+        return self._running.plugins.wait(predicate, timeout)
+
+    @property
+    def pending_wipes(self) -> set[str]:
+        """The lost drivers whose ResourceSlices will be deleted."""
+        return self._running.wiper.pending
+
+    def retry(self, attempt: Callable[[], T], timeout: float = WAIT_SECONDS) -> T:
+        """Calls `attempt` until it raises no `KubeletError`, as a pod worker repeats the sync of its pod.
+
+        The kubelet calls a driver once per sync of a pod and repeats a failed sync after 10 to 15 s; here the pause is
+        `timing.pod_retry`. After `timeout` seconds the last error is raised.
+        Source: Kubernetes 1.36 pkg/kubelet/pod_workers.go (completeWork), kubelet.go (backOffPeriod).
+        """
+        ends = time.monotonic() + timeout
+        while True:
+            process = self._running
+            try:
+                return attempt()
+            except KubeletError:
+                if time.monotonic() > ends or process.pause(self.timing.pod_retry):
+                    raise
+
     def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
-        """One bare NodePrepareResources with the kubelet's deadline and checks; nothing is remembered."""
-        session = self._running
-        return session.caller.prepare(session.plugins.get(driver), claims)
+        """One NodePrepareResources with the kubelet's deadline and checks; the claims are not remembered."""
+        return self._running.plugins.get(driver).prepare(claims)
 
     def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> None:
-        """One bare NodeUnprepareResources with the kubelet's deadline and checks; nothing is remembered."""
-        session = self._running
-        session.caller.unprepare(session.plugins.get(driver), claims)
+        """One NodeUnprepareResources with the kubelet's deadline and checks."""
+        self._running.plugins.get(driver).unprepare(claims)
 
     # -- pods
 
     def run_pod(self, pod: JSON) -> RunningPod:
-        """Prepares a pod's claims, as before its sandbox is made. After an error the same pod may be tried again."""
-        session = self._running
+        """Prepares a pod's claims, as before its sandbox is created. After an error the same pod may be run again."""
+        process = self._running
         self._active.add(pod["metadata"]["uid"])
-        return session.manager.prepare(pod)
+        return process.manager.prepare(pod)
 
     def stop_pod(self, pod_uid: str) -> None:
-        """The pod is gone: unprepares what no other pod holds. On an error `reconcile` tries again, as does this."""
-        session = self._running
+        """The pod has ended: unprepares the claims that no other pod uses. After an error call it or `reconcile`."""
+        process = self._running
         self._active.discard(pod_uid)
-        session.manager.unprepare(pod_uid)
+        process.manager.unprepare(pod_uid)
 
     def reconcile(self) -> list[KubeletError]:
-        """Unprepares for pods that are gone and still hold claims, as the kubelet does every minute; returns errors."""
+        """Unprepares for pods that are gone, as the kubelet does every minute; returns the errors."""
         return self._running.manager.reconcile(self._active)
 
     @property
@@ -177,7 +204,7 @@ class KubeletEmulator:
 
     # -- health
 
-    def health(self, driver: str, pool: str, device: str) -> DeviceHealth:
+    def health(self, driver: str, pool: str, device: str) -> ResourceHealth:
         """The health of a device now."""
         return self._running.health.get(driver, pool, device)
 
@@ -186,7 +213,7 @@ class KubeletEmulator:
         return self._running.health.wait(driver, pool, device, health, timeout)
 
     def resource_status(self, pod: RunningPod, container: str) -> list[JSON]:
-        """`allocatedResourcesStatus` of a container, as the kubelet writes it into the pod's status."""
+        """The `allocatedResourcesStatus` of a container, as the kubelet writes it into the pod's status."""
         statuses: list[JSON] = []
         for wanted in pod.containers[container]:
             resources: dict[str, JSON] = {}
@@ -204,23 +231,23 @@ class KubeletEmulator:
     # -- records
 
     def calls(self, kind: str = "", driver: str = "") -> list[Call]:
-        """The calls made so far, over all restarts; `kind` and `driver` "" for any."""
+        """The calls so far, restarts included; `kind` and `driver` are "" for any."""
         return self.records.calls(kind, driver)
 
     @property
     def findings(self) -> list[Finding]:
-        """What was wrong with answers that the kubelet accepted."""
+        """The mistakes in answers that the kubelet accepted."""
         return self.records.findings
 
     @property
-    def _running(self) -> _Session:
-        if self._session is None:
+    def _running(self) -> _Process:
+        if self._process is None:
             raise StoppedError("running", f"the kubelet of {self.node} is not running")
-        return self._session
+        return self._process
 
 
-class _Session:
-    """One life of the kubelet process, from start to stop."""
+class _Process:
+    """The kubelet from a start to the next stop, and all that a restart forgets."""
 
     def __init__(self, kubelet: KubeletEmulator, active: set[str]) -> None:
         timing, records = kubelet.timing, kubelet.records
@@ -229,15 +256,18 @@ class _Session:
         self._health_mode = kubelet.health_mode
         self._active = active
         self._stopping = threading.Event()
-        self.health = HealthCache(timing.health_timeout)
-        self.caller = Caller(timing, records)
+        self.health = HealthCache(timing.health_timeout, kubelet.clock)
         cache = ClaimCache(kubelet.state_file)
         self.wiper = SliceWiper(kubelet.api, kubelet.node, timing)
-        self.plugins = Plugins(timing, self.wiper, self._watch_health)
+        self.plugins = Plugins(timing, records, self.wiper, self._watch_health)
         registrar = Registrar(self.plugins, timing, records, self._stopping)
         self.watcher = RegistryWatcher(kubelet.registry_dir, self.plugins, registrar, timing, self._stopping)
-        self.manager = ClaimManager(kubelet.api, self.plugins, cache, self.caller, records)
+        self.manager = ClaimManager(kubelet.api, self.plugins, cache, records)
         self._reconciler = threading.Thread(target=self._reconcile, name="kubelet-reconciler")
+
+    def pause(self, seconds: float) -> bool:
+        """Waits `seconds`, less if the kubelet stops; returns whether it stops."""
+        return self._stopping.wait(seconds)
 
     def start(self) -> None:
         self.wiper.start()
@@ -246,7 +276,7 @@ class _Session:
 
     def stop(self) -> None:
         self._stopping.set()
-        # First of all, or losing the drivers below would count as their disappearance.
+        # First, because the drivers are about to be deregistered, which must not delete their slices.
         self.wiper.stop()
         self.watcher.stop()
         self._reconciler.join()
@@ -256,13 +286,13 @@ class _Session:
             self.manager.reconcile(self._active)
 
     def _watch_health(self, plugin: Plugin) -> Callable[[], None]:
-        service = next((s for s in (wire.HEALTH_V1, wire.HEALTH_V1ALPHA1) if s in plugin.info.versions), "")
+        service = next((s for s in (rpc.HEALTH_V1, rpc.HEALTH_V1ALPHA1) if s in plugin.info.versions), "")
         if self._health_mode == "always":
-            service = wire.HEALTH_V1ALPHA1
+            service = rpc.HEALTH_V1ALPHA1
         if not service or self._health_mode == "off":
-            return _nothing
+            return _do_nothing
         return HealthMonitor(plugin, service, self.health, self._timing, self._records).stop
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return

@@ -1,6 +1,6 @@
-"""What the kubelet knows of device health: one stream per driver instance, a cache that decays to Unknown.
+"""Device health as the kubelet knows it: one stream per plugin, and a cache whose reports expire.
 
-A device that is not refreshed within its timeout is Unknown, and the end of a stream forgets all devices of the driver.
+A device without a report within its timeout is Unknown; when a stream ends, all reports of its driver are dropped.
 Source: KEP-4680; Kubernetes 1.36 pkg/kubelet/cm/dra/healthinfo.go.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet import wire
+from dra_sdk.tools.simulator.kubelet import rpc
 from dra_sdk.tools.simulator.kubelet.records import HEALTH, Call
 from dra_sdk.wire.proto import dra_health_v1_pb2
 
@@ -22,20 +22,25 @@ if TYPE_CHECKING:
 
     from dra_sdk.tools.simulator.kubelet.plugins import Plugin
     from dra_sdk.tools.simulator.kubelet.records import Records
+    from dra_sdk.tools.simulator.kubelet.rpc import HealthStream
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
-    from dra_sdk.tools.simulator.kubelet.wire import HealthStream
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 UNKNOWN = "Unknown"
 MESSAGE_BYTES = 1024
-_CUT = "..."
+_ELLIPSIS = "..."
+_EXPIRY_CHECK_SECONDS = 0.1
 _NAMES = {dra_health_v1_pb2.HEALTHY: HEALTHY, dra_health_v1_pb2.UNHEALTHY: UNHEALTHY}
 
 
 @dataclass(frozen=True)
-class DeviceHealth:
-    """The health of one device: Healthy, Unhealthy or Unknown, and what the driver said about it."""
+class ResourceHealth:
+    """The health of one device as the pod's status shows it (core/v1 ResourceHealth).
+
+    health: Healthy, Unhealthy or Unknown.
+    message: the driver's explanation, "" for none.
+    """
 
     health: str
     message: str = ""
@@ -43,21 +48,21 @@ class DeviceHealth:
 
 @dataclass(frozen=True)
 class _Report:
-    health: DeviceHealth
+    health: ResourceHealth
     received: float
     timeout: float
 
 
-def cut_message(message: str) -> str:
-    """At most 1024 bytes: what is longer is cut, at a character, to end in `...`."""
+def truncate_message(message: str) -> str:
+    """At most 1024 bytes: a longer message is cut between two characters and ends in `...`."""
     encoded = message.encode()
     if len(encoded) <= MESSAGE_BYTES:
         return message
-    return encoded[: MESSAGE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
+    return encoded[: MESSAGE_BYTES - len(_ELLIPSIS)].decode(errors="ignore") + _ELLIPSIS
 
 
 class HealthCache:
-    """The latest report on each device, by driver, pool and device. `clock` is in seconds, for tests."""
+    """The latest report on each device, by driver, pool and device. `clock` gives seconds, for tests."""
 
     def __init__(self, default_timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._default = default_timeout
@@ -66,29 +71,29 @@ class HealthCache:
         self._reports: dict[str, dict[tuple[str, str], _Report]] = {}
 
     def update(self, driver: str, devices: Iterable[dra_health_v1_pb2.DeviceHealth]) -> None:
-        """Takes in one message of a stream. Devices it does not name keep their state until it times out."""
+        """Stores the reports of one message; a device that it does not name keeps its report."""
         with self._changed:
             reports = self._reports.setdefault(driver, {})
             for device in devices:
                 key = (device.device.pool_name, device.device.device_name)
-                health = DeviceHealth(_NAMES.get(device.health, UNKNOWN), cut_message(device.message))
+                health = ResourceHealth(_NAMES.get(device.health, UNKNOWN), truncate_message(device.message))
                 seconds = device.health_check_timeout_seconds
                 timeout = float(seconds) if seconds > 0 else self._default
                 reports[key] = _Report(health, self._clock(), timeout)
             self._changed.notify_all()
 
     def clear(self, driver: str) -> None:
-        """Forgets a driver."""
+        """Drops the reports of a driver."""
         with self._changed:
             self._reports.pop(driver, None)
             self._changed.notify_all()
 
-    def get(self, driver: str, pool: str, device: str) -> DeviceHealth:
+    def get(self, driver: str, pool: str, device: str) -> ResourceHealth:
         """The health of a device now."""
         with self._changed:
             report = self._reports.get(driver, {}).get((pool, device))
-            stale = report is None or self._clock() - report.received > report.timeout
-            return DeviceHealth(UNKNOWN) if stale or report is None else report.health
+            expired = report is None or self._clock() - report.received > report.timeout
+            return ResourceHealth(UNKNOWN) if expired or report is None else report.health
 
     def wait(self, driver: str, pool: str, device: str, health: str, timeout: float) -> bool:
         """Waits until the device's health is `health`; False after `timeout` seconds."""
@@ -98,13 +103,13 @@ class HealthCache:
                 left = ends - time.monotonic()
                 if left <= 0:
                     return False
-                # Decay to Unknown comes without a message.
-                self._changed.wait(min(left, 0.1))
+                # A report expires without a notification.
+                self._changed.wait(min(left, _EXPIRY_CHECK_SECONDS))
         return True
 
 
 class HealthMonitor:
-    """Keeps a health stream open to one driver instance, in a thread, until stopped or told UNIMPLEMENTED."""
+    """Keeps a health stream open to one plugin, in a thread, until it is stopped or the answer is UNIMPLEMENTED."""
 
     def __init__(
         self, plugin: Plugin, service: str, cache: HealthCache, timing: KubeletTiming, records: Records
@@ -115,12 +120,17 @@ class HealthMonitor:
         self._timing = timing
         self._records = records
         self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: HealthStream | None = None
         self._thread = threading.Thread(target=self._run, name=f"kubelet-health-{plugin.info.driver}")
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the stream and waits; close the channel before, which ends a stream that is open."""
+        """Ends the stream and waits for the thread."""
         self._stopping.set()
+        with self._lock:
+            if self._stream:
+                self._stream.cancel()
         self._thread.join()
 
     def _run(self) -> None:
@@ -130,21 +140,20 @@ class HealthMonitor:
             self._stopping.wait(self._timing.health_retry)
 
     def _watch(self) -> grpc.StatusCode:
+        """Receives reports until the stream ends; its status."""
         info, started = self._plugin.info, time.monotonic()
+        with self._lock:
+            if self._stopping.is_set():
+                return grpc.StatusCode.CANCELLED
+            self._stream = stream = rpc.watch_health(self._plugin.channel, self._service)
         try:
-            self._receive(wire.watch_health(self._plugin.channel, self._service))
+            for message in stream:
+                self._cache.update(info.driver, message.devices)
             code, why = grpc.StatusCode.OK, ""
         except grpc.RpcError as error:
-            code, why = wire.failure(error)
-        except ValueError as error:
-            # What grpc raises for a call on a channel that was closed meanwhile.
-            code, why = grpc.StatusCode.CANCELLED, str(error)
+            code, why = rpc.failure(error)
         finally:
             self._cache.clear(info.driver)
         seconds = time.monotonic() - started
-        self._records.add(Call(HEALTH, info.driver, info.endpoint, started, seconds, why))
+        self._records.add_call(Call(HEALTH, info.driver, info.endpoint, started, seconds, why))
         return code
-
-    def _receive(self, stream: HealthStream) -> None:
-        for message in stream:
-            self._cache.update(self._plugin.info.driver, message.devices)

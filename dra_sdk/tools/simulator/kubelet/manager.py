@@ -1,55 +1,55 @@
-"""What the kubelet does for a pod's claims: check, prepare per driver, remember, unprepare when the last pod goes.
+"""What the kubelet does with a pod's claims: check them, call each driver, remember, unprepare with the last pod.
 
-Source: Kubernetes 1.36 pkg/kubelet/cm/dra/manager.go.
+Source: Kubernetes 1.36 pkg/kubelet/cm/dra/manager.go. `findings` adds what the kubelet itself does not check.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.model.claim import base_request
 from dra_sdk.tools.simulator.kubelet import pods
-from dra_sdk.tools.simulator.kubelet.errors import KubeletError, PodClaimError
-from dra_sdk.tools.simulator.kubelet.findings import findings
+from dra_sdk.tools.simulator.kubelet.records import Finding, KubeletError, PodClaimError
 from dra_sdk.tools.simulator.statuses import StatusError
+from dra_sdk.wire.cdi import parse_qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable, Iterator
 
     from dra_sdk.model import JSON
-    from dra_sdk.tools.simulator.kubelet.calls import Caller
     from dra_sdk.tools.simulator.kubelet.claims import ClaimCache, ClaimInfo
     from dra_sdk.tools.simulator.kubelet.plugins import Plugin, Plugins
-    from dra_sdk.tools.simulator.kubelet.records import Records
+    from dra_sdk.tools.simulator.kubelet.records import PreparedDevice, Records
     from dra_sdk.tools.simulator.local import LocalClient
 
 
 class ClaimManager:
     """Prepares and unprepares the claims of pods. Methods raise any `KubeletError`."""
 
-    def __init__(self, api: LocalClient, plugins: Plugins, cache: ClaimCache, caller: Caller, records: Records) -> None:
+    def __init__(self, api: LocalClient, plugins: Plugins, cache: ClaimCache, records: Records) -> None:
         self._api = api
         self._plugins = plugins
         self.cache = cache
-        self._caller = caller
         self._records = records
 
     def prepare(self, pod: JSON) -> pods.RunningPod:
-        """Prepares what is not prepared yet, one call per driver for all of the pod's claims; stops at the first error.
+        """Prepares the claims that are not prepared, with one call per driver for all of them; ends at the first error.
 
-        Nothing is remembered unless all claims are fit and all drivers are registered, so that a pod that cannot start
-        can be deleted. Claims count as prepared only when all drivers have succeeded.
+        Nothing is remembered unless the pod may use all claims and all drivers are registered: a pod that cannot start
+        can then be deleted. Claims count as prepared when all drivers have succeeded.
         """
         found = [(pod_claim, self._claim(pod, pod_claim)) for pod_claim in pods.pod_claims(pod)]
         wanted = [pods.check_claim(pod, pod_claim, claim) for pod_claim, claim in found]
         plugins = {driver: self._plugins.get(driver) for info in wanted for driver in info.drivers}
-        infos = self.cache.reference(pod["metadata"]["uid"], wanted)
+        infos = self.cache.add_pod(pod["metadata"]["uid"], wanted)
         unprepared = [info for info in infos if not info.prepared]
         for driver, plugin in plugins.items():
             self._prepare_with(plugin, [info for info in unprepared if driver in info.drivers])
         self.cache.change(lambda: _mark_prepared(unprepared))
         for (_, claim), info in zip(found, infos, strict=True):
             for finding in findings(claim, info.devices):
-                self._records.find(finding)
+                self._records.add_finding(finding)
         metadata = pod["metadata"]
         named = {pod_claim.name: info for (pod_claim, _), info in zip(found, infos, strict=True)}
         return pods.RunningPod(
@@ -62,24 +62,23 @@ class ClaimManager:
         )
 
     def unprepare(self, pod_uid: str) -> None:
-        """Lets go of the pod's claims; those that no other pod holds are unprepared. On an error the pod keeps them."""
+        """Removes the pod from its claims and unprepares those that no other pod uses; on an error it keeps these."""
         held = self.cache.of_pod(pod_uid)
         shared = [info for info in held if len(info.pod_uids) > 1]
         last = [info for info in held if len(info.pod_uids) == 1]
 
-        def let_go() -> None:
+        def release() -> None:
             for info in shared:
                 info.pod_uids.discard(pod_uid)
 
-        self.cache.change(let_go)
-        drivers = dict.fromkeys(driver for info in last for driver in info.drivers)
-        for driver in drivers:
+        self.cache.change(release)
+        for driver in dict.fromkeys(driver for info in last for driver in info.drivers):
             claims = [info.ref for info in last if driver in info.drivers]
-            self._caller.unprepare(self._plugins.get(driver), claims)
-        self.cache.drop(last)
+            self._plugins.get(driver).unprepare(claims)
+        self.cache.delete(last)
 
     def reconcile(self, active: Container[str]) -> list[KubeletError]:
-        """Unprepares for every pod that holds claims and is not `active`; returns what went wrong."""
+        """Unprepares for every pod that has claims and is not `active`; returns the errors."""
         gone = {uid for info in self.cache.all() for uid in info.pod_uids if uid not in active}
         errors: list[KubeletError] = []
         for uid in sorted(gone):
@@ -94,15 +93,13 @@ class ClaimManager:
         try:
             return self._api.get("resourceclaims", pod_claim.claim, namespace)
         except StatusError as error:
-            name = f"{namespace}/{pod_claim.claim}"
-            raise PodClaimError(
-                "claim-exists", f"fetch ResourceClaim {pod_claim.claim}: {error}", claim=name
-            ) from error
+            why = f"fetch ResourceClaim {pod_claim.claim}: {error}"
+            raise PodClaimError("claim-exists", why, claim=f"{namespace}/{pod_claim.claim}") from error
 
     def _prepare_with(self, plugin: Plugin, infos: list[ClaimInfo]) -> None:
         if not infos:
             return
-        answers = self._caller.prepare(plugin, [info.ref for info in infos])
+        answers = plugin.prepare([info.ref for info in infos])
 
         def remember() -> None:
             for info in infos:
@@ -114,3 +111,32 @@ class ClaimManager:
 def _mark_prepared(infos: list[ClaimInfo]) -> None:
     for info in infos:
         info.prepared = True
+
+
+def findings(claim: JSON, devices: Iterable[PreparedDevice]) -> Iterator[Finding]:
+    """Compares the devices that drivers answered for a claim with its allocation."""
+    name = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+    for device in devices:
+        for rule, why in _broken_rules(pods.allocation_results(claim), device):
+            yield Finding(rule, device.driver, name, f"device {device.pool}/{device.device}: {why}")
+
+
+def _broken_rules(results: list[JSON], device: PreparedDevice) -> Iterator[tuple[str, str]]:
+    own = [result for result in results if result["driver"] == device.driver]
+    requests = {base_request(result["request"]) for result in own}
+    for request in device.requests:
+        if "/" in request:
+            yield "base-request", f"request {request!r} must be given as {base_request(request)!r}"
+        elif request not in requests:
+            yield "known-request", f"the driver's allocation has no request {request!r}, only {sorted(requests)}"
+    same = [result for result in own if (result["pool"], result["device"]) == (device.pool, device.device)]
+    if not same:
+        yield "allocated-device", "it is not among the claim's allocation results"
+    elif device.share_id not in {result.get("shareID") for result in same}:
+        shares = sorted(str(result.get("shareID")) for result in same)
+        yield "share-id", f"share_id is {device.share_id!r}, the allocation has {', '.join(shares)}"
+    for cdi_id in device.cdi_ids:
+        try:
+            parse_qualified_name(cdi_id)
+        except InvalidObjectError as error:
+            yield "cdi-name", str(error)

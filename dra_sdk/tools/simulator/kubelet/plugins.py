@@ -1,29 +1,53 @@
-"""The registered instances of all drivers: one channel each, watched for connection; the newest connected is used."""
+"""The registered plugins, which are instances of drivers: their connections and the calls to them.
+
+Each plugin has one channel. It connects at once and again after each loss, and the newest connected plugin of a driver
+is called. Source: Kubernetes 1.36 pkg/kubelet/cm/dra/plugin; manager.go for the checks of answers.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet import wire
-from dra_sdk.tools.simulator.kubelet.errors import NotRegisteredError, RegistrationError
+from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.tools.simulator.kubelet.records import (
+    PREPARE,
+    UNPREPARE,
+    Call,
+    DriverCallError,
+    KubeletError,
+    NotRegisteredError,
+    RegistrationError,
+    ResponseError,
+    claim_name,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, Records
+    from dra_sdk.tools.simulator.kubelet.rpc import Answers
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
     from dra_sdk.tools.simulator.kubelet.wipes import SliceWiper
+
+_METHODS = {PREPARE: "NodePrepareResources", UNPREPARE: "NodeUnprepareResources"}
 
 
 @dataclass(frozen=True)
 class PluginInfo:
-    """What is known of one registered instance.
+    """What the kubelet knows of one plugin.
 
-    `socket` is the registration socket, `endpoint` the service socket; `service` is the version the kubelet chose;
-    `told` whether the driver has been told that it is registered.
+    driver: the name of the driver.
+    socket: the path of the registration socket.
+    endpoint: the path of the service socket.
+    service: the version of the DRAPlugin service that the kubelet chose.
+    versions: the services that the plugin advertised.
+    notified: whether the plugin was told that it is registered.
+    connected: whether the channel is connected.
     """
 
     driver: str
@@ -31,27 +55,91 @@ class PluginInfo:
     endpoint: str
     service: str
     versions: tuple[str, ...]
-    told: bool = False
+    notified: bool = False
     connected: bool = False
 
 
 class Plugin:
-    """One registered instance with its channel. `info.connected` changes with the channel's state."""
+    """One registered plugin. Calls to it have the kubelet's deadline and checks, and are recorded."""
 
-    def __init__(self, info: PluginInfo, channel: grpc.Channel) -> None:
+    def __init__(self, info: PluginInfo, timing: KubeletTiming, records: Records) -> None:
         self.info = info
-        self.channel = channel
-        self.observe: Callable[[grpc.ChannelConnectivity], None] | None = None
+        self.channel = rpc.channel(info.endpoint, timing)
+        self.connectivity: rpc.Connectivity | None = None
+        self._timing = timing
+        self._records = records
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[PreparedDevice, ...]]:
+        """NodePrepareResources; the devices by claim UID. `DriverCallError`, `ResponseError`."""
+        info, timeout = self.info, self._timing.call
+        return self._call(
+            PREPARE, claims, lambda: rpc.prepare(self.channel, info.service, info.driver, claims, timeout)
+        )
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> None:
+        """NodeUnprepareResources. `DriverCallError`, `ResponseError`."""
+        service, timeout = self.info.service, self._timing.call
+        self._call(UNPREPARE, claims, lambda: rpc.unprepare(self.channel, service, claims, timeout))
+
+    def _call(
+        self, kind: str, claims: Sequence[ClaimRef], send: Callable[[], Answers]
+    ) -> dict[str, tuple[PreparedDevice, ...]]:
+        started = time.monotonic()
+        error = ""
+        answers: Answers = {}
+        try:
+            answers = self._send(_METHODS[kind], send)
+            self._check(_METHODS[kind], claims, answers)
+        except KubeletError as failure:
+            error = str(failure)
+            raise
+        finally:
+            devices = {uid: answer.devices for uid, answer in answers.items()}
+            seconds, info = time.monotonic() - started, self.info
+            call = Call(kind, info.driver, info.endpoint, started, seconds, error, tuple(claims), devices)
+            self._records.add_call(call)
+        return devices
+
+    def _send(self, method: str, send: Callable[[], Answers]) -> Answers:
+        try:
+            return send()
+        except grpc.RpcError as error:
+            code, why = rpc.failure(error)
+            name = code.name
+        except ValueError as error:
+            # grpc raises it for a call on a closed channel.
+            name, why = "CANCELLED", f"CANCELLED: {error}"
+        raise DriverCallError(f"{method}: {why}", code=name, driver=self.info.driver, socket=self.info.endpoint)
+
+    def _check(self, method: str, claims: Sequence[ClaimRef], answers: Answers) -> None:
+        """`ResponseError` unless there is exactly one entry for each claim, and none has an error."""
+        asked = {claim.uid: claim for claim in claims}
+        for uid in answers:
+            if uid not in asked:
+                raise self._response_error(
+                    "unknown-claim", f"{method} returned result for unknown claim UID {uid}", uid
+                )
+        for uid, claim in asked.items():
+            if uid in answers and answers[uid].error:
+                why = f"{method} failed for ResourceClaim {claim.name}: {answers[uid].error}"
+                raise self._response_error("claim-error", why, claim_name(claim))
+        missing = [claim for uid, claim in asked.items() if uid not in answers]
+        if missing:
+            why = f"{method} skipped {len(missing)} ResourceClaims"
+            raise self._response_error("missing-claim", why, ", ".join(map(claim_name, missing)))
+
+    def _response_error(self, rule: str, why: str, claim: str) -> ResponseError:
+        return ResponseError(rule, why, driver=self.info.driver, socket=self.info.endpoint, claim=claim)
 
 
-def chosen_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
-    """The first version in the driver's own order that the kubelet knows; `RegistrationError` where there is none."""
+def choose_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
+    """The first of the driver's versions that the kubelet supports; `RegistrationError` if there is none."""
     for version in versions:
-        if version in wire.PLUGIN_SERVICES:
+        if version in rpc.PLUGIN_SERVICES:
             return version
     why = (
         f"none of services supported by the plugin ({list(versions)}) are supported by the kubelet "
-        f"({list(wire.PLUGIN_SERVICES)})"
+        f"({list(rpc.PLUGIN_SERVICES)})"
         if versions
         else "empty list of supported gRPC services (aka supported versions)"
     )
@@ -59,12 +147,17 @@ def chosen_service(socket: str, driver: str, versions: tuple[str, ...]) -> str:
 
 
 class Plugins:
-    """The registry. `watch_health` is called with each new instance and returns what stops watching it."""
+    """The registered plugins. `watch_health` is called with each new one and returns what stops the watch."""
 
     def __init__(
-        self, timing: KubeletTiming, wiper: SliceWiper, watch_health: Callable[[Plugin], Callable[[], None]]
+        self,
+        timing: KubeletTiming,
+        records: Records,
+        wiper: SliceWiper,
+        watch_health: Callable[[Plugin], Callable[[], None]],
     ) -> None:
         self._timing = timing
+        self._records = records
         self._wiper = wiper
         self._watch_health = watch_health
         self._changed = threading.Condition()
@@ -72,23 +165,22 @@ class Plugins:
         self._health: dict[Plugin, Callable[[], None]] = {}
 
     def add(self, info: PluginInfo) -> Plugin:
-        """Registers an instance and connects to it; `RegistrationError` where its endpoint is taken."""
+        """Registers a plugin and connects to it; `RegistrationError` if its endpoint is registered already."""
         with self._changed:
             others = self._plugins.setdefault(info.driver, [])
             if any(other.info.endpoint == info.endpoint for other in others):
                 why = f"endpoint {info.endpoint} already registered for DRA driver plugin {info.driver}"
                 raise RegistrationError("endpoint-taken", why, driver=info.driver, socket=info.socket)
-            plugin = Plugin(info, wire.channel(info.endpoint, self._timing))
+            plugin = Plugin(info, self._timing, self._records)
             others.append(plugin)
             self._health[plugin] = self._watch_health(plugin)
             self._sync(info.driver)
-        plugin.observe = lambda state: self._observed(plugin, state)
-        # Connecting before the first call is how the kubelet notices early that a driver is there.
-        plugin.channel.subscribe(plugin.observe, try_to_connect=True)
+        # Connecting before the first call tells the kubelet early whether the driver is there.
+        plugin.connectivity = rpc.Connectivity(plugin.channel, lambda connected: self._observed(plugin, connected))
         return plugin
 
     def remove(self, plugin: Plugin) -> None:
-        """Deregisters an instance and closes its channel; calls in flight fail."""
+        """Deregisters a plugin and closes its channel; calls in flight fail."""
         driver = plugin.info.driver
         with self._changed:
             self._plugins[driver].remove(plugin)
@@ -97,19 +189,19 @@ class Plugins:
             plugin.info = replace(plugin.info, connected=False)
             stop_health = self._health.pop(plugin)
             self._sync(driver)
-        if plugin.observe:
-            plugin.channel.unsubscribe(plugin.observe)
-        wire.close(plugin.channel)
         stop_health()
+        if plugin.connectivity:
+            plugin.connectivity.stop()
+        plugin.channel.close()
 
-    def told(self, plugin: Plugin) -> None:
-        """Notes that the driver has taken the news of its registration."""
+    def set_notified(self, plugin: Plugin) -> None:
+        """Notes that the plugin was told of its registration."""
         with self._changed:
-            plugin.info = replace(plugin.info, told=True)
+            plugin.info = replace(plugin.info, notified=True)
             self._changed.notify_all()
 
     def get(self, driver: str) -> Plugin:
-        """The instance to call: the newest that is connected, else the newest; `NotRegisteredError` without any."""
+        """The plugin to call: the newest connected one, else the newest; `NotRegisteredError` if there is none."""
         with self._changed:
             plugins = self._plugins.get(driver, [])
             if not plugins:
@@ -117,31 +209,26 @@ class Plugins:
             connected = [plugin for plugin in plugins if plugin.info.connected]
             return (connected or plugins)[-1]
 
-    def all(self) -> list[PluginInfo]:
-        """Every registered instance, per driver in the order of registration."""
+    def infos(self) -> list[PluginInfo]:
+        """Every plugin, per driver in the order of registration."""
         with self._changed:
             return self._infos()
 
     def wait(self, predicate: Callable[[list[PluginInfo]], bool], timeout: float) -> bool:
-        """Waits until the instances satisfy `predicate`; False after `timeout` seconds."""
+        """Waits until `predicate` is true for the plugins; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: predicate(self._infos()), timeout)
 
     def _infos(self) -> list[PluginInfo]:
         return [plugin.info for plugins in self._plugins.values() for plugin in plugins]
 
-    def _observed(self, plugin: Plugin, state: grpc.ChannelConnectivity) -> None:
+    def _observed(self, plugin: Plugin, connected: bool) -> None:
         driver = plugin.info.driver
         with self._changed:
             if plugin not in self._plugins.get(driver, []):
                 return
-            plugin.info = replace(plugin.info, connected=state is grpc.ChannelConnectivity.READY)
+            plugin.info = replace(plugin.info, connected=connected)
             self._sync(driver)
-            if state is grpc.ChannelConnectivity.IDLE:
-                # gRPC would wait for the next call; the kubelet wants to know when the driver is back. Under the lock,
-                # because a subscription must not come after `remove`.
-                plugin.channel.subscribe(_nothing, try_to_connect=True)
-                plugin.channel.unsubscribe(_nothing)
 
     def _sync(self, driver: str) -> None:
         if any(plugin.info.connected for plugin in self._plugins.get(driver, [])):
@@ -149,7 +236,3 @@ class Plugins:
         else:
             self._wiper.schedule(driver)
         self._changed.notify_all()
-
-
-def _nothing(_: grpc.ChannelConnectivity) -> None:
-    return

@@ -1,4 +1,4 @@
-"""Pods as far as claims go: which claims a pod refers to, which requests its containers ask for, what they get.
+"""The claims of pods: which claims a pod uses, which requests of them its containers use, and what they get.
 
 Pods and claims are raw API objects. Source: k8s.io/dynamic-resource-allocation resourceclaim; KEP-4381.
 """
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dra_sdk.tools.simulator.kubelet.claims import ClaimInfo
-from dra_sdk.tools.simulator.kubelet.errors import PodClaimError
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef
+from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PodClaimError, claim_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +19,16 @@ if TYPE_CHECKING:
 
 
 EXTENDED = "<extended-resources>"
+"""Stands for the name in the pod of the claim that the scheduler made for the pod's extended resources."""
 
 
 @dataclass(frozen=True)
 class PodClaim:
-    """One entry of a pod's `spec.resourceClaims`: its name in the pod, and the ResourceClaim it stands for.
+    """One claim of a pod.
 
-    `generated` tells that the claim came from a template, so the pod must be its owner. The claim that the scheduler
-    made for the pod's extended resources has no name in the pod; it goes by `EXTENDED`.
+    name: in `spec.resourceClaims` of the pod; `EXTENDED` for the claim of the pod's extended resources.
+    claim: the name of the ResourceClaim.
+    generated: whether it comes from a template; the pod must be its owner then.
     """
 
     name: str
@@ -37,7 +38,11 @@ class PodClaim:
 
 @dataclass(frozen=True)
 class ContainerRequest:
-    """One entry of a container's `resources.claims`; `request` "" asks for the whole claim."""
+    """One entry of a container's `resources.claims`.
+
+    claim: the claim's name in the pod.
+    request: a request of the claim, "" for the whole claim.
+    """
 
     claim: str
     request: str
@@ -45,7 +50,15 @@ class ContainerRequest:
 
 @dataclass(frozen=True)
 class RunningPod:
-    """What a pod got. `devices` are those of each of its claims, by the claim's name in the pod."""
+    """A pod whose claims are prepared.
+
+    namespace: of the pod.
+    name: of the pod.
+    uid: of the pod.
+    claims: its claims, by name in the pod.
+    devices: the devices of each claim, by the claim's name in the pod.
+    containers: the requests of each container, by the container's name.
+    """
 
     namespace: str
     name: str
@@ -55,19 +68,19 @@ class RunningPod:
     containers: dict[str, tuple[ContainerRequest, ...]]
 
     def cdi_ids(self, claim: str, request: str = "") -> tuple[str, ...]:
-        """The CDI ids that a container gets for one request of a claim (by its name in the pod), or for all of it."""
+        """The CDI ids of one request of a claim (by its name in the pod), or of the whole claim."""
         found = [device for device in self.devices[claim] if device.serves(request)]
         return tuple(cdi_id for device in found for cdi_id in device.cdi_ids)
 
     def container_cdi_ids(self, container: str) -> tuple[str, ...]:
-        """The CDI ids that a container gets, in the order in which the runtime is given them."""
+        """The CDI ids that a container gets, in the order in which the runtime gets them."""
         return tuple(
             cdi_id for wanted in self.containers[container] for cdi_id in self.cdi_ids(wanted.claim, wanted.request)
         )
 
 
 def pod_claims(pod: JSON) -> list[PodClaim]:
-    """The claims a pod refers to; `PodClaimError` where a claim from a template does not exist yet."""
+    """The claims of a pod; `PodClaimError` if a claim from a template does not exist yet."""
     statuses = {entry["name"]: entry for entry in pod.get("status", {}).get("resourceClaimStatuses", [])}
     found = []
     for entry in pod["spec"].get("resourceClaims", []):
@@ -79,25 +92,25 @@ def pod_claims(pod: JSON) -> list[PodClaim]:
             raise PodClaimError("claim-exists", why, claim=name)
         elif statuses[name].get("resourceClaimName"):
             found.append(PodClaim(name, statuses[name]["resourceClaimName"], generated=True))
-        # Otherwise the pod was decided to need no claim here.
-    if extended := _extended(pod):
+        # Otherwise the claim controller decided that the pod needs no claim here.
+    if extended := _extended_claim(pod):
         found.append(PodClaim(EXTENDED, extended["resourceClaimName"], generated=False))
     return found
 
 
 def check_claim(pod: JSON, pod_claim: PodClaim, claim: JSON) -> ClaimInfo:
-    """The claim as the kubelet remembers it; `PodClaimError` where the pod may not use it or it is not allocated."""
+    """The claim as the kubelet remembers it; `PodClaimError` if the pod may not use it or it is not allocated."""
     metadata, status, uid = claim["metadata"], claim.get("status", {}), pod["metadata"]["uid"]
     ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
     owners = [owner["uid"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")]
     if pod_claim.generated and uid not in owners:
-        why = f"ResourceClaim {ref} was not created for pod {_key(pod)} (pod is not owner)"
-        raise PodClaimError("claim-owner", why, claim=str(ref))
+        why = f"ResourceClaim {claim_name(ref)} was not created for pod {_key(pod)} (pod is not owner)"
+        raise PodClaimError("claim-owner", why, claim=claim_name(ref))
     if uid not in [consumer["uid"] for consumer in status.get("reservedFor", [])]:
         why = f"pod {pod['metadata']['name']} ({uid}) is not allowed to use ResourceClaim {ref.name} ({ref.uid})"
-        raise PodClaimError("claim-reserved", why, claim=str(ref))
+        raise PodClaimError("claim-reserved", why, claim=claim_name(ref))
     if "allocation" not in status:
-        raise PodClaimError("claim-allocated", f"ResourceClaim {ref.name}: not allocated", claim=str(ref))
+        raise PodClaimError("claim-allocated", f"ResourceClaim {ref.name}: not allocated", claim=claim_name(ref))
     drivers = dict.fromkeys(result["driver"] for result in allocation_results(claim))
     return ClaimInfo(ref, dict.fromkeys(drivers, ()))
 
@@ -109,7 +122,7 @@ def allocation_results(claim: JSON) -> list[JSON]:
 
 
 def container_requests(pod: JSON) -> dict[str, tuple[ContainerRequest, ...]]:
-    """What each container, init containers included, asks for."""
+    """The requests of each container, init containers included."""
     return {name: tuple(wanted) for name, wanted in _container_requests(pod)}
 
 
@@ -118,17 +131,17 @@ def _container_requests(pod: JSON) -> Iterator[tuple[str, list[ContainerRequest]
     for container in [*spec.get("initContainers", []), *spec.get("containers", [])]:
         resources = container.get("resources", {})
         wanted = [ContainerRequest(entry["name"], entry.get("request", "")) for entry in resources.get("claims", [])]
-        for mapping in _extended(pod).get("requestMappings", []):
+        for mapping in _extended_claim(pod).get("requestMappings", []):
             asked = str(resources.get("requests", {}).get(mapping["resourceName"], "0"))
             if mapping["containerName"] == container["name"] and asked != "0":
                 wanted.append(ContainerRequest(EXTENDED, mapping["requestName"]))
         yield container["name"], wanted
 
 
-def _extended(pod: JSON) -> JSON:
-    """Which claim stands for the pod's extended resources (KEP-5004), as the scheduler noted it in the pod's status."""
-    noted: JSON = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
-    return noted
+def _extended_claim(pod: JSON) -> JSON:
+    """The claim for the pod's extended resources (KEP-5004), as the scheduler wrote it into the pod's status."""
+    status: JSON = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
+    return status
 
 
 def _key(pod: JSON) -> str:

@@ -1,22 +1,27 @@
-"""One attempt to register a driver over its registration socket.
+"""Registration: the kubelet watches a directory for registration sockets and registers the plugins behind them.
 
-Connect, ask who it is, check, register, tell it the outcome. The driver is told about failures too, and a driver that
-does not take the news of success is deregistered again.
-Source: Kubernetes 1.36 pkg/kubelet/pluginmanager/operationexecutor.
+To register a new socket the kubelet connects, calls GetInfo, checks the answer, adds the plugin and tells it the
+outcome, also of a failure. A plugin that does not confirm its registration is removed again. Failed attempts are
+repeated. When a socket vanishes its plugin is removed; a socket made again under the same path counts as a new one.
+Names that start with a dot and files that are not sockets are ignored; subdirectories are searched.
+Source: Kubernetes 1.36 pkg/kubelet/pluginmanager.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import time
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 
-from dra_sdk.tools.simulator.kubelet import wire
-from dra_sdk.tools.simulator.kubelet.errors import RegistrationError
-from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, chosen_service
-from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, Call
+from dra_sdk.tools.simulator.kubelet import rpc
+from dra_sdk.tools.simulator.kubelet.plugins import PluginInfo, choose_service
+from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY, Call, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,11 +30,134 @@ if TYPE_CHECKING:
     from dra_sdk.tools.simulator.kubelet.records import Records
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
-_LOOK = 0.05
+SocketIdentity = tuple[int, int]
+"""Tells a socket from a later one under the same path: inode and time of creation."""
+_STOP_CHECK_SECONDS = 0.05
+
+
+def sockets_in(directory: Path) -> dict[str, SocketIdentity]:
+    """The registration sockets below `directory`, by path."""
+    found: dict[str, SocketIdentity] = {}
+    for folder, folders, files in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            path = Path(folder, name)
+            try:
+                status = path.stat()
+            except OSError:
+                # Removed since the directory was read.
+                continue
+            if not name.startswith(".") and stat.S_ISSOCK(status.st_mode):
+                found[str(path)] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+@dataclass
+class _Socket:
+    """The state of one registration socket.
+
+    path: of the socket.
+    identity: of the socket.
+    plugin: the registered plugin, None before.
+    worker: the thread of the attempt under way, or of the last one.
+    failures: how many attempts failed.
+    next_attempt: not before this `time.monotonic()`.
+    gone: whether the socket vanished.
+    """
+
+    path: str
+    identity: SocketIdentity
+    plugin: Plugin | None = None
+    worker: threading.Thread | None = None
+    failures: int = 0
+    next_attempt: float = field(default_factory=time.monotonic)
+    gone: bool = False
+
+
+class RegistryWatcher:
+    """Registers and removes `plugins` as sockets come and go in the directory. `stopping` ends its thread."""
+
+    def __init__(
+        self,
+        directory: Path,
+        plugins: Plugins,
+        registrar: Registrar,
+        timing: KubeletTiming,
+        stopping: threading.Event,
+    ) -> None:
+        self._directory = directory
+        self._plugins = plugins
+        self._registrar = registrar
+        self._timing = timing
+        self._stopping = stopping
+        self._lock = threading.Lock()
+        self._sockets: dict[str, _Socket] = {}
+        self._errors: list[RegistrationError] = []
+        self._thread = threading.Thread(target=self._run, name="kubelet-watcher")
+
+    def start(self) -> None:
+        """Starts to watch; sockets that are there count as new."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Deregisters everything and waits for the attempts under way; `stopping` must be set before."""
+        self._thread.join()
+        for socket in list(self._sockets.values()):
+            self._remove(socket)
+            if socket.worker:
+                socket.worker.join()
+
+    @property
+    def errors(self) -> list[RegistrationError]:
+        """The failed attempts, oldest first."""
+        with self._lock:
+            return list(self._errors)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._compare()
+            self._stopping.wait(self._timing.poll)
+
+    def _compare(self) -> None:
+        found = sockets_in(self._directory)
+        for socket in list(self._sockets.values()):
+            if found.get(socket.path) != socket.identity:
+                self._remove(socket)
+        for path, identity in found.items():
+            socket = self._sockets.setdefault(path, _Socket(path, identity))
+            idle = socket.plugin is None and (socket.worker is None or not socket.worker.is_alive())
+            if idle and socket.next_attempt <= time.monotonic():
+                socket.worker = threading.Thread(target=self._attempt, args=(socket,), name="kubelet-register")
+                socket.worker.start()
+
+    def _attempt(self, socket: _Socket) -> None:
+        try:
+            self._registrar.register(socket.path, lambda plugin: self._registered(socket, plugin))
+        except RegistrationError as error:
+            with self._lock:
+                self._errors.append(error)
+                pause = min(self._timing.backoff_first * 2**socket.failures, self._timing.backoff_last)
+                socket.failures += 1
+                socket.next_attempt = time.monotonic() + pause
+
+    def _registered(self, socket: _Socket, plugin: Plugin) -> None:
+        with self._lock:
+            gone = socket.gone
+            socket.plugin = None if gone else plugin
+        if gone:
+            self._plugins.remove(plugin)
+
+    def _remove(self, socket: _Socket) -> None:
+        del self._sockets[socket.path]
+        with self._lock:
+            socket.gone = True
+            plugin, socket.plugin = socket.plugin, None
+        if plugin:
+            self._plugins.remove(plugin)
 
 
 class Registrar:
-    """Registers drivers into `plugins`; `stopping` ends attempts early."""
+    """Registers plugins, one attempt at a time; `stopping` ends an attempt early."""
 
     def __init__(self, plugins: Plugins, timing: KubeletTiming, records: Records, stopping: threading.Event) -> None:
         self._plugins = plugins
@@ -38,83 +166,72 @@ class Registrar:
         self._stopping = stopping
 
     def register(self, socket: str, registered: Callable[[Plugin], None]) -> None:
-        """One whole attempt, handing the new instance to `registered`; `RegistrationError` where it fails."""
-        channel = wire.channel(socket, self._timing)
-        try:
-            self._dial(channel, socket)
-            info = self._who(channel, socket)
-            plugin = self._registered(channel, info)
-            # Now, because closing the channel takes its time and the socket may vanish meanwhile.
-            registered(plugin)
-            self._plugins.told(plugin)
-        finally:
-            wire.close(channel)
-
-    def _dial(self, channel: grpc.Channel, socket: str) -> None:
+        """One attempt; `registered` is called with the new plugin. `RegistrationError` if it fails."""
         ready = threading.Event()
+        with rpc.channel(socket, self._timing) as channel:
+            connectivity = rpc.Connectivity(channel, lambda connected: ready.set() if connected else None)
+            try:
+                self._wait_connected(ready, socket)
+                plugin = self._add(channel, self._get_info(channel, socket))
+                # Before the channel closes, because that takes time in which the socket may vanish.
+                registered(plugin)
+                self._plugins.set_notified(plugin)
+            finally:
+                connectivity.stop()
 
-        def observe(state: grpc.ChannelConnectivity) -> None:
-            if state is grpc.ChannelConnectivity.READY:
-                ready.set()
+    def _wait_connected(self, ready: threading.Event, socket: str) -> None:
+        ends = time.monotonic() + self._timing.dial
+        while not ready.wait(_STOP_CHECK_SECONDS):
+            if self._stopping.is_set() or time.monotonic() > ends:
+                raise RegistrationError("dial", f"cannot connect within {self._timing.dial:g} s", socket=socket)
 
-        channel.subscribe(observe, try_to_connect=True)
-        try:
-            ends = time.monotonic() + self._timing.dial
-            while not ready.wait(_LOOK):
-                if self._stopping.is_set() or time.monotonic() > ends:
-                    raise RegistrationError("dial", f"cannot connect within {self._timing.dial:g} s", socket=socket)
-        finally:
-            channel.unsubscribe(observe)
-
-    def _who(self, channel: grpc.Channel, socket: str) -> PluginInfo:
+    def _get_info(self, channel: grpc.Channel, socket: str) -> PluginInfo:
         started = time.monotonic()
         driver, error = "", ""
         try:
-            answer = wire.get_info(channel, self._timing.get_info)
+            answer = rpc.get_info(channel, self._timing.get_info)
             driver = answer.name
         except grpc.RpcError as failure:
-            error = wire.failure(failure)[1]
+            error = rpc.failure(failure)[1]
             raise RegistrationError("get-info", f"GetInfo: {error}", socket=socket) from failure
         finally:
-            seconds = time.monotonic() - started
-            self._records.add(Call(GET_INFO, driver, socket, started, seconds, error))
-        if answer.type != wire.PLUGIN_TYPE:
+            self._records.add_call(Call(GET_INFO, driver, socket, started, time.monotonic() - started, error))
+        if answer.type != rpc.PLUGIN_TYPE:
             why = f"no handler registered for plugin type: {answer.type} at socket {socket}"
             self._refuse(channel, RegistrationError("plugin-type", why, driver=driver, socket=socket))
-        versions = tuple(answer.supported_versions)
-        # No endpoint means that the service is on the registration socket itself.
-        return PluginInfo(driver, socket, answer.endpoint or socket, "", versions)
+        # Without an endpoint the service is on the registration socket.
+        return PluginInfo(driver, socket, answer.endpoint or socket, "", tuple(answer.supported_versions))
 
-    def _registered(self, channel: grpc.Channel, info: PluginInfo) -> Plugin:
+    def _add(self, channel: grpc.Channel, info: PluginInfo) -> Plugin:
         try:
-            service = chosen_service(info.socket, info.driver, info.versions)
+            service = choose_service(info.socket, info.driver, info.versions)
             plugin = self._plugins.add(PluginInfo(info.driver, info.socket, info.endpoint, service, info.versions))
         except RegistrationError as error:
             self._refuse(channel, error)
         try:
-            self._notify(channel, info, "")
+            self._notify(channel, info.driver, info.socket)
         except RegistrationError:
             self._plugins.remove(plugin)
             raise
         return plugin
 
     def _refuse(self, channel: grpc.Channel, error: RegistrationError) -> NoReturn:
-        """Tells the driver, and raises the error whether or not it listened."""
+        """Tells the plugin the error and raises it, even if the plugin did not answer."""
         try:
-            self._notify(channel, PluginInfo(error.driver, error.socket, "", "", ()), error.why)
-        except RegistrationError as untold:
-            raise error from untold
+            self._notify(channel, error.driver, error.socket, error.why)
+        except RegistrationError as not_told:
+            raise error from not_told
         raise error
 
-    def _notify(self, channel: grpc.Channel, info: PluginInfo, news: str) -> None:
+    def _notify(self, channel: grpc.Channel, driver: str, socket: str, refusal: str = "") -> None:
         started = time.monotonic()
         error = ""
         try:
-            wire.notify(channel, news, self._timing.notify)
+            rpc.notify(channel, refusal, self._timing.notify)
         except grpc.RpcError as failure:
-            error = wire.failure(failure)[1]
+            error = rpc.failure(failure)[1]
             why = f"NotifyRegistrationStatus: {error}"
-            raise RegistrationError("notify", why, driver=info.driver, socket=info.socket) from failure
+            raise RegistrationError("notify", why, driver=driver, socket=socket) from failure
         finally:
             seconds = time.monotonic() - started
-            self._records.add(Call(NOTIFY, info.driver, info.socket, started, seconds, error, registered=not news))
+            self._records.add_call(Call(NOTIFY, driver, socket, started, seconds, error, registered=not refusal))

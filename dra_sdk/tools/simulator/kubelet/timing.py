@@ -1,4 +1,4 @@
-"""The kubelet's deadlines and periods, in seconds."""
+"""The kubelet's deadlines and periods."""
 
 from __future__ import annotations
 
@@ -7,44 +7,54 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KubeletTiming:
-    """Deadlines are the kubelet's own; pauses between attempts are shorter, so that tests need not wait (see `REAL`).
+    """Deadlines and periods in seconds.
 
-    Source: Kubernetes 1.36 pkg/kubelet/pluginmanager and pkg/kubelet/cm/dra.
+    By default deadlines are the kubelet's own, and pauses between attempts are shorter, so that tests are quick.
+    Source: Kubernetes 1.36 pkg/kubelet/pluginmanager, pkg/kubelet/cm/dra, pkg/kubelet/pod_workers.go.
+
+    dial: to connect to a registration socket.
+    get_info: for GetInfo.
+    notify: for NotifyRegistrationStatus.
+    call: for NodePrepareResources and NodeUnprepareResources.
+    wipe_delay: from the loss of a driver to the deletion of its ResourceSlices.
+    wipe_retry: before the second attempt to delete ResourceSlices; doubles with each further one.
+    wipe_retry_last: the longest pause between attempts to delete ResourceSlices.
+    health_timeout: how long a health report is valid that names no time of its own.
+    poll: between two reads of the registration directory.
+    backoff_first: before the second attempt to register; doubles with each further one.
+    backoff_last: the longest pause between attempts to register.
+    reconnect_first: before the second attempt to connect to a driver again.
+    reconnect_last: the longest pause between attempts to connect again.
+    health_retry: between attempts to open a health stream.
+    pod_retry: between attempts of a pod worker to sync its pod.
+    reconcile: between searches for pods that are gone and still have prepared claims.
     """
 
     dial: float = 10.0
-    """To connect to a registration socket."""
     get_info: float = 1.0
-    """For GetInfo."""
     notify: float = 5.0
-    """For NotifyRegistrationStatus."""
     call: float = 45.0
-    """For NodePrepareResources and NodeUnprepareResources."""
     wipe_delay: float = 30.0
-    """From the loss of a driver to the deletion of its ResourceSlices."""
     wipe_retry: float = 1.0
-    """Before the second attempt to delete ResourceSlices; doubles with each further one."""
     wipe_retry_last: float = 300.0
-    """Longest pause between attempts to delete ResourceSlices."""
     health_timeout: float = 30.0
-    """From a device's last health report to Unknown, where the report names no time of its own."""
     poll: float = 0.05
-    """Between looks into the registration directory."""
     backoff_first: float = 0.1
-    """Before the second attempt to register; doubles with each further one."""
     backoff_last: float = 2.0
-    """Longest pause between attempts to register."""
     reconnect_first: float = 0.1
-    """Before the second attempt to reconnect to a driver."""
     reconnect_last: float = 0.5
-    """Longest pause between attempts to reconnect."""
     health_retry: float = 0.2
-    """Between attempts to open a health stream."""
+    pod_retry: float = 0.2
     reconcile: float = 60.0
-    """Between looks for pods that are gone and still have prepared claims."""
 
 
 REAL = KubeletTiming(
-    poll=1.0, backoff_first=0.5, backoff_last=122.0, reconnect_first=1.0, reconnect_last=120.0, health_retry=5.0
+    poll=1.0,
+    backoff_first=0.5,
+    backoff_last=122.0,
+    reconnect_first=1.0,
+    reconnect_last=120.0,
+    health_retry=5.0,
+    pod_retry=10.0,
 )
-"""The kubelet's own pace throughout."""
+"""The kubelet's own deadlines and pauses."""

@@ -1,4 +1,7 @@
-"""Deleting the ResourceSlices of lost drivers: all of the node's at start, those of one driver 30 s after its loss."""
+"""Deletes the node's ResourceSlices: of all drivers at the start, and of one driver 30 s after its loss.
+
+Source: Kubernetes 1.36 pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go (wipeResourceSlices).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ ALL_DRIVERS = ""
 
 
 class SliceWiper:
-    """Deletes slices through the API, in the background, until it succeeds or the driver is back."""
+    """Deletes ResourceSlices in the background; each wipe is repeated until it succeeds or the driver is back."""
 
     def __init__(self, api: LocalClient, node: str, timing: KubeletTiming) -> None:
         self._api = api
@@ -29,27 +32,33 @@ class SliceWiper:
         self._thread = threading.Thread(target=self._run, name="kubelet-wiper")
 
     def start(self) -> None:
-        """Wipes the slices of all drivers at once: none has registered yet."""
+        """Deletes the slices of all drivers, none of which has registered yet."""
         self._attempt(ALL_DRIVERS)
         self._thread.start()
 
     def stop(self) -> None:
-        """Gives up what is pending."""
+        """Drops pending wipes."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
         self._thread.join()
 
     def schedule(self, driver: str) -> None:
-        """Wipes after the delay; where that is already pending, the earlier time stays."""
+        """Wipes after the delay; a wipe that is pending stays as it is."""
         with self._changed:
             self._due.setdefault(driver, time.monotonic() + self._timing.wipe_delay)
             self._changed.notify()
 
     def cancel(self, driver: str) -> None:
-        """The driver is back."""
+        """The driver is back: drops its pending wipe."""
         with self._changed:
             self._due.pop(driver, None)
+
+    @property
+    def pending(self) -> set[str]:
+        """The drivers whose slices will be deleted."""
+        with self._changed:
+            return set(self._due)
 
     def _run(self) -> None:
         while (driver := self._next()) is not None:

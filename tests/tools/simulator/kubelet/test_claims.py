@@ -22,10 +22,10 @@ REF = ClaimRef("default", "one", "uid-1")
 DEVICE = PreparedDevice("d", "pool", "dev", ("r",), ("v/c=a",), "share")
 
 
-def test_what_is_saved_is_read_again_but_not_as_prepared(tmp_path: Path) -> None:
+def test_saved_claims_are_read_again_but_not_as_prepared(tmp_path: Path) -> None:
     path = tmp_path / "dra_manager_state"
     cache = ClaimCache(path)
-    (info,) = cache.reference("pod-1", [ClaimInfo(REF, {"d": ()})])
+    (info,) = cache.add_pod("pod-1", [ClaimInfo(REF, {"d": ()})])
 
     def finish() -> None:
         info.drivers["d"] = (DEVICE,)
@@ -34,14 +34,14 @@ def test_what_is_saved_is_read_again_but_not_as_prepared(tmp_path: Path) -> None
     cache.change(finish)
     (read,) = ClaimCache(path).all()
     assert read == ClaimInfo(REF, {"d": (DEVICE,)}, {"pod-1"}, prepared=False)
-    cache.drop([info])
+    cache.delete([info])
     assert load(path) == []
     assert [entry.name for entry in tmp_path.iterdir()] == ["dra_manager_state"]
 
 
 def test_the_file_has_the_kubelets_form(tmp_path: Path) -> None:
     path = tmp_path / "dra_manager_state"
-    ClaimCache(path).reference("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
+    ClaimCache(path).add_pod("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
     checkpoint = json.loads(path.read_text())
     assert set(checkpoint) == {"Data", "Checksum"}
     data = json.loads(checkpoint["Data"])
@@ -71,7 +71,7 @@ def test_the_file_has_the_kubelets_form(tmp_path: Path) -> None:
 
 def test_a_file_of_1_34_has_no_shares(tmp_path: Path) -> None:
     path = tmp_path / "dra_manager_state"
-    ClaimCache(path).reference("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
+    ClaimCache(path).add_pod("pod-1", [ClaimInfo(REF, {"d": (DEVICE,)})])
     data = json.loads(path.read_text())["Data"].replace('"ShareID": "share", ', "")
     path.write_text(json.dumps({"Data": data, "Checksum": zlib.crc32(data.encode())}))
     (read,) = load(path)
@@ -88,6 +88,6 @@ def test_a_damaged_file_keeps_the_kubelet_from_starting(api: LocalClient, kubele
         kubelet.claims  # noqa: B018 - the property raises
 
 
-def test_starting_twice_is_a_mistake(kubelet: KubeletEmulator) -> None:
+def test_a_second_start_is_an_error(kubelet: KubeletEmulator) -> None:
     with pytest.raises(RuntimeError, match="runs already"):
         kubelet.start()

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dra_sdk.tools.simulator.kubelet import DeviceHealth, KubeletEmulator, KubeletTiming
-from dra_sdk.tools.simulator.kubelet.health import HealthCache, cut_message
+from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming, ResourceHealth
+from dra_sdk.tools.simulator.kubelet.health import HealthCache, truncate_message
 from dra_sdk.tools.simulator.kubelet.records import HEALTH
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.wire.proto import dra_health_v1_pb2
 from tests.tools.simulator.fakes import VERSIONS, FakeDriver
+from tests.tools.simulator.kubelet.conftest import NODE
 from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
@@ -35,14 +35,14 @@ def report(device: str, health: int, *, timeout: int = 0, message: str = "") -> 
 
 
 @pytest.mark.parametrize(("timeout", "lasts"), [(0, 30), (-5, 30), (60, 60), (1, 1)])
-def test_a_report_lasts_for_its_timeout(timeout: int, lasts: int) -> None:
+def test_a_report_is_valid_for_its_timeout(timeout: int, lasts: int) -> None:
     clock = Clock()
     cache = HealthCache(30.0, clock)
     cache.update(DRIVER, [report("dev", GOOD, timeout=timeout, message="fine")])
     clock.now += lasts
-    assert cache.get(DRIVER, POOL, "dev") == DeviceHealth("Healthy", "fine")
+    assert cache.get(DRIVER, POOL, "dev") == ResourceHealth("Healthy", "fine")
     clock.now += 0.1
-    assert cache.get(DRIVER, POOL, "dev") == DeviceHealth("Unknown", "")
+    assert cache.get(DRIVER, POOL, "dev") == ResourceHealth("Unknown", "")
 
 
 def test_a_device_that_is_not_in_a_report_keeps_its_state_until_it_times_out() -> None:
@@ -56,7 +56,7 @@ def test_a_device_that_is_not_in_a_report_keeps_its_state_until_it_times_out() -
     assert [cache.get(DRIVER, POOL, name).health for name in ("a", "b")] == ["Unhealthy", "Unknown"]
 
 
-def test_clearing_a_driver_leaves_the_others() -> None:
+def test_clearing_a_driver_keeps_the_reports_of_others() -> None:
     cache = HealthCache(30.0)
     cache.update("a.example.com", [report("dev", GOOD)])
     cache.update("b.example.com", [report("dev", GOOD)])
@@ -78,7 +78,7 @@ def test_clearing_a_driver_leaves_the_others() -> None:
     ],
 )
 def test_a_long_message_is_cut(message: str, cut: str) -> None:
-    assert cut_message(message) == cut
+    assert truncate_message(message) == cut
     assert len(cut.encode()) <= 1024
 
 
@@ -86,7 +86,7 @@ def test_a_long_message_is_cut(message: str, cut: str) -> None:
 def test_health_changes_arrive(kubelet: KubeletEmulator, kubelet_dir: Path, version: str) -> None:
     with FakeDriver(kubelet_dir, versions=("v1.DRAPlugin", version)) as driver:
         kubelet.wait_for_driver(DRIVER)
-        assert kubelet.health(DRIVER, POOL, "dev") == DeviceHealth("Unknown")
+        assert kubelet.health(DRIVER, POOL, "dev") == ResourceHealth("Unknown")
         driver.report((POOL, "dev", GOOD, ""))
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy")
         driver.report((POOL, "dev", BAD, "too hot"))
@@ -94,10 +94,15 @@ def test_health_changes_arrive(kubelet: KubeletEmulator, kubelet_dir: Path, vers
         assert kubelet.health(DRIVER, POOL, "dev").message == "too hot"
 
 
-def test_a_device_decays_to_unknown(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
-    with FakeDriver(kubelet_dir) as driver:
+def test_a_report_that_expires_makes_the_device_unknown(
+    api: LocalClient, kubelet_dir: Path, timing: KubeletTiming
+) -> None:
+    clock = Clock()
+    with (
+        KubeletEmulator(NODE, api, kubelet_dir, timing=timing, clock=clock) as kubelet,
+        FakeDriver(kubelet_dir) as driver,
+    ):
         kubelet.wait_for_driver(DRIVER)
-        clock = kubelet._running.health._clock = Clock()
         driver.report((POOL, "dev", GOOD, ""), timeout=1)
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy")
         clock.now += 1.1
@@ -105,7 +110,7 @@ def test_a_device_decays_to_unknown(kubelet: KubeletEmulator, kubelet_dir: Path)
         assert not kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy", timeout=0.05)
 
 
-def test_the_end_of_a_stream_forgets_the_driver_and_a_new_one_is_opened(
+def test_the_end_of_a_stream_drops_the_drivers_reports_and_a_new_stream_is_opened(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     with FakeDriver(kubelet_dir) as driver:
@@ -115,7 +120,7 @@ def test_the_end_of_a_stream_forgets_the_driver_and_a_new_one_is_opened(
         driver.stop_service()
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Unknown")
         driver.start_service()
-        # The fake sends what it has reported again on each new stream.
+        # On each new stream the fake sends all its reports again.
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy")
     assert kubelet.records.wait(lambda calls: any(call.kind == HEALTH for call in calls), LONG)
 
@@ -127,19 +132,25 @@ def test_health_that_is_not_advertised_is_not_asked_for(kubelet: KubeletEmulator
     assert not kubelet.calls(HEALTH)
 
 
-def test_unimplemented_ends_the_asking(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
-    with FakeDriver(kubelet_dir, versions=VERSIONS, health=False):
-        kubelet.wait_for_driver(DRIVER)
-        assert kubelet.records.wait(lambda calls: any(call.kind == HEALTH for call in calls), LONG)
-        (monitor,) = kubelet._running.plugins._health.values()
-        monitor()
-    (call,) = kubelet.calls(HEALTH)
+def test_a_driver_that_answers_unimplemented_is_not_asked_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+    def asked(driver: str, times: int) -> bool:
+        return kubelet.records.wait(
+            lambda calls: sum((call.kind, call.driver) == (HEALTH, driver) for call in calls) >= times, LONG
+        )
+
+    other = "nic.example.com"
+    with FakeDriver(kubelet_dir, versions=VERSIONS, health=False), FakeDriver(kubelet_dir, other) as ending:
+        assert asked(DRIVER, 1)
+        # The other driver, whose streams end at once, shows how often the kubelet asks in the meantime.
+        ending.end_streams()
+        assert asked(other, 5)
+    (call,) = kubelet.calls(HEALTH, DRIVER)
     assert "UNIMPLEMENTED" in call.error
 
 
-def test_old_kubelets_ask_everyone_in_v1alpha1(api: LocalClient, kubelet_dir: Path, timing: KubeletTiming) -> None:
+def test_old_kubelets_ask_every_driver_in_v1alpha1(api: LocalClient, kubelet_dir: Path, timing: KubeletTiming) -> None:
     with (
-        KubeletEmulator("node-1", api, kubelet_dir, timing=timing, health="always") as kubelet,
+        KubeletEmulator(NODE, api, kubelet_dir, timing=timing, health="always") as kubelet,
         FakeDriver(kubelet_dir, versions=("v1.DRAPlugin",)) as driver,
     ):
         kubelet.wait_for_driver(DRIVER)
@@ -147,9 +158,9 @@ def test_old_kubelets_ask_everyone_in_v1alpha1(api: LocalClient, kubelet_dir: Pa
         assert kubelet.wait_for_health(DRIVER, POOL, "dev", "Healthy")
 
 
-def test_with_the_gate_off_nobody_is_asked(api: LocalClient, kubelet_dir: Path, timing: KubeletTiming) -> None:
+def test_with_the_gate_off_no_driver_is_asked(api: LocalClient, kubelet_dir: Path, timing: KubeletTiming) -> None:
     with (
-        KubeletEmulator("node-1", api, kubelet_dir, timing=replace(timing), health="off") as kubelet,
+        KubeletEmulator(NODE, api, kubelet_dir, timing=timing, health="off") as kubelet,
         FakeDriver(kubelet_dir),
     ):
         kubelet.wait_for_driver(DRIVER)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from dra_sdk.tools.simulator.kubelet import (
     PreparedDevice,
     ResponseError,
 )
+from dra_sdk.tools.simulator.kubelet.manager import findings
 from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import FakeDriver, one_device
 
@@ -157,7 +159,9 @@ def unfit(api: LocalClient, rule: str) -> JSON:
 
 
 @pytest.mark.parametrize("rule", ["claim-exists", "claim-reserved", "claim-allocated", "claim-owner"])
-def test_an_unfit_claim_is_not_prepared(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver, rule: str) -> None:
+def test_a_claim_that_the_pod_may_not_use_is_not_prepared(
+    api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver, rule: str
+) -> None:
     with pytest.raises(PodClaimError) as caught:
         kubelet.run_pod(unfit(api, rule))
     assert caught.value.rule == rule
@@ -290,7 +294,7 @@ def test_after_a_restart_a_claim_is_unprepared_from_the_state_file(
     assert gpu.unprepared == [("v1", [ref])]
 
 
-def test_a_pod_that_is_still_there_survives_the_reconciler(
+def test_claims_of_a_pod_that_is_still_there_are_not_reconciled(
     api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver
 ) -> None:
     claim(api, "one", GPU)
@@ -300,9 +304,7 @@ def test_a_pod_that_is_still_there_survives_the_reconciler(
     assert not gpu.unprepared
 
 
-def test_a_driver_that_is_away_keeps_a_pod_from_going(
-    api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver
-) -> None:
+def test_a_pod_cannot_end_while_its_driver_is_away(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
     claim(api, "one", GPU)
     kubelet.run_pod(pod("one"))
     gpu.stop_service()
@@ -334,7 +336,7 @@ def test_health_is_shown_by_claim_and_request(api: LocalClient, kubelet: Kubelet
     ]
 
 
-def test_odd_answers_are_noted_once(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
+def test_a_finding_is_recorded_once(api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver) -> None:
     ref = claim(api, "one", GPU, pods=("pod-1", "pod-2"))
     assert kubelet.run_pod(pod("one"))
     assert kubelet.findings == []
@@ -343,3 +345,43 @@ def test_odd_answers_are_noted_once(api: LocalClient, kubelet: KubeletEmulator, 
     for name in ("pod-1", "pod-2"):
         kubelet.run_pod(pod("one", name=name))
     assert [finding.rule for finding in kubelet.findings] == ["base-request"]
+
+
+def allocated(**more: Any) -> dict[str, Any]:
+    result = {"request": "r/sub", "driver": GPU, "pool": "node-1", "device": "dev", **more}
+    other = {"request": "s", "driver": "nic.example.com", "pool": "node-1", "device": "eth0"}
+    allocation = {"devices": {"results": [result, other]}}
+    return {"metadata": {"namespace": "default", "name": "one"}, "status": {"allocation": allocation}}
+
+
+@pytest.mark.parametrize(
+    ("device", "rule"),
+    [
+        (PreparedDevice(GPU, "node-1", "dev", ("r/sub",)), "base-request"),
+        (PreparedDevice(GPU, "node-1", "dev", ("s",)), "known-request"),
+        (PreparedDevice(GPU, "node-1", "eth0", ("r",)), "allocated-device"),
+        (PreparedDevice(GPU, "node-2", "dev", ("r",)), "allocated-device"),
+        (PreparedDevice(GPU, "node-1", "dev", ("r",), (), "share-1"), "share-id"),
+        (PreparedDevice(GPU, "node-1", "dev", ("r",), ("not-a-cdi-name",)), "cdi-name"),
+    ],
+)
+def test_a_mistake_that_the_kubelet_accepts_is_a_finding(device: PreparedDevice, rule: str) -> None:
+    (found,) = findings(allocated(), [device])
+    assert (found.rule, found.driver, found.claim) == (rule, GPU, "default/one")
+    assert f"device {device.pool}/{device.device}: " in found.why
+
+
+def test_a_missing_share_id_is_a_finding() -> None:
+    (found,) = findings(allocated(shareID="share-1"), [PreparedDevice(GPU, "node-1", "dev", ("r",))])
+    assert found.rule == "share-id"
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        PreparedDevice(GPU, "node-1", "dev", ("r",), ("vendor.com/class=a", "vendor.com/class=b"), "share-1"),
+        PreparedDevice(GPU, "node-1", "dev", (), (), "share-1"),
+    ],
+)
+def test_a_good_answer_has_no_findings(device: PreparedDevice) -> None:
+    assert list(findings(allocated(shareID="share-1"), [device])) == []

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import os
+import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming, NotRegisteredError
 from dra_sdk.tools.simulator.kubelet.records import GET_INFO, NOTIFY
+from dra_sdk.tools.simulator.kubelet.registration import sockets_in
+from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import FakeDriver
+from tests.tools.simulator.kubelet.conftest import NODE
 from tests.waiting import LONG, wait
 
 DRIVER = "gpu.example.com"
@@ -31,7 +37,7 @@ def test_registers_and_tells_the_driver(kubelet: KubeletEmulator, kubelet_dir: P
     assert [call.kind for call in kubelet.calls() if call.kind in {GET_INFO, NOTIFY}] == [GET_INFO, NOTIFY]
 
 
-def test_a_socket_that_was_there_before_counts(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_a_socket_that_is_there_at_the_start_is_registered(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     kubelet.stop()
     with FakeDriver(kubelet_dir):
         kubelet.start()
@@ -71,7 +77,7 @@ def test_another_plugin_type_is_refused_and_the_driver_told(kubelet: KubeletEmul
     assert "CSIPlugin" in driver.notified[0][1]
 
 
-def test_refusal_stays_the_reason_where_the_driver_will_not_hear_it(
+def test_the_refusal_stays_the_error_if_the_driver_does_not_take_it(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     def offended(registered: bool, error: str) -> None:
@@ -84,23 +90,22 @@ def test_refusal_stays_the_reason_where_the_driver_will_not_hear_it(
     assert "notify" not in rules(kubelet)
 
 
-def test_get_info_has_a_second_and_is_tried_again(kubelet: KubeletEmulator, kubelet_dir: Path, timing: object) -> None:
-    object.__setattr__(timing, "get_info", KubeletTiming().get_info)
+def test_get_info_has_a_second_and_is_tried_again(api: LocalClient, kubelet_dir: Path, timing: KubeletTiming) -> None:
     answering = threading.Event()
     driver = FakeDriver(kubelet_dir)
     driver.on_get_info = lambda: answering.wait(LONG)
-    with driver:
+    strict = replace(timing, get_info=KubeletTiming().get_info)
+    with KubeletEmulator(NODE, api, kubelet_dir, timing=strict) as kubelet, driver:
         assert kubelet.records.wait(lambda calls: any(call.kind == GET_INFO for call in calls), LONG)
-        object.__setattr__(timing, "get_info", LONG)
         answering.set()
-        assert kubelet.wait_for_driver(DRIVER)
+        assert kubelet.wait_for_driver(DRIVER, timeout=LONG)
     first = kubelet.calls(GET_INFO)[0]
     assert "DEADLINE_EXCEEDED" in first.error
     assert first.seconds > 0.9
     assert driver.notified == [(True, "")]
 
 
-def test_a_driver_that_does_not_take_the_news_is_deregistered_and_tried_again(
+def test_a_driver_that_refuses_the_notification_is_deregistered_and_tried_again(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     failures = [True, True]
@@ -119,27 +124,28 @@ def test_a_driver_that_does_not_take_the_news_is_deregistered_and_tried_again(
     assert rules(kubelet) == {"notify"}
 
 
-def test_nobody_behind_the_socket_is_an_error_until_somebody_is(
-    kubelet: KubeletEmulator, kubelet_dir: Path, timing: object
+def test_a_socket_that_nobody_listens_on_is_an_error_until_somebody_does(
+    api: LocalClient, kubelet_dir: Path, timing: KubeletTiming
 ) -> None:
     driver = FakeDriver(kubelet_dir)
-    driver.start()
-    kubelet.wait_for_driver(DRIVER)
-    object.__setattr__(timing, "dial", 0.1)
     registration = driver.registration
     hidden = registration.with_name(".hidden")
-    registration.rename(hidden)
-    driver.stop()
-    assert kubelet._running.plugins.wait(lambda infos: not infos, LONG)
-    hidden.rename(registration)
-    wait_for_rule(kubelet, "dial")
-    registration.unlink()
-    object.__setattr__(timing, "dial", LONG)
-    with driver:
-        assert kubelet.wait_for_driver(DRIVER)
+    with KubeletEmulator(NODE, api, kubelet_dir, timing=replace(timing, dial=0.1)) as kubelet:
+        driver.start()
+        kubelet.wait_for_driver(DRIVER, timeout=LONG)
+        registration.rename(hidden)
+        driver.stop()
+        assert kubelet.wait_for_plugins(lambda infos: not infos, LONG)
+        errors = len(kubelet.registration_errors)
+        hidden.rename(registration)
+        wait(lambda: len(kubelet.registration_errors) > errors)
+        assert kubelet.registration_errors[-1].rule == "dial"
+        registration.unlink()
+        with driver:
+            assert kubelet.wait_for_driver(DRIVER, timeout=LONG)
 
 
-def test_hidden_names_and_other_files_are_ignored_and_folders_looked_into(
+def test_hidden_names_and_other_files_are_ignored_and_folders_are_searched(
     kubelet: KubeletEmulator, kubelet_dir: Path
 ) -> None:
     registry = kubelet_dir / "plugins_registry"
@@ -167,7 +173,7 @@ def test_a_vanished_socket_deregisters_and_a_new_one_registers_again(
     assert driver.notified == [(True, ""), (True, "")]
 
 
-def test_a_socket_created_anew_under_the_same_path_registers_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_a_socket_made_again_under_the_same_path_registers_again(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir) as driver:
         kubelet.wait_for_driver(DRIVER)
         other = FakeDriver(kubelet_dir, instance="other")
@@ -191,8 +197,38 @@ def test_an_endpoint_is_registered_once(kubelet: KubeletEmulator, kubelet_dir: P
     assert "already registered" in thief.notified[0][1]
 
 
-def test_waiting_in_vain_tells_what_went_wrong(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_the_error_of_waiting_in_vain_has_the_failed_attempts(kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
     with FakeDriver(kubelet_dir, versions=()):
         wait_for_rule(kubelet, "supported-versions")
         with pytest.raises(NotRegisteredError, match="empty list of supported gRPC services"):
             kubelet.wait_for_driver(DRIVER, timeout=0.1)
+
+
+def bind(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def test_only_visible_sockets_are_found(kubelet_dir: Path) -> None:
+    for name in ("a.sock", "below/b.sock", ".hidden.sock", ".below/c.sock"):
+        bind(kubelet_dir / name)
+    (kubelet_dir / "file.sock").touch()
+    (kubelet_dir / "gone.sock").symlink_to("nowhere")
+    assert {Path(path).name for path in sockets_in(kubelet_dir)} == {"a.sock", "b.sock"}
+
+
+def test_a_socket_made_again_has_another_identity(kubelet_dir: Path) -> None:
+    path = kubelet_dir / "a.sock"
+    bind(path)
+    before = sockets_in(kubelet_dir)
+    path.chmod(0o600)
+    assert sockets_in(kubelet_dir) == before
+    path.unlink()
+    bind(path)
+    os.utime(path, ns=(0, 0))
+    assert sockets_in(kubelet_dir) != before
+
+
+def test_no_directory_has_no_sockets(kubelet_dir: Path) -> None:
+    assert sockets_in(kubelet_dir / "missing") == {}

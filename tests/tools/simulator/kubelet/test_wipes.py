@@ -84,18 +84,20 @@ def test_a_driver_that_is_back_in_time_keeps_its_slices(
         assert kubelet.wait_for_no_driver(DRIVER)
         driver.start()
         kubelet.wait_for_driver(DRIVER)
-        # The wipe is no longer pending, so however long one waits nothing comes.
-        assert not kubelet._running.wiper._due
+        # No wipe is pending, so none will come.
+        assert not kubelet.pending_wipes
         assert api.get("resourceslices", "mine") == before
 
 
-def test_another_instance_keeps_the_slices(api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path) -> None:
+def test_slices_stay_while_another_plugin_of_the_driver_is_connected(
+    api: LocalClient, kubelet: KubeletEmulator, kubelet_dir: Path
+) -> None:
     with FakeDriver(kubelet_dir, instance="old") as old, FakeDriver(kubelet_dir, instance="new"):
         kubelet.wait_for_driver(DRIVER, instances=2)
         publish(api, "mine")
         old.stop()
-        assert kubelet._running.plugins.wait(lambda infos: len(infos) == 1, LONG)
-        assert not kubelet._running.wiper._due
+        assert kubelet.wait_for_plugins(lambda infos: len(infos) == 1, LONG)
+        assert not kubelet.pending_wipes
     wait_gone(api, "mine")
 
 

@@ -1,13 +1,13 @@
-"""The gRPC calls of the kubelet, typed, over the generated messages.
+"""The kubelet's gRPC calls, typed, on top of the generated messages.
 
-Names that a driver advertises (`v1.DRAPlugin`) are not the names on the wire
+The names that a driver advertises (`v1.DRAPlugin`) are not the names of the gRPC services
 (`k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin`).
 """
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
@@ -21,17 +21,17 @@ from dra_sdk.wire.proto import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
     class HealthStream(Protocol):
-        """A health stream: iterate it for reports, `cancel` it from another thread."""
+        """A health stream: iterate over it for reports, `cancel` it from another thread."""
 
         def __iter__(self) -> Iterator[dra_health_v1_pb2.NodeWatchResourcesResponse]: ...
         def cancel(self) -> bool:
-            """Ends the stream from this side."""
+            """Ends the stream."""
 
 
 PLUGIN_TYPE = "DRAPlugin"
@@ -41,18 +41,33 @@ PLUGIN_SERVICES = (V1, V1BETA1)
 HEALTH_V1 = "v1.DRAResourceHealth"
 HEALTH_V1ALPHA1 = "v1alpha1.DRAResourceHealth"
 
+_SUBSCRIBING = threading.Lock()
+_END_SECONDS = 2.0  # ten times as long as grpc needs to notice that nothing is subscribed
 _MESSAGES = {V1: dra_v1_pb2, V1BETA1: dra_v1beta1_pb2}
-_POLLING_LOOK = 0.01
 _PREFIX = "/k8s.io.kubelet.pkg.apis.dra."
 
-Answers = dict[str, tuple[str, tuple[PreparedDevice, ...]]]
-"""A driver's answer: by claim UID, the error ("" for none) and the devices."""
+
+class ClaimAnswer(NamedTuple):
+    """A driver's answer for one claim.
+
+    error: "" for success.
+    devices: of a prepare.
+    """
+
+    error: str
+    devices: tuple[PreparedDevice, ...] = ()
+
+
+Answers = dict[str, ClaimAnswer]
+"""A driver's answer, by claim UID."""
 
 
 def channel(socket: str, timing: KubeletTiming) -> grpc.Channel:
-    """A channel to a unix socket; nothing is sent before the first call or subscription."""
+    """A channel to a unix socket. It connects with the first call or subscription, and at once after each loss."""
     options = [
-        # Channels to one path would otherwise share connection and back-off, even across restarts.
+        # The default policy, pick_first, would connect again with the next call only.
+        ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
+        # Channels to the same path would otherwise share connection and back-off, even after a restart.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", int(timing.reconnect_first * 1000)),
@@ -62,20 +77,33 @@ def channel(socket: str, timing: KubeletTiming) -> grpc.Channel:
     return grpc.insecure_channel(f"unix:{socket}", options=options)
 
 
-def close(channel: grpc.Channel) -> None:
-    """Closes a channel that nothing is subscribed to any more; calls in flight are cut off.
+class Connectivity:
+    """Observes whether a channel is connected, until `stop`, which must come before the channel is closed.
 
-    grpcio polls connectivity in a thread of its own, which notices the end of the last subscription within 0.2 s, and
-    dies with a traceback where the channel is closed under it before that.
+    `observe` is called after each change, by a thread of grpc. Another thread of grpc polls the state: it fails if the
+    channel is closed in the meantime, and ends soon after the last subscription. `stop` waits for its end.
     """
-    state = getattr(channel, "_connectivity_state", None)
-    while getattr(state, "polling", False):
-        time.sleep(_POLLING_LOOK)
-    channel.close()
+
+    def __init__(self, channel: grpc.Channel, observe: Callable[[bool], None]) -> None:
+        self._channel = channel
+        self._observe = observe
+        with _SUBSCRIBING:
+            before = set(threading.enumerate())
+            channel.subscribe(self._changed, try_to_connect=True)
+            self._pollers = [each for each in threading.enumerate() if each not in before and each.daemon]
+
+    def stop(self) -> None:
+        """Ends the observation."""
+        self._channel.unsubscribe(self._changed)
+        for poller in self._pollers:
+            poller.join(_END_SECONDS)
+
+    def _changed(self, state: grpc.ChannelConnectivity) -> None:
+        self._observe(state is grpc.ChannelConnectivity.READY)
 
 
 def failure(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
-    """The status of a call that failed, and a line that says so."""
+    """The status of a failed call, and a text that names it."""
     code: grpc.StatusCode = error.code()
     return code, f"{code.name}: {error.details()}"
 
@@ -91,7 +119,7 @@ def get_info(channel: grpc.Channel, timeout: float) -> pluginregistration_v1_pb2
 
 
 def notify(channel: grpc.Channel, error: str, timeout: float) -> None:
-    """Registration.NotifyRegistrationStatus: registered where `error` is empty."""
+    """Registration.NotifyRegistrationStatus; `error` "" says that the driver is registered."""
     call = channel.unary_unary(
         "/pluginregistration.Registration/NotifyRegistrationStatus",
         request_serializer=pluginregistration_v1_pb2.RegistrationStatus.SerializeToString,
@@ -102,7 +130,7 @@ def notify(channel: grpc.Channel, error: str, timeout: float) -> None:
 
 
 def prepare(channel: grpc.Channel, service: str, driver: str, claims: Sequence[ClaimRef], timeout: float) -> Answers:
-    """DRAPlugin.NodePrepareResources in the chosen version."""
+    """DRAPlugin.NodePrepareResources in the version `service`."""
     messages = _MESSAGES[service]
     call = channel.unary_unary(
         f"{_PREFIX}{service}/NodePrepareResources",
@@ -112,13 +140,13 @@ def prepare(channel: grpc.Channel, service: str, driver: str, claims: Sequence[C
     request = messages.NodePrepareResourcesRequest(claims=_claims(service, claims))
     response = call(request, timeout=timeout)
     return {
-        uid: (answer.error, tuple(_device(driver, device) for device in answer.devices))
+        uid: ClaimAnswer(answer.error, tuple(_device(driver, device) for device in answer.devices))
         for uid, answer in response.claims.items()
     }
 
 
 def unprepare(channel: grpc.Channel, service: str, claims: Sequence[ClaimRef], timeout: float) -> Answers:
-    """DRAPlugin.NodeUnprepareResources in the chosen version."""
+    """DRAPlugin.NodeUnprepareResources in the version `service`."""
     messages = _MESSAGES[service]
     call = channel.unary_unary(
         f"{_PREFIX}{service}/NodeUnprepareResources",
@@ -127,7 +155,7 @@ def unprepare(channel: grpc.Channel, service: str, claims: Sequence[ClaimRef], t
     )
     request = messages.NodeUnprepareResourcesRequest(claims=_claims(service, claims))
     response = call(request, timeout=timeout)
-    return {uid: (answer.error, ()) for uid, answer in response.claims.items()}
+    return {uid: ClaimAnswer(answer.error) for uid, answer in response.claims.items()}
 
 
 def watch_health(channel: grpc.Channel, service: str) -> HealthStream:
@@ -153,12 +181,12 @@ def _claims(service: str, claims: Sequence[ClaimRef]) -> list[dra_v1_pb2.Claim]:
 
 def _device(driver: str, device: dra_v1_pb2.Device) -> PreparedDevice:
     # v1beta1 has no share_id.
-    shared = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
+    has_share_id = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
     return PreparedDevice(
         driver,
         device.pool_name,
         device.device_name,
         tuple(device.request_names),
         tuple(device.cdi_device_ids),
-        device.share_id if shared else None,
+        device.share_id if has_share_id else None,
     )

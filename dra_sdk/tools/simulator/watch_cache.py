@@ -1,7 +1,8 @@
-"""Stored versions of objects, the bounded log of changes, and the watches that read it.
+"""Stored versions of objects, the latest changes of each kind, and the watchers that are told of them.
 
-An `Entry` is one version of one object and never changes: the server keeps its encoded form, so that a get, a list and
-a watch event cost no encoding. A `History` remembers so many changes per kind; a watch from further back gets 410.
+A `StoredObject` is one version of one object and never changes. It keeps its encoded form, so that a get, a list and a
+watch event need no encoding. A `WatchCache` holds the last changes of one kind; a watch that starts further back gets
+410. Source: k8s.io/apiserver pkg/storage/cacher.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-class Entry:
+class StoredObject:
     """One stored version of one object.
 
-    `object` is shared and must not be changed; `copy()` gives one that may be. `encoded` is the whole object, `item`
-    the object without `apiVersion` and `kind`, as the items of a typed list come from a real server.
+    `object` is shared and must not be changed; `copy()` gives one that may be changed. `item` is the object without
+    `apiVersion` and `kind`, as in the lists of a real server.
     """
 
     __slots__ = ("_body", "name", "namespace", "object", "resource", "version")
@@ -59,27 +60,37 @@ class Entry:
         return b"{" + self._body
 
     def copy(self) -> JSON:
-        """A copy that the caller owns."""
+        """A copy that may be changed."""
         copied: JSON = json.loads(self.encoded)
         return copied
 
-    def at(self, version: int) -> Entry:
-        """The same content under another resourceVersion, as the last event of a deleted object has it."""
-        return Entry(self.resource, self.object, version)
+    def at(self, version: int) -> StoredObject:
+        """The same with another resourceVersion, as in the last event of a deleted object."""
+        return StoredObject(self.resource, self.object, version)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One write: `before` is None for a create, `after` is None for a delete."""
+class WatchCacheEvent:
+    """One write.
+
+    version: the resourceVersion of the write.
+    before: the object before it, None for a create.
+    after: the object after it, None for a delete.
+    """
 
     version: int
-    before: Entry | None
-    after: Entry | None
+    before: StoredObject | None
+    after: StoredObject | None
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """What a watch delivers. `type` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR; `encoded` its object as JSON."""
+    """One event of a watch.
+
+    type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
+    version: the resourceVersion of the write or bookmark, 0 for an ERROR.
+    encoded: the object, or for an ERROR a Status, as JSON.
+    """
 
     type: str
     version: int
@@ -87,7 +98,7 @@ class WatchEvent:
 
     @property
     def object(self) -> JSON:
-        """The object, decoded; the caller owns it."""
+        """The object, decoded; it may be changed."""
         decoded: JSON = json.loads(self.encoded)
         return decoded
 
@@ -97,10 +108,10 @@ class WatchEvent:
         return b'{"type":"' + self.type.encode() + b'","object":' + self.encoded + b"}\n"
 
 
-class Watch:
-    """One open watch: an iterator of `WatchEvent` that ends when it is closed. Made by `ObjectStore.watch`.
+class Watcher:
+    """One open watch; iterates over its events until it is closed. Made by `ObjectStore.watch`.
 
-    Changes up to the version `after` are not told.
+    Writes up to the version `after` are left out.
     """
 
     def __init__(self, resource: ResourceType, selector: Selector, *, after: int = 0) -> None:
@@ -110,23 +121,23 @@ class Watch:
         self._events: queue.SimpleQueue[WatchEvent | None] = queue.SimpleQueue()
         self.closed = False
 
-    def offer(self, change: Change) -> None:
-        """Queues what this change looks like from inside the selection, if anything."""
-        if change.version <= self._after:
+    def offer(self, write: WatchCacheEvent) -> None:
+        """Queues the event that this write is for the watch's selection, if any."""
+        if write.version <= self._after:
             return
-        was = change.before if change.before and self.selector.matches(change.before.object) else None
-        now = change.after if change.after and self.selector.matches(change.after.object) else None
-        if now:
-            self.put(WatchEvent("MODIFIED" if was else "ADDED", change.version, now.encoded))
-        elif was:
-            self.put(WatchEvent("DELETED", change.version, was.at(change.version).encoded))
+        before = write.before if write.before and self.selector.matches(write.before.object) else None
+        after = write.after if write.after and self.selector.matches(write.after.object) else None
+        if after:
+            self.put(WatchEvent("MODIFIED" if before else "ADDED", write.version, after.encoded))
+        elif before:
+            self.put(WatchEvent("DELETED", write.version, before.at(write.version).encoded))
 
     def put(self, event: WatchEvent) -> None:
         """Queues one event."""
         self._events.put(event)
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
-        """Queues a bookmark: everything up to `version` has been delivered."""
+        """Queues a bookmark: every event up to `version` has been queued; `initial_end` ends the initial events."""
         metadata: JSON = {"resourceVersion": str(version), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -134,12 +145,12 @@ class Watch:
         self.put(WatchEvent("BOOKMARK", version, encode(obj)))
 
     def fail(self, error: statuses.StatusError) -> None:
-        """Queues an ERROR event and ends the watch."""
+        """Queues an ERROR event and closes the watch."""
         self.put(WatchEvent("ERROR", 0, encode(error.status)))
         self.close()
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """The next event, or None after `timeout` seconds or once the watch is closed."""
+        """The next event; None after `timeout` seconds or when the watch is closed."""
         if self.closed and self._events.empty():
             return None
         try:
@@ -148,7 +159,7 @@ class Watch:
             return None
 
     def close(self) -> None:
-        """Ends the watch; events queued before are still delivered."""
+        """Ends the watch; events that are queued are still delivered."""
         self.closed = True
         self._events.put(None)
 
@@ -157,26 +168,26 @@ class Watch:
             yield event
 
 
-class History:
-    """The last `window` changes of one kind."""
+class WatchCache:
+    """The last `size` writes of one kind."""
 
-    def __init__(self, window: int) -> None:
-        self._changes: deque[Change] = deque(maxlen=window)
-        self._forgotten = 0
+    def __init__(self, size: int) -> None:
+        self._events: deque[WatchCacheEvent] = deque(maxlen=size)
+        self._dropped = 0  # the resourceVersion up to which writes are no longer here
 
-    def append(self, change: Change) -> None:
-        """Remembers a change, forgetting the oldest one where the window is full."""
-        if len(self._changes) == self._changes.maxlen:
-            self._forgotten = self._changes[0].version if self._changes else change.version
-        self._changes.append(change)
+    def append(self, event: WatchCacheEvent) -> None:
+        """Adds a write; at `size` writes the oldest is dropped."""
+        if len(self._events) == self._events.maxlen:
+            self._dropped = self._events[0].version if self._events else event.version
+        self._events.append(event)
 
-    def since(self, version: int) -> list[Change]:
-        """The changes after `version`; `StatusError` 410 where some of them are forgotten."""
-        if version < self._forgotten:
-            raise statuses.expired(f"too old resource version: {version} ({self._forgotten})")
-        return [change for change in self._changes if change.version > version]
+    def since(self, version: int) -> list[WatchCacheEvent]:
+        """The writes after `version`; `StatusError` 410 if some of them were dropped."""
+        if version < self._dropped:
+            raise statuses.expired(f"too old resource version: {version} ({self._dropped})")
+        return [event for event in self._events if event.version > version]
 
-    def forget(self, version: int) -> None:
-        """Drops everything up to `version`, as etcd compaction does."""
-        self._changes.clear()
-        self._forgotten = version
+    def drop(self, version: int) -> None:
+        """Drops all writes, the last of which was `version`, as etcd compaction does."""
+        self._events.clear()
+        self._dropped = version

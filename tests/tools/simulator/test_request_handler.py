@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import pytest
 
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
@@ -31,6 +33,11 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         self.response.close()
+
+
+def received(connection: socket.socket) -> bytes:
+    """Everything that the server sends until it closes the connection."""
+    return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
 def wait_until_no_watch(server: ApiServer) -> None:
@@ -91,9 +98,10 @@ class TestWatch:
         assert (kind, bookmark["metadata"]["annotations"]) == ("BOOKMARK", {"k8s.io/initial-events-end": "true"})
 
     def test_stopping_ends_it_properly(self, server: ApiServer) -> None:
-        with Stream(server, f"{SLICES}?watch=true") as stream:
-            threading.Thread(target=server.stop).start()
+        with Stream(server, f"{SLICES}?watch=true") as stream, ThreadPoolExecutor(1) as pool:
+            stopped = pool.submit(server.stop)
             assert stream.next() == ("", None)
+            stopped.result(LONG)
 
     def test_closing_all_of_them(self, server: ApiServer) -> None:
         with Stream(server, f"{SLICES}?watch=true") as one, Stream(server, f"{CLAIMS}?watch=true") as two:
@@ -101,7 +109,7 @@ class TestWatch:
             assert (one.next(), two.next()) == (("", None), ("", None))
         wait_until_no_watch(server)
 
-    def test_breaking_all_of_them(self, server: ApiServer) -> None:
+    def test_resetting_all_of_them(self, server: ApiServer) -> None:
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(f"GET {SLICES}?watch=true HTTP/1.1\r\n\r\n".encode())
             assert b"chunked" in connection.recv(4096)
@@ -118,3 +126,65 @@ class TestWatch:
         for stream in streams:
             with stream:
                 assert [stream.next()[1]["metadata"]["name"] for _ in names] == names
+
+
+def read_response(stream: Any) -> bytes:
+    assert stream.readline().startswith(b"HTTP/1.1 2")
+    length = 0
+    while (line := stream.readline()) != b"\r\n":
+        name, _, value = line.partition(b":")
+        length = int(value) if name == b"Content-Length" else length
+    found: bytes = stream.read(length)
+    return found
+
+
+class TestProtocol:
+    def test_a_connection_serves_several_requests(self, server: ApiServer) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection, connection.makefile("rb") as stream:
+            for _ in range(3):
+                connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert read_response(stream) == b"ok"
+
+    def test_a_body_in_chunks_that_the_client_holds_back(self, server: ApiServer, local: LocalClient) -> None:
+        body = json.dumps(slice_object("a")).encode()
+        head = f"POST {SLICES} HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as connection, connection.makefile("rb") as stream:
+            connection.sendall(head.encode())
+            assert stream.readline() == b"HTTP/1.1 100 Continue\r\n"
+            assert stream.readline() == b"\r\n"
+            for part in (body[:10], body[10:], b""):
+                connection.sendall(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+            assert json.loads(read_response(stream))["metadata"]["name"] == "a"
+        assert local.get("resourceslices", "a")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            b"nonsense\r\n\r\n",
+            b"GET / SPDY/3\r\n\r\n",
+            b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 300 + b"\r\n",
+        ],
+    )
+    def test_what_is_not_http_is_refused_and_ends_the_connection(self, server: ApiServer, text: bytes) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(text)
+            assert b"Error code: 4" in received(connection)
+
+    @pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
+    def test_a_method_that_the_api_does_not_have(self, server: ApiServer, method: str) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection, connection.makefile("rb") as stream:
+            connection.sendall(f"{method} {SLICES} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            assert stream.readline() == b"HTTP/1.1 405 Method Not Allowed\r\n"
+            body = stream.read().partition(b"\r\n\r\n")[2]
+        # The answer to HEAD has no body.
+        assert body == b"" if method == "HEAD" else json.loads(body)["reason"] == "MethodNotAllowed"
+
+    def test_a_connection_that_ends_within_a_request_is_closed(self, server: ApiServer) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(f"POST {SLICES} HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf".encode())
+            connection.shutdown(socket.SHUT_WR)
+            assert received(connection) == b""
+        assert not server.log.records()
