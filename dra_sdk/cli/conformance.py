@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dra_sdk.tools.conformance.check import Check, Result
-    from dra_sdk.tools.conformance.report.summary import Report
+    from dra_sdk.tools.conformance.report import Report
     from dra_sdk.tools.conformance.target import Target
 
 CANNOT = 2
@@ -110,26 +110,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 def target(arguments: argparse.Namespace) -> Target:
     """What the flags say."""
-    from dra_sdk.tools.conformance.subject import Patience  # noqa: PLC0415
     from dra_sdk.tools.conformance.target import Target  # noqa: PLC0415
+    from dra_sdk.tools.conformance.timeouts import Timeouts  # noqa: PLC0415
 
     names = ("driver", "command", "registry", "driver_name", "kubeconfig", "node_name", "cdi_dir", "host_root", "claim")
     given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive")}
-    return Target(**given, claims_held=arguments.load, patience=Patience(start=arguments.start_timeout))
+    return Target(**given, max_claims=arguments.load, timeouts=Timeouts(start=arguments.start_timeout))
 
 
 def _checked(arguments: argparse.Namespace) -> int:
-    from dra_sdk.tools.conformance.catalog import select  # noqa: PLC0415 (gRPC: not for the other commands)
-    from dra_sdk.tools.conformance.report import data, junit, text  # noqa: PLC0415
+    from dra_sdk.tools.conformance.checks import select  # noqa: PLC0415 (gRPC: not for the other commands)
+    from dra_sdk.tools.conformance.report import closing_lines, json_document, junit_document  # noqa: PLC0415
 
     if not (arguments.driver or arguments.command or arguments.registry):
         raise SettingsError("say which driver: --driver NAME, --command '…' or --registry DIR")
     _check_flags(arguments)
     checks = select(name for names in arguments.level for name in names.split(",") if name)
     report = _report(arguments, checks)
-    for line in text.closing(report):
+    for line in closing_lines(report):
         print(line)
-    for path, content in ((arguments.junit, junit.text), (arguments.json, data.text)):
+    for path, content in ((arguments.junit, junit_document), (arguments.json, json_document)):
         if path:
             _write(path, content(report))
     return report.exit_status
@@ -148,22 +148,22 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
-    from dra_sdk.tools.conformance.report.summary import Report  # noqa: PLC0415
-    from dra_sdk.tools.conformance.runner import run_checks  # noqa: PLC0415
+    from dra_sdk.tools.conformance.check import run_checks  # noqa: PLC0415
+    from dra_sdk.tools.conformance.report import Report  # noqa: PLC0415
 
     chosen = target(arguments)
     started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     with chosen.open() as opened:
-        server = opened.api.version() + (" (embedded)" if opened.site.requests else "")
+        server = opened.api.version() + (" (embedded)" if opened.environment.requests else "")
         results = run_checks(opened, checks, _teller(quiet=arguments.quiet))
-        name = opened.subject.name
+        name = opened.driver.name
     seconds = time.monotonic() - began
-    return Report(name, chosen.described, server, started, seconds, results, strict=arguments.strict)
+    return Report(name, chosen.description, server, started, seconds, results, strict=arguments.strict)
 
 
 def _teller(*, quiet: bool) -> Callable[[Result], None]:
     """Prints each result as it comes."""
-    from dra_sdk.tools.conformance.report.text import Table  # noqa: PLC0415
+    from dra_sdk.tools.conformance.report import Table  # noqa: PLC0415
 
     table = Table()
 
@@ -176,7 +176,7 @@ def _teller(*, quiet: bool) -> Callable[[Result], None]:
 
 def _listed() -> int:
     from dra_sdk.cli.table import print_table  # noqa: PLC0415
-    from dra_sdk.tools.conformance.catalog import CHECKS  # noqa: PLC0415
+    from dra_sdk.tools.conformance.checks import CHECKS  # noqa: PLC0415
 
     rows = [(check.id, check.level, check.severity.value, check.contract) for check in CHECKS]
     print_table(("CHECK", "LEVEL", "", "CONTRACT"), rows)

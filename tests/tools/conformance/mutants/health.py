@@ -1,4 +1,4 @@
-"""The health stream: everything at once, and again before it is stale."""
+"""The health stream: all devices at once, and again before a report expires."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dra_sdk.wire.proto import dra_health_v1_pb2
-from tests.tools.conformance.mutants.faults import Faults
+from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.preparer import Preparer
 from tests.tools.conformance.mutants.publisher import devices
 
