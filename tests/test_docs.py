@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_sdk.cli.arguments import Parser
 from dra_sdk.cli.main import COMMANDS
-from dra_sdk.cli.parser import Parser
 from dra_sdk.loader import load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import SETTINGS

@@ -1,4 +1,4 @@
-"""Claims for which a solution would be looked for longer than anybody waits: they end, or are ended."""
+"""Claims whose search for devices would take for ever: the search stops by itself, or is interrupted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import pytest
 import yaml
 
+from dra_sdk.tools.scheduling.cluster import schedule
 from tests.cli.commands import runner
 
 DRIVER = "d.example.com"
@@ -37,7 +38,7 @@ def run(capsys, tmp_path):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", ["simulate", "explain"])
-def test_a_search_without_end_is_given_up_in_a_sentence(run, command):
+def test_an_endless_search_is_stopped_with_a_sentence(run, command):
     result = run(command)
     assert result.status == 1
     told = "there are not enough different values" if command == "explain" else "given up after 1000000 steps"
@@ -47,7 +48,7 @@ def test_a_search_without_end_is_given_up_in_a_sentence(run, command):
 
 @pytest.fixture
 def interruptible():
-    """As a terminal has it; the workers of pytest-xdist turn a deaf ear."""
+    """As in a terminal; the workers of pytest-xdist ignore SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -55,9 +56,14 @@ def interruptible():
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("command", ["simulate", "explain"])
-def test_it_can_be_interrupted(run, command):
+def test_an_endless_search_can_be_interrupted(run, command, monkeypatch):
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
-    timer.start()
+
+    def interrupted(*arguments):
+        timer.start()  # when the search begins, which takes seconds
+        return schedule(*arguments)
+
+    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", interrupted)
     result = run(command)
     timer.join()
     assert (result.status, result.out) == (130, "")

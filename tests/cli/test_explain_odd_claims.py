@@ -1,4 +1,4 @@
-"""Claims that ask for nothing, for nonsense or for far too much: each is answered in a sentence."""
+"""Claims that request nothing, nonsense or far too much: each is answered in a sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def first(*ways: JSON) -> JSON:
 
 @pytest.fixture
 def explain(capsys, tmp_path):
-    """Explains claim `odd` beside the pizzas: exit status, stdout and stderr."""
+    """Explains claim `odd` in the cluster of the pizzas: exit status, stdout and stderr."""
 
     def run(claim: JSON, *arguments: str):
         path = tmp_path / "odd.yaml"
@@ -64,7 +64,7 @@ def test_a_claim_that_asks_for_nothing_can_be_had(explain, claim):
 
 
 @pytest.mark.parametrize("allocation", [{}, {"devices": {}}, {"devices": {"results": []}}], ids=str)
-def test_a_claim_that_has_nothing_and_is_not_on_any_node(explain, allocation):
+def test_a_claim_that_has_no_devices_is_on_no_node(explain, allocation):
     result = explain({"spec": {}, "status": {"allocation": allocation}})
     assert (result.status, result.out) == (0, "claim odd can be had: it asks for no device\n")
 
@@ -104,7 +104,7 @@ def test_a_claim_that_cannot_be_had_says_why(explain, devices, said):
 
 @pytest.mark.parametrize("count", [10_000_000, HUGE])
 def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
-    """Each smaller count that might help is tried, of which there are as many as a claim may have."""
+    """Each smaller count is tried, but never more counts than a claim may have devices."""
     far_too_many = {"count": count, "selectors": NEVER}
     result = explain({"spec": {"devices": {"requests": [first(far_too_many, {"count": 9})]}}})
     assert result.status == 1
@@ -126,7 +126,7 @@ def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_no_server_would_take_is_bad_input(explain, claim, said):
+def test_what_no_server_would_accept_is_bad_input(explain, claim, said):
     result = explain(claim)
     assert (result.status, result.out) == (2, "")
     assert said in result.err

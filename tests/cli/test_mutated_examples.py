@@ -84,11 +84,11 @@ def test_damaged_text_is_answered(content, tmp_path_factory):
         assert (status == 2) == (out == "")
         assert status != 2 or str(path) in err
         statuses.add(status == 2)
-    assert len(statuses) == 1  # what one of them takes, the other takes too
+    assert len(statuses) == 1  # both commands accept the same input
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_text_as_it_is_makes_sense(text, tmp_path):
+def test_the_undamaged_text_is_valid(text, tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     assert {answer(command, path)[0] for command in ("simulate", "explain")} <= {0, 1}

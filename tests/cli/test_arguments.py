@@ -1,14 +1,15 @@
-"""Reading the command line: files anywhere, one line for what is wrong, numbers with their limits."""
+"""The command line: files before and after flags, errors in one line, numbers with their limits."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
 
+from dra_sdk.cli.arguments import Parser, from_text, positive_seconds, whole_number
 from dra_sdk.cli.main import COMMANDS
-from dra_sdk.cli.parser import Parser, from_text, positive_seconds, whole_number
 from tests.cli.commands import EXAMPLES, Run, runner
 
 NODES = EXAMPLES / "nodes"
@@ -19,7 +20,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(capsys)
 
 
-def test_files_may_stand_on_both_sides_of_flags(run: Run) -> None:
+def test_files_may_come_before_and_after_flags(run: Run) -> None:
     classes, case = EXAMPLES / "classes.yaml", EXAMPLES / "gpu-use-cases/03-several-gpu-types.yaml"
     wanted = run("simulate", classes, NODES / "gpu-mixed.yaml", case)
     assert wanted.status == 0
@@ -49,53 +50,45 @@ def test_files_may_stand_on_both_sides_of_flags(run: Run) -> None:
         (("simulate", "--driver", "cpu", "--node", "A_b"), "argument --node: 'A_b': must be a DNS subdomain"),
     ],
 )
-def test_what_is_wrong_is_one_line_with_status_2(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_one_line_with_status_2(run: Run, words: tuple[str, ...], said: str) -> None:
     found = run(*words)
     assert (found.status, found.out) == (2, "")
     (line,) = found.err.splitlines()
     assert said in line
-    assert line.endswith("--help` lists what there is)")
+    assert line.endswith("--help`)")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_flag_of_every_command_says_what_it_means(command: str) -> None:
-    parser = Parser()
-    commands = parser.add_subparsers()
-    __import__(f"dra_sdk.cli.{command}", fromlist=["add_parser"]).add_parser(commands)
-    for action in _actions(commands.choices[command]):
-        assert action.help, action.dest
+def test_every_argument_of_every_command_has_a_help_text(command: str, run: Run) -> None:
+    words = ("gpu", "top") if command == "gpu" else (command,)
+    arguments = run(*words, "--help").out.partition("\n\n")[2].splitlines()
+    listed = [(number, line) for number, line in enumerate(arguments) if re.match(r" {2}(?:-|\w+(?: {2,}|$))", line)]
+    assert listed
+    for number, line in listed:
+        following = arguments[number + 1] if number + 1 < len(arguments) else ""
+        assert re.search(r"\S {2,}\S", line) or following.startswith(" " * 20), line
 
 
-def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    found = []
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found += [each for inner in action.choices.values() for each in _actions(inner)]
-        else:
-            found.append(action)
-    return found
-
-
-def test_the_help_tells_what_an_exit_status_means(run: Run) -> None:
+def test_the_help_explains_the_exit_status(run: Run) -> None:
     said = " ".join(run("--help").out.split())
     assert "0 it is done, and the answer is yes; 1 it is done, and the answer is no; 2 it could not be done" in said
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "x", "²"])
-def test_a_whole_number_has_a_least_value(text: str) -> None:
+def test_a_whole_number_has_a_minimum(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}': must be a whole number, 1 or more"):
         whole_number(1)(text)
     assert whole_number(1)("1") == 1
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "soon"])
-def test_seconds_are_above_nothing_and_end(text: str) -> None:
+def test_seconds_are_positive_and_finite(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}': must be a number of seconds above 0"):
         positive_seconds(text)
     assert positive_seconds("0.5") == 0.5
 
 
-def test_the_reason_of_a_type_is_told() -> None:
+def test_the_message_of_a_type_is_reported() -> None:
     def even(text: str) -> int:
         if int(text) % 2:
             raise ValueError("must be even")
@@ -108,9 +101,9 @@ def test_the_reason_of_a_type_is_told() -> None:
         parser.parse_args(["--pairs", "3"])
 
 
-def test_a_file_may_be_standard_input_anywhere() -> None:
+def test_standard_input_may_come_anywhere_among_the_files() -> None:
     parser = Parser()
-    parser.add_argument("files", nargs="*")
+    parser.add_files("files")
     parser.add_argument("--all", action="store_true")
     assert parser.parse_args(["a", "--all", "-", "b"]).files == ["a", "-", "b"]
     assert parser.parse_args([]).files == []

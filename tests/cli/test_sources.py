@@ -1,4 +1,4 @@
-"""`--from-cluster`, against the embedded API server."""
+"""`--from-cluster`, with the embedded API server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def create(cluster, plural, obj):
     cluster.api.create(plural, obj | {"metadata": metadata})
 
 
-def test_objects_of_a_running_cluster(cluster, capsys):
+def test_the_objects_of_a_running_cluster_are_read(cluster, capsys):
     create(cluster, "deviceclasses", device_class())
     create(cluster, "resourceslices", gpus("node-a", "gpu-0"))
     create(cluster, "resourceclaims", claim("c"))
@@ -47,7 +47,7 @@ def test_files_are_added_to_the_running_cluster(cluster, capsys, tmp_path):
     assert "Would a new node help? No" in result.out
 
 
-def test_a_cluster_that_does_not_answer(cluster, capsys):
+def test_a_cluster_that_does_not_answer_is_an_error(cluster, capsys):
     cluster.server.stop()
     result = runner(capsys)("simulate", "--from-cluster", "--kubeconfig", cluster.kubeconfig)
     assert result.status == 2

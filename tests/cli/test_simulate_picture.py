@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.cli.picture import write_picture
+from dra_sdk.cli.simulate import write_picture
 from dra_sdk.errors import SettingsError
 from dra_sdk.tools.scheduling.cluster import schedule
 from tests.tools.scheduling.explain import situations
@@ -17,7 +17,7 @@ def drawn(path: Path, *objects: object) -> str:
     return Page(path.read_text()).text
 
 
-def test_why_something_waits_and_what_would_help(tmp_path: Path):
+def test_a_picture_says_why_a_claim_waits_and_what_would_help(tmp_path: Path):
     write_picture(schedule(situations.memory()), tmp_path / "a.html")
     shown = Page((tmp_path / "a.html").read_text()).text
     assert (
@@ -26,23 +26,23 @@ def test_why_something_waits_and_what_would_help(tmp_path: Path):
     ) in shown
 
 
-def test_pods_that_wait_for_the_same_reason(tmp_path: Path):
+def test_pods_with_the_same_reason_are_grouped(tmp_path: Path):
     waiting = [each for name in "ab" for each in (claim(name, exactly("gpu", GPU, count=3)), pod(name, name))]
     shown = drawn(tmp_path / "a.html", gpus("n1"), waiting)
     assert "pod a, pod b on n1: request gpu: 2 of 2 of class gpu.nvidia.com, 3 needed" in shown
 
 
-def test_a_pod_that_waits_for_something_else(tmp_path: Path):
+def test_a_pod_without_its_claim_has_the_schedulers_reason(tmp_path: Path):
     waiting = pod("p", "missing")
     assert "there is no ResourceClaim missing in namespace default" in drawn(tmp_path / "a.html", gpus("n1"), waiting)
 
 
-def test_beyond_twenty_the_schedulers_reason_has_to_do(tmp_path: Path):
+def test_after_twenty_explanations_the_schedulers_reason_is_shown(tmp_path: Path):
     waiting = [claim(f"c{index:02}", exactly("gpu", GPU, count=3)) for index in range(22)]
     shown = drawn(tmp_path / "a.html", gpus("n1"), waiting)
     assert "claim c20, claim c21 0 of 1 nodes: no devices for claim" in shown or "claim c20 0 of 1 nodes" in shown
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path):
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"cannot write .*: No such file or directory"):
         write_picture(schedule(world()), tmp_path / "no" / "a.html")

@@ -1,9 +1,10 @@
-"""What-if flags: how to read them, what they change, and how the difference is told."""
+"""The what-if flags of `simulate`: how they change the cluster, and how the changes of the outcome are printed."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
@@ -28,19 +29,22 @@ from dra_sdk.wire.resource.device import DeviceTaint
 from dra_sdk.wire.validation.names import dns_subdomain
 from dra_sdk.wire.validation.taints import taint as taint_problems
 
-_ANY = "*"
+MAX_NAMES: Final = 8
+"""The most names in one line."""
+_ANY: Final = "*"
 
 
 def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags; each may be given more than once. They act in the order --add-node, --taint, --drain."""
-    what_if = parser.add_argument_group("what if", "nodes are added first, then devices tainted, then nodes drained")
+    """Add the flags, each of which may be repeated."""
+    order = "first nodes are added, then devices are tainted, then nodes are drained"
+    what_if = parser.add_argument_group("what if", order)
     what_if.add_argument(
         "--add-node",
         action="append",
         default=[],
-        type=_addition,
+        type=_node_and_model,
         metavar="NAME=LIKE",
-        help="one more node, with devices like those of node LIKE",
+        help="add a node with devices like those of node LIKE",
     )
     what_if.add_argument(
         "--taint",
@@ -48,96 +52,99 @@ def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_taint,
         metavar="DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT",
-        help=f"taint a device, all of a pool or of a driver (DRIVER/POOL, DRIVER, or {_ANY} for a part)",
+        help=f"taint a device, or all devices of DRIVER/POOL or DRIVER; {_ANY} stands for any name",
     )
     what_if.add_argument(
-        "--drain", action="append", default=[], metavar="NODE", help="cordon a node and move its pods elsewhere"
+        "--drain", action="append", default=[], metavar="NODE", help="cordon a node and move its pods to other nodes"
     )
 
 
-def apply(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace) -> Snapshot | None:
-    """The changed cluster, None without such flags; nodes are copied from `original`. WhatIfError."""
+def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace) -> Snapshot | None:
+    """The cluster after the changes, None without these flags. New nodes are like those of `original`. WhatIfError."""
     if not (arguments.add_node or arguments.taint or arguments.drain):
         return None
     for name, like in arguments.add_node:
         snapshot = add_nodes(snapshot, Template.of(original, like), [name])
-    for target, taint in arguments.taint:
-        snapshot = add_taint(snapshot, target, taint)
+    for devices, taint in arguments.taint:
+        snapshot = add_taint(snapshot, devices, taint)
     for node in arguments.drain:
         snapshot = drain(snapshot, node)
     return snapshot
 
 
-def changes(before: Outcome, after: Outcome) -> list[str]:
-    """A line for each pod or claim that is not as before."""
-    found = [_line(each) for each in compare(before, after)]
+def change_lines(before: Outcome, after: Outcome) -> list[str]:
+    """A line for each pod or claim whose placement differs."""
+    found = [_change_line(each) for each in compare(before, after)]
     return ["What changes:", *(f"  {each}" for each in found)] if found else ["Nothing changes."]
 
 
-def advice(outcome: Outcome, original: Snapshot) -> list[str]:
-    """Whether new nodes would help those without a place; nothing if there are none, or if nodes are not the reason."""
+def advice_lines(outcome: Outcome, original: Snapshot) -> list[str]:
+    """Whether new nodes would help the pods and claims that are not placed; empty if nodes are not the reason."""
     reasons = [*(each.reason for each in outcome.unplaced), *(each.reason for each in outcome.unallocated)]
     if not any(reason.startswith(NO_NODE) for reason in reasons):
         return []
     found = would_help(outcome, original)
     if not found:
-        return ["Would a new node help? No: no node like those that are there would change anything."]
+        return ["Would a new node help? No: no node like the existing ones would change anything."]
     best = [each for each in found if len(each.placed) == len(found[0].placed) and each.nodes == found[0].nodes]
-    return [f"Would a new node help? {_sentence(found[0], [each.like for each in best])}"]
+    return [f"Would a new node help? {_advice(found[0], [each.like for each in best])}"]
 
 
-def _sentence(found: Help, likes: Sequence[str]) -> str:
+def _advice(found: Help, likes: Sequence[str]) -> str:
     nodes = "1 more node" if found.nodes == 1 else f"{found.nodes} more nodes"
     like = " or ".join(likes)
     if not found.left:
-        return f"Yes: {nodes} like {like} would do for {_names(found.placed)}."
-    return f"In part: {nodes} like {like} would do for {_names(found.placed)}, not for {_names(found.left)}."
+        return f"Yes: {nodes} like {like} would be enough for {_names(found.placed)}."
+    return f"In part: {nodes} like {like} would be enough for {_names(found.placed)}, not for {_names(found.left)}."
 
 
-def _names(keys: Sequence[Key], limit: int = 8) -> str:
+def _names(keys: Sequence[Key]) -> str:
     names = [shown(each) for each in keys]
-    return ", ".join(names) if len(names) <= limit else f"{', '.join(names[:limit])} and {len(names) - limit} more"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
-def _line(change: Change) -> str:
-    who = f"{'pod' if change.is_pod else 'claim'} {shown(change.subject)}"
+def _change_line(change: Change) -> str:
+    subject = f"{'pod' if change.is_pod else 'claim'} {shown(change.subject)}"
     if change.after is None:
-        return f"{who}: gone"
-    was = _situation(change.before) if change.before else "did not exist"
-    told = f"{who}: {was} → {_situation(change.after, change.reason)}"
-    return f"{told} (evicted: {change.evicted})" if change.evicted else told
+        return f"{subject}: no longer exists"
+    before = _placement(change.before) if change.before else "did not exist"
+    line = f"{subject}: {before} → {_placement(change.after, change.reason)}"
+    return f"{line} (evicted: {change.evicted})" if change.evicted else line
 
 
-def _situation(situation: Situation, reason: str = "") -> str:
+def _placement(situation: Situation, reason: str = "") -> str:
     if situation.node is None:
-        return f"no place, {reason}" if reason else "no place"
+        return f"not placed, {reason}" if reason else "not placed"
     devices = ", ".join(f"{request} {' + '.join(names)}" for request, names in situation.devices.items())
     return f"{situation.node} with {devices}" if devices else situation.node
 
 
-def _addition(text: str) -> tuple[str, str]:
+def _node_and_model(text: str) -> tuple[str, str]:
+    """`NAME=LIKE`."""
     name, equals, like = text.partition("=")
     if not (name and equals and like):
-        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=LIKE, the new node's name and the one it is like")
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=LIKE: the new node, and the node that it is like")
     for problem in dns_subdomain(name, "NAME"):
         raise argparse.ArgumentTypeError(f"{text!r:.80}: {problem}")
     return name, like
 
 
 def _taint(text: str) -> tuple[Target, JSON]:
-    """`driver/pool/device=key=value:Effect`; a pool's name may have slashes, so the last part is the device."""
+    """`driver/pool/device=key=value:Effect`."""
     where, equals, taint = text.partition("=")
-    what, colon, effect = taint.rpartition(":")
-    key, _, value = what.partition("=")
+    key_and_value, colon, effect = taint.rpartition(":")
+    key, _, value = key_and_value.partition("=")
     if not (where and equals and colon and key):
         raise argparse.ArgumentTypeError(f"{text!r} must be DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT")
     found = {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
     for problem in taint_problems(DeviceTaint.model_validate(found), "taint", ServerProfile.of(f"1.{NEWEST}")):
         raise argparse.ArgumentTypeError(f"{text!r}: {problem}")
-    return _target(where), found
+    return _device_selector(where), found
 
 
-def _target(text: str) -> Target:
+def _device_selector(text: str) -> Target:
+    """`driver/pool/device`; the name of a pool may have slashes, so the last part is the device."""
     driver, *rest = text.split("/")
     pool, device = ("/".join(rest[:-1]), rest[-1]) if len(rest) > 1 else ("".join(rest), "")
     return Target(driver, *(None if part in {"", _ANY} else part for part in (pool, device)))
