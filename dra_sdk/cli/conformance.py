@@ -1,4 +1,4 @@
-"""`dra-sdk conformance`: does a DRA driver keep its contract, whatever language it is written in?
+"""`dra-sdk conformance`: does a DRA driver, in any language, keep its contract?
 
 Checks a driver as a black box: its sockets, its ResourceSlices and its files. The API server is an embedded one over
 HTTPS unless a kubeconfig is given; the kit does the work of kubelet, scheduler and container runtime. Exit status: 0

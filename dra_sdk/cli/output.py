@@ -38,7 +38,7 @@ def error_lines(error: DraError) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """One line without control characters, whatever a file contains."""
+    """The text on one line, with control characters escaped."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 

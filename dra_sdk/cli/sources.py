@@ -101,8 +101,8 @@ def discovered_slices(name: str, root: Path, nodes: Sequence[str], profile: Serv
         slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
         lost = torn([each["spec"] for each in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
-            problem = f"{WANTED_BY_1_34}: {len(lost)} devices, {lost[0]} the first, have no place beside their sets"
-            raise InvalidObjectError(title, [problem])
+            problem = f"{len(lost)} devices, {lost[0]} the first, do not fit into a slice with their counter sets"
+            raise InvalidObjectError(title, [f"{WANTED_BY_1_34}: {problem}"])
         yield Source(title, [Document(each) for each in slices])
 
 

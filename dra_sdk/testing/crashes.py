@@ -36,7 +36,7 @@ def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: b
     and a test process without other threads.
     """
     if not driver.restartable:
-        raise TypeError("give the driver as a class or a function, so that each process has one of its own")
+        raise TypeError("give the driver as a class or a function, so that each process can make a new one")
     allocated = driver.allocate(claim)
     before = tree(driver.node.root)
     _Scenario(driver, allocated, before, lines, "prepare", prepares_again=True).recover()  # without a crash

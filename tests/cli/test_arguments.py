@@ -22,9 +22,11 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_files_may_come_before_and_after_flags(run: Run) -> None:
     classes, case = EXAMPLES / "classes.yaml", EXAMPLES / "gpu-use-cases/03-several-gpu-types.yaml"
-    wanted = run("simulate", classes, NODES / "gpu-mixed.yaml", case)
-    assert wanted.status == 0
-    assert run("simulate", classes, "--server-version", "1.36", NODES / "gpu-mixed.yaml", "-o", "table", case) == wanted
+    expected = run("simulate", classes, NODES / "gpu-mixed.yaml", case)
+    assert expected.status == 0
+    assert (
+        run("simulate", classes, "--server-version", "1.36", NODES / "gpu-mixed.yaml", "-o", "table", case) == expected
+    )
     checked = run("validate", classes, "--server-version", "1.36", case)
     assert "checked for Kubernetes 1.36; 0 problems" in checked.err
     assert checked == run("validate", classes, case, "--server-version", "1.36")

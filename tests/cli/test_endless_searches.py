@@ -1,4 +1,4 @@
-"""Claims whose search for devices would take for ever: the search stops by itself, or is interrupted."""
+"""Claims whose search for devices would never end: the search stops by itself, or is interrupted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def objects():
     devices = [{"name": f"d{i}", "attributes": {"a": {"int": i % 7}}} for i in range(40)]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     requests = [{"name": f"r{i}", "exactly": {"deviceClassName": "c"}} for i in range(8)]
-    wanted = {"requests": requests, "constraints": [{"distinctAttribute": f"{DRIVER}/a"}]}
+    devices_spec = {"requests": requests, "constraints": [{"distinctAttribute": f"{DRIVER}/a"}]}
     specs = {
         "ResourceSlice": {"driver": DRIVER, "pool": pool, "nodeName": "n1", "devices": devices},
         "DeviceClass": {},
-        "ResourceClaim": {"devices": wanted},
+        "ResourceClaim": {"devices": devices_spec},
     }
     for kind, spec in specs.items():
         yield {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": spec}
@@ -41,8 +41,8 @@ def run(capsys, tmp_path):
 def test_an_endless_search_is_stopped_with_a_sentence(run, command):
     result = run(command)
     assert result.status == 1
-    told = "there are not enough different values" if command == "explain" else "given up after 1000000 steps"
-    assert told in result.out
+    reason = "there are not enough different values" if command == "explain" else "given up after 1000000 steps"
+    assert reason in result.out
     assert "Traceback" not in result.err
 
 

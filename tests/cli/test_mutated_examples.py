@@ -1,4 +1,4 @@
-"""The examples' text, damaged: `simulate` and `explain` answer or say what is wrong, always without a traceback."""
+"""The examples with damaged text: `simulate` and `explain` answer or say what is wrong, without a traceback."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INSERTED += ("\ud7ff", "9" * 400, "<<: ", "-1 ", "~ ", "é" * 200, "? ", "*", "
 
 @st.composite
 def damaged(draw):
-    """A cluster with one to three lines taken out, doubled, moved, indented, cut off or with something put in."""
+    """A cluster with one to three lines removed, doubled, moved, indented, cut or with something inserted."""
     lines = draw(st.sampled_from(TEXTS)).splitlines(keepends=True)
     for _ in range(draw(st.integers(1, 3))):
         number = draw(st.integers(0, len(lines) - 1))

@@ -149,7 +149,7 @@ def eat(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.37"])
 def test_partitions_are_published_as_the_release_accepts_them(eat, version):
-    """1.34 wants them in one slice with their counters, later releases in another."""
+    """1.34 requires them in one slice with their counters, later releases in another."""
     result = eat("sponge 3\nfruit 3", 4, version, on=True)
     assert result.status == 0, result.err
     pieces = [f"cake.example.com/node-1/{name}" for name in ("sponge-0", "sponge-1", "fruit-0", "fruit-1")]
@@ -160,10 +160,10 @@ def test_partitions_are_published_as_the_release_accepts_them(eat, version):
 def test_devices_that_1_34_cannot_have_are_one_line(eat):
     result = eat("wedding 129", 1, "1.34", on=True)
     assert result.status == 2
-    wanted = "1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
-    lost = "129 devices, wedding-0 the first, have no place beside their sets"
+    rule = "1.34 wants counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
+    lost = "129 devices, wedding-0 the first, do not fit into a slice with their counter sets"
     source = "driver cake_driver_of_tests:CakeDriver on node node-1"
-    assert result.err == f"dra-sdk: {source}: {wanted}: {lost}\n"
+    assert result.err == f"dra-sdk: {source}: {rule}: {lost}\n"
     assert eat("wedding 129", 1, "1.35", on=True).status == 0
 
 

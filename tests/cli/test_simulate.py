@@ -134,8 +134,8 @@ def test_an_added_node_is_used(run):
 def test_a_tainted_device_is_replaced(run):
     result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com/node-a/gpu-0=broken:NoExecute")
     assert result.status == 0
-    told = "pod a: node-a with gpu gpu.example.com/node-a/gpu-0 → node-a with gpu gpu.example.com/node-a/gpu-1"
-    assert f"  {told} (evicted: device gpu.example.com/node-a/gpu-0 has taint broken:NoExecute)\n" in result.out
+    change = "pod a: node-a with gpu gpu.example.com/node-a/gpu-0 → node-a with gpu gpu.example.com/node-a/gpu-1"
+    assert f"  {change} (evicted: device gpu.example.com/node-a/gpu-0 has taint broken:NoExecute)\n" in result.out
 
 
 def test_a_tainted_pool_leaves_no_devices(run):

@@ -1,4 +1,4 @@
-"""Examples with parts taken out, doubled or replaced: whatever comes in, there is an answer and no traceback."""
+"""Examples with parts removed, doubled or replaced: every input gets an answer and no traceback."""
 
 from __future__ import annotations
 

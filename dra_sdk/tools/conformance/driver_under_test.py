@@ -105,7 +105,7 @@ class Instance:
 class DriverUnderTest:
     """The driver and its instances.
 
-    `name` is empty until an instance has told it. `launcher` is None for a driver that the kit does not start.
+    `name` is empty until it is known from GetInfo. `launcher` is None for a driver that the kit does not start.
     """
 
     def __init__(self, environment: Environment, launcher: Launcher | None, name: str, timeouts: Timeouts) -> None:

@@ -85,7 +85,7 @@ class CommandLauncher:
 
     @property
     def concurrent(self) -> bool:
-        """Whether the driver can be told the UID of its pod."""
+        """Whether the driver can be given the UID of its pod."""
         return self._has_pod_uid or self._pod_uid_arguments is not None
 
     def command(self, environment: Environment, pod_uid: str) -> list[str]:

@@ -153,7 +153,7 @@ def _shortened(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line without control characters, whatever the driver answered."""
+    """The text on one line, with control characters escaped."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 

@@ -65,7 +65,7 @@ def api_server(cluster: EmbeddedCluster, *, lenient: bool) -> Iterator[None]:
 
 
 def shorten_timeouts(run: Run, mutant: Mutant) -> None:
-    """As the mutant wants it; but only after a driver that publishes slices has published them."""
+    """Set the timeouts of the mutant, after a driver that publishes slices has published them."""
     if not mutant.timeouts:
         return
     if not {"hidden-socket", "no-slices"} & mutant.faults:

@@ -48,10 +48,10 @@ def select(names: Iterable[str] = ()) -> Sequence[Check]:
 
     Raises SettingsError for an unknown name.
     """
-    wanted = set(names)
-    if unknown := sorted(wanted - set(BY_ID) - set(BY_LEVEL)):
+    selected = set(names)
+    if unknown := sorted(selected - set(BY_ID) - set(BY_LEVEL)):
         raise SettingsError(f"there is no level or check {unknown[0]!r}; the levels are {', '.join(BY_LEVEL)}")
-    return [check for check in CHECKS if not wanted or wanted & {check.id, check.level}]
+    return [check for check in CHECKS if not selected or selected & {check.id, check.level}]
 
 
 def markdown_table() -> str:

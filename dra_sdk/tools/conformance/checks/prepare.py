@@ -39,7 +39,7 @@ def answers_only_allocated_devices(run: Run) -> None:
     expect(not extra, f"devices in the answer that were not allocated: {extra}", allocated=list(claim.results))
 
 
-@PREPARE.should("PREP-003", "KEP-3695 and KEP-4680: pod resources and health are told by the answer's devices")
+@PREPARE.should("PREP-003", "KEP-3695 and KEP-4680: pod resources and health use the devices in the answer")
 def answers_all_allocated_devices(run: Run) -> None:
     """Every allocated device is in the answer, even without CDI devices: pod resources and health depend on it."""
     claim = run.claims.create_one()

@@ -79,7 +79,7 @@ class Publisher:
 
     def _run(self) -> None:
         owner = self.client.get(paths.node(self._node))["metadata"]["uid"]
-        wanted = {each["metadata"]["name"]: each for each in slices(self._driver, self._node, owner, self._faults)}
+        desired = {each["metadata"]["name"]: each for each in slices(self._driver, self._node, owner, self._faults)}
         if "lists-claims" in self._faults:
             self.client.list(paths.resource_claims())
         if "rewrites-on-start" in self._faults:
@@ -87,19 +87,19 @@ class Publisher:
         published = False
         while not self._stop.wait(POLL):
             with suppress(ApiError):  # another instance was first, or the server refuses; the next turn tries again
-                self._turn({} if "never-back" in self._faults and published else wanted)
+                self._turn({} if "never-back" in self._faults and published else desired)
             published = True
 
-    def _turn(self, wanted: dict[str, JSON]) -> None:
-        self._create(wanted)
+    def _turn(self, desired: dict[str, JSON]) -> None:
+        self._create(desired)
         if "restless" in self._faults:
             self._rewrite()
         if "greedy" in self._faults:
             self._delete_others()
 
-    def _create(self, wanted: dict[str, JSON]) -> None:
+    def _create(self, desired: dict[str, JSON]) -> None:
         there = {each["metadata"]["name"] for each in self._own()}
-        for name, each in wanted.items():
+        for name, each in desired.items():
             if name not in there:
                 self.client.create(paths.resource_slices(), each)
 
