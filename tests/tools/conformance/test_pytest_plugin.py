@@ -11,6 +11,7 @@ from dra_sdk.tools.conformance.checks import BY_ID
 from dra_sdk.tools.conformance.pytest_plugin import report_result
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.timeout(300)  # each test runs pytest and a driver as processes, on a machine that may be busy
 COMMAND = f"{sys.executable} -m tests.tools.conformance.mutants plugged.example.com"
 
 
