@@ -18,7 +18,7 @@ from dra_sdk.tools.conformance.kubelet_client import (
     RegistrationClient,
     RpcResult,
 )
-from dra_sdk.tools.conformance.launcher import Launcher, Process
+from dra_sdk.tools.conformance.launcher import Launcher, Process, deferred_signals
 from dra_sdk.tools.conformance.outcomes import NotRunError, Recorder
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef
@@ -116,6 +116,7 @@ class DriverUnderTest:
         self.recorder = Recorder()
         self._current: Instance | None = None
         self._extra: list[Instance] = []
+        self._processes: list[Process] = []
         self._failed_starts = 0
         self._failure = ""
 
@@ -174,9 +175,13 @@ class DriverUnderTest:
 
     def close(self) -> None:
         """Stop everything that was started."""
-        for instance in list(self._extra):
-            self.stop_instance(instance)
-        self.stop()
+        with deferred_signals():
+            for instance in list(self._extra):
+                self.stop_instance(instance)
+            self.stop()
+            for process in self._processes:
+                if not process.exit_reason():
+                    process.kill()
 
     @property
     def crash(self) -> str:
@@ -213,10 +218,12 @@ class DriverUnderTest:
     def _start(self, pod_uid: str) -> Instance:
         before: Sockets = {}
         process: Process | None = None
-        if self.launcher:
-            before = dict(sockets_in(self.environment.registry_dir))
-            process = self.launcher.start(self.environment, pod_uid)
         try:
+            if self.launcher:
+                before = dict(sockets_in(self.environment.registry_dir))
+                with deferred_signals():
+                    process = self.launcher.start(self.environment, pod_uid)
+                    self._processes.append(process)
             instance = self._wait_for_instance(process, before)
         except BaseException:
             if process:

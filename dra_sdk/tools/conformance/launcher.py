@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -162,6 +164,30 @@ class ChildProcess:
     def _close(self) -> None:
         self._log = self.log()
         self._output.close()
+
+
+@contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Call the handlers of SIGTERM and SIGINT only after the context.
+
+    A handler that raises while a process is started would lose that process. Only the main thread has handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if callable(handler := signal.getsignal(number)):
+            handlers[number] = handler
+            signal.signal(number, lambda number, _frame: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for each in received:
+            signal.raise_signal(each)
 
 
 def sdk_launcher(driver: str) -> CommandLauncher:

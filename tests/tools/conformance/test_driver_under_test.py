@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import replace
 
 import pytest
@@ -78,6 +80,30 @@ def test_a_process_that_ends_too_early_is_reported_with_its_output(open_run: Ope
         reason = "ended with status 1 before it registered; last lines of its output:\nlock"
         with pytest.raises(DriverNotRunningError, match=reason):
             run.driver.start()
+
+
+def test_a_signal_during_a_start_ends_the_started_process(open_run: OpenRun) -> None:
+    """The signal arrives before the launcher has returned, when nobody else knows the process."""
+    launcher = InterruptedLauncher("interrupted.example.com", faults())
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(number))
+    try:
+        with open_run(launcher=launcher) as run, pytest.raises(SystemExit):
+            run.driver.start()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [process.exit_reason() for process in launcher.processes] == ["was killed by SIGKILL"]
+
+
+class InterruptedLauncher(MutantLauncher):
+    def start(self, environment, pod_uid):
+        self.processes = [super().start(environment, pod_uid)]
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            self.processes[0].kill()  # else its threads would go on for ever
+            self.processes = []
+            raise
+        return self.processes[0]
 
 
 class CountingLauncher(MutantLauncher):

@@ -9,7 +9,13 @@ import pytest
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.tools.conformance.environment import Environment
-from dra_sdk.tools.conformance.launcher import FIXED_POD_UID, CommandLauncher, Process, sdk_launcher
+from dra_sdk.tools.conformance.launcher import (
+    FIXED_POD_UID,
+    CommandLauncher,
+    Process,
+    deferred_signals,
+    sdk_launcher,
+)
 from tests.waiting import LONG, wait
 
 ENVIRONMENT = Environment(
@@ -76,6 +82,28 @@ def test_a_process_that_ignores_sigterm_is_killed() -> None:
     assert not deaf.terminate(0.1)
     assert deaf.exit_reason() == "was killed by SIGKILL"
     assert deaf.log() == "1"
+
+
+def test_a_signal_during_a_start_is_handled_after_it() -> None:
+    received: list[str] = []
+
+    def started() -> None:
+        with deferred_signals():
+            signal.raise_signal(signal.SIGTERM)
+            received.append("started")
+
+    def stop(_number: int, _frame: Any) -> None:
+        received.append("handled")
+        raise SystemExit
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(SystemExit):
+            started()
+        assert signal.getsignal(signal.SIGTERM) is stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == ["started", "handled"]
 
 
 def test_a_command_that_cannot_be_run_is_an_error() -> None:
