@@ -62,7 +62,7 @@ proto: $(VENV)/.developed   ## regenerate the kubelet's messages
 
 $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tools]'
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml

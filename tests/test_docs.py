@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, PreparedDevice
+from dra_sdk.cli.arguments import Parser
 from dra_sdk.cli.main import COMMANDS
-from dra_sdk.cli.parser import Parser
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import SETTINGS

@@ -1,1 +1,1 @@
-"""The `dra-sdk` command, one module per subcommand."""
+"""The `dra-sdk` command: one module for each subcommand, and what several of them share."""

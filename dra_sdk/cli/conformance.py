@@ -1,8 +1,8 @@
-"""`dra-sdk conformance`: does a DRA driver, in whatever language, keep to its contract?
+"""`dra-sdk conformance`: does a DRA driver, in any language, keep its contract?
 
-Checks a driver as a black box over its sockets, its ResourceSlices and the files it leaves. The API server is an
-embedded one over HTTPS unless a kubeconfig is given; kubelet, scheduler and container runtime are played by the kit.
-Exit status: 0 the driver conforms, 1 it does not, 2 it could not be checked.
+Checks a driver as a black box: its sockets, its ResourceSlices and its files. The API server is an embedded one over
+HTTPS unless a kubeconfig is given; the kit does the work of kubelet, scheduler and container runtime. Exit status: 0
+the driver conforms, 1 it does not, 2 it could not be checked.
 """
 
 from __future__ import annotations
@@ -11,41 +11,48 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.files import check_host_root, is_directory
-from dra_sdk.cli.parser import from_text, positive_seconds, whole_number
-from dra_sdk.cli.sentences import lines
+from dra_sdk.cli.arguments import (
+    Commands,
+    Parser,
+    check_host_root,
+    from_text,
+    is_directory,
+    positive_seconds,
+    whole_number,
+)
+from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.output import error_lines, print_table
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from dra_sdk.tools.conformance.check import Check, Result
-    from dra_sdk.tools.conformance.report.summary import Report
+    from dra_sdk.tools.conformance.report import Report
     from dra_sdk.tools.conformance.target import Target
 
-CANNOT = 2
-COMMAND_HELP = (
+NOT_CHECKED: Final = 2
+_COMMAND_HELP: Final = (
     "start any driver with this command line, in which {kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir} "
-    "{cdi_dir} {node_name} {host_root} {pod_uid} are filled in; the environment has KUBECONFIG NODE_NAME POD_UID "
+    "{cdi_dir} {node_name} {host_root} {pod_uid} are replaced; the environment has KUBECONFIG NODE_NAME POD_UID "
     "CDI_ROOT KUBELET_REGISTRAR_DIRECTORY_PATH KUBELET_PLUGINS_DIRECTORY_PATH"
 )
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("conformance", help="check any DRA driver against its contract", description=__doc__)
-    _add_driver(parser)
-    _add_place(parser)
+    _add_driver_flags(parser)
+    _add_environment_flags(parser)
     parser.add_argument(
         "--level", action="append", default=[], metavar="NAME,…", help="only these levels or checks; may be repeated"
     )
-    parser.add_argument("--list", action="store_true", help="list the checks and what each is about, and check nothing")
-    parser.add_argument("--strict", action="store_true", help="a check that should hold, and does not, fails too")
+    parser.add_argument("--list", action="store_true", help="list the checks and their contracts, and check nothing")
+    parser.add_argument("--strict", action="store_true", help="the driver conforms only if no `should` failed either")
     parser.add_argument(
         "--load", type=whole_number(1), default=50, metavar="N", help="claims of the load level (default 50)"
     )
@@ -58,89 +65,92 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a JSON report, with all evidence")
-    parser.add_argument("-q", "--quiet", action="store_true", help="only print failures and the score")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only failures and the score")
     parser.set_defaults(run=run)
 
 
-def _add_driver(parser: argparse.ArgumentParser) -> None:
+def _add_driver_flags(parser: Parser) -> None:
     driver = parser.add_mutually_exclusive_group()
     driver.add_argument(
         "--driver", default="", metavar="NAME", help="start a driver of this SDK: an installed name, or module:Class"
     )
-    driver.add_argument("--command", default="", metavar="LINE", help=COMMAND_HELP)
+    driver.add_argument("--command", default="", metavar="LINE", help=_COMMAND_HELP)
     driver.add_argument(
-        "--registry", type=Path, metavar="DIR", help="check a driver that runs, by its registration socket"
+        "--registry", type=Path, metavar="DIR", help="check a running driver, which has its socket in this directory"
     )
     parser.add_argument(
-        "--driver-name", default="", metavar="NAME", help="the driver's name, where several are registered"
+        "--driver-name", default="", metavar="NAME", help="the driver's name, if several are registered"
     )
-    parser.add_argument("--disruptive", action="store_true", help="with --registry: also what disturbs the node")
+    parser.add_argument("--disruptive", action="store_true", help="with --registry: also checks that disturb the node")
 
 
-def _add_place(parser: argparse.ArgumentParser) -> None:
+def _add_environment_flags(parser: Parser) -> None:
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="use this API server, not the embedded one")
     parser.add_argument(
         "--node-name",
         default="",
         type=from_text(node_name),
         metavar="NAME",
-        help="the driver's node (default: one that is made for the run)",
+        help="the driver's node (default: one that is created for the run)",
     )
     parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="with --registry: CDI specs (default /var/run/cdi)")
     parser.add_argument(
-        "--host-root", type=Path, default=Path("/"), metavar="DIR", help="where host paths are found (default /)"
+        "--host-root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="the directory with the host's files (default /)",
     )
     parser.add_argument(
-        "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to ask for devices by"
+        "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to request devices by"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, report, and tell by the exit status. SIGTERM ends it in good order: the driver goes with it."""
+    """Check and report. SIGTERM stops the run, and the driver with it."""
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        return _listed() if arguments.list else _checked(arguments)
+        return _print_checks() if arguments.list else _check(arguments)
     except DraError as error:
-        for line in lines(error):
+        for line in error_lines(error):
             print(line, file=sys.stderr)
-        return CANNOT
+        return NOT_CHECKED
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def target(arguments: argparse.Namespace) -> Target:
-    """What the flags say."""
-    from dra_sdk.tools.conformance.subject import Patience  # noqa: PLC0415
-    from dra_sdk.tools.conformance.target import Target  # noqa: PLC0415
+def _print_checks() -> int:
+    from dra_sdk.tools.conformance.checks import CHECKS  # noqa: PLC0415 (imports gRPC)
 
-    names = ("driver", "command", "registry", "driver_name", "kubeconfig", "node_name", "cdi_dir", "host_root", "claim")
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive")}
-    return Target(**given, claims_held=arguments.load, patience=Patience(start=arguments.start_timeout))
+    rows = [(check.id, check.level, check.severity.value, check.contract) for check in CHECKS]
+    print_table(("CHECK", "LEVEL", "", "CONTRACT"), rows)
+    return 0
 
 
-def _checked(arguments: argparse.Namespace) -> int:
-    from dra_sdk.tools.conformance.catalog import select  # noqa: PLC0415 (gRPC: not for the other commands)
-    from dra_sdk.tools.conformance.report import data, junit, text  # noqa: PLC0415
-
-    if not (arguments.driver or arguments.command or arguments.registry):
-        raise SettingsError("say which driver: --driver NAME, --command '…' or --registry DIR")
+def _check(arguments: argparse.Namespace) -> int:
     _check_flags(arguments)
+    require_tools("conformance")
+    from dra_sdk.tools.conformance.checks import select  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.conformance.report import closing_lines, json_document, junit_document  # noqa: PLC0415 (gRPC)
+
     checks = select(name for names in arguments.level for name in names.split(",") if name)
     report = _report(arguments, checks)
-    for line in text.closing(report):
+    for line in closing_lines(report):
         print(line)
-    for path, content in ((arguments.junit, junit.text), (arguments.json, data.text)):
+    for path, document in ((arguments.junit, junit_document), (arguments.json, json_document)):
         if path:
-            _write(path, content(report))
+            _write(path, document(report))
     return report.exit_status
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:
-    """SettingsError for what would be found out, or passed over, only after minutes of checks."""
+    """SettingsError for flags that would be ignored, or fail only after minutes of checks."""
+    if not (arguments.driver or arguments.command or arguments.registry):
+        raise SettingsError("name the driver: --driver NAME, --command '…' or --registry DIR")
     if not arguments.registry and (arguments.disruptive or arguments.cdi_dir):
-        raise SettingsError("--disruptive and --cdi-dir are about a driver that runs already: give --registry DIR too")
+        raise SettingsError("--disruptive and --cdi-dir need --registry DIR")
     if arguments.registry and not is_directory(arguments.registry):
-        raise SettingsError(f"--registry {arguments.registry} is no directory; a kubelet makes its plugins_registry")
+        raise SettingsError(f"--registry {arguments.registry} is not a directory; a kubelet creates plugins_registry")
     check_host_root(arguments.host_root)
     for path in filter(None, (arguments.junit, arguments.json)):
         if is_directory(path) or not is_directory(path.absolute().parent):
@@ -148,39 +158,39 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, checks: Sequence[Check]) -> Report:
-    from dra_sdk.tools.conformance.report.summary import Report  # noqa: PLC0415
-    from dra_sdk.tools.conformance.runner import run_checks  # noqa: PLC0415
+    from dra_sdk.tools.conformance.check import run_checks  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.conformance.report import Report  # noqa: PLC0415 (imports gRPC)
 
-    chosen = target(arguments)
+    target = _target(arguments)
     started, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    with chosen.open() as opened:
-        server = opened.api.version() + (" (embedded)" if opened.site.requests else "")
-        results = run_checks(opened, checks, _teller(quiet=arguments.quiet))
-        name = opened.subject.name
+    with target.open() as opened:
+        server = opened.api.version() + (" (embedded)" if opened.environment.requests else "")
+        results = run_checks(opened, checks, _result_printer(quiet=arguments.quiet))
+        name = opened.driver.name
     seconds = time.monotonic() - began
-    return Report(name, chosen.described, server, started, seconds, results, strict=arguments.strict)
+    return Report(name, target.description, server, started, seconds, results, strict=arguments.strict)
 
 
-def _teller(*, quiet: bool) -> Callable[[Result], None]:
-    """Prints each result as it comes."""
-    from dra_sdk.tools.conformance.report.text import Table  # noqa: PLC0415
+def _target(arguments: argparse.Namespace) -> Target:
+    from dra_sdk.tools.conformance.target import Target  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.conformance.timeouts import Timeouts  # noqa: PLC0415 (imports gRPC)
+
+    names = ("driver", "command", "registry", "driver_name", "kubeconfig", "node_name", "cdi_dir", "host_root", "claim")
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive")}
+    return Target(**given, max_claims=arguments.load, timeouts=Timeouts(start=arguments.start_timeout))
+
+
+def _result_printer(*, quiet: bool) -> Callable[[Result], None]:
+    """Prints the rows of each result."""
+    from dra_sdk.tools.conformance.report import Table  # noqa: PLC0415 (imports gRPC)
 
     table = Table()
 
-    def heard(result: Result) -> None:
+    def print_result(result: Result) -> None:
         if not quiet:
             print("\n".join(table.rows(result)), flush=True)
 
-    return heard
-
-
-def _listed() -> int:
-    from dra_sdk.cli.table import print_table  # noqa: PLC0415
-    from dra_sdk.tools.conformance.catalog import CHECKS  # noqa: PLC0415
-
-    rows = [(check.id, check.level, check.severity.value, check.contract) for check in CHECKS]
-    print_table(("CHECK", "LEVEL", "", "CONTRACT"), rows)
-    return 0
+    return print_result
 
 
 def _write(path: Path, content: str) -> None:

@@ -1,7 +1,7 @@
 """`dra-sdk discover NAME`: what a driver finds on this machine, as a table or as the exact ResourceSlices.
 
-The slices are those that `dra-sdk run` publishes with the same settings, a file of --overlay-file included. Exit
-status: 0 if an API server would take them, 1 if not or if the driver fails, 2 for bad input.
+The slices are those that `dra-sdk run` publishes with the same settings, including the overlay of --overlay-file. Exit
+status: 0 if an API server would accept them, 1 if not or if the driver fails, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.files import check_host_root, printable
-from dra_sdk.cli.sentences import lines, yaml_text
-from dra_sdk.cli.table import print_table
+from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.output import error_lines, print_table, printable, yaml_text
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.model.device import Capacity, ResourcePool
@@ -25,11 +24,11 @@ from dra_sdk.node.slices.plan import resource_slices
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
 
-SETTINGS = frozenset({"node_name", "host_root", "overlay_file"})
-"""Those that make a difference to what is found."""
+SETTINGS: Final = frozenset({"node_name", "host_root", "overlay_file"})
+"""The settings that change what is found."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("discover", help="show what a driver finds on this machine", description=__doc__)
     parser.add_argument("driver", help="a name that `dra-sdk drivers` lists, or module:Class")
@@ -50,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_host_root(settings.host_root)
     driver, overlay = load_driver(arguments.driver), _overlay(settings)
     try:
-        pools, slices = _found(driver, settings, overlay)
-    except DraError as error:  # whatever it is, it comes from the driver
-        for line in lines(error):
+        pools, slices = _pools_and_slices(driver, settings, overlay)
+    except DraError as error:  # every error here is the driver's
+        for line in error_lines(error):
             print(line, file=sys.stderr)
         return 1
     if arguments.output == "json":
@@ -69,23 +68,23 @@ def run(arguments: argparse.Namespace) -> int:
 def _overlay(settings: Settings) -> Overlay | None:
     if settings.overlay_file is None:
         return None
-    from dra_sdk.node.overlay import load  # noqa: PLC0415 (brings CEL along)
+    from dra_sdk.node.overlay import load  # noqa: PLC0415 (imports CEL)
 
     return load(settings.overlay_file)
 
 
-def _found(
+def _pools_and_slices(
     driver: Driver, settings: Settings, overlay: Overlay | None
 ) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
-    """The pools and their slices; what the driver says is checked before an overlay builds on it."""
+    """The pools and their slices. The driver's pools are validated before the overlay changes them."""
     name, node = driver.info.name, settings.node_name
     pools: Sequence[ResourcePool] = driver.discover(Node(node, settings.host_root))
     slices = list(resource_slices(pools, driver=name, node_name=node))
     if overlay is not None:
-        done = overlay.apply(pools, driver=name, node=node)
-        for problem in done.problems:
+        result = overlay.apply(pools, driver=name, node=node)
+        for problem in result.problems:
             print(printable(f"note: {problem}"), file=sys.stderr)
-        pools, slices = done.pools, list(resource_slices(done.pools, driver=name, node_name=node))
+        pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node))
     return pools, slices
 
 

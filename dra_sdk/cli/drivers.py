@@ -1,4 +1,4 @@
-"""`dra-sdk drivers`: what is installed, and whether it loads; what a driver's configuration may say.
+"""`dra-sdk drivers`: the installed drivers, and whether each one loads; the JSON Schema of a driver's configuration.
 
 Exit status: 0 if every driver loads, 1 if one does not, 2 for bad input.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 import argparse
 import json
 from importlib.metadata import EntryPoint
+from typing import Final
 
-from dra_sdk.cli.table import print_table
+from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.output import print_table
 from dra_sdk.errors import DraError, DriverLoadError
 from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, load_driver, origin
 from dra_sdk.model.config import json_schema
 
-_SCHEMA = "print the JSON Schema of a driver's opaque configuration; NAME is one of the list, or module:Class"
+_SCHEMA: Final = "print the JSON Schema of a driver's opaque configuration; NAME is in the list, or module:Class"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("drivers", help="list the installed drivers", description=__doc__)
     parser.add_argument("--schema", metavar="NAME", help=_SCHEMA)
@@ -26,11 +28,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one row per driver, or a schema; status 1 if a driver does not load."""
+    """Print a row for each driver, or a schema; status 1 if a driver does not load."""
     if arguments.schema is not None:
         info = load_driver(arguments.schema).info
         if not info.configs:
-            raise DraError(f"driver {info.name} takes no configuration, so there is no schema of it")
+            raise DraError(f"driver {info.name} takes no configuration, so it has no schema")
         print(json.dumps(json_schema(info.configs, f"Opaque configuration of {info.name}"), indent=2))
         return 0
     rows = [_row(found) for found in iter_drivers()]
@@ -39,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _row(found: EntryPoint) -> tuple[bool, str, str, str, str]:
+    """Whether a driver loads, and its cells of the table."""
     try:
         driver = load_driver(found.name)
     except DriverLoadError as error:

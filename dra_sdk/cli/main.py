@@ -6,35 +6,36 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from typing import Final
 
-from dra_sdk.cli.files import printable
-from dra_sdk.cli.parser import Parser
-from dra_sdk.cli.sentences import lines
+from dra_sdk.cli.arguments import Parser
+from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.errors import DraError
 
-COMMANDS = ("run", "drivers", "discover", "validate", "simulate", "explain", "top", "gpu", "demo", "conformance")
-_STATUS = (
+COMMANDS: Final = ("run", "drivers", "discover", "validate", "simulate", "explain", "top", "gpu", "demo", "conformance")
+FAILED: Final = 2
+INTERRUPTED: Final = 130
+"""As in a shell: 128 and the number of SIGINT."""
+_EXIT_STATUS: Final = (
     "Exit status of every command: 0 it is done, and the answer is yes; 1 it is done, and the answer is no; "
-    "2 it could not be done, and the message says what is wrong with flags, settings, files, driver or cluster."
+    "2 it could not be done, and the message names the flag, setting, file, driver or cluster that is wrong."
 )
-FAILED = 2
-INTERRUPTED = 130  # as a shell has it for SIGINT
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit status, as the help has it."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else every connection that a peer closes is a line on stderr
-    parser = Parser("dra-sdk", description="Kubernetes DRA drivers in Python", epilog=_STATUS)
+    """Run one command; returns the exit status."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each connection that a peer closes is logged
+    parser = Parser("dra-sdk", description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
     parser.add_argument("--version", action="version", version=f"dra-sdk {version('dra-sdk')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     given = sys.argv[1:] if arguments is None else arguments
-    for name in given[:1] if given and given[0] in COMMANDS else COMMANDS:  # `run` starts without the others' imports
+    for name in given[:1] if given and given[0] in COMMANDS else COMMANDS:  # `run` does not import the other commands
         import_module(f"dra_sdk.cli.{name}").add_parser(commands)
     parsed = parser.parse_args(arguments)
     try:
         return int(parsed.run(parsed))
     except DraError as error:
-        for line in lines(error):
+        for line in error_lines(error):
             print(line, file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

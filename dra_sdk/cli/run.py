@@ -1,7 +1,7 @@
 """`dra-sdk run NAME`: run a driver until SIGTERM or SIGINT.
 
-A flag wins over its environment variable (in brackets), that over the file of --config, that over the default. Exit
-status: 0 ended as asked, 1 ended while a hook was still at work, 2 could not start.
+A flag has precedence over its environment variable (in brackets), the variable over the file of --config, and the file
+over the default. Exit status: 0 the driver was stopped, 1 it was stopped while a hook still ran, 2 it could not start.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from time import monotonic
 from types import FrameType
+from typing import Final
 
-from dra_sdk.cli.files import check_host_root
+from dra_sdk.cli.arguments import Commands, check_host_root
 from dra_sdk.loader import load_driver
 from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import add_flags, read_settings
 
 log = logging.getLogger(__name__)
-LAST_SECONDS = 1.0  # for threads that are done, or nearly so
+JOIN_SECONDS: Final = 1.0
+"""For threads that are about to end."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("run", help="run a driver on this node", description=__doc__)
     parser.add_argument("driver", help="a name that `dra-sdk drivers` lists, or module:Class")
@@ -34,39 +36,44 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until a signal asks to end, in good order; status 1 if a hook hangs then. A second signal ends at once.
+    """Run until a signal, then stop; status 1 if a hook hangs. A second signal ends the process at once.
 
-    So does the first one before the driver serves: all that can be half done by then is put right by any next start.
+    A signal before the driver serves ends it at once as well: the next start repairs what is incomplete.
     """
-    _on_signal(_end_at_once)  # before all that takes time: the first process of a container is deaf without
-    from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (gRPC: not for the other commands)
+    _on_signal(exit_at_once)  # before slow imports: the first process of a container ignores signals without a handler
+    from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
 
     settings = read_settings(arguments)
     check_host_root(settings.host_root)
     set_up_logging(settings.log_level, settings.log_format)
     others = set(threading.enumerate())
-    asked: SimpleQueue[signal.Signals] = SimpleQueue()  # unlike an Event's, its locks suffer signal handlers
+    signals: SimpleQueue[signal.Signals] = SimpleQueue()  # signal handlers may use its lock, unlike that of an Event
 
-    def end(number: int, _frame: FrameType | None) -> None:
-        _on_signal(_end_at_once)
-        asked.put(signal.Signals(number))
+    def stop(number: int, _frame: FrameType | None) -> None:
+        _on_signal(exit_at_once)
+        signals.put(signal.Signals(number))
 
     with DriverProcess(load_driver(arguments.driver), settings) as process:
-        _on_signal(end)
-        log.info("%s: stopping", asked.get().name)
-    left = _left([each for each in threading.enumerate() if each not in others and not each.daemon])
+        _on_signal(stop)
+        log.info("%s: stopping", signals.get().name)
+    busy = _running([each for each in threading.enumerate() if each not in others and not each.daemon])
     if process.is_busy:
-        left.append("a call of the kubelet")
-    if left:  # the interpreter would wait for them
-        log.error("ending while still at work: %s; the next start goes on from the state files", ", ".join(left))
+        busy.append("a call of the kubelet")
+    if busy:  # the interpreter would wait for them
+        log.error("ending although still busy: %s; the next start continues from the state files", ", ".join(busy))
         logging.shutdown()
         os._exit(1)
     return 0
 
 
-def _left(threads: Collection[threading.Thread]) -> list[str]:
-    """The names of threads that do not end soon."""
-    deadline = monotonic() + LAST_SECONDS
+def exit_at_once(number: int, _frame: FrameType | None) -> None:
+    """A signal handler that ends the process without cleaning up."""
+    os._exit(128 + number)
+
+
+def _running(threads: Collection[threading.Thread]) -> list[str]:
+    """The names of the threads that still run after JOIN_SECONDS."""
+    deadline = monotonic() + JOIN_SECONDS
     for each in threads:
         each.join(max(0.0, deadline - monotonic()))
     return [each.name for each in threads if each.is_alive()]
@@ -75,7 +82,3 @@ def _left(threads: Collection[threading.Thread]) -> list[str]:
 def _on_signal(handler: Callable[[int, FrameType | None], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handler)
-
-
-def _end_at_once(number: int, _frame: FrameType | None) -> None:
-    os._exit(128 + number)

@@ -1,8 +1,8 @@
-"""`dra-sdk simulate`: who gets which devices on which node?
+"""`dra-sdk simulate`: which pod and claim gets which devices on which node?
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, without changing anything.
-With --add-node, --taint or --drain it first schedules, then changes the cluster, schedules again and says what is
-different. Exit status: 0 if everything has its place, 1 if something has not, 2 for bad input.
+With --add-node, --taint or --drain it schedules, changes the cluster, schedules again and prints the differences. Exit
+status: 0 if everything is placed, 1 if something is not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -10,22 +10,38 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from dra_sdk.cli.changes import add_what_if_flags, advice, apply, changes
-from dra_sdk.cli.files import printable
-from dra_sdk.cli.picture import write_picture
-from dra_sdk.cli.placements import HEADINGS, rows, summary
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, read_scenario, report
-from dra_sdk.cli.sentences import yaml_text
-from dra_sdk.cli.table import print_table
-from dra_sdk.errors import DraError
-from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, schedule
+from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.output import counted, print_table, printable, yaml_text
+from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, read_scenario
+from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
+from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster import (
+    ClaimOutcome,
+    ObjectKey,
+    PodPlacement,
+    SchedulingOutcome,
+    display_name,
+    schedule,
+)
+from dra_sdk.tools.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
+from dra_sdk.tools.scheduling.picture import NotPlaced, build_scene, render_page
+
+HEADINGS: Final = ("POD", "NODE", "CLAIM", "REQUEST", "DEVICE")
+MAX_EXPLANATIONS: Final = 20
+"""The most explanations in a picture; further pods and claims have the scheduler's reason."""
+_NONE: Final = "-"
+_NO_POD: Final = "(no pod)"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = commands.add_parser("simulate", help="who gets which devices on which node", description=__doc__)
+    parser = commands.add_parser("simulate", help="which pod gets which devices on which node", description=__doc__)
     add_scenario_flags(parser)
     add_what_if_flags(parser)
     parser.add_argument(
@@ -33,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--output",
         choices=("table", "yaml", "json"),
         default="table",
-        help="table: who has what (default); yaml, json: the claims, allocated",
+        help="table: the devices of each pod (default); yaml, json: the allocated claims",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.html", help="also draw nodes, devices and claims")
     parser.set_defaults(run=run)
@@ -41,35 +57,138 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, change, schedule again, print."""
+    require_tools("simulate")
     try:
         scenario = read_scenario(arguments)
         before = schedule(scenario.snapshot)
-        changed = apply(before.snapshot, scenario.snapshot, arguments)
+        changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
         after = before if changed is None else schedule(changed)
         if arguments.picture:
             write_picture(after, arguments.picture)
     except DraError as error:
-        return report(error)
-    _print(scenario, before, after, arguments)
+        return print_bad_input(error)
+    _print(scenario, before, after, arguments.output)
     return 0 if after.complete else 1
 
 
-def _print(
-    scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutcome, arguments: argparse.Namespace
-) -> None:
-    """The answer on stdout, all else on stderr; but what changed is part of the answer, unless that is objects."""
+def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
+    """Print the answer on stdout and notes on stderr. Changes and advice go with the table, or else with the notes."""
     for note in (*scenario.notes, *after.notes):
         print(printable(f"note: {note}"), file=sys.stderr)
-    other = sys.stderr
-    if arguments.output == "json":
+    stream = sys.stderr
+    if output == "json":
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(after.snapshot.claims)}, indent=2))
-    elif arguments.output == "yaml":
+    elif output == "yaml":
         print(yaml_text(after.snapshot.claims), end="")
     else:
-        other = sys.stdout
-        print_table(HEADINGS, [[printable(cell) for cell in row] for row in rows(after)])
-    lines = [] if after is before else changes(before, after)
-    lines += advice(after, scenario.snapshot)
+        stream = sys.stdout
+        print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
+    lines = [] if after is before else change_lines(before, after)
+    lines += advice_lines(after, scenario.snapshot)
     for line in ["", *lines] if lines else []:
-        print(printable(line), file=other)
-    print(printable(summary(after)), file=sys.stderr)
+        print(printable(line), file=stream)
+    print(printable(_summary(after)), file=sys.stderr)
+
+
+# -- the table
+
+
+def placement_rows(outcome: SchedulingOutcome) -> list[list[str]]:
+    """A row for each device of each pod, or one for a pod or claim without devices; then the claims without a pod.
+
+    Pods that ran before and have no devices are left out.
+    """
+    used = {claim for pod in outcome.pods for claim in pod.claims}
+    found = [row for pod in outcome.pods for row in _pod_rows(pod, outcome)]
+    return found + [
+        [_NO_POD, claim.node or _NONE, *cells]
+        for claim in outcome.claims
+        if claim.claim not in used
+        for cells in _claim_cells(claim, display_name(claim.claim))
+    ]
+
+
+def _pod_rows(pod: PodPlacement, outcome: SchedulingOutcome) -> Iterator[list[str]]:
+    name = display_name(pod.pod)
+    if pod.node is None:
+        yield [name, _NONE, _NONE, _NONE, pod.reason]
+        return
+    found = [cells for key in pod.claims for cells in _claim_cells(outcome.claims_by_key[key], key[1])]
+    yield from ([name, pod.node, *cells] for cells in found)
+    if pod.scheduled and not found:
+        yield [name, pod.node, _NONE, _NONE, _NONE]
+
+
+def _claim_cells(claim: ClaimOutcome, name: str) -> Iterator[list[str]]:
+    if claim.allocation is None:
+        yield [name, _NONE, claim.reason or _NONE]
+    elif not claim.results:
+        yield [name, _NONE, _NONE]
+    for result in claim.results:
+        yield [name, result["request"], _device(result)]
+
+
+def _device(result: JSON) -> str:
+    """A device of an allocation, with the consumed capacity, admin access and binding conditions."""
+    name = f"{result['driver']}/{result['pool']}/{result['device']}"
+    consumed = sorted((result.get("consumedCapacity") or {}).items())
+    extras = [f"{key}={value}" for key, value in consumed if value != "0"]
+    if result.get("adminAccess"):
+        extras.append("admin access")
+    if result.get("bindingConditions"):
+        extras.append(f"after {', '.join(result['bindingConditions'])}")
+    return f"{name} ({', '.join(extras)})" if extras else name
+
+
+def _summary(outcome: SchedulingOutcome) -> str:
+    """The last line."""
+    nodes = {pod.node for pod in outcome.pods if pod.node is not None} | {
+        claim.node for claim in outcome.claims if claim.hypothetical and claim.node is not None
+    }
+    placed = sum(pod.node is not None for pod in outcome.pods)
+    parts = [f"{placed} of {counted(len(outcome.pods), 'pod')} placed, on {counted(len(nodes), 'node')}"]
+    if not outcome.pods:
+        parts = ["no pods"]
+    without_pod = [claim for claim in outcome.claims if claim.hypothetical]
+    if without_pod:
+        allocated = sum(claim.allocation is not None for claim in without_pod)
+        parts.append(f"{allocated} of {counted(len(without_pod), 'claim')} without a pod allocated as if one used it")
+    if not outcome.complete:
+        parts.append("`dra-sdk explain` says why not all")
+    return "; ".join(parts)
+
+
+# -- the picture
+
+
+def write_picture(outcome: SchedulingOutcome, path: Path) -> None:
+    """Draw the outcome as one HTML page; SettingsError if the file cannot be written."""
+    content = render_page(build_scene(outcome.snapshot, tuple(_waiting(outcome))))
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:
+    """What is not placed, with the reasons."""
+    left = MAX_EXPLANATIONS
+    for pod in outcome.unplaced:
+        left -= 1
+        reason = _pod_explanation(outcome, pod.pod) if left >= 0 else pod.reason
+        yield NotPlaced(f"pod {display_name(pod.pod)}", reason)
+    for claim in outcome.unallocated:
+        left -= 1
+        reason = _explanation(explain_outcome(outcome, claim.claim)) if left >= 0 else claim.reason
+        yield NotPlaced(f"claim {display_name(claim.claim)}", reason)
+
+
+def _pod_explanation(outcome: SchedulingOutcome, key: ObjectKey) -> str:
+    found = [each for each in explain_pod_outcome(outcome, key).claims if not each.satisfiable]
+    return "\n".join(map(_explanation, found)) or outcome.pods_by_key[key].reason
+
+
+def _explanation(explanation: Explanation) -> str:
+    """The reason without the claim's name, so that equal reasons can be grouped, and the smallest change that helps."""
+    reason = explanation.summary.partition(" cannot be allocated")[2].lstrip(": ") or explanation.summary
+    return f"{reason}\nWould help: {explanation.changes[0].text}" if explanation.changes else reason

@@ -1,7 +1,7 @@
-"""`dra-sdk top`: devices, partitions, the claims and pods that have them, and their health.
+"""`dra-sdk top`: devices and partitions, the claims and pods that use them, and their health.
 
-From files, a running cluster (the default), or with --here from the node itself: what a driver finds on it and what its
-state files hold, without any cluster. Health is that of the taints by which the scheduler goes. Exit status: 0 if it
+It reads files, a running cluster (the default) or, with --here, this node: what a driver finds on it and what its state
+files contain, without a cluster. Health is read from the taints, as by the scheduler. Exit status: 0 if the devices
 could be shown, 2 if not.
 """
 
@@ -9,29 +9,36 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from time import sleep
+from typing import Any, Final
 
-from dra_sdk.cli.files import STDIN, check_host_root, printable
-from dra_sdk.cli.parser import positive_seconds
-from dra_sdk.cli.scenario import report
-from dra_sdk.cli.table import print_table, terminal_width
-from dra_sdk.cli.usage import DeviceUsage, usage
-from dra_sdk.cli.usage_sources import of_cluster, of_files, of_node
-from dra_sdk.cli.usage_table import HEADINGS, rows, summary
-from dra_sdk.errors import SettingsError
-from dra_sdk.node.runtime.settings import add_flags, read_settings
-from dra_sdk.tools.scheduling.cluster import SnapshotReadError
+from dra_sdk.cli.arguments import Commands, Parser, check_host_root, positive_seconds
+from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.output import print_table, printable, terminal_width
+from dra_sdk.cli.scenario import print_bad_input
+from dra_sdk.cli.sources import STDIN, read_cluster, read_file
+from dra_sdk.cli.usage import HEADINGS, DeviceUsage, device_usage, usage_rows, usage_summary
+from dra_sdk.errors import SettingsError, StateError
+from dra_sdk.loader import load_driver
+from dra_sdk.model.driver import Node
+from dra_sdk.node.health.tainting import TaintPolicy, with_taints
+from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
+from dra_sdk.node.prepare.checkpoint import Checkpoint, decode
+from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
+from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
+from dra_sdk.wire.profile import NEWEST, ServerProfile
 
-_CLEAR = "\033[H\033[2J"
-_OF_NODE = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
+_CLEAR: Final = "\033[H\033[2J"
+_NODE_SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
+"""The settings for --here."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = commands.add_parser("top", help="who has which device, and what is left", description=__doc__)
+    parser = commands.add_parser("top", help="which claims use which devices, and what is left", description=__doc__)
     parser.add_argument(
         "--driver",
         action="append",
@@ -43,96 +50,151 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
-def add_top_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `gpu top` has in common with it."""
-    parser.add_argument("files", nargs="*", metavar="FILE", help=f"slices and claims; {STDIN} is standard input")
+def add_top_flags(parser: Parser) -> None:
+    """Add the flags that `top` and `gpu top` have in common."""
+    parser.add_files(f"slices and claims; {STDIN} is standard input")
     parser.add_argument(
         "--here",
         action="append",
         default=[],
         metavar="NAME",
-        help="what a driver has on this node: a name that `dra-sdk drivers` lists, or module:Class; may be repeated",
+        help="the devices of a driver on this node: a name that `dra-sdk drivers` lists, or module:Class; "
+        "may be repeated",
     )
     parser.add_argument("--node", metavar="NAME", help="only devices of this node")
-    parser.add_argument("--all", action="store_true", help="every partition, also those that nobody has")
+    parser.add_argument("--all", action="store_true", help="every partition, also those without claims")
     parser.add_argument(
-        "--interval", type=positive_seconds, metavar="SECONDS", help="again and again, until interrupted"
+        "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
     )
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="of the running cluster; by default as kubectl finds it"
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the running cluster (default: as for kubectl)"
     )
-    add_flags(parser.add_argument_group("with --here"), _OF_NODE)
+    add_flags(parser.add_argument_group("with --here"), _NODE_SETTINGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print once, or again and again."""
-    chosen = ", ".join(arguments.driver)
+    """Print once, or repeatedly."""
+    names = ", ".join(arguments.driver)
     return show(
         arguments,
         lambda driver: not arguments.driver or driver in arguments.driver,
-        f"driver {chosen}" if chosen else "any driver",
+        f"driver {names}" if names else "any driver",
     )
 
 
-def show(arguments: argparse.Namespace, wanted: Callable[[str], bool], whose: str) -> int:
-    """Print the devices of the drivers that are `wanted`; `whose` says in words which these are."""
-    if arguments.interval and STDIN in arguments.files:
-        raise SettingsError("standard input can be read only once, so --interval does not go with it")
+def show(arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str) -> int:
+    """Print the devices of the selected drivers; `selection` names these drivers in messages."""
     _check_source(arguments)
+    if not arguments.here:
+        require_tools("top")
     try:
-        return _repeat(arguments, wanted, whose)
+        _repeat(arguments, selected, selection)
     except SnapshotReadError as error:
-        return report(error)
+        return print_bad_input(error)
+    return 0
 
 
 def _check_source(arguments: argparse.Namespace) -> None:
-    """There is one source: SettingsError for two, and for a flag that the one there is does not know."""
+    """SettingsError for more than one source, and for flags that do not go with the source."""
+    if arguments.interval and STDIN in arguments.files:
+        raise SettingsError("standard input can be read only once, so --interval cannot be used with it")
     given = {"--here": arguments.here, "files": arguments.files, "--kubeconfig": arguments.kubeconfig}
-    if len(two := [name for name, value in given.items() if value]) > 1:
-        raise SettingsError(f"{' and '.join(two)} do not go together: each says where the devices are read from")
-    node_flags = [name for name in sorted(_OF_NODE | {"config"}) if getattr(arguments, name) is not None]
-    if node_flags and not arguments.here:
-        listed = ", ".join(f"--{name.replace('_', '-')}" for name in node_flags)
-        raise SettingsError(f"{listed} says where a driver looks: give --here NAME too")
+    if len(sources := [name for name, value in given.items() if value]) > 1:
+        raise SettingsError(f"{' and '.join(sources)} cannot be combined: each is a source of devices")
+    names = [name for name in sorted(_NODE_SETTINGS | {"config"}) if getattr(arguments, name) is not None]
+    if names and not arguments.here:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise SettingsError(f"--here NAME is needed for {flags}")
 
 
-def _repeat(arguments: argparse.Namespace, wanted: Callable[[str], bool], whose: str) -> int:
+def _repeat(arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str) -> None:
     while True:
-        everybodys = usage(_objects(arguments))
-        devices = [each for each in everybodys if wanted(each.driver)]
-        chosen = [each for each in devices if arguments.node in {None, each.node or each.pool}]
+        every = device_usage(_objects(arguments))
+        devices = [each for each in every if selected(each.driver)]
+        chosen = [each for each in devices if arguments.node in {None, each.place}]
         if arguments.interval and sys.stdout.isatty():
             print(_CLEAR, end="")
         if chosen:
-            _print(chosen, everything=arguments.all)
+            _print(chosen, all_partitions=arguments.all)
         elif devices:
-            _nothing(f"node {arguments.node}", "those of", (each.node or each.pool for each in devices))
+            _print_none(f"node {arguments.node}", "those of", (each.place for each in devices))
         else:
-            _nothing(whose, "devices of", (each.driver for each in everybodys), here=arguments.here)
+            _print_none(selection, "devices of", (each.driver for each in every), here=arguments.here)
         if not arguments.interval:
-            return 0
+            return
         sys.stdout.flush()
-        time.sleep(arguments.interval)
+        sleep(arguments.interval)
 
 
-def _objects(arguments: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
+    cells = [[printable(cell) for cell in row] for row in usage_rows(devices, all_partitions=all_partitions)]
+    print_table(HEADINGS, cells, width=terminal_width())
+    print(usage_summary(devices), file=sys.stderr)
+
+
+def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
+    """Say that there are no selected devices, and which others exist."""
+    existing = ", ".join(sorted({printable(each) for each in others}))
+    nothing = f"{', '.join(here)} finds nothing on this node" if here else "no slices exist; is a driver running?"
+    print(f"no devices of {selection}; {f'there are {what} {existing}' if existing else nothing}", file=sys.stderr)
+
+
+# -- the sources of slices and claims
+
+
+def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
     if arguments.here:
         settings = read_settings(arguments)
         check_host_root(settings.host_root)
-        return [each for driver in arguments.here for each in of_node(driver, settings)]
-    return of_files(arguments.files) if arguments.files else of_cluster(arguments.kubeconfig)
+        return [each for driver in arguments.here for each in _node_objects(driver, settings)]
+    if arguments.files:
+        return _valid_objects([read_file(name) for name in arguments.files], f"1.{NEWEST}")
+    source, version = read_cluster(arguments.kubeconfig)
+    return _valid_objects([source], version)
 
 
-def _print(devices: list[DeviceUsage], *, everything: bool) -> None:
-    cells = [[printable(cell) for cell in row] for row in rows(devices, everything=everything)]
-    print_table(HEADINGS, cells, width=terminal_width())
-    print(summary(devices), file=sys.stderr)
+def _valid_objects(sources: Sequence[ObjectSource], version: str) -> list[Mapping[str, Any]]:
+    """The slices and claims; SnapshotReadError if an API server would refuse one."""
+    snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
+    return [*snapshot.slices, *snapshot.claims]
 
 
-def _nothing(whose: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
-    there = ", ".join(sorted({printable(each) for each in others}))
-    nothing = (
-        f"{', '.join(here)} finds nothing on this node" if here else "nothing is published at all; does a driver run?"
-    )
-    told = f"there are {what} {there}" if there else nothing
-    print(f"no devices of {whose}; {told}", file=sys.stderr)
+def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
+    """What a driver finds on this node, with the taints that it remembers, and the claims in its state files."""
+    loaded = load_driver(driver)
+    name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
+    pools = loaded.discover(Node(settings.node_name, settings.host_root))
+    if settings.taint_effect is not None:
+        pools = with_taints(
+            pools, _unhealthy_devices(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect)
+        )
+    yield from resource_slices(pools, driver=name, node_name=settings.node_name)
+    for path in sorted(data.glob("claims*/*.json")):
+        yield _claim(name, decode(_read_state(path), str(path)))
+
+
+def _unhealthy_devices(path: Path) -> dict[tuple[str, str], Any]:
+    return decode_unhealthy(_read_state(path), str(path)) if path.exists() else {}
+
+
+def _read_state(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StateError(f"cannot read state file {path}: {error.strerror}") from error
+
+
+def _claim(driver: str, state: Checkpoint) -> Mapping[str, Any]:
+    """The claim as in its state file; only the API server knows its pods."""
+    results = [
+        {
+            "driver": driver,
+            "pool": each.pool,
+            "device": each.name,
+            "adminAccess": each.admin_access,
+            "consumedCapacity": {key: str(amount) for key, amount in each.consumed_capacity.items()},
+        }
+        for each in state.devices
+    ]
+    metadata = {"namespace": state.namespace, "name": state.name, "uid": state.uid}
+    return {"kind": "ResourceClaim", "metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}

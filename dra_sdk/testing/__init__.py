@@ -1,14 +1,15 @@
-"""For the tests of drivers: nodes made of files, claims in a few words, and a harness that runs a driver between them.
+"""For the tests of drivers: nodes made of files, claims in a few words, and a harness that runs a driver on a node.
 
-`dra_sdk.testing.plugin` has them as pytest fixtures.
+`dra_sdk.testing.plugin` has pytest fixtures for them.
 """
 
 from __future__ import annotations
 
 from dra_sdk.testing.claims import FakeClaim, claim, devices, first_of, request
-from dra_sdk.testing.container import ContainerView
-from dra_sdk.testing.harness import DriverHarness, NotAllocatedError, PreparedClaim
+from dra_sdk.testing.cluster import NotAllocatedError
+from dra_sdk.testing.harness import DriverHarness
 from dra_sdk.testing.node import FakeNode
+from dra_sdk.testing.prepared import ContainerView, PreparedClaim
 
 __all__ = [
     "ContainerView",

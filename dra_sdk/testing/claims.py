@@ -6,7 +6,7 @@
     claim("gpu", "nic", match="resource.kubernetes.io/pcieRoot").configured(NicConfig(mtu=9000), "nic")
     claim(first_of("gpu", request("large", where=…), request("small", count=2)))
 
-Whatever has no name for it here can be written as in the API: requests are plain JSON objects.
+Requests are JSON objects, so everything else can be written as in the API.
 """
 
 from __future__ import annotations
@@ -20,12 +20,20 @@ from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig
 
 Config = OpaqueConfig | Mapping[str, Any]
-"""A driver's configuration, or its parameters as a user may have written them, right or wrong."""
+"""A driver's configuration, or the parameters that a user wrote, valid or not."""
 
 
 @dataclass(frozen=True)
 class FakeClaim:
-    """A claim that is not yet in any API; `uid` is its own. Where a request names no class, it is the driver's."""
+    """A claim before it is created in an API server.
+
+    requests: as in the API; a request without a class gets the class of the driver.
+    uid: the claim's UID.
+    name: the claim's name.
+    namespace: the claim's namespace.
+    constraints: as in the API.
+    configs: configuration, each with the names of its requests; no names mean all requests.
+    """
 
     requests: tuple[JSON, ...]
     uid: str
@@ -35,7 +43,7 @@ class FakeClaim:
     configs: tuple[tuple[Config, tuple[str, ...]], ...] = ()
 
     def configured(self, config: Config, *requests: str) -> FakeClaim:
-        """With configuration for some requests, or for all; of several that apply the last one wins."""
+        """With configuration for these requests, or for all; if several apply to a request, the last one wins."""
         return replace(self, configs=(*self.configs, (config, requests)))
 
     def encoded(self, driver: str, default_class: str) -> JSON:
@@ -61,24 +69,25 @@ def claim(
     match: str = "",
     distinct: str = "",
 ) -> FakeClaim:
-    """A claim with these requests (a text is the name of one for a single device), by default with one, `device`.
+    """A claim with these requests, by default with one called `device`. A string requests one device under this name.
 
-    `match` and `distinct` name an attribute (with its domain) that all devices must share, or must not.
+    `match` is an attribute, with its domain, whose value all devices must share; `distinct` is one whose values must
+    differ.
     """
     constraints = [{key: value} for key, value in (("matchAttribute", match), ("distinctAttribute", distinct)) if value]
     uid = str(uuid.uuid4())
-    asked = tuple(request(each) if isinstance(each, str) else each for each in requests or ("device",))
-    made = FakeClaim(asked, uid, name or f"claim-{uid[:8]}", namespace, tuple(constraints))
+    requested = tuple(request(each) if isinstance(each, str) else each for each in requests or ("device",))
+    made = FakeClaim(requested, uid, name or f"claim-{uid[:8]}", namespace, tuple(constraints))
     return made if config is None else made.configured(config)
 
 
-def request(name: str = "device", **wanted: Any) -> JSON:
-    """One request; see `devices` for what may be wanted."""
-    return {"name": name, "exactly": devices(**wanted)}
+def request(name: str = "device", **options: Any) -> JSON:
+    """One request; see `devices` for the options."""
+    return {"name": name, "exactly": devices(**options)}
 
 
 def first_of(name: str, *alternatives: JSON) -> JSON:
-    """A request for the first of these requests that can be had."""
+    """A request for the first of these alternatives that can be allocated."""
     return {"name": name, "firstAvailable": [{"name": each["name"], **each["exactly"]} for each in alternatives]}
 
 
@@ -92,9 +101,18 @@ def devices(
     admin_access: bool = False,
     device_class: str = "",
 ) -> JSON:
-    """What a request wants: CEL expressions, so many devices (or `every` one), amounts of consumable capacity, …"""
+    """What a request asks for.
+
+    where: CEL expressions that a device must match.
+    count: number of devices; None for one.
+    every: whether it asks for all matching devices.
+    capacity: amounts of consumable capacity by name.
+    tolerations: tolerated taints, as in the API.
+    admin_access: whether the devices may be in use by others.
+    device_class: name of the DeviceClass; empty for the driver's class.
+    """
     expressions = [where] if isinstance(where, str) else where
-    wanted: JSON = {
+    exactly: JSON = {
         "deviceClassName": device_class,
         "selectors": [{"cel": {"expression": expression}} for expression in expressions],
         "allocationMode": "All" if every else "",
@@ -103,14 +121,14 @@ def devices(
         "tolerations": list(tolerations),
         "adminAccess": admin_access or None,
     }
-    return {key: value for key, value in wanted.items() if value}
+    return {key: value for key, value in exactly.items() if value}
 
 
-def _with_class(wanted: JSON, default_class: str) -> JSON:
-    if "exactly" in wanted:
-        return {**wanted, "exactly": {"deviceClassName": default_class, **wanted["exactly"]}}
-    alternatives = [{"deviceClassName": default_class, **each} for each in wanted.get("firstAvailable", [])]
-    return {**wanted, "firstAvailable": alternatives}
+def _with_class(request: JSON, default_class: str) -> JSON:
+    if "exactly" in request:
+        return {**request, "exactly": {"deviceClassName": default_class, **request["exactly"]}}
+    alternatives = [{"deviceClassName": default_class, **each} for each in request.get("firstAvailable", [])]
+    return {**request, "firstAvailable": alternatives}
 
 
 def _entry(config: Config, requests: tuple[str, ...], driver: str) -> JSON:

@@ -1,27 +1,26 @@
-"""One driver on one node made of files, with everything real in between and no cluster.
+"""One driver on one node made of files, with the real code between them and no cluster.
 
     driver = DriverHarness(SerialDriver, node)
     prepared = driver.prepare(claim("port", config=SerialConfig(speed=9600)))
     assert prepared.container().env == {"SERIAL_SPEED": "9600"}
     driver.unprepare(prepared)
 
-The driver's hooks discover; its slices are checked as an API server does; the scheduler's match chooses devices; the
-SDK's engine decodes configuration, keeps state files and writes the CDI spec; a runtime's rules make the container.
-Only sockets, HTTP and threads are left out, so a test takes milliseconds.
+The driver's hooks discover devices; its slices are validated as an API server does it; the scheduler's allocator
+chooses devices; the SDK decodes the configuration, keeps state files and writes the CDI spec; a runtime's rules make
+the container. Only sockets, HTTP and threads are left out, so a test takes milliseconds.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim, HeldDevice
+from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.node.files import Files
@@ -30,64 +29,40 @@ from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
 from dra_sdk.testing.claims import FakeClaim
-from dra_sdk.testing.container import ContainerView, source_of
-from dra_sdk.testing.files import QuickFiles
-from dra_sdk.testing.match import Match, NotAllocatedError
+from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
-from dra_sdk.testing.publishing import RELEASES, fresh_slices, refusals
+from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
 from dra_sdk.tools.simulator.cdi import CdiDirectories
-from dra_sdk.wire.profile import ServerProfile
-
-__all__ = ["MAIN", "DriverHarness", "NotAllocatedError", "PreparedClaim"]
-
-MAIN = "main"
 
 
-@dataclass(frozen=True)
-class PreparedClaim:
-    """What became of a claim: the ResourceClaim, the driver's answer to the kubelet, and its CDI spec, None for none.
+class QuickFiles(Files):
+    """The SDK's files without fsync: a killed process loses nothing by that, and tests have no power failures."""
 
-    `containers` says which requests each container of the pod asks for; None stands for the whole claim.
-    """
+    def write(
+        self,
+        path: str | Path,
+        content: bytes,
+        mode: int = 0o600,
+        *,
+        survive_power_loss: bool = True,
+        whole: bool = True,
+    ) -> None:
+        """As `Files.write`."""
+        del survive_power_loss, whole
+        super().write(path, content, mode, survive_power_loss=False, whole=False)
 
-    claim: JSON = field(repr=False)
-    devices: tuple[HeldDevice, ...]
-    cdi: JSON | None = field(repr=False)
-    containers: Mapping[str, Sequence[str] | None] = field(repr=False)
-    node: FakeNode = field(repr=False)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the devices, in the order of the claim's allocation."""
-        return [each.name for each in self.devices]
-
-    @property
-    def ref(self) -> ClaimRef:
-        """The claim as the kubelet names it."""
-        metadata = self.claim["metadata"]
-        return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
-
-    def container(self, name: str = MAIN) -> ContainerView:
-        """What a container gets. AssertionError where a mount's source is not on the node; a runtime would fail too."""
-        if name not in self.containers:
-            raise AssertionError(f"the pod has no container {name!r}; there are {', '.join(self.containers)}")
-        requests = self.containers[name]
-        wanted = [each for each in self.devices if requests is None or each.base_request in requests]
-        ids = tuple(dict.fromkeys(cdi_id for each in wanted for cdi_id in each.cdi_ids))
-        oci = CdiDirectories([self.node.cdi_dir], self.node.host_device).inject({"ociVersion": "1.2.1"}, ids)
-        view = ContainerView(name, ids, oci, self.node.root)
-        missing = [each["source"] for each in view.mounts.values() if not source_of(each, self.node.root).exists()]
-        if missing:
-            raise AssertionError(f"container {name} mounts what the node does not have: {', '.join(missing)}")
-        return view
+    def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
+        """As `Files.remove`."""
+        del survive_power_loss
+        super().remove(path, survive_power_loss=False)
 
 
 class DriverHarness:
-    """`driver` is a driver's class, or a function that makes one, so that a restart gives a fresh one; or an instance.
+    """A driver on a node.
 
-    `version` and `feature_gates` say which cluster this is: what its API server drops, how its scheduler matches.
-    Errors are those that the kubelet or the server would get: `DraError` and what is below it. `plugin` is the author's
-    own object.
+    `driver` is a driver's class, a function that makes a driver, or an instance; a restart makes a new driver unless
+    it is an instance. `version` and `feature_gates` are those of the cluster. Methods raise the errors that the kubelet
+    or the API server would get: DraError and its subclasses. `plugin` is the author's object.
     """
 
     def __init__(
@@ -107,12 +82,12 @@ class DriverHarness:
         self._make: Callable[[], object] = driver if self.restartable else lambda: driver
         self._devices: dict[tuple[str, str], Device] | None = None
         self.start()
-        self.match = Match(self.info.name, node, version, feature_gates)
+        self.cluster = FakeCluster(self.info.name, node, version, feature_gates)
 
-    # -- life
+    # -- starting
 
     def start(self, files: Files | None = None) -> None:
-        """Begins as a new process does: a fresh driver, and nothing known but what is on disk."""
+        """Start as a new process does: with a new driver, and only the knowledge that is on disk."""
         files = files or QuickFiles()
         self.plugin = self._make()
         self.driver = Driver.of(self.plugin)
@@ -127,23 +102,23 @@ class DriverHarness:
             published=lambda pool, name: self._published().get((pool, name)),
             boot_id=self.node.boot_id,
             metadata=MetadataDirectory(self.info.name, self.data, files) if self.info.metadata else None,
-            announce=lambda ref, statuses: self.match.announce(ref, list(statuses)),
+            announce=lambda ref, statuses: self.cluster.write_device_status(ref, list(statuses)),
         )
         self._preparer = Preparer(self.driver, self.node.node, effects)
         self._preparer.recover()
 
     def restart(self) -> None:
-        """The process ends and starts again."""
+        """End the process and start it again."""
         self.start()
 
     def reboot(self) -> None:
-        """The node is rebooted: another boot id, no CDI specs, a new process."""
+        """Reboot the node: new boot ID, no CDI specs, new process."""
         self.node.reboot()
         self.start()
 
     @property
     def info(self) -> DriverInfo:
-        """What the driver says about itself."""
+        """The driver's description of itself."""
         return self.driver.info
 
     @property
@@ -151,69 +126,66 @@ class DriverHarness:
         """The driver's data directory."""
         return self.node.kubelet_dir / "plugins" / self.driver.info.name
 
-    # -- describe
+    # -- devices and slices
 
     def discover(self) -> list[ResourcePool]:
-        """Runs discovery now; call it again when the hardware has changed."""
+        """Run discovery; call it again after the hardware has changed."""
         pools = self.driver.discover(self.node.node)
         self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
         return pools
 
     @property
     def devices(self) -> dict[str, Device]:
-        """What was discovered, by name."""
+        """The discovered devices by name."""
         return {name: device for (_, name), device in self._published().items()}
 
     def slices(self) -> list[JSON]:
         """The ResourceSlices, as the API server of this cluster stores them."""
-        return self.match.slices(self.discover())
+        return self.cluster.slices(self.discover())
 
     def assert_publishable(self, *versions: str) -> None:
-        """Every one of these releases, by default all from 1.34, takes the slices with its default feature gates."""
-        pools, refused = self.discover(), list[str]()
-        for version in versions or RELEASES:
-            refused += refusals(fresh_slices(pools, self.info.name, self.node.name, ServerProfile.of(version)), version)
+        """Each of these releases, by default all since 1.34, accepts the slices with its default feature gates."""
+        refused = self.cluster.refused_slices(self.discover(), versions or RELEASES)
         if refused:
             raise AssertionError("\n".join(refused))
 
-    # -- request and match
+    # -- claims
 
     def add_class(self, name: str, *selectors: str, config: Sequence[JSON] = ()) -> None:
-        """A DeviceClass. One with the driver's name, for all its devices, is there already."""
-        self.match.add_class(name, selectors, config)
+        """Create a DeviceClass. A class with the driver's name, for all its devices, exists already."""
+        self.cluster.add_class(name, selectors, config)
 
     def allocate(self, claim: FakeClaim | JSON) -> JSON:
-        """The ResourceClaim, with the devices that the scheduler gives it next to what is allocated already.
+        """The ResourceClaim with the devices that the scheduler chooses; other allocated claims keep theirs.
 
-        InvalidObjectError where the API server would refuse the claim, NotAllocatedError with the reason where it
-        cannot have its devices.
+        InvalidObjectError if the API server would refuse the claim; NotAllocatedError if there are no devices for it.
         """
         found = claim.encoded(self.info.name, self.info.name) if isinstance(claim, FakeClaim) else claim
-        return self.match.allocate(found, self.discover())
-
-    # -- actuate
+        return self.cluster.allocate(found, self.discover())
 
     def prepare(
         self, claim: FakeClaim | JSON | PreparedClaim, *, containers: Mapping[str, Sequence[str]] | None = None
     ) -> PreparedClaim:
-        """Allocates the claim if need be, and prepares it as the kubelet would have it done."""
+        """Allocate the claim unless it is allocated, and prepare it as for the kubelet.
+
+        `containers` has for each container of the pod the requests that it uses; by default one container uses all.
+        """
         found = claim.claim if isinstance(claim, PreparedClaim) else self.allocate(claim)
-        metadata = found["metadata"]
-        ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+        ref = _ref(found)
         devices = tuple(self._preparer.prepare(ref))
-        stored = self._cdi_spec(ref)
-        self.match.check_statuses()
-        wanted: Mapping[str, Sequence[str] | None] = containers if containers is not None else {MAIN: None}
-        return PreparedClaim(self.match.claims[ref.uid], devices, stored, wanted, self.node)
+        cdi = self._cdi_spec(ref)
+        self.cluster.check_device_status()
+        uses: Mapping[str, Sequence[str] | None] = {DEFAULT_CONTAINER: None} if containers is None else containers
+        return PreparedClaim(self.cluster.claims[ref.uid], devices, cdi, uses, self.node)
 
     def unprepare(self, claim: FakeClaim | JSON | PreparedClaim) -> None:
-        """Unprepares, which needs nothing but the name of the claim; then its devices are free for others."""
+        """Unprepare the claim, which needs only its name and UID, and free its devices for other claims."""
         found = claim.claim if isinstance(claim, PreparedClaim) else claim
         if isinstance(found, FakeClaim):
             found = found.encoded(self.info.name, self.info.name)
-        metadata = found["metadata"]
-        self._preparer.unprepare(ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"]))
-        self.match.claims.pop(metadata["uid"], None)
+        ref = _ref(found)
+        self._preparer.unprepare(ref)
+        self.cluster.claims.pop(ref.uid, None)
 
     @property
     def held(self) -> list[HeldClaim]:
@@ -221,12 +193,12 @@ class DriverHarness:
         return self._preparer.held()
 
     def leftovers(self) -> list[str]:
-        """Files of the SDK that are on the node: state, CDI specs, metadata. None once every claim is unprepared."""
-        places = (self.data, self.node.cdi_dir)
-        return sorted(str(path) for place in places for path in place.rglob("*") if path.is_file())
+        """The SDK's files on the node: state, CDI specs, metadata. There are none after every claim is unprepared."""
+        folders = (self.data, self.node.cdi_dir)
+        return sorted(str(path) for folder in folders for path in folder.rglob("*") if path.is_file())
 
     def assert_clean(self) -> None:
-        """No claim holds a device, and no file is left of any."""
+        """No claim holds a device, and no file of a claim is left."""
         left = [str(claim) for claim in self.held] + self.leftovers()
         if left:
             raise AssertionError(f"driver {self.info.name} has left: {', '.join(left)}")
@@ -239,7 +211,7 @@ class DriverHarness:
         return self._devices or {}
 
     def _fetch(self, ref: ClaimRef, _deadline: Deadline) -> JSON:
-        found = self.match.claims.get(ref.uid)
+        found = self.cluster.claims.get(ref.uid)
         if found is None:
             raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
         return found
@@ -250,3 +222,8 @@ class DriverHarness:
         if path.exists() and not found:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])
         return found[0].content if found else None
+
+
+def _ref(claim: JSON) -> ClaimRef:
+    metadata = claim["metadata"]
+    return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])

@@ -1,11 +1,11 @@
-"""A node made of files: what a driver reads under `Node.root`, and the directories that the SDK writes to.
+"""A node made of files: the hardware that a driver reads, and the directories that the SDK writes to.
 
     node = FakeNode(tmp_path)
     node.machine(regular_machine(sockets=2))
     node.device_node("/dev/ttyUSB3", major=188, minor=3)
 
-Paths are those on the node, such as /sys/class/net; the files lie under `root`. Nothing needs privileges: a device
-node is an ordinary file, whose numbers are remembered for the container's view.
+Paths are those on the node, such as /sys/class/net; the files are under `root`. Nothing needs privileges: a device node
+is an ordinary file, and its numbers are kept for the container's view.
 """
 
 from __future__ import annotations
@@ -42,53 +42,53 @@ class FakeNode:
         return Node(self.name, self.root)
 
     def path(self, path: str) -> Path:
-        """Where a path of the node lies here."""
+        """Where the file of a path is."""
         return self.root / path.lstrip("/")
 
     def file(self, path: str, content: str | bytes = "") -> Path:
-        """Writes a file, and the directories above it; where it lies."""
+        """Write a file, with its parent directories; where the file is."""
         written = self.path(path)
         written.parent.mkdir(parents=True, exist_ok=True)
         written.write_bytes(content.encode() if isinstance(content, str) else content)
         return written
 
     def link(self, path: str, target: str) -> Path:
-        """Makes a symbolic link, as sysfs is full of them; a relative `target` is the usual one there."""
-        made = self.path(path)
-        made.parent.mkdir(parents=True, exist_ok=True)
-        made.symlink_to(target)
-        return made
+        """Make a symbolic link, with its parent directories. Links in sysfs have a relative `target`."""
+        linked = self.path(path)
+        linked.parent.mkdir(parents=True, exist_ok=True)
+        linked.symlink_to(target)
+        return linked
 
     def remove(self, path: str) -> None:
-        """Takes away a file, link or directory, as when hardware is unplugged."""
-        gone = self.path(path)
-        if gone.is_dir() and not gone.is_symlink():
-            shutil.rmtree(gone)
+        """Remove a file, link or directory, as when hardware is unplugged."""
+        removed = self.path(path)
+        if removed.is_dir() and not removed.is_symlink():
+            shutil.rmtree(removed)
         else:
-            gone.unlink()
+            removed.unlink()
         self._devices.pop(path, None)
 
     def device_node(
         self, path: str, *, major: int = 240, minor: int = 0, block: bool = False, mode: int = 0o660
     ) -> Path:
-        """A device node, by default of a character device of a major number for local use."""
+        """Make a device node, by default of a character device with a major number for local use."""
         self._devices[path] = HostDevice("b" if block else "c", major, minor, mode)
         return self.file(path)
 
     def machine(self, machine: FakeMachine) -> Host:
-        """Writes the `/sys` and `/proc` of a machine (`dra_sdk.testing.sysfs`)."""
+        """Write the `/sys` and `/proc` of a machine (`dra_sdk.testing.sysfs`)."""
         return machine.write(self.root)
 
     def reboot(self) -> None:
-        """A new boot id, and what lies on tmpfs is gone: CDI specs and sockets. Files of `root` stay as they are."""
+        """Change the boot ID and remove the CDI specs, which are on tmpfs. Files under `root` stay as they are."""
         shutil.rmtree(self.cdi_dir, ignore_errors=True)
         self._boot()
 
     def host_device(self, path: str) -> HostDevice:
-        """The device node at a path of the node; OSError where there is none, as a container runtime gets it."""
+        """The device node at a path; OSError if there is none, as for a container runtime."""
         if path not in self._devices or not self.path(path).exists():
             known = ", ".join(sorted(self._devices)) or "none"
-            raise OSError(f"the node has no device node {path} (FakeNode.device_node makes one; there are: {known})")
+            raise OSError(f"the node has no device node {path} (FakeNode.device_node makes one; it has: {known})")
         return self._devices[path]
 
     def _boot(self) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of drivers. In the test module, or in the conftest.py next to pyproject.toml:
+"""pytest fixtures for the tests of drivers. In the test module, or in the conftest.py next to pyproject.toml:
 
     pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -7,7 +7,7 @@
         prepared = dra_driver(SerialDriver).prepare(dra_claim("port", config=SerialConfig(speed=9600)))
         assert prepared.container().env == {"SERIAL_SPEED": "9600"}
 
-It is not registered by an entry point, so that it costs nobody anything who does not ask for it.
+There is no entry point for this plugin, so it costs nothing in projects that do not name it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dra_sdk.testing.node import FakeNode
 
 @pytest.fixture
 def dra_node(tmp_path: Path) -> FakeNode:
-    """A node made of files, empty at first: `file`, `link`, `device_node` and `machine` fill it."""
+    """An empty node; `file`, `link`, `device_node` and `machine` add hardware."""
     return FakeNode(tmp_path / "node")
 
 
 @pytest.fixture
 def dra_driver(dra_node: FakeNode) -> Callable[..., DriverHarness]:
-    """Puts a driver on the node: `dra_driver(SerialDriver)`; takes what `DriverHarness` takes beside the node."""
+    """`dra_driver(SerialDriver)` runs a driver on the node; options as for `DriverHarness`."""
     return partial(DriverHarness, node=dra_node)
 
 
 @pytest.fixture
 def dra_claim() -> Callable[..., FakeClaim]:
-    """Makes claims: see `dra_sdk.testing.claims.claim`."""
+    """Makes claims; see `dra_sdk.testing.claims.claim`."""
     return claim

@@ -1,10 +1,10 @@
-"""Fake machines: describes one in a few words and writes the `/sys` and `/proc` that the kernel would show of it.
+"""Fake machines: a description in a few words, written as the `/sys` and `/proc` of a kernel.
 
     host = regular_machine(sockets=2, cores=8, l3_caches=2).offlined(3).write(tmp_path)
     topology = dra_sdk.hardware.read_cpus(host)
 
-Written are the files that `dra_sdk.hardware` reads, with the names, formats and links of a 6.x kernel. Odd machines are
-made from regular ones with `dataclasses.replace`, on the machine or on single CPUs. Bytes everywhere.
+It writes the files that `dra_sdk.hardware` reads, with the names, formats and links of a 6.x kernel. For unusual
+machines, use `dataclasses.replace` on a regular machine or on single CPUs. Sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,27 @@ from typing import Literal
 from dra_sdk.hardware import CpuSet, Host, format_cpuset
 
 Numbering = Literal["far", "near"]
-"""How CPUs are numbered: `far` gives all cores their first thread before any gets its second (most x86 servers),
-`near` numbers the threads of one core consecutively (hybrid x86, POWER, many virtual machines)."""
+"""How CPUs are numbered: `far` numbers the first threads of all cores before the second ones (most x86 servers),
+`near` numbers the threads of each core consecutively (hybrid x86, POWER, many virtual machines)."""
 
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class FakeCpu:
-    """One logical CPU. CPUs with the same `core` are its threads, whatever `core_id` (the kernel's number) says.
+    """One logical CPU.
 
-    `core`, `die` and `cluster` are any numbers unique on the machine; `l3` is the cache's id, None for no L3;
-    `atom` puts it among the E-cores of a hybrid x86; `capacity` is `cpu_capacity`, None for no such file.
+    id: the CPU's number.
+    core: CPUs with the same number are threads of one core; unique on the machine.
+    core_id: the kernel's number of the core, unique in a socket.
+    socket: number of the socket.
+    die: number of the die, unique on the machine; None if the kernel shows none.
+    cluster: number of the cluster, unique on the machine; None if the kernel shows none.
+    numa_node: number of the NUMA node.
+    l3: ID of the L3 cache; None for no L3 cache.
+    capacity: content of `cpu_capacity`; None for no such file.
+    atom: whether it is an E-core of a hybrid x86.
+    online: whether it is online.
     """
 
     id: int
@@ -49,8 +58,15 @@ class FakeCpu:
 class FakePci:
     """One PCI function.
 
-    `bridges` are the addresses of the bridges between `root` and the function, outermost first. `total_vfs` above 0
-    makes it an SR-IOV physical function, whose enabled ones are the functions that name it as `physical_function`.
+    address: such as 0000:5e:00.0.
+    vendor, device, class_code: the IDs in configuration space.
+    root: the PCI root, as its directory in /sys/devices.
+    bridges: addresses of the bridges between the root and the function, outermost first.
+    driver: name of the bound driver; None for none.
+    numa_node: number of the NUMA node; -1 if it is not known.
+    iommu_group: number of the IOMMU group; None for none.
+    total_vfs: number of virtual functions that it supports. Its enabled ones name it as `physical_function`.
+    physical_function: address of the physical function of a virtual one; None for other functions.
     """
 
     address: str
@@ -68,11 +84,18 @@ class FakePci:
 
 @dataclass(frozen=True, kw_only=True)
 class FakeMachine:
-    """A machine to write. `numa=False` leaves out `/sys/devices/system/node`, as kernels without NUMA support do.
+    """A machine to write.
 
-    `l3_ids=False` leaves out the caches' `id` (ARM); `smt_control=None` the SMT control file. `nohz_full` is the text
-    of that file, None for no file. `memory` is bytes on each node, `hugepages` maps page bytes to pages on each.
-    `distances` maps pairs of nodes to their SLIT distance; by default 12 in a socket, 21 across.
+    cpus: its CPUs.
+    numa: False for a kernel without NUMA support, which has no /sys/devices/system/node.
+    l3_ids: False for caches without `id` files, as on ARM.
+    smt_control: content of smt/control; None for no such file.
+    isolated: the CPUs in `isolated`.
+    nohz_full: content of that file; None for no such file.
+    memory: bytes of each NUMA node.
+    hugepages: number of pages of each NUMA node, by page size in bytes.
+    distances: SLIT distance of pairs of NUMA nodes; by default 12 in one socket, 21 between sockets.
+    pci: its PCI functions.
     """
 
     cpus: tuple[FakeCpu, ...]
@@ -87,15 +110,15 @@ class FakeMachine:
     pci: tuple[FakePci, ...] = ()
 
     def offlined(self, *cpus: int) -> FakeMachine:
-        """The same machine with `cpus` switched off."""
+        """The same machine with these CPUs offline."""
         return self.changed(lambda cpu: replace(cpu, online=cpu.online and cpu.id not in cpus))
 
     def changed(self, change: Callable[[FakeCpu], FakeCpu]) -> FakeMachine:
-        """The same machine with `change` made to each CPU."""
+        """The same machine with `change` applied to each CPU."""
         return replace(self, cpus=tuple(map(change, self.cpus)))
 
     def write(self, root: Path) -> Host:
-        """Writes the machine under `root` (created if need be, expected to be empty) and gives its Host."""
+        """Write the machine under `root`, which is empty or does not exist; the Host that reads it."""
         writer = _Writer(root)
         _write_cpus(self, writer)
         _write_memory(self, writer)
@@ -113,13 +136,13 @@ def regular_machine(
     numbering: Numbering = "far",
     unique_core_ids: bool = False,
 ) -> FakeMachine:
-    """A machine whose parts are all alike: `numa_nodes` in a socket, `l3_caches` (0 for none) and `cores` in a node.
+    """A machine with equal parts: `numa_nodes` per socket, `l3_caches` (0 for none) and `cores` per NUMA node.
 
-    Core ids start again in every socket, as on real machines, unless `unique_core_ids`. Raises ValueError where the
-    cores of a node cannot be shared out evenly over its caches.
+    Core IDs start at 0 in every socket, as on real machines, unless `unique_core_ids`. Raises ValueError if the cores
+    of a NUMA node cannot be distributed evenly over its caches.
     """
     if l3_caches and cores % l3_caches:
-        raise ValueError(f"{cores} cores cannot be shared out evenly over {l3_caches} L3 caches")
+        raise ValueError(f"{cores} cores cannot be distributed evenly over {l3_caches} L3 caches")
     per_socket = numa_nodes * cores
     total = sockets * per_socket
 
@@ -142,7 +165,7 @@ def regular_machine(
 
 
 def hybrid_machine(*, p_cores: int = 8, e_cores: int = 8, e_cluster: int = 4) -> FakeMachine:
-    """A hybrid x86: `p_cores` with two threads each first, then `e_cores` with one, in clusters, under one L3."""
+    """A hybrid x86: first `p_cores` with two threads each, then `e_cores` with one, in clusters, with one L3 cache."""
     performance = regular_machine(cores=p_cores, numbering="near").cpus
     efficiency = [
         FakeCpu(id=2 * p_cores + n, core=p_cores + n, core_id=p_cores + n, die=0, atom=True) for n in range(e_cores)
@@ -152,7 +175,7 @@ def hybrid_machine(*, p_cores: int = 8, e_cores: int = 8, e_cluster: int = 4) ->
 
 
 class _Writer:
-    """Writes below `root`. A large machine has ten thousand files, so each directory is made once."""
+    """Writes files under `root`. A large machine has ten thousand files, so each directory is made only once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -163,7 +186,7 @@ class _Writer:
             file.write(f"{content}\n")
 
     def link(self, path: str, target: str) -> None:
-        """A relative link from `path` to `target`, both below the root, as sysfs has them."""
+        """A relative link from `path` to `target`, both below `root`, as in sysfs."""
         parent = self._parent(path)
         (parent / path.rpartition("/")[2]).symlink_to(os.path.relpath(target, path.rpartition("/")[0]))
 
@@ -197,7 +220,7 @@ def _write_cpus(machine: FakeMachine, writer: _Writer) -> None:
         writer.text("sys/devices/cpu_core/cpus", _ids(cpu for cpu in online if not cpu.atom))
     for cpu in machine.cpus:
         writer.text(f"{base}/cpu{cpu.id}/uevent", "DRIVER=processor")
-    for cpu in online:  # an offline CPU keeps its directory, but neither topology nor caches
+    for cpu in online:  # an offline CPU has a directory, but no topology and no caches
         _write_cpu(machine, writer, cpu, online)
 
 
@@ -288,9 +311,9 @@ def _write_pci(machine: FakeMachine, writer: _Writer) -> None:
 
 
 def _nodes_of_root(machine: FakeMachine, root: str) -> set[int]:
-    """Nodes of the functions below `root`; all nodes where none of them tells its own."""
-    told = {function.numa_node for function in machine.pci if function.root == root} - {-1}
-    return told or {cpu.numa_node for cpu in machine.cpus}
+    """The NUMA nodes of the functions below `root`; all nodes if no function has one."""
+    nodes = {function.numa_node for function in machine.pci if function.root == root} - {-1}
+    return nodes or {cpu.numa_node for cpu in machine.cpus}
 
 
 def _write_function(writer: _Writer, function: FakePci, base: str) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.tools.conformance.catalog import CHECKS
-from dra_sdk.tools.conformance.check import Status
-from dra_sdk.tools.conformance.runner import run_checks
+from dra_sdk.tools.conformance.check import Status, run_checks
+from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.target import Target
 from tests.bench.godriver_build import ensure_godriver
 from tests.cluster.harness import plane

@@ -1,4 +1,4 @@
-"""A driver of cards that are files below the node's root, and the mistakes that its author could make."""
+"""A driver of cards, which are files under the node's root, and drivers with mistakes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "cards.example.com"
 
 
 def make_cards(root: Path, count: int = 2) -> Path:
-    """A tree with so many cards; the tree."""
+    """Make a tree with cards; returns the tree."""
     for number in range(count):
         card = root / f"sys/class/card/card{number}"
         card.mkdir(parents=True)

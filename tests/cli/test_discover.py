@@ -1,4 +1,4 @@
-"""`dra-sdk discover`: what is found, what is not, and who is to blame."""
+"""`dra-sdk discover`: what a driver finds, and the mistakes of a driver."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(capsys)
 
 
-def test_a_row_for_each_device(run: Run, tmp_path: Path) -> None:
+def test_the_table_has_a_row_for_each_device(run: Run, tmp_path: Path) -> None:
     found = run("discover", f"{CARDS}:Cards", "--host-root", make_cards(tmp_path), "--node-name", "n")
     assert (found.status, found.err) == (0, "")
     assert found.cells[0] == ["n", "card0", "model=v80", "-"]
     assert len(found.cells) == 6
 
 
-def test_slices_have_no_yaml_references_and_are_what_a_server_takes(run: Run, tmp_path: Path) -> None:
+def test_the_slices_have_no_yaml_references_and_are_valid(run: Run, tmp_path: Path) -> None:
     written = run("discover", f"{CARDS}:Cards", "--host-root", make_cards(tmp_path / "root"), "-o", "yaml").out
     assert not re.search(r"[&*]id\d+", written)
     assert len(list(yaml.safe_load_all(written))) == 2
@@ -44,7 +44,7 @@ def test_slices_have_no_yaml_references_and_are_what_a_server_takes(run: Run, tm
     assert (checked.status, checked.out) == (0, "")
 
 
-def test_the_overlay_of_the_settings_is_in_what_is_shown(run: Run, tmp_path: Path) -> None:
+def test_the_overlay_of_the_settings_is_applied(run: Run, tmp_path: Path) -> None:
     (tmp_path / "overlay.yaml").write_text(OVERLAY)
     root = make_cards(tmp_path / "root", 1)
     found = run("discover", f"{CARDS}:Cards", "--host-root", root, "--overlay-file", tmp_path / "overlay.yaml")
@@ -55,7 +55,7 @@ def test_the_overlay_of_the_settings_is_in_what_is_shown(run: Run, tmp_path: Pat
     assert "/absent" in missing.err
 
 
-def test_nothing_found_is_said_with_where(run: Run, tmp_path: Path) -> None:
+def test_a_driver_that_finds_nothing_is_reported_with_the_root(run: Run, tmp_path: Path) -> None:
     found = run("discover", f"{CARDS}:Cards", "--host-root", tmp_path)
     assert found.status == 0
     assert found.err == f"driver cards.example.com finds no device under {tmp_path}\n"
@@ -71,7 +71,7 @@ def test_nothing_found_is_said_with_where(run: Run, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("output", ["table", "yaml"])
-def test_what_a_driver_does_wrong_is_status_1(run: Run, tmp_path: Path, driver: str, message: str, output: str) -> None:
+def test_a_mistake_of_a_driver_is_status_1(run: Run, tmp_path: Path, driver: str, message: str, output: str) -> None:
     found = run("discover", f"{CARDS}:{driver}", "-o", output, "--node-name", "n", "--host-root", tmp_path)
     assert (found.status, found.out) == (1, "")
     assert found.err.startswith("dra-sdk: ")
@@ -84,10 +84,10 @@ def test_a_root_that_does_not_exist_is_bad_input(run: Run, tmp_path: Path) -> No
     for root in ("/absent", tmp_path / "file"):
         found = run("discover", f"{CARDS}:Cards", "--host-root", root)
         assert (found.status, found.out) == (2, "")
-        assert f"dra-sdk: --host-root {root} is no directory; it is where " in found.err
+        assert f"dra-sdk: --host-root {root} is not a directory; it must contain " in found.err
 
 
-def test_only_flags_that_count_are_offered_and_each_says_what_it_means(run: Run) -> None:
+def test_only_relevant_settings_are_flags(run: Run) -> None:
     said = run("discover", "--help").out
     flags = re.findall(r"^  (?:-\w(?: \S+)?, )?(--[a-z-]+)", said, re.MULTILINE)
     assert flags == ["--help", "--output", "--config", "--node-name", "--host-root", "--overlay-file"]

@@ -29,7 +29,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(capsys)
 
 
-def test_the_schema_of_a_driver(run: Run) -> None:
+def test_the_schema_of_a_driver_is_printed(run: Run) -> None:
     done = run("drivers", "--schema", "cpu")
     assert done.status == 0
     schema = json.loads(done.out)
@@ -38,10 +38,12 @@ def test_the_schema_of_a_driver(run: Run) -> None:
     assert schema["$defs"]["CpuConfig"]["properties"]["apiVersion"] == {"const": "dra.cpu/v1alpha1"}
 
 
-def test_what_has_no_schema(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_configuration_has_no_schema(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bare_driver.py").write_text(BARE)
     monkeypatch.syspath_prepend(tmp_path)
     bare = run("drivers", "--schema", "bare_driver:Bare")
     assert (bare.status, bare.out) == (2, "")
-    assert bare.err == "dra-sdk: driver bare.example.com takes no configuration, so there is no schema of it\n"
+    assert bare.err == "dra-sdk: driver bare.example.com takes no configuration, so it has no schema\n"
     assert "unknown driver 'bare'" in run("drivers", "--schema", "bare").err

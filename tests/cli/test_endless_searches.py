@@ -1,4 +1,4 @@
-"""Claims for which a solution would be looked for longer than anybody waits: they end, or are ended."""
+"""Claims whose search for devices would never end: the search stops by itself, or is interrupted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import pytest
 import yaml
 
+from dra_sdk.tools.scheduling.cluster import schedule
 from tests.cli.commands import runner
 
 DRIVER = "d.example.com"
@@ -18,11 +19,11 @@ def objects():
     devices = [{"name": f"d{i}", "attributes": {"a": {"int": i % 7}}} for i in range(40)]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     requests = [{"name": f"r{i}", "exactly": {"deviceClassName": "c"}} for i in range(8)]
-    wanted = {"requests": requests, "constraints": [{"distinctAttribute": f"{DRIVER}/a"}]}
+    devices_spec = {"requests": requests, "constraints": [{"distinctAttribute": f"{DRIVER}/a"}]}
     specs = {
         "ResourceSlice": {"driver": DRIVER, "pool": pool, "nodeName": "n1", "devices": devices},
         "DeviceClass": {},
-        "ResourceClaim": {"devices": wanted},
+        "ResourceClaim": {"devices": devices_spec},
     }
     for kind, spec in specs.items():
         yield {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": spec}
@@ -37,17 +38,17 @@ def run(capsys, tmp_path):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", ["simulate", "explain"])
-def test_a_search_without_end_is_given_up_in_a_sentence(run, command):
+def test_an_endless_search_is_stopped_with_a_sentence(run, command):
     result = run(command)
     assert result.status == 1
-    told = "there are not enough different values" if command == "explain" else "given up after 1000000 steps"
-    assert told in result.out
+    reason = "there are not enough different values" if command == "explain" else "given up after 1000000 steps"
+    assert reason in result.out
     assert "Traceback" not in result.err
 
 
 @pytest.fixture
 def interruptible():
-    """As a terminal has it; the workers of pytest-xdist turn a deaf ear."""
+    """As in a terminal; the workers of pytest-xdist ignore SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -55,9 +56,14 @@ def interruptible():
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("command", ["simulate", "explain"])
-def test_it_can_be_interrupted(run, command):
+def test_an_endless_search_can_be_interrupted(run, command, monkeypatch):
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
-    timer.start()
+
+    def interrupted(*arguments):
+        timer.start()  # when the search begins, which takes seconds
+        return schedule(*arguments)
+
+    monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", interrupted)
     result = run(command)
     timer.join()
     assert (result.status, result.out) == (130, "")

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 import yaml
 
 from dra_sdk.cli import explain
+from dra_sdk.cli.arguments import Parser
 from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
 
@@ -24,7 +24,7 @@ def run(capsys, tmp_path):
         else:
             objects = [each for kind in OBJECTS for each in getattr(snapshot, kind)]
             path.write_text(yaml.safe_dump_all([json.loads(json.dumps(each)) for each in objects]))
-        parser = argparse.ArgumentParser()
+        parser = Parser()
         explain.add_parser(parser.add_subparsers())
         parsed = parser.parse_args(["explain", str(path), *arguments])
         status = parsed.run(parsed)
@@ -33,7 +33,7 @@ def run(capsys, tmp_path):
     return go
 
 
-def test_a_claim(run):
+def test_a_claim_is_explained(run):
     status, out, err = run(situations.taken(), "--claim", "default/c")
     assert status == 1
     assert out.startswith(
@@ -42,30 +42,30 @@ def test_a_claim(run):
     assert err == ""
 
 
-def test_a_claim_that_can_be_had(run):
+def test_a_claim_that_can_be_allocated(run):
     status, out, _ = run(situations.alternatives(), "--claim", "c")
     assert status == 0
     assert out.startswith("claim c can be allocated on n1")
 
 
-def test_a_pod_and_everything_that_waits(run):
+def test_a_pod_or_everything_that_waits_is_explained(run):
     status, one, _ = run(situations.together(), "--pod", "p")
     assert (status, one.startswith("pod p cannot run")) == (1, True)
     assert run(situations.together())[1] == one
     assert run(situations.taken())[1].startswith("claim c cannot be allocated")
 
 
-def test_nothing_waits(run):
+def test_nothing_that_waits_is_status_0(run):
     snapshot = cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), pod("p", "c"))
-    assert run(snapshot)[:2] == (0, "Every pod has a node, and every claim its devices.\n")
+    assert run(snapshot)[:2] == (0, "Every pod has a node, and every claim has its devices.\n")
 
 
-def test_one_node(run):
+def test_the_explanation_is_limited_to_one_node(run):
     assert run(situations.taken(), "--claim", "c", "--on", "n1")[1].startswith("claim c cannot be allocated on n1")
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_objects(run, output, read):
+def test_explanations_are_printed_as_objects(run, output, read):
     status, out, _ = run(situations.memory(), "-o", output)
     (found,) = read(out)
     assert status == 1
@@ -81,11 +81,11 @@ def test_objects(run, output, read):
         (("--claim", "c", "--on", "n7"), "dra-sdk: there is no node n7; nodes are: n1, n2\n"),
     ],
 )
-def test_what_does_not_exist(run, arguments, said):
+def test_an_unknown_name_is_an_error(run, arguments, said):
     assert run(situations.taken(), *arguments) == (2, "", said)
 
 
-def test_bad_input(run, capsys):
+def test_bad_input_is_an_error(run, capsys):
     status, out, err = run("kind: ResourceClaim\napiVersion: resource.k8s.io/v1\nmetadata: {name: c}\nspec: 3\n")
     assert (status, out) == (2, "")
     assert "cluster.yaml:4: ResourceClaim/c: spec" in err
@@ -94,7 +94,7 @@ def test_bad_input(run, capsys):
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def test_names_that_a_terminal_would_obey(run):
+def test_control_characters_in_names_are_escaped(run):
     slices = gpus("n1", model="\x1b[31mred")
     expression = 'device.attributes["gpu.nvidia.com"].productName == "blue"'
     _, out, _ = run(cluster(slices, claim("c", exactly("gpu", GPU, expression))))
@@ -102,7 +102,7 @@ def test_names_that_a_terminal_would_obey(run):
     assert "[31mred" in out
 
 
-def test_a_node_that_is_not_there_is_told_even_where_all_have_their_place(run):
+def test_an_unknown_node_is_an_error_even_if_nothing_waits(run):
     status, out, err = run("", "--on", "nowhere")
     assert (status, out) == (2, "")
     assert err.startswith("dra-sdk: there is no node nowhere; nodes are: none")

@@ -1,4 +1,4 @@
-"""Claims that ask for nothing, for nonsense or for far too much: each is answered in a sentence."""
+"""Claims that request nothing, nonsense or far too much: each is answered in a sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def first(*ways: JSON) -> JSON:
 
 @pytest.fixture
 def explain(capsys, tmp_path):
-    """Explains claim `odd` beside the pizzas: exit status, stdout and stderr."""
+    """Explains claim `odd` in the cluster of the pizzas: exit status, stdout and stderr."""
 
     def run(claim: JSON, *arguments: str):
         path = tmp_path / "odd.yaml"
@@ -55,7 +55,7 @@ def explain(capsys, tmp_path):
     ],
     ids=str,
 )
-def test_a_claim_that_asks_for_nothing_can_be_had(explain, claim):
+def test_a_claim_that_asks_for_nothing_can_be_allocated(explain, claim):
     result = explain(claim)
     assert (result.status, result.out) == (0, "claim odd can be allocated on table-1: it requests no devices\n")
     (found,) = json.loads(explain(claim, "-o", "json").out)
@@ -64,13 +64,13 @@ def test_a_claim_that_asks_for_nothing_can_be_had(explain, claim):
 
 
 @pytest.mark.parametrize("allocation", [{}, {"devices": {}}, {"devices": {"results": []}}], ids=str)
-def test_a_claim_that_has_nothing_and_is_not_on_any_node(explain, allocation):
+def test_a_claim_that_has_no_devices_is_on_no_node(explain, allocation):
     result = explain({"spec": {}, "status": {"allocation": allocation}})
     assert (result.status, result.out) == (0, "claim odd can be allocated: it requests no devices\n")
 
 
 @pytest.mark.parametrize(
-    ("devices", "reason"),
+    ("devices", "said"),
     [
         ({"requests": [exactly(count=33)]}, "number of requested devices 33 exceeds the claim limit of 32"),
         ({"requests": [exactly(count=HUGE)]}, f"number of requested devices {HUGE} exceeds the claim limit of 32"),
@@ -94,17 +94,17 @@ def test_a_claim_that_has_nothing_and_is_not_on_any_node(explain, allocation):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_an_impossible_claim_says_why(explain, devices, reason):
+def test_a_claim_that_cannot_be_allocated_says_why(explain, devices, said):
     result = explain({"spec": {"devices": devices}})
     assert result.status == 1
     summary = result.out.partition("\n")[0]
     assert summary.startswith("claim odd cannot be allocated")
-    assert reason in summary
+    assert said in summary
 
 
 @pytest.mark.parametrize("count", [10_000_000, HUGE])
 def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
-    """Each smaller count that might help is tried, of which there are as many as a claim may have."""
+    """Each smaller count is tried, but never more counts than a claim may have devices."""
     far_too_many = {"count": count, "selectors": NEVER}
     result = explain({"spec": {"devices": {"requests": [first(far_too_many, {"count": 9})]}}})
     assert result.status == 1
@@ -113,7 +113,7 @@ def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
 
 
 @pytest.mark.parametrize(
-    ("claim", "problem"),
+    ("claim", "said"),
     [
         ({"spec": []}, "odd.yaml:5: ResourceClaim/odd: spec: must be an object"),
         ({"spec": {"devices": {"requests": [{"name": "a"}]}}}, "requests[0]: must have exactly or firstAvailable"),
@@ -126,7 +126,7 @@ def test_an_alternative_for_more_devices_than_there_can_be(explain, count):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_an_invalid_claim_is_bad_input(explain, claim, problem):
+def test_what_no_server_would_accept_is_bad_input(explain, claim, said):
     result = explain(claim)
     assert (result.status, result.out) == (2, "")
-    assert problem in result.err
+    assert said in result.err

@@ -21,7 +21,7 @@ def dra_sdk(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_drivers_lists_what_is_installed() -> None:
+def test_drivers_lists_the_installed_drivers() -> None:
     done = dra_sdk("drivers")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == ["NAME", "DRIVER", "FROM", "HOOKS"]
@@ -40,7 +40,7 @@ def test_discover_prints_exact_slices() -> None:
     assert re.search(r"smtEnabled=(true|false) ", table)
 
 
-def test_an_unknown_driver_is_one_clear_line() -> None:
+def test_an_unknown_driver_is_one_line() -> None:
     done = dra_sdk("run", "gpuu")
     assert done.returncode == 2
     assert "unknown driver 'gpuu'; installed drivers: " in done.stderr
@@ -61,7 +61,7 @@ def test_run_without_a_kubelet_says_what_is_missing(tmp_path: object) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_socket_path_that_does_not_fit_is_told_with_the_limit(tmp_path: Path) -> None:
+def test_a_socket_path_that_is_too_long_is_reported_with_the_limit(tmp_path: Path) -> None:
     kubelet = tmp_path / ("x" * 100)
     (kubelet / "plugins_registry").mkdir(parents=True)
     done = dra_sdk("run", "cpu", "--kubelet-dir", str(kubelet))
@@ -74,25 +74,25 @@ def test_usage_errors_have_status_2() -> None:
     assert dra_sdk("run").returncode == 2
 
 
-def test_the_demo_tells_the_whole_story() -> None:
+def test_the_demo_runs_to_its_end() -> None:
     done = dra_sdk("demo", "cpu")
     assert done.returncode == 0, done.stderr
-    for part in ("cpudevnuma000", "cdi_device_ids", '"cdiVersion"', "DRA_CPUSET_", "CDI specs left: none"):
+    for part in ("cpudevnuma000", "cdi_device_ids", '"cdiVersion"', "DRA_CPUSET_", "Remaining CDI specs: none"):
         assert part in done.stdout
 
 
-def test_what_this_machine_refuses_is_a_sentence(tmp_path: Path) -> None:
-    """As root nothing is refused by its mode, so a link that leads round and round stands for it."""
+def test_a_path_that_the_machine_refuses_is_one_line(tmp_path: Path) -> None:
+    """Root may read everything, so a link to itself takes the place of a forbidden path."""
     (tmp_path / "round").symlink_to(tmp_path / "round")
     done = dra_sdk("run", "cpu", "--kubelet-dir", str(tmp_path / "round"))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert str(tmp_path / "round") in done.stderr
     found = dra_sdk("discover", "cpu", "--host-root", str(tmp_path / "round/x"))
     assert (found.returncode, found.stderr.count("\n")) == (2, 1)
-    assert "is no directory" in found.stderr
+    assert "is not a directory" in found.stderr
 
 
-def test_an_error_of_the_machine_names_the_file(
+def test_an_error_of_the_operating_system_names_the_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> int:

@@ -1,4 +1,4 @@
-"""The examples' text, damaged: `simulate` and `explain` answer or say what is wrong, always without a traceback."""
+"""The examples with damaged text: `simulate` and `explain` answer or say what is wrong, without a traceback."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INSERTED += ("\ud7ff", "9" * 400, "<<: ", "-1 ", "~ ", "é" * 200, "? ", "*", "
 
 @st.composite
 def damaged(draw):
-    """A cluster with one to three lines taken out, doubled, moved, indented, cut off or with something put in."""
+    """A cluster with one to three lines removed, doubled, moved, indented, cut or with something inserted."""
     lines = draw(st.sampled_from(TEXTS)).splitlines(keepends=True)
     for _ in range(draw(st.integers(1, 3))):
         number = draw(st.integers(0, len(lines) - 1))
@@ -84,11 +84,11 @@ def test_damaged_text_is_answered(content, tmp_path_factory):
         assert (status == 2) == (out == "")
         assert status != 2 or str(path) in err
         statuses.add(status == 2)
-    assert len(statuses) == 1  # what one of them takes, the other takes too
+    assert len(statuses) == 1  # both commands accept the same input
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_text_as_it_is_makes_sense(text, tmp_path):
+def test_the_undamaged_text_is_valid(text, tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     assert {answer(command, path)[0] for command in ("simulate", "explain")} <= {0, 1}

@@ -1,4 +1,4 @@
-"""What `dra-sdk run` does before the driver serves; the rest is seen from outside, in tests/faults."""
+"""What `dra-sdk run` does before the driver serves; tests/faults has the rest."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from dra_sdk.cli import run
 
 
-def test_signals_are_heard_before_anything_that_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first process of a container is deaf without a handler: its pod would take all of its grace to end."""
-    heard = []
+def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process of a container ignores signals without a handler: its pod would use all of its grace period."""
+    handlers = []
 
-    class Library:
-        """Stands where the first slow import looks."""
+    class Finder:
+        """Finds the first slow import."""
 
         def find_spec(self, name: str, *_: object) -> None:
             if name == "dra_sdk.node.runtime.process":
-                heard.extend(signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT))
+                handlers.extend(signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT))
                 raise ImportError(name)
 
     monkeypatch.delitem(sys.modules, "dra_sdk.node.runtime.process", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Library(), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with pytest.raises(ImportError):
@@ -32,4 +32,4 @@ def test_signals_are_heard_before_anything_that_takes_time(monkeypatch: pytest.M
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert heard == [run._end_at_once] * 2
+    assert handlers == [run.exit_at_once] * 2

@@ -1,4 +1,4 @@
-"""Slices from drivers: `--driver`, `--fixture`, `--node`."""
+"""Slices from drivers: `--driver`, `--fixture`, `--node`; notes about sources."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run(capsys, tmp_path, monkeypatch):
 BELL = ("--driver", "bell_driver_of_tests:BellDriver")
 
 
-def test_a_fixture_that_comes_with_the_driver(run):
+def test_a_fixture_of_the_driver_is_read(run):
     result = run(*BELL, "--fixture", "tower")
     assert result.status == 0
     assert [row[1] for row in result.cells] == ["node-1"] * 3
@@ -97,28 +97,30 @@ def test_a_fixture_that_comes_with_the_driver(run):
     assert names == {f"bell.example.com/node-1/{name}" for name in ("small", "middle", "large")}
 
 
-def test_a_directory_and_several_nodes(run):
+def test_a_directory_is_read_for_several_nodes(run):
     result = run(*BELL, "--fixture", "chapel", "--node", "a", "--node", "b", "-o", "json")
     assert result.status == 1
     assert "note: no Node object for a, b: " in result.err
     assert "2 nodes: no devices" in run(*BELL, "--fixture", "chapel", "--node", "a", "--node", "b").out
 
 
-def test_a_fixture_that_is_not_there(run):
+def test_an_unknown_fixture_is_an_error(run):
     result = run(*BELL, "--fixture", "cathedral")
     assert result.status == 2
-    told = "'cathedral' is neither a directory nor a fixture: driver bell_driver_of_tests:BellDriver comes with tower"
-    assert result.err == f"dra-sdk: {told}\n"
-    assert "driver cpu has no fixtures" in run("--driver", "cpu", "--fixture", "cathedral").err
+    problem = (
+        "'cathedral' is neither a directory nor a fixture; fixtures of driver bell_driver_of_tests:BellDriver: tower"
+    )
+    assert result.err == f"dra-sdk: {problem}\n"
+    assert "fixtures of driver cpu: none" in run("--driver", "cpu", "--fixture", "cathedral").err
 
 
-def test_a_driver_that_fails_is_told_in_a_sentence(run, tmp_path):
+def test_a_driver_that_fails_is_one_line(run, tmp_path):
     result = run(*BELL, "--fixture", str(tmp_path))
     assert result.status == 2
     assert result.err.startswith("dra-sdk: dra_discover of driver bell.example.com failed: FileNotFoundError")
 
 
-def test_the_cpu_driver_on_a_machine_with_two_numa_nodes(capsys, tmp_path):
+def test_the_cpu_driver_discovers_two_numa_nodes(capsys, tmp_path):
     """The same claims as docs/examples/cpu-numa.yaml, on what the driver itself finds."""
     regular_machine(sockets=2, cores=8, l3_caches=2).write(tmp_path)
     files = (EXAMPLES / "classes.yaml", EXAMPLES / "cpu-numa.yaml")
@@ -130,7 +132,7 @@ def test_the_cpu_driver_on_a_machine_with_two_numa_nodes(capsys, tmp_path):
 
 @pytest.fixture
 def eat(capsys, tmp_path, monkeypatch):
-    """Asks for pieces of cake: two can be allocated of each cake, however many it may be cut into."""
+    """Requests pieces of cake. Each cake gives two, however many pieces it can be cut into."""
     (tmp_path / "cake_driver_of_tests.py").write_text(CAKES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -146,8 +148,8 @@ def eat(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.37"])
-def test_partitions_are_published_as_the_release_takes_them(eat, version):
-    """1.34 wants them in one slice with their counters, later releases in another."""
+def test_partitions_are_published_as_the_release_accepts_them(eat, version):
+    """1.34 requires them in one slice with their counters, later releases in another."""
     result = eat("sponge 3\nfruit 3", 4, version, on=True)
     assert result.status == 0, result.err
     pieces = [f"cake.example.com/node-1/{name}" for name in ("sponge-0", "sponge-1", "fruit-0", "fruit-1")]
@@ -155,28 +157,28 @@ def test_partitions_are_published_as_the_release_takes_them(eat, version):
     assert eat("sponge 3\nfruit 3", 5, version, on=True).status == 1
 
 
-def test_what_1_34_cannot_have_is_told_in_a_sentence(eat):
+def test_devices_that_1_34_cannot_have_are_one_line(eat):
     result = eat("wedding 129", 1, "1.34", on=True)
     assert result.status == 2
-    wanted = "1.34 needs counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
-    lost = "129 devices, wedding-0 the first, have no place beside their sets"
+    rule = "1.34 needs counter sets in one slice with the devices that use them, at most 32 counters and 128 devices"
+    lost = "129 devices, wedding-0 the first, do not fit into a slice with their counter sets"
     source = "driver cake_driver_of_tests:CakeDriver on node node-1"
-    assert result.err == f"dra-sdk: {source}: {wanted}: {lost}\n"
+    assert result.err == f"dra-sdk: {source}: {rule}: {lost}\n"
     assert eat("wedding 129", 1, "1.35", on=True).status == 0
 
 
-def test_1_34_drops_counters_by_default_however_many_devices_use_them(eat):
+def test_1_34_drops_counters_by_default(eat):
     result = eat("wedding 129", 3, "1.34", on=False)
     assert result.status == 0, result.err
     assert "consumesCounters: dropped by the server, whose feature gate DRAPartitionableDevices is off" in result.err
 
 
-def test_who_has_nothing_to_tell_is_noted(tmp_path, capsys):
+def test_an_empty_source_is_noted(tmp_path, capsys):
     (tmp_path / "empty.yaml").touch()
     run = runner(capsys)
     for command in ("simulate", "explain"):
         done = run(command, tmp_path / "empty.yaml", "--driver", "tests.cli.cards:Cards", "--fixture", tmp_path)
         assert done.status == 0
-        assert f"note: {tmp_path}/empty.yaml holds no object\n" in done.err
+        assert f"note: {tmp_path}/empty.yaml has no object\n" in done.err
         source = "driver tests.cli.cards:Cards on node node-1"
-        assert f"note: {source} finds no device; --fixture says where else to look\n" in done.err
+        assert f"note: {source} finds no device; --fixture gives it another tree to read\n" in done.err

@@ -70,7 +70,7 @@ def run(capsys, tmp_path, monkeypatch):
     return simulate
 
 
-def test_who_gets_what(run):
+def test_the_table_has_a_row_for_each_device(run):
     result = run(SLICE + claim("a") + pod("a") + claim("b"))
     assert result.status == 0
     assert result.cells == [
@@ -78,26 +78,26 @@ def test_who_gets_what(run):
         ["(no pod)", "node-a", "b", "gpu", "gpu.example.com/node-a/gpu-1"],
     ]
     assert result.err.splitlines() == [
-        "note: no Node object for node-a: taken for nodes without labels or limits that let every pod in",
+        "note: no Node object for node-a: assuming nodes without labels and limits that accept every pod",
         "1 of 1 pod placed, on 1 node; 1 of 1 claim without a pod allocated as if one used it",
     ]
 
 
-def test_what_is_not_placed_has_a_reason_and_status_1(run):
+def test_a_pod_that_is_not_placed_has_a_reason_and_status_1(run):
     result = run(SLICE + "".join(claim(name) + pod(name) for name in "abc"))
     assert result.status == 1
     assert result.cells[2] == ["c", "-", "-", "-", "0 of 1 nodes: no devices for claim gpu (1)"]
-    assert result.out.endswith("\nWould a new node help? Yes: 1 more node like node-a would do for c.\n")
+    assert result.out.endswith("\nWould a new node help? Yes: 1 more node like node-a would be enough for c.\n")
     assert "2 of 3 pods placed" in result.err
 
 
-def test_standard_input(run, monkeypatch):
+def test_standard_input_is_read(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(claim("a").encode())))
     assert run(SLICE, "-").status == 0
 
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
-def test_claims_as_the_api_would_have_them(run, output):
+def test_claims_are_printed_as_in_the_api(run, output):
     result = run(SLICE + claim("a") + pod("a") + claim("b"), "-o", output)
     claims = list(yaml.safe_load_all(result.out)) if output == "yaml" else json.loads(result.out)["items"]
     assert [each["metadata"]["name"] for each in claims] == ["a", "b"]
@@ -105,14 +105,14 @@ def test_claims_as_the_api_would_have_them(run, output):
     assert claims[1]["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-1"
 
 
-def test_objects_are_all_that_goes_to_stdout_beside_advice_and_changes(run):
+def test_with_objects_on_stdout_advice_and_changes_go_to_stderr(run):
     result = run(SLICE + claim("a") + claim("b") + claim("c"), "-o", "json", "--drain", "node-a")
     json.loads(result.out)
     assert "What changes:" in result.err
     assert "Would a new node help?" in result.err
 
 
-def test_a_device_of_which_only_a_part_is_had(run):
+def test_a_share_of_a_device_has_its_consumed_capacity(run):
     shared = SLICE.replace(
         "name: gpu-0,", "name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 8Gi}},"
     )
@@ -123,48 +123,48 @@ def test_a_device_of_which_only_a_part_is_had(run):
 # -- what if
 
 
-def test_what_if_there_were_another_node(run):
+def test_an_added_node_is_used(run):
     three = SLICE + "".join(claim(name) + pod(name) for name in "abc")
     result = run(three, "--add-node", "node-b=node-a")
     assert result.status == 0
-    assert "What changes:\n  pod c: no place → node-b with gpu gpu.example.com/node-b/gpu-0\n" in result.out
+    assert "What changes:\n  pod c: not placed → node-b with gpu gpu.example.com/node-b/gpu-0\n" in result.out
     assert "Would a new node help?" not in result.out
 
 
-def test_what_if_a_device_broke(run):
+def test_a_tainted_device_is_replaced(run):
     result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com/node-a/gpu-0=broken:NoExecute")
     assert result.status == 0
-    told = "pod a: node-a with gpu gpu.example.com/node-a/gpu-0 → node-a with gpu gpu.example.com/node-a/gpu-1"
-    assert f"  {told} (evicted: device gpu.example.com/node-a/gpu-0 has taint broken:NoExecute)\n" in result.out
+    change = "pod a: node-a with gpu gpu.example.com/node-a/gpu-0 → node-a with gpu gpu.example.com/node-a/gpu-1"
+    assert f"  {change} (evicted: device gpu.example.com/node-a/gpu-0 has taint broken:NoExecute)\n" in result.out
 
 
-def test_what_if_a_whole_pool_broke(run):
+def test_a_tainted_pool_leaves_no_devices(run):
     result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com/node-a=broken=yes:NoExecute")
     assert result.status == 1
-    assert "→ no place, 0 of 1 nodes: no devices for claim gpu (1)" in result.out
-    assert "Yes: 1 more node like node-a would do for a." in result.out
+    assert "→ not placed, 0 of 1 nodes: no devices for claim gpu (1)" in result.out
+    assert "Yes: 1 more node like node-a would be enough for a." in result.out
 
 
-def test_a_taint_that_does_not_evict_changes_nothing_for_who_has_the_device(run):
+def test_a_taint_that_does_not_evict_changes_nothing_for_holders(run):
     result = run(SLICE + claim("a") + pod("a"), "--taint", "gpu.example.com=broken:NoSchedule")
     assert (result.status, result.out.partition("\n\n")[2]) == (0, "Nothing changes.\n")
 
 
-def test_what_if_a_node_were_replaced(run):
+def test_a_drained_node_is_replaced_by_an_added_one(run):
     result = run(SLICE + claim("a") + pod("a"), "--add-node", "node-b=node-a", "--drain", "node-a")
     assert result.status == 0
     assert result.cells == [["a", "node-b", "a", "gpu", "gpu.example.com/node-b/gpu-0"]]
 
 
-def test_no_new_node_would_help(run):
+def test_the_advice_says_that_no_node_would_help(run):
     result = run(SLICE + claim("a", 'device.attributes["gpu.example.com"].model == "h100"'))
-    assert result.out.endswith("Would a new node help? No: no node like those that are there would change anything.\n")
+    assert result.out.endswith("Would a new node help? No: no node like the existing ones would change anything.\n")
 
 
-def test_a_new_node_would_help_some(run):
+def test_the_advice_says_which_claims_a_node_would_help(run):
     none = claim("d", 'device.attributes["gpu.example.com"].model == "h100"')
     result = run(SLICE + none + "".join(claim(name) for name in "abc"))
-    assert result.out.endswith("In part: 1 more node like node-a would do for c, not for d.\n")
+    assert result.out.endswith("In part: 1 more node like node-a would be enough for c, not for d.\n")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_new_node_would_help_some(run):
         (["--add-node", "x=y"], "there is no node y; nodes are: node-a"),
         (["--add-node", "node-a=node-a"], "node node-a already exists"),
         (["--add-node", "no de=node-a"], "NAME: must be a DNS subdomain"),
-        (["--kubeconfig", "x"], "--kubeconfig says which cluster: give --from-cluster too"),
+        (["--kubeconfig", "x"], "--kubeconfig needs --from-cluster"),
         (["--drain", "x"], "there is no node x; nodes are: node-a"),
         (["--taint", "gpu.example.com"], "must be DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT"),
         (["--taint", "gpu.example.com=x:Sometimes"], "taint.effect: must be one of NoExecute, NoSchedule, None"),
@@ -188,13 +188,13 @@ def test_a_new_node_would_help_some(run):
             "DRADeviceTaints is off in Kubernetes",
         ),
         (["--server-version", "1.20"], "invalid choice: '1.20'"),
-        (["--feature-gates", "Nonsense=true"], "no feature gate 'Nonsense' matters here"),
-        (["--fixture", "x"], "--fixture and --node say where a driver discovers: give --driver NAME too"),
+        (["--feature-gates", "Nonsense=true"], "feature gate 'Nonsense' has no effect here"),
+        (["--fixture", "x"], "--fixture and --node need --driver NAME"),
         (["--driver", "nonsense"], "unknown driver 'nonsense'"),
         (["--kubeconfig", "missing", "--from-cluster"], "kubeconfig missing cannot be read: No such file or directory"),
     ],
 )
-def test_wrong_flags_are_told_in_a_sentence(run, flags, message):
+def test_wrong_flags_are_reported_in_a_sentence(run, flags, message):
     result = run(SLICE + claim("a"), *flags)
     assert result.status == 2
     assert message in result.err
@@ -244,7 +244,7 @@ EXPRESSION = "spec.devices.requests[0].exactly.selectors[0].cel.expression"
         ),
     ],
 )
-def test_bad_input_is_told_with_its_place(run, text, message):
+def test_bad_input_is_reported_with_its_line(run, text, message):
     result = run(text)
     assert result.status == 2
     assert message in result.err
@@ -252,7 +252,7 @@ def test_bad_input_is_told_with_its_place(run, text, message):
     assert result.out == ""
 
 
-def test_all_problems_of_all_files_are_told(run, tmp_path):
+def test_all_problems_of_all_files_are_reported(run, tmp_path):
     (tmp_path / "other.yaml").write_text("kind: Pod\napiVersion: v1\n")
     result = run("kind: Node\napiVersion: v1\n", "other.yaml")
     assert (
@@ -261,7 +261,7 @@ def test_all_problems_of_all_files_are_told(run, tmp_path):
     )
 
 
-def test_files_that_cannot_be_read_are_all_told(run):
+def test_all_files_that_cannot_be_read_are_reported(run):
     result = run("a: [", "missing.yaml", ".")
     assert result.status == 2
     assert "dra-sdk: cluster.yaml: line " in result.err
@@ -281,22 +281,20 @@ def test_an_incomplete_pool_is_noted(run):
     assert "note: pool node-a of driver gpu.example.com is incomplete: " in result.err
 
 
-def test_nothing_to_look_at(capsys):
+def test_a_source_of_objects_is_required(capsys):
     result = runner(capsys)("simulate")
     assert (result.status, result.out) == (2, "")
-    assert result.err == "dra-sdk: nothing to look at: give files, --driver NAME or --from-cluster\n"
+    assert result.err == "dra-sdk: there are no objects to read: give files, --driver NAME or --from-cluster\n"
 
 
-def test_without_nodes_it_is_said_what_is_missing(run):
+def test_missing_nodes_and_slices_are_noted(run):
     result = run(claim("a"))
-    told = (
-        "note: no Nodes and no ResourceSlices were given, so nothing can be placed: add a file that has them, --driver"
-    )
     assert result.status == 1
-    assert result.err.startswith(told)
+    note = "there are no Nodes and no ResourceSlices, so nothing can be scheduled: add a file that has them, --driver"
+    assert result.err.startswith(f"note: {note}")
     assert "Would a new node help?" not in result.out
     assert run("kind: Node\napiVersion: v1\nmetadata: {name: a}\n---\n" + pod("a")).err.startswith(
-        "note: no ResourceSlices were given, so there are no devices: add a file"
+        "note: there are no ResourceSlices, so there are no devices: add a file"
     )
 
 
@@ -310,21 +308,21 @@ def test_without_nodes_it_is_said_what_is_missing(run):
         ),
     ],
 )
-def test_what_no_node_can_change_needs_no_advice(run, spec, reason):
+def test_there_is_no_advice_if_nodes_are_not_the_reason(run, spec, reason):
     result = run(f"{SLICE}kind: Pod\napiVersion: v1\nmetadata: {{name: p}}\nspec: {spec}\n")
     assert result.status == 1
     assert result.cells == [["p", "-", "-", "-", reason]]
     assert "Would a new node help?" not in result.out
 
 
-def test_the_column_in_an_expression_of_several_lines(run):
+def test_an_error_in_an_expression_of_several_lines_has_its_column(run):
     text = claim("a").replace("'device.driver == \"gpu.example.com\"'", "EXPRESSION")
     folded = text.replace("{cel: {expression: EXPRESSION}}", '{cel: {expression: "true &&\\n  devic.driver"}}')
     assert "line 2, column 3: " in (err := run(folded).err)
     assert err.endswith("\n      devic.driver\n      ^\n")
 
 
-def test_missing_devices_are_noted(run):
+def test_allocated_devices_that_do_not_exist_are_noted(run):
     device = "{request: gpu, driver: gpu.example.com, pool: old, device: gpu-9}"
     allocated = claim("a").replace("---\n", f"status: {{allocation: {{devices: {{results: [{device}]}}}}}}\n---\n")
     assert "note: claim a holds gpu.example.com/old/gpu-9, which is in no ResourceSlice\n" in run(SLICE + allocated).err
@@ -336,7 +334,7 @@ def test_an_empty_file_is_an_empty_cluster(run):
     assert result.out.split() == ["POD", "NODE", "CLAIM", "REQUEST", "DEVICE"]
 
 
-def test_what_an_older_cluster_drops_is_noted(run):
+def test_fields_that_an_older_cluster_drops_are_noted(run):
     tolerating = claim("a").replace("Name: gpu,", "Name: gpu, tolerations: [{operator: Exists}],")
     result = run(SLICE + tolerating, "--server-version", "1.35")
     assert result.status == 0
@@ -344,7 +342,7 @@ def test_what_an_older_cluster_drops_is_noted(run):
     assert f"note: cluster.yaml:23: ResourceClaim/a: {field}: dropped by the server" in result.err
 
 
-def test_strange_names_do_not_reach_the_terminal_as_they_are(run):
+def test_control_characters_in_names_are_escaped(run):
     result = run('kind: Pod\napiVersion: v1\nmetadata: {name: "a\\e[31m"}\nspec: 3\n')
     assert "\x1b" not in result.err
     assert "\\x1b[31m" in result.err
@@ -355,8 +353,8 @@ def test_examples_are_found(capsys):
 
 
 @pytest.mark.parametrize(("version", "times", "named"), [(None, 2, True), ("1.36", 2, True), ("1.37", 1, False)])
-def test_the_match_is_that_of_the_release(run, version, times, named):
-    """What is for two requests is there twice up to 1.36, and names none since 1.37 if these are all."""
+def test_the_allocation_follows_the_release(run, version, times, named):
+    """Configuration for two requests is there twice up to 1.36; since 1.37 once, without names if these are all."""
     entry = "{requests: [gpu, more], opaque: {driver: gpu.example.com, parameters: {a: b}}}"
     more = f"    - {{name: more, exactly: {{deviceClassName: gpu}}}}\n    config: [{entry}]\n---"
     both = claim("a").replace("---", more)

@@ -146,7 +146,7 @@ def got(claims) -> dict:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_an_example_comes_out_as_it_says(name, capsys, monkeypatch):
+def test_an_example_has_the_expected_outcome(name, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = runner(capsys)(*command(name), "-o", "json")
     claims = json.loads(result.out)["items"]
@@ -159,7 +159,7 @@ def test_an_example_comes_out_as_it_says(name, capsys, monkeypatch):
         assert validate(stored, old=before, subresource="status") == [], claim["metadata"]["name"]
 
 
-def test_every_example_is_here():
+def test_every_example_is_tested():
     files = {
         str(path.relative_to(EXAMPLES).with_suffix(""))
         for path in EXAMPLES.rglob("*.yaml")
@@ -169,7 +169,7 @@ def test_every_example_is_here():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_an_api_server_would_take_the_objects_of_an_example(path, capsys):
+def test_an_api_server_would_accept_the_objects_of_an_example(path, capsys):
     result = runner(capsys)("validate", path)
     assert result.status == 0, result.out
 
@@ -232,7 +232,7 @@ def test_shares_of_a_gpu_never_add_up_to_more_than_it_has(capsys, monkeypatch):
     assert used == {"gpu-0": 72, "gpu-1": 24}
 
 
-def test_the_example_of_the_documentation_is_what_comes_out(capsys, monkeypatch):
+def test_the_documentation_shows_the_real_output(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     text = (ROOT / "docs" / "simulate.md").read_text()
     given, _, shown = text.partition("$ dra-sdk ")[2].partition("\n```")[0].partition("\n")
@@ -242,10 +242,10 @@ def test_the_example_of_the_documentation_is_what_comes_out(capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("gpu-use-cases/10-dynamic-mig", "Yes: 1 more node like dyn-1 would do for small."),
-        ("pizza", "No: no node like those that are there would change anything."),
+        ("gpu-use-cases/10-dynamic-mig", "Yes: 1 more node like dyn-1 would be enough for small."),
+        ("pizza", "No: no node like the existing ones would change anything."),
     ],
 )
-def test_would_a_new_node_help(name, advice, capsys, monkeypatch):
+def test_the_advice_for_an_example(name, advice, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert runner(capsys)(*command(name)).out.endswith(f"Would a new node help? {advice}\n")

@@ -1,4 +1,4 @@
-"""Examples with parts taken out, doubled or replaced: whatever comes in, there is an answer and no traceback."""
+"""Examples with parts removed, doubled or replaced: every input gets an answer and no traceback."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_any_input_is_answered(objects, flags, tmp_path):
     assert err.getvalue()
 
 
-def test_the_documents_as_they_are_make_sense(tmp_path, capsys):
+def test_the_undamaged_documents_are_valid(tmp_path, capsys):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"kind": "List", "items": DOCUMENTS}))
     assert main(["simulate", str(path)]) == 1  # dave gets no pizza

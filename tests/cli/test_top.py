@@ -31,7 +31,7 @@ def simulated(run, tmp_path: Path, node: str, case: str) -> Path:
     return claims
 
 
-def test_partitions_claims_and_pods(run, tmp_path):
+def test_partitions_claims_and_pods_are_shown(run, tmp_path):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
     found = run("gpu", "top", NODES / "mig-dynamic.yaml", claims)
     assert found.status == 0
@@ -48,7 +48,7 @@ def test_partitions_claims_and_pods(run, tmp_path):
     assert len(run("gpu", "top", "--all", NODES / "mig-dynamic.yaml").cells) == 52
 
 
-def test_only_gpus_only_one_driver_only_one_node(run):
+def test_gpus_one_driver_or_one_node_can_be_selected(run):
     files = (NODES / "gpu-rails.yaml", NODES / "gpu-mixed.yaml")
     assert {row[0] for row in run("gpu", "top", *files).cells} == {"mixed-1", "rail-1"}
     assert len(run("top", *files).cells) == 12
@@ -56,7 +56,7 @@ def test_only_gpus_only_one_driver_only_one_node(run):
     assert {row[0] for row in run("gpu", "top", "--node", "mixed-1", *files).cells} == {"mixed-1"}
 
 
-def test_what_no_server_would_take_is_named(run, tmp_path):
+def test_an_invalid_object_is_an_error_with_its_line(run, tmp_path):
     (tmp_path / "bad.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: x}\nspec: {}\n"
     )
@@ -67,26 +67,26 @@ def test_what_no_server_would_take_is_named(run, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])
-def test_an_interval_is_above_zero(run, seconds):
+def test_an_interval_is_positive(run, seconds):
     assert run("top", "--interval", seconds, NODES / "gpu-mixed.yaml").status == 2
 
 
-def test_again_and_again(run, monkeypatch):
-    naps = []
+def test_the_table_is_repeated(run, monkeypatch):
+    pauses = []
 
-    def nap(seconds):
-        naps.append(seconds)
-        if len(naps) == 3:
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("dra_sdk.cli.top.time.sleep", nap)
+    monkeypatch.setattr("dra_sdk.cli.top.sleep", pause)
     found = run("top", "--interval", "2.5", NODES / "gpu-mixed.yaml")
-    assert naps == [2.5] * 3
+    assert pauses == [2.5] * 3
     assert found.out.count("NODE ") == 3
-    assert "--interval does not go with it" in run("top", "--interval", "1", "-").err
+    assert "--interval cannot be used with it" in run("top", "--interval", "1", "-").err
 
 
-def test_a_running_cluster(run):
+def test_a_running_cluster_is_read(run):
     published = [each for each in yaml.safe_load_all((NODES / "gpu-mixed.yaml").read_text()) if "spec" in each]
     with EmbeddedCluster() as cluster:
         for each in published:
@@ -110,7 +110,7 @@ def here(tmp_path: Path) -> tuple[str, ...]:
     )
 
 
-def test_the_node_itself_needs_no_cluster(run, tmp_path):
+def test_this_node_is_read_without_a_cluster(run, tmp_path):
     flags, data = here(tmp_path), tmp_path / "plugins/dra.cpu"
     assert [row[-3] for row in run("top", *flags).cells] == ["free", "free"]
     device = HeldDevice("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": Quantity("2")})
@@ -128,7 +128,7 @@ def test_the_node_itself_needs_no_cluster(run, tmp_path):
 
 
 @pytest.mark.parametrize("columns", [64, 80, 100])
-def test_a_terminal_gets_no_line_that_it_must_break(run, tmp_path, monkeypatch, columns):
+def test_a_terminal_gets_no_line_that_is_too_long(run, tmp_path, monkeypatch, columns):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
     whole = run("gpu", "top", "--all", NODES / "mig-dynamic.yaml", claims).out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
@@ -141,27 +141,27 @@ def test_a_terminal_gets_no_line_that_it_must_break(run, tmp_path, monkeypatch, 
     assert "…" not in whole
 
 
-def test_a_wide_terminal_gets_all(run, monkeypatch):
+def test_a_wide_terminal_gets_whole_cells(run, monkeypatch):
     whole = run("gpu", "top", NODES / "gpu-mixed.yaml").out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     assert run("gpu", "top", NODES / "gpu-mixed.yaml").out == whole
 
 
-def test_nothing_to_show_says_what_there_is_instead(run, tmp_path):
+def test_without_selected_devices_the_others_are_named(run, tmp_path):
     found = run("gpu", "top", NODES / "cpu-numa.yaml")
     assert (found.status, found.out) == (0, "")
     assert "no devices of drivers named gpu.…; there are devices of dra.cpu" in found.err
     found = run("top", "--node", "elsewhere", NODES / "gpu-mixed.yaml", NODES / "gpu-rails.yaml")
     assert "no devices of node elsewhere; there are those of mixed-1, rail-1" in found.err
     (tmp_path / "none.yaml").write_text("")
-    assert "nothing is published at all; does a driver run?" in run("gpu", "top", tmp_path / "none.yaml").err
+    assert "no slices exist; is a driver running?" in run("gpu", "top", tmp_path / "none.yaml").err
     found = run("top", "--driver", "gpu.amd.com", NODES / "gpu-mixed.yaml")
     assert "no devices of driver gpu.amd.com; there are devices of gpu.nvidia.com" in found.err
 
 
 @pytest.mark.parametrize("command", [("top",), ("gpu", "top")])
-def test_only_flags_that_count_are_offered(run, command):
+def test_only_relevant_settings_are_flags(run, command):
     said = run(*command, "--help").out
     flags = set(re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)) - {"--driver"}
     assert flags == {
@@ -173,14 +173,14 @@ def test_only_flags_that_count_are_offered(run, command):
     assert "unrecognized arguments: --drain-seconds" in refused.err
 
 
-def test_there_is_one_source_and_its_own_flags(run, tmp_path):
+def test_sources_cannot_be_combined(run, tmp_path):
     file = NODES / "gpu-mixed.yaml"
     for arguments, said in (
-        (("--here", "cpu", file), "--here and files do not go together: each says where the devices are read from"),
-        ((file, "--kubeconfig", "x"), "files and --kubeconfig do not go together"),
-        (("--node-name", "n", file), "--node-name says where a driver looks: give --here NAME too"),
-        (("--host-root", tmp_path, "--config", "x"), "--config, --host-root says where a driver looks"),
-        (("--here", "cpu", "--host-root", "/absent"), "--host-root /absent is no directory"),
+        (("--here", "cpu", file), "--here and files cannot be combined: each is a source of devices"),
+        ((file, "--kubeconfig", "x"), "files and --kubeconfig cannot be combined"),
+        (("--node-name", "n", file), "--here NAME is needed for --node-name"),
+        (("--host-root", tmp_path, "--config", "x"), "--here NAME is needed for --config, --host-root"),
+        (("--here", "cpu", "--host-root", "/absent"), "--host-root /absent is not a directory"),
         (("--here", "nobody"), "unknown driver 'nobody'"),
         ((tmp_path / "none.yaml",), "none.yaml: No such file or directory"),
         (("--kubeconfig", tmp_path / "none"), "none cannot be read: No such file or directory"),
@@ -190,7 +190,7 @@ def test_there_is_one_source_and_its_own_flags(run, tmp_path):
         assert said in found.err
 
 
-def test_a_node_where_a_driver_finds_nothing(run, tmp_path):
+def test_a_driver_that_finds_nothing_is_named(run, tmp_path):
     found = run("top", "--here", "tests.cli.cards:Cards", "--host-root", tmp_path, "--kubelet-dir", tmp_path)
     assert (found.status, found.out) == (0, "")
     assert found.err == "no devices of any driver; tests.cli.cards:Cards finds nothing on this node\n"

@@ -1,11 +1,10 @@
-"""Who uses which device, from objects."""
+"""Which claims use which device, from slices and claims."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.cli.usage import usage
-from dra_sdk.cli.usage_table import rows, summary
+from dra_sdk.cli.usage import device_usage, usage_rows, usage_summary
 
 JSON = dict[str, Any]
 BUS = "resource.kubernetes.io/pciBusID"
@@ -40,10 +39,10 @@ def claim(name: str, *devices: str, pods: tuple[str, ...] = (), **result: Any) -
 
 
 def states(objects: list[JSON]) -> dict[str, str]:
-    return {each.name: each.state for each in usage(objects)}
+    return {each.name: each.state for each in device_usage(objects)}
 
 
-def test_counters_say_what_is_left() -> None:
+def test_counters_decide_what_is_blocked() -> None:
     published = pool(device("gpu-0", takes=3), part("a"), part("b"), part("c", takes=2))
     assert set(states(published).values()) == {"free"}
     held = states([*published, claim("one", "a"), claim("two", "b")])
@@ -51,23 +50,23 @@ def test_counters_say_what_is_left() -> None:
     assert states([*published, claim("one", "a")])["c"] == "free"
 
 
-def test_several_claims_of_one_device_take_its_counters_once() -> None:
+def test_several_claims_of_one_device_consume_its_counters_once() -> None:
     shared = part("a") | {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi"}}}
     objects = [
         *pool(shared, part("b", takes=2)),
         *(claim(each, "a", consumedCapacity={"memory": "4Gi"}) for each in "xy"),
     ]
     assert states(objects) == {"a": "shared by 2", "b": "free"}
-    assert rows(usage(objects))[1][4] == "8Gi/10Gi"
+    assert usage_rows(device_usage(objects))[1][4] == "8Gi/10Gi"
 
 
-def test_who_looks_on_holds_nothing() -> None:
+def test_admin_access_does_not_hold_the_device() -> None:
     objects = [*pool(device("gpu-0")), claim("monitor", "gpu-0", adminAccess=True, pods=("dcgm",))]
     assert states(objects) == {"gpu-0": "free"}
-    assert rows(usage(objects))[0][-2:] == ["team/monitor (looks on)", "dcgm"]
+    assert usage_rows(device_usage(objects))[0][-2:] == ["team/monitor (admin)", "dcgm"]
 
 
-def test_only_the_newest_generation_counts() -> None:
+def test_only_the_latest_generation_counts() -> None:
     objects = [
         *pool(device("old"), generation=1),
         *pool(device("new"), generation=2),
@@ -78,37 +77,37 @@ def test_only_the_newest_generation_counts() -> None:
 
 def test_free_partitions_are_counted_in_one_row() -> None:
     published = pool(device("gpu-0", takes=3), part("a"), part("b"), part("c", takes=3))
-    found = rows(usage([*published, claim("one", "a", pods=("p", "q"))]))
+    found = usage_rows(device_usage([*published, claim("one", "a", pods=("p", "q"))]))
     assert [(row[1], row[6]) for row in found] == [
         ("gpu-0", "blocked"),
         ("  a", "in use"),
         ("  2 more", "1 free, 1 blocked"),
     ]
     assert found[1][-2:] == ["team/one", "p, q"]
-    assert len(rows(usage(published), everything=True)) == 4
+    assert len(usage_rows(device_usage(published), all_partitions=True)) == 4
 
 
-def test_parts_without_a_whole_stand_under_their_hardware() -> None:
+def test_parts_without_a_whole_device_are_under_their_hardware() -> None:
     static = [device(name, attributes={"parentUUID": {"string": "G"}}) for name in ("a", "b")]
-    assert [row[1] for row in rows(usage(pool(*static)))] == ["0000:18:00.0", "  a", "  b"]
+    assert [row[1] for row in usage_rows(device_usage(pool(*static)))] == ["0000:18:00.0", "  a", "  b"]
 
 
-def test_health_is_that_of_the_taint() -> None:
+def test_health_is_read_from_the_taint() -> None:
     since = {"key": "gpu.example.com/unhealthy", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
     other = {"key": "maintenance", "value": "soon", "effect": "None"}
-    devices = usage(
+    devices = device_usage(
         pool(device("gpu-0", taints=[other, since]), device("gpu-1", address="0000:3e:00.0", taints=[other]))
     )
-    assert [row[5] for row in rows(devices)] == [
+    assert [row[5] for row in usage_rows(devices)] == [
         "unhealthy since 2026-01-02T03:04:05Z, maintenance=soon:None",
         "maintenance=soon:None",
     ]
     assert [each.state for each in devices] == ["tainted", "free"]
-    assert summary(devices).endswith("1 unhealthy")
+    assert usage_summary(devices).endswith("1 unhealthy")
 
 
-def test_a_device_of_any_other_driver() -> None:
+def test_a_device_without_gpu_attributes_is_shown() -> None:
     plain = [{"name": "funghi", "capacity": {"memory": {"value": "1536Mi"}}}]
-    assert rows(usage(pool(*plain, driver="pizza.example.com"))) == [
+    assert usage_rows(device_usage(pool(*plain, driver="pizza.example.com"))) == [
         ["node-1", "funghi", "-", "-", "1.5Gi", "ok", "free", "-", "-"]
     ]

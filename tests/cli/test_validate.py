@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import sys
@@ -8,6 +7,7 @@ import sys
 import pytest
 
 from dra_sdk.cli import validate
+from dra_sdk.cli.arguments import Parser
 
 GOOD = """\
 apiVersion: resource.k8s.io/v1
@@ -68,7 +68,7 @@ def run(capsys, tmp_path):
         for name, content in files.items():
             path = tmp_path / name.replace("_", ".")
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        parser = argparse.ArgumentParser()
+        parser = Parser()
         validate.add_parser(parser.add_subparsers())
         given = [
             str(tmp_path / argument) if argument in {path.name for path in tmp_path.iterdir()} else argument
@@ -82,10 +82,10 @@ def run(capsys, tmp_path):
     return go
 
 
-def test_good_objects_pass_and_other_kinds_are_passed_over(run):
+def test_good_objects_pass_and_other_kinds_are_ignored(run):
     status, lines, summary = run("good.yaml", good_yaml=GOOD)
     assert (status, lines) == (0, [])
-    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; passed over: Pod\n"
+    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; ignored kinds: Pod\n"
 
 
 def test_each_problem_has_file_line_object_and_field(run):
@@ -114,7 +114,7 @@ def test_an_older_server_has_other_limits_and_drops_fields(run):
     assert (status, lines) == (1, [f"a.yaml:13: {taints.format('')}{wrong}"])
 
 
-def test_what_is_wrong_only_because_a_field_is_dropped_is_a_problem(run):
+def test_a_problem_that_only_a_dropped_field_causes_is_a_problem(run):
     content = SLICE.replace("{string: XXXX}", "{ints: [1]}").replace("effect: None", "effect: NoExecute")
     status, lines, summary = run("a.yaml", a_yaml=content)
     named = "ResourceSlice/node-a-gpu: {}spec.devices[0].{}"
@@ -148,16 +148,16 @@ items:
     assert status == 1
     assert [line.split(":")[1] for line in lines] == ["25"]
     assert "DeviceClass/A: metadata.name: must be a DNS subdomain" in lines[0]
-    assert summary.endswith("passed over: Pod\n")
+    assert summary.endswith("ignored kinds: Pod\n")
 
 
-def test_json(run):
+def test_json_is_read(run):
     content = json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {}}, indent="\t")
     status, lines, _ = run("a.json", a_json=content)
     assert (status, lines) == (1, ["a.json:4: DeviceClass/*: metadata.name: name or generateName must be set"])
 
 
-def test_standard_input(run, monkeypatch):
+def test_standard_input_is_read(run, monkeypatch):
     monkeypatch.setattr(
         sys, "stdin", io.TextIOWrapper(io.BytesIO(b"apiVersion: resource.k8s.io/v1\nkind: DeviceCls\n"))
     )
@@ -182,7 +182,7 @@ def test_a_malformed_file_is_named_with_its_line(run, content, message):
     assert "1 file not readable" in errors
 
 
-def test_the_other_files_are_checked_all_the_same(run, tmp_path):
+def test_the_other_files_are_checked_anyway(run, tmp_path):
     status, lines, errors = run(str(tmp_path / "missing.yaml"), str(tmp_path), "a.yaml", a_yaml=SLICE)
     assert status == 2
     assert len(lines) == 1
@@ -195,11 +195,11 @@ def test_the_other_files_are_checked_all_the_same(run, tmp_path):
 def test_an_empty_file_has_no_objects(run, content):
     status, lines, summary = run("a.yaml", a_yaml=content)
     assert (status, lines) == (0, [])
-    assert "note: a.yaml holds no object\n" in summary
+    assert "note: a.yaml has no object\n" in summary
 
 
 @pytest.mark.parametrize("content", ["- 1\n", "text\n", "1\n"])
-def test_what_is_no_object_is_a_problem(run, content):
+def test_a_value_that_is_not_an_object_is_a_problem(run, content):
     status, lines, _ = run("a.yaml", a_yaml=content)
     assert status == 1
     assert lines[0].startswith("a.yaml:1: object: must be an object, is ")
@@ -215,13 +215,13 @@ def test_what_is_no_object_is_a_problem(run, content):
         ["--feature-gates", "DRADeviceTaints", "a"],
     ],
 )
-def test_wrong_usage(run, arguments):
+def test_wrong_usage_is_status_2(run, arguments):
     with pytest.raises(SystemExit) as exit_:
         run(*arguments)
     assert exit_.value.code == 2
 
 
-def test_a_selector_that_does_not_compile(run):
+def test_a_selector_that_does_not_compile_is_a_problem(run):
     status, lines, _ = run("class.yaml", class_yaml=CLASS)
     assert status == 1
     (line,) = lines

@@ -1,4 +1,4 @@
-"""Drivers of lamps that are files of the node: one that is sound, and one for each mistake an author can make."""
+"""Drivers of lamps, which are files of the node: a correct one, others with more features, and some with mistakes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LampConfig(OpaqueConfig, api_version="lamps.example.com/v1"):
 
 
 class LampDriver:
-    """Puts lamps on and out; a lamp that is on holds the UID of its claim."""
+    """Switches lamps on and off; the switch of a lamp that is on has the UID of its claim."""
 
     metadata = False
 
@@ -46,7 +46,7 @@ class LampDriver:
 
     def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
         for device in claim.devices:
-            self.put_on(claim, device.name)
+            self.switch_on(claim, device.name)
             yield device.prepared(self.edits(device), data={"lamp": device.name})
 
     def edits(self, device: Any) -> ContainerEdits:
@@ -56,7 +56,7 @@ class LampDriver:
             mounts=[Mount(f"/run/{device.name}", f"/run/{device.base_request}")],
         )
 
-    def put_on(self, claim: Claim[LampConfig], name: str) -> None:
+    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
         switch = claim.node.root / SWITCH.format(name)
         if switch.read_text():
             raise PermanentError(f"lamp {name} is on")
@@ -70,7 +70,7 @@ class LampDriver:
 
 
 class Forgetful(LampDriver):
-    """Relies on the data that it yields, which a crash before the yield takes along."""
+    """Mistake: relies on the data that it yields, which is lost in a crash before the yield."""
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         for device in claim.devices:
@@ -79,13 +79,13 @@ class Forgetful(LampDriver):
 
 
 class InMemory(LampDriver):
-    """Remembers in the process what it has put on."""
+    """Mistake: remembers in memory what it has switched on."""
 
     def __init__(self) -> None:
         self.on: set[str] = set()
 
-    def put_on(self, claim: Claim[LampConfig], name: str) -> None:
-        super().put_on(claim, name)
+    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
+        super().switch_on(claim, name)
         self.on.add(name)
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
@@ -94,7 +94,7 @@ class InMemory(LampDriver):
 
 
 class Reporting(LampDriver):
-    """Says how its devices do, rightly or (`reason`) wrongly."""
+    """Reports the status of its devices; mistake: with an invalid `reason`."""
 
     metadata = True
 
@@ -110,7 +110,7 @@ class Reporting(LampDriver):
 
 
 class Dimmable(LampDriver):
-    """One lamp whose light claims share."""
+    """One lamp whose light is shared by claims."""
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         policy = RequestPolicy(default=10, min=10, max=100, step=10)
@@ -123,7 +123,7 @@ class Dimmable(LampDriver):
 
 
 class Uneven(LampDriver):
-    """Two of its amounts of light are one after rounding, which only a server with a gate of 1.37 leaves out."""
+    """Two of its valid amounts of light are equal after rounding, which a server accepts only with a gate of 1.37."""
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         policy = RequestPolicy(default=1, valid_values=["500m", 1])
@@ -138,14 +138,14 @@ class Hot(LampDriver):
 
 
 class Unplugged(LampDriver):
-    """Finds nothing."""
+    """Finds no lamp."""
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         yield from ()
 
 
 class Labelled(LampDriver):
-    """Lamps that are told apart by a text, and change nothing in a container but its environment."""
+    """Lamps with a text attribute; a container gets only an environment variable."""
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         for number in range(10):
@@ -154,7 +154,7 @@ class Labelled(LampDriver):
     def edits(self, device: Any) -> ContainerEdits:
         return ContainerEdits(env={"LAMP": device.name})
 
-    def put_on(self, claim: Claim[LampConfig], name: str) -> None:
+    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
         pass
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:

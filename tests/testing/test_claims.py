@@ -11,28 +11,28 @@ from tests.testing.lamps import NAME, LampConfig
 PROFILE = ServerProfile.of("1.37")
 
 
-def asked(*requests, **options):
+def encoded(*requests, **options):
     return claim(*requests, **options).encoded(NAME, NAME)["spec"]["devices"]
 
 
 def test_a_name_asks_for_one_device_of_the_drivers_class():
-    assert asked() == {"requests": [{"name": "device", "exactly": {"deviceClassName": NAME}}]}
-    assert [each["name"] for each in asked("a", "b")["requests"]] == ["a", "b"]
+    assert encoded() == {"requests": [{"name": "device", "exactly": {"deviceClassName": NAME}}]}
+    assert [each["name"] for each in encoded("a", "b")["requests"]] == ["a", "b"]
 
 
-def test_each_claim_is_another_one():
+def test_each_claim_has_its_own_uid_and_name():
     first, second = claim(), claim()
     assert first.uid != second.uid
     assert first.name != second.name
     assert claim(name="mine", namespace="ns").encoded(NAME, NAME)["metadata"]["name"] == "mine"
 
 
-def test_everything_that_can_be_wanted():
+def test_a_request_has_every_option():
     toleration = {"key": "a", "operator": "Exists"}
-    wanted = devices(
+    exactly = devices(
         ["true", "false"], count=2, capacity={"m": "1Gi"}, tolerations=[toleration], admin_access=True, device_class="c"
     )
-    assert wanted == {
+    assert exactly == {
         "deviceClassName": "c",
         "selectors": [{"cel": {"expression": "true"}}, {"cel": {"expression": "false"}}],
         "count": 2,
@@ -43,8 +43,8 @@ def test_everything_that_can_be_wanted():
     assert devices(every=True) == {"allocationMode": "All"}
 
 
-def test_alternatives():
-    found = asked(first_of("lamp", request("bright", where="true"), request("any", count=2)))
+def test_alternatives_are_subrequests():
+    found = encoded(first_of("lamp", request("bright", where="true"), request("any", count=2)))
     (alternatives,) = (each["firstAvailable"] for each in found["requests"])
     assert [(each["name"], each["deviceClassName"], each.get("count")) for each in alternatives] == [
         ("bright", NAME, None),
@@ -52,7 +52,7 @@ def test_alternatives():
     ]
 
 
-def test_constraints_and_configuration():
+def test_a_claim_has_constraints_and_configuration():
     made = claim("a", "b", match="x.com/y", distinct="x.com/z", config=LampConfig(brightness=1))
     found = made.configured({"kind": "Wrong"}, "b").encoded(NAME, NAME)["spec"]["devices"]
     assert found["constraints"] == [{"matchAttribute": "x.com/y"}, {"distinctAttribute": "x.com/z"}]
@@ -72,5 +72,5 @@ def test_constraints_and_configuration():
         claim(first_of("a", request("b"), request("c"))).configured(LampConfig(), "a/b"),
     ],
 )
-def test_api_servers_take_them(made):
+def test_an_api_server_accepts_the_claims(made):
     assert validate(made.encoded(NAME, NAME), profile=PROFILE, compile_cel=cel_compiler(PROFILE)) == []

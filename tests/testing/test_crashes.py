@@ -10,18 +10,7 @@ from tests.testing.lamps import Forgetful, InMemory, LampDriver
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
 
-@pytest.fixture
-def lamps(dra_node):
-    for name in ("lamp-0", "lamp-1"):
-        dra_node.file(f"/sys/class/lamps/{name}/watt", "5\n")
-        dra_node.file(f"/sys/class/lamps/{name}/on")
-        dra_node.device_node(f"/dev/{name}")
-        dra_node.file(f"/run/{name}/socket")
-    return dra_node
-
-
-def test_a_sound_driver_is_killed_everywhere_and_survives(lamps, dra_driver):
-    driver = dra_driver(LampDriver)
+def test_a_sound_driver_survives_a_crash_at_every_point(lamps, driver):
     before = tree(lamps.root)
     lines = assert_survives_crashes(driver, claim())
     steps = assert_survives_crashes(driver, claim("a", "b"), lines=False)
@@ -31,21 +20,20 @@ def test_a_sound_driver_is_killed_everywhere_and_survives(lamps, dra_driver):
 
 
 @pytest.mark.parametrize("kind", [Forgetful, InMemory])
-def test_a_driver_that_does_not_is_told_where(lamps, dra_driver, kind):
+def test_a_driver_that_does_not_survive_is_told_the_line(lamps, dra_driver, kind):
     with pytest.raises(AssertionError, match=r"killed in prepare at point \d+ \(lamps\.py, line \d+\), then") as caught:
         assert_survives_crashes(dra_driver(kind), claim())
     assert "lamp-0" in str(caught.value)
 
 
-def test_a_driver_that_fails_without_a_crash(lamps, dra_driver):
-    driver = dra_driver(LampDriver)
-    driver.allocate(asked := claim())
-    lamps.file("/sys/class/lamps/lamp-0/on", "somebody")
+def test_a_driver_that_fails_without_a_crash_is_an_error(lamps, driver):
+    driver.allocate(fake := claim())
+    lamps.file("/sys/class/lamps/lamp-0/on", "another claim")
     with pytest.raises(PermanentError, match="lamp lamp-0 is on"):
-        assert_survives_crashes(driver, asked)
+        assert_survives_crashes(driver, fake)
 
 
-def test_an_instance_cannot_be_started_again(lamps, dra_driver):
+def test_an_instance_cannot_be_tested(lamps, dra_driver):
     with pytest.raises(TypeError, match="as a class or a function"):
         assert_survives_crashes(dra_driver(LampDriver()), claim())
 

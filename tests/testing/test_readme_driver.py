@@ -1,4 +1,4 @@
-"""The README's driver, tested as its author would."""
+"""The driver in the README, tested as its author would test it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def serial(tmp_path: Path) -> Iterator[ModuleType]:
     del sys.modules["serial_driver"]
 
 
-def test_a_port_with_its_speed(serial, dra_node, dra_driver, dra_claim):
+def test_a_port_has_its_speed(serial, dra_node, dra_driver, dra_claim):
     dra_node.device_node("/dev/ttyUSB3", major=188, minor=3)
     prepared = dra_driver(serial.SerialDriver).prepare(dra_claim("port", config=serial.SerialConfig(speed=9600)))
     assert prepared.container().env == {"SERIAL_SPEED": "9600"}
     assert prepared.container().devices["/dev/serial-port"]["minor"] == 3
 
 
-def test_a_port_by_number(serial, dra_node, dra_driver, dra_claim):
+def test_a_port_is_chosen_by_its_number(serial, dra_node, dra_driver, dra_claim):
     for minor in range(4):
         dra_node.device_node(f"/dev/ttyUSB{minor}", major=188, minor=minor)
     chosen = request("port", where='device.attributes["serial.example.com"].number == 2')

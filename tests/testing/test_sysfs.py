@@ -1,4 +1,4 @@
-"""The fake machines look like what a kernel shows; that the readers understand them is tested with the readers."""
+"""The fake machines have the files of a real kernel. The tests of the readers check that they can be read."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ def text(root: Path, path: str | Path) -> str:
     return (root / path).read_text(encoding="utf-8")
 
 
-def test_far_numbering_gives_second_threads_last(tmp_path):
+def test_far_numbering_has_the_second_threads_last(tmp_path):
     regular_machine(sockets=2, cores=2).write(tmp_path)
     assert text(tmp_path, CPU / "cpu1/topology/core_cpus_list") == "1,5\n"
     assert text(tmp_path, CPU / "cpu6/topology/physical_package_id") == "1\n"
     assert text(tmp_path, CPU / "cpu6/topology/core_id") == "0\n"
 
 
-def test_near_numbering_gives_threads_of_a_core_together(tmp_path):
+def test_near_numbering_has_the_threads_of_a_core_together(tmp_path):
     regular_machine(sockets=2, cores=2, numbering="near", unique_core_ids=True).write(tmp_path)
     assert text(tmp_path, CPU / "cpu5/topology/core_cpus_list") == "4-5\n"
     assert text(tmp_path, CPU / "cpu5/topology/core_id") == "2\n"
     assert text(tmp_path, CPU / "cpu5/topology/die_cpus_list") == "4-7\n"
 
 
-def test_cores_must_fill_the_caches():
-    with pytest.raises(ValueError, match="5 cores cannot be shared out evenly over 2 L3 caches"):
+def test_the_cores_must_be_a_multiple_of_the_caches():
+    with pytest.raises(ValueError, match="5 cores cannot be distributed evenly over 2 L3 caches"):
         regular_machine(cores=5, l3_caches=2)
 
 
-def test_an_offline_cpu_keeps_only_its_directory(tmp_path):
+def test_an_offline_cpu_has_only_its_directory(tmp_path):
     regular_machine(cores=2).offlined(3).write(tmp_path)
     assert [text(tmp_path, CPU / name) for name in ("present", "online", "offline")] == ["0-3\n", "0-2\n", "3\n"]
     assert [path.name for path in (tmp_path / CPU / "cpu3").iterdir()] == ["uevent"]
@@ -43,19 +43,19 @@ def test_an_offline_cpu_keeps_only_its_directory(tmp_path):
     assert text(tmp_path, CPU / "cpu0/cache/index3/shared_cpu_list") == "0-2\n"
 
 
-def test_hybrid_has_a_pmu_for_each_kind(tmp_path):
+def test_a_hybrid_machine_has_a_pmu_for_each_kind_of_core(tmp_path):
     hybrid_machine(p_cores=2, e_cores=4).write(tmp_path)
     assert text(tmp_path, "sys/devices/cpu_core/cpus") == "0-3\n"
     assert text(tmp_path, "sys/devices/cpu_atom/cpus") == "4-7\n"
 
 
-def test_node_links_lead_to_the_node(tmp_path):
+def test_a_cpu_links_to_its_numa_node(tmp_path):
     regular_machine(sockets=2, cores=1, threads=1).write(tmp_path)
     assert (tmp_path / CPU / "cpu1/node1/cpulist").read_text() == "1\n"
     assert text(tmp_path, "sys/devices/system/node/node0/distance") == "10 21\n"
 
 
-def test_without_numa_there_is_no_node_directory(tmp_path):
+def test_a_kernel_without_numa_has_no_node_directory(tmp_path):
     replace(regular_machine(), numa=False).write(tmp_path)
     assert not (tmp_path / "sys/devices/system/node").exists()
     assert list((tmp_path / CPU / "cpu0").glob("node*")) == []

@@ -1,4 +1,4 @@
-"""What an author tests: `pip install pytest`, then `pytest` in this directory."""
+"""What an author tests: `pip install 'dra-sdk[tools]' pytest`, then `pytest` in this directory."""
 
 from pathlib import Path
 

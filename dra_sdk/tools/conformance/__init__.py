@@ -1,1 +1,1 @@
-"""Checks of any DRA driver in any language, as a black box over its sockets, its slices and the files it leaves."""
+"""Checks of any DRA driver, in any language, as a black box: its sockets, its ResourceSlices and its files."""

@@ -1,24 +1,29 @@
-"""The CDI directories as a container runtime sees them, and what a container would get."""
+"""The CDI directories as a container runtime sees them, and what a container gets from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator.cdi import CdiDirectories, CdiSnapshot
 from dra_sdk.tools.simulator.oci import HostDevice, host_device
 
-Files = dict[Path, bytes]
-_SUFFIXES = {".json", ".yaml"}
-EMPTY = {"ociVersion": "1.2.1"}
+_SUFFIXES: Final = {".json", ".yaml"}
+_EMPTY_CONTAINER: Final = {"ociVersion": "1.2.1"}
 
 
 @dataclass(frozen=True)
-class View:
-    """What a container has of CDI devices: names of variables, paths of device nodes and mounts, and hooks."""
+class ContainerEdits:
+    """What CDI devices add to a container.
+
+    env: names of environment variables.
+    device_nodes: paths of device nodes, and names of network devices.
+    mounts: paths of mounts in the container.
+    hooks: number of OCI hooks.
+    """
 
     env: tuple[str, ...]
     device_nodes: tuple[str, ...]
@@ -26,8 +31,8 @@ class View:
     hooks: int
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> View:
-        """Of an OCI spec."""
+    def of(cls, spec: Mapping[str, Any]) -> ContainerEdits:
+        """From the OCI spec of a container that was empty before."""
         env = tuple(each.partition("=")[0] for each in (spec.get("process") or {}).get("env") or ())
         linux = spec.get("linux") or {}
         nodes = tuple(each["path"] for each in linux.get("devices") or ())
@@ -37,17 +42,17 @@ class View:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """How many there are of each."""
+        """The number of each kind."""
         return len(self.env), len(self.device_nodes), len(self.mounts), self.hooks
 
     @property
     def empty(self) -> bool:
-        """Whether the container has nothing."""
+        """Whether there are none."""
         return not any(self.size)
 
 
-class Cdi:
-    """The directories, in rising priority; host paths are looked up under `host_root`."""
+class CdiView:
+    """The CDI directories in rising priority, with host paths looked up under `host_root`."""
 
     def __init__(self, directories: Iterable[Path], host_root: Path) -> None:
         self._directories = tuple(directories)
@@ -56,43 +61,39 @@ class Cdi:
 
     @property
     def directory(self) -> Path:
-        """Where drivers write."""
+        """The directory that drivers write to."""
         return self._directories[-1]
 
-    def files(self) -> Files:
-        """Every spec file there is now, with its content."""
-        found: Files = {}
+    def paths(self) -> list[Path]:
+        """The spec files."""
+        folders = [each for each in self._directories if each.is_dir()]
+        return sorted(path for each in folders for path in each.iterdir() if path.suffix in _SUFFIXES)
+
+    def contents(self) -> dict[Path, bytes]:
+        """The spec files with their contents."""
+        found: dict[Path, bytes] = {}
         for path in self.paths():
             try:
                 found[path] = path.read_bytes()
             except FileNotFoundError:
-                continue  # gone between being listed and being read
+                continue  # removed after it was listed
         return found
 
-    def paths(self) -> list[Path]:
-        """Every spec file there is now."""
-        folders = [each for each in self._directories if each.is_dir()]
-        return sorted(path for each in folders for path in each.iterdir() if path.suffix in _SUFFIXES)
-
     def load(self) -> CdiSnapshot:
-        """What a runtime makes of them."""
+        """The specs as a runtime reads them."""
         return self._runtime.load()
 
     def unresolved(self, cdi_ids: Iterable[str]) -> list[str]:
-        """Those ids that name no device."""
+        """The IDs that no spec defines."""
         known = self.load().devices
         return [each for each in cdi_ids if each not in known]
 
     def container(self, cdi_ids: Iterable[str]) -> JSON:
-        """The OCI spec of an empty container with these devices; DraError where a runtime could not make it."""
-        return self._runtime.inject(EMPTY, list(cdi_ids))
-
-    def view(self, cdi_ids: Iterable[str]) -> View:
-        """What such a container has."""
-        return View.of(self.container(cdi_ids))
+        """The OCI spec of an empty container with these devices; DraError or OSError if a runtime would fail."""
+        return self._runtime.inject(_EMPTY_CONTAINER, list(cdi_ids))
 
     def on_host(self, path: str) -> Path:
-        """A host path, wherever the host's files are."""
+        """Where a path of the host is."""
         return self._host_root / path.lstrip("/")
 
     def _host_device(self, path: str) -> HostDevice:

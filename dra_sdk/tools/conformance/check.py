@@ -1,32 +1,35 @@
-"""What a check is: a sentence of the contract, where it is stated, and a function that tries it on a driver.
+"""What a check is, and how it is run: on a driver that runs and holds no claim.
 
-A check's function has the sentence as its docstring. It returns where the driver keeps to it, and raises otherwise:
-`CheckFailed`, `NotApplicable` where the driver has nothing that the sentence is about, `NotRun` where this run cannot
-tell. Only what was seen to work counts as passed.
+A check is a sentence of the contract, the source of that sentence, and a function that tests it on a driver. The
+docstring of the function is the sentence. Only what was seen to work has passed (see `outcomes`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dra_sdk.tools.conformance.run import Run
+from dra_sdk.errors import DraError
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, NotRunError
+from dra_sdk.tools.conformance.run import Run
 
-    Function = Callable[[Run], None]
+Function = Callable[[Run], None]
+Evidence = list[tuple[str, Any]]
+"""Named JSON values."""
 
 
 class Severity(StrEnum):
-    """How much a broken sentence matters: `MUST` breaks pods, nodes or other drivers, `SHOULD` is good practice."""
+    """`MUST`: a violation breaks pods, nodes or other drivers. `SHOULD`: good practice."""
 
     MUST = "must"
     SHOULD = "should"
 
 
 class Status(StrEnum):
-    """What became of a check."""
+    """The result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -34,40 +37,42 @@ class Status(StrEnum):
     NOT_RUN = "not run"
 
 
-class Need(StrEnum):
-    """What a check needs of the run; the value is what is said where that is not there."""
+class Requirement(StrEnum):
+    """What a check needs from the run. The value is the reason in the report if the run does not have it."""
 
     RESTART = "stops and starts the driver, so it needs --command or --driver"
-    INSTANCES = "needs two instances at once: --driver, or a --command with {pod_uid}"
-    ALONE = "disturbs the node, so it needs a driver of its own (--command or --driver) or --disruptive"
-    OWN_SERVER = "reads the API server's request log, so it needs the embedded one (no --kubeconfig)"
+    TWO_INSTANCES = "needs two instances at once: --driver, or a --command with {pod_uid}"
+    DISRUPTION = "disturbs the node, so it needs a driver of its own (--command or --driver) or --disruptive"
+    EMBEDDED_SERVER = "reads the API server's request log, so it needs the embedded server (no --kubeconfig)"
 
-
-class CheckFailed(Exception):  # noqa: N818 (an outcome, not an error of the kit)
-    """The driver does not keep to the sentence; `evidence` are named JSON values that show it."""
-
-    def __init__(self, why: str, **evidence: Any) -> None:
-        super().__init__(why)
-        self.evidence = evidence
-
-
-class NotApplicable(Exception):  # noqa: N818
-    """The driver has nothing that the sentence is about."""
-
-
-class NotRun(Exception):  # noqa: N818
-    """This run cannot tell."""
+    def met(self, run: Run) -> bool:
+        """Whether the run has it."""
+        launcher = run.driver.launcher
+        return {
+            Requirement.RESTART: launcher is not None,
+            Requirement.TWO_INSTANCES: launcher is not None and launcher.concurrent,
+            Requirement.DISRUPTION: launcher is not None or run.disruptive,
+            Requirement.EMBEDDED_SERVER: run.environment.requests is not None,
+        }[self]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check; `id` is stable, such as `PREP-003`."""
+    """One check.
+
+    id: stable name, such as `PREP-003`.
+    level: name of its level.
+    source: where the sentence comes from.
+    severity: how much a violation matters.
+    requirements: what the run must have.
+    function: tests a driver.
+    """
 
     id: str
     level: str
     source: str
     severity: Severity
-    needs: frozenset[Need]
+    requirements: frozenset[Requirement]
     function: Function
 
     @property
@@ -77,31 +82,36 @@ class Check:
 
     @property
     def title(self) -> str:
-        """A few words to tell it by."""
+        """A short name."""
         return self.function.__name__.replace("_", " ")
 
 
 @dataclass
 class Level:
-    """A group of checks that are run together; `name` is what `--level` takes."""
+    """A group of checks that run together.
+
+    name: what `--level` takes.
+    title: heading in reports.
+    checks: in the order in which they run.
+    """
 
     name: str
     title: str
     checks: list[Check] = field(default_factory=list)
 
-    def must(self, ident: str, source: str, *needs: Need) -> Callable[[Function], Function]:
-        """Decorate the function of a check whose sentence must hold."""
-        return self._add(ident, source, Severity.MUST, needs)
+    def must(self, check_id: str, source: str, *requirements: Requirement) -> Callable[[Function], Function]:
+        """Decorate the function of a check with severity `MUST`."""
+        return self._add(check_id, source, Severity.MUST, requirements)
 
-    def should(self, ident: str, source: str, *needs: Need) -> Callable[[Function], Function]:
-        """Decorate the function of a check whose sentence should hold."""
-        return self._add(ident, source, Severity.SHOULD, needs)
+    def should(self, check_id: str, source: str, *requirements: Requirement) -> Callable[[Function], Function]:
+        """Decorate the function of a check with severity `SHOULD`."""
+        return self._add(check_id, source, Severity.SHOULD, requirements)
 
     def _add(
-        self, ident: str, source: str, severity: Severity, needs: Iterable[Need]
+        self, check_id: str, source: str, severity: Severity, requirements: Iterable[Requirement]
     ) -> Callable[[Function], Function]:
         def add(function: Function) -> Function:
-            self.checks.append(Check(ident, self.name, source, severity, frozenset(needs), function))
+            self.checks.append(Check(check_id, self.name, source, severity, frozenset(requirements), function))
             return function
 
         return add
@@ -109,7 +119,12 @@ class Level:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one check; `evidence` are named JSON values, what was sent and answered among them."""
+    """The result of one check.
+
+    reason: why it did not pass; empty if it did.
+    seconds: duration.
+    evidence: named JSON values for a failed check, with the calls that were made.
+    """
 
     check: Check
     status: Status
@@ -119,11 +134,58 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether the driver does not keep to the sentence."""
+        """Whether the driver breaks the contract."""
         return self.status is Status.FAILED
 
 
-def expect(condition: object, why: str, **evidence: Any) -> None:
-    """Raise `CheckFailed` unless the condition holds."""
-    if not condition:
-        raise CheckFailed(why, **evidence)
+def run_checks(
+    run: Run, checks: Iterable[Check], on_result: Callable[[Result], None] = lambda _result: None
+) -> list[Result]:
+    """Run checks one after another; `on_result` gets each result as soon as it is known."""
+    results = []
+    for check in checks:
+        results.append(run_check(run, check))
+        on_result(results[-1])
+    return results
+
+
+def run_check(run: Run, check: Check) -> Result:
+    """Run one check and remove its claims."""
+    for requirement in check.requirements:
+        if not requirement.met(run):
+            return Result(check, Status.NOT_RUN, requirement.value)
+    run.driver.recover()
+    run.driver.recorder.take()
+    began = time.monotonic()
+    status, reason, evidence = _outcome(run, check)
+    seconds = time.monotonic() - began
+    if status is Status.FAILED:
+        evidence += [(each.method, each.encoded()) for each in run.driver.recorder.take()]
+    crash = run.driver.crash
+    if crash and status is not Status.FAILED:
+        status, reason = Status.FAILED, crash
+    elif crash:
+        evidence.append(("the driver's process", crash))
+    _clean_up(run)
+    return Result(check, status, reason, seconds, tuple(evidence))
+
+
+def _outcome(run: Run, check: Check) -> tuple[Status, str, Evidence]:
+    try:
+        check.function(run)
+    except CheckFailedError as failed:
+        return Status.FAILED, str(failed), list(failed.evidence.items())
+    except NotApplicableError as reason:
+        return Status.NOT_APPLICABLE, str(reason), []
+    except NotRunError as reason:
+        return Status.NOT_RUN, str(reason), []
+    except (DraError, OSError) as error:
+        return Status.NOT_RUN, f"the kit itself failed: {error}", []
+    return Status.PASSED, "", []
+
+
+def _clean_up(run: Run) -> None:
+    try:
+        run.claims.clean_up()
+    except NotRunError:
+        return  # the driver does not run any more; the next check reports it

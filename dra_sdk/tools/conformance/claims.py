@@ -1,4 +1,4 @@
-"""Claims of the kit's own: made, allocated as the scheduler would, remembered, and taken away after each check."""
+"""The claims of the kit: created and allocated for each check, and removed after it."""
 
 from __future__ import annotations
 
@@ -6,183 +6,207 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import base_request
-from dra_sdk.tools.conformance import inventory
-from dra_sdk.tools.conformance.check import NotApplicable
-from dra_sdk.tools.conformance.instance import Waiting
-from dra_sdk.tools.conformance.inventory import Slot
-from dra_sdk.tools.conformance.scheduler import match
-from dra_sdk.tools.conformance.subject import Subject
-from dra_sdk.tools.conformance.wanted import Wanted
+from dra_sdk.tools.conformance.allocatable import AllocatableDevice, DeviceKey, allocatable_devices, pools_complete
+from dra_sdk.tools.conformance.claim_template import ClaimTemplate
+from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
+from dra_sdk.tools.conformance.outcomes import NotApplicableError
+from dra_sdk.tools.conformance.timeouts import wait_until
+from dra_sdk.tools.scheduling.allocator import AllocatedState, AllocationError, Allocator, Inventory
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef
 
-_LOOK = 0.05
+_INTERVAL: Final = 0.05
 
 
 @dataclass(frozen=True)
 class TestClaim:
-    """A claim as the API server has it; `results` are those of the driver under check."""
+    """A claim in the API server.
 
-    __test__ = False  # not for pytest
+    ref: namespace, name and UID.
+    results: the allocation results of the driver under test.
+    """
+
+    __test__ = False  # pytest would collect it for its name
 
     ref: ClaimRef
     results: tuple[JSON, ...] = ()
 
     @property
-    def devices(self) -> set[tuple[str, str]]:
-        """What was allocated, by pool and device."""
+    def devices(self) -> set[DeviceKey]:
+        """The allocated devices."""
         return {(each["pool"], each["device"]) for each in self.results}
 
     @property
     def requests(self) -> set[str]:
-        """The names of its requests, without subrequests."""
+        """The names of its allocated requests, without subrequests."""
         return {base_request(each["request"]) for each in self.results}
 
 
 class Claims:
-    """Makes claims for one driver."""
+    """Creates claims for one driver."""
 
-    def __init__(self, subject: Subject, wanted: Wanted, *, sharing: bool = False) -> None:
-        """`sharing` tells that others use the node's devices too, and must be kept clear of."""
-        self._subject = subject
-        self._site = subject.site
-        self._wanted = wanted
-        self._sharing = sharing
+    def __init__(self, driver: DriverUnderTest, template: ClaimTemplate, *, shared_node: bool = False) -> None:
+        """`shared_node` says that other claims use the node's devices; these devices are left alone."""
+        self._driver = driver
+        self._environment = driver.environment
+        self._api = driver.environment.api
+        self._template = template
+        self._shared_node = shared_node
         self._numbers = count(1)
-        self._awaited = False
-        self._made: list[TestClaim] = []
+        self._never_published = False
+        self._created: list[TestClaim] = []
 
-    # -- what there is
+    # -- devices
 
     def slices(self) -> list[JSON]:
-        """The driver's slices, once there are any and pools are whole; what there is after the patience for that."""
-        name = self._subject.current.info.name
-        # A driver that has not published in that time is not waited for again and again.
-        waiting = Waiting(0 if self._awaited else self._subject.patience.slices)
-        while not inventory.whole(found := self._site.api.slices(name)) and waiting.pause(_LOOK):
-            pass
-        self._awaited = not inventory.whole(found)
+        """The driver's slices, as soon as all pools are complete, or as they are after the timeout."""
+        name = self._driver.start().info.name
+        # After one timeout the next checks do not wait again.
+        seconds = 0.0 if self._never_published else self._driver.timeouts.slices
+        found: list[JSON] = []
+
+        def complete() -> bool:
+            found[:] = self._api.slices(name)
+            return pools_complete(found)
+
+        self._never_published = not wait_until(complete, seconds, _INTERVAL)
         return found
 
-    def slots(self, number: int = 1, *, shared: bool | None = None) -> list[Slot]:
-        """So many things that can be allocated together; NotApplicable where there are fewer.
-
-        `shared` True wants shares of one device, False exclusive devices, None whatever there is.
-        """
-        found = self.free()
-        if shared is not None:
-            found = [slot for slot in found if slot.shared is shared]
-        if shared:
-            first = found[0].key if found else None
-            found = [slot for slot in found if slot.key == first]
-        if len(found) < number:
-            what = {True: "share(s) of one device", False: "exclusive device(s)", None: "device(s)"}[shared]
-            raise NotApplicable(f"needs {number} {what} that can be allocated at once, the slices have {len(found)}")
-        return found[:number]
-
-    def every_slot(self, most: int) -> list[Slot]:
-        """All that can be allocated together, at most so many; NotApplicable where there is nothing."""
-        return self.slots(max(1, min(most, len(self.free()))))
-
-    def free(self) -> list[Slot]:
-        """All that can be allocated together."""
+    def free_devices(self) -> list[AllocatableDevice]:
+        """Everything that can be allocated at the same time."""
         slices = self.slices()
-        driver = self._subject.name
-        busy = self._busy(driver) if self._sharing else set()
-        return inventory.slots(
+        driver = self._driver.name
+        return allocatable_devices(
             slices,
-            self._site.node,
-            busy=busy,
-            fits=lambda device: self._wanted.fits(device, driver),
-            capacity=self._wanted.capacity,
+            self._environment.node_name,
+            held=self._held_devices(driver),
+            fits=lambda device: self._template.fits(device, driver),
+            capacity=self._template.capacity,
         )
 
-    def _busy(self, driver: str) -> set[tuple[str, str]]:
-        """Devices that others' claims have."""
+    def pick(self, number: int, *, shared: bool | None = None) -> list[AllocatableDevice]:
+        """So many of the free devices; NotApplicableError if there are fewer.
+
+        `shared` True means shares of one device, False devices for one claim only, None any.
+        """
+        found = self.free_devices()
+        if shared is not None:
+            found = [each for each in found if each.shared is shared]
+        if shared:
+            first = found[0].key if found else None
+            found = [each for each in found if each.key == first]
+        if len(found) < number:
+            what = {True: "share(s) of one device", False: "device(s) for one claim only", None: "device(s)"}[shared]
+            raise NotApplicableError(
+                f"needs {number} {what} that can be allocated at the same time, the slices have {len(found)}"
+            )
+        return found[:number]
+
+    def pick_one(self, *, shared: bool | None = None) -> AllocatableDevice:
+        """The first of the free devices; NotApplicableError if there is none."""
+        return self.pick(1, shared=shared)[0]
+
+    def pick_at_most(self, number: int) -> list[AllocatableDevice]:
+        """All free devices up to a number; NotApplicableError if there is none."""
+        return self.pick(max(1, min(number, len(self.free_devices()))))
+
+    def _held_devices(self, driver: str) -> set[DeviceKey]:
         found = set()
-        for claim in self._others():
+        for claim in self._foreign_claims():
             allocation = (claim.get("status") or {}).get("allocation") or {}
             results = (allocation.get("devices") or {}).get("results") or ()
             found |= {(each["pool"], each["device"]) for each in results if each["driver"] == driver}
         return found
 
-    def _others(self) -> list[JSON]:
-        own = self._site.namespace
-        return [each for each in self._site.api.claims() if each["metadata"]["namespace"] != own]
+    def _foreign_claims(self) -> list[JSON]:
+        """The claims that the kit did not create; none on a node that is not shared."""
+        if not self._shared_node:
+            return []
+        own = self._environment.namespace
+        return [each for each in self._api.claims() if each["metadata"]["namespace"] != own]
 
-    # -- making them
+    # -- creating claims
 
-    def make(
+    def create(
         self,
-        slots: Sequence[Slot],
+        devices: Sequence[AllocatableDevice],
         *,
         requests: Sequence[str] = (),
         config: Iterable[JSON] = (),
         results: Iterable[JSON] = (),
-        device: str = "",
+        device_name: str = "",
         admin: bool = False,
         allocated: bool = True,
     ) -> TestClaim:
-        """A claim whose n-th request has the n-th slot.
+        """A claim whose n-th request has the n-th device.
 
-        `requests` are the names, `name` or `name/subrequest`; several slots may have the same. `config` and `results`
-        are further entries of the allocation, `device` a name to put in the place of each device's.
+        `requests` are the names, `name` or `name/subrequest`; several devices may have the same one. `config` and
+        `results` are additional entries of the allocation. `device_name` replaces the name of each device.
         """
-        names = list(requests) or [f"request-{index}" for index in range(len(slots))]
-        created = self._site.api.create_claim(self._body(names, admin=admin))
-        more = ({"device": device} if device else {}) | ({"adminAccess": True} if admin else {})
-        own = [self._result(name, slot) | more for name, slot in zip(names, slots, strict=True)]
-        claim = TestClaim(_ref(created), tuple(own))
-        self._made.append(claim)
+        names = list(requests) or [f"request-{index}" for index in range(len(devices))]
+        stored = self._api.create_claim(self._claim(names, admin=admin))
+        changes = ({"device": device_name} if device_name else {}) | ({"adminAccess": True} if admin else {})
+        own = [self._result(name, device) | changes for name, device in zip(names, devices, strict=True)]
+        claim = TestClaim(_ref(stored), tuple(own))
+        self._created.append(claim)
         if allocated:
-            allocation = self._allocation([*own, *results], [*self._wanted.config, *config])
-            self._site.api.update_claim_status({**created, "status": {"allocation": allocation}})
+            allocation = self._allocation([*own, *results], [*self._template.config, *config])
+            self._api.update_claim_status({**stored, "status": {"allocation": allocation}})
         return claim
 
-    def one(self, slot: Slot | None = None, **fields: Any) -> TestClaim:
-        """A claim for one slot, by default the first that there is."""
-        return self.make([slot or self.slots()[0]], **fields)
+    def create_one(self, device: AllocatableDevice | None = None, **options: Any) -> TestClaim:
+        """A claim for one device, by default the first free one; options as for `create`."""
+        return self.create([device or self.pick_one()], **options)
 
-    def scheduled(self) -> TestClaim:
-        """A claim for one device, allocated by the scheduler's match; AllocationError where it finds none."""
-        body = self._body(["request-0"], admin=False, config=self._wanted.claim_config, capacity=self._wanted.capacity)
-        created = self._site.api.create_claim(body)
-        self._made.append(TestClaim(_ref(created)))
-        node = self._site.api.node(self._site.node)
-        held = self._others() if self._sharing else []
-        driver = self._subject.current.info.name
-        allocation = match(created, node, self.slices(), wanted=self._wanted, driver=driver, held=held)
-        own = [each for each in allocation["devices"]["results"] if each["driver"] == driver]
-        self._site.api.update_claim_status({**created, "status": {"allocation": allocation}})
-        return TestClaim(_ref(created), tuple(own))
+    def create_scheduled(self) -> TestClaim:
+        """A claim for one device that kube-scheduler's allocator chooses; AllocationError if it finds none."""
+        template = self._template
+        body = self._claim(["request-0"], admin=False, config=template.claim_config, capacity=template.capacity)
+        stored = self._api.create_claim(body)
+        self._created.append(TestClaim(_ref(stored)))
+        allocation = self._allocate(stored)
+        own = [each for each in allocation["devices"]["results"] if each["driver"] == self._driver.name]
+        self._api.update_claim_status({**stored, "status": {"allocation": allocation}})
+        return TestClaim(_ref(stored), tuple(own))
 
-    def absent(self) -> ClaimRef:
-        """The name of a claim that does not exist."""
-        return ClaimRef(self._site.namespace, self._name(), str(uuid.uuid4()))
+    def missing_ref(self) -> ClaimRef:
+        """Namespace, name and UID of a claim that does not exist."""
+        return ClaimRef(self._environment.namespace, self._next_name(), str(uuid.uuid4()))
 
     def delete(self, claim: TestClaim) -> None:
-        """Take a claim out of the API, as after a force-deleted pod; it may still be prepared."""
-        self._site.api.delete_claim(claim.ref.namespace, claim.ref.name)
+        """Delete a claim from the API server, as for a force-deleted pod; the driver may still hold its devices."""
+        self._api.delete_claim(claim.ref.namespace, claim.ref.name)
 
-    def tidy(self) -> None:
-        """Unprepare and delete every claim made since the last time; what the driver answers does not matter here."""
-        made, self._made = self._made, []
+    def clean_up(self) -> None:
+        """Unprepare and delete all claims since the last call; errors of the driver are ignored."""
+        created, self._created = self._created, []
         try:
-            if made:
-                self._subject.unprepare([claim.ref for claim in made])
+            if created:
+                self._driver.unprepare([claim.ref for claim in created])
         finally:
-            for claim in made:
+            for claim in created:
                 self.delete(claim)
 
     # -- inside
 
-    def _name(self) -> str:
+    def _allocate(self, claim: JSON) -> JSON:
+        """The `status.allocation` that kube-scheduler would write."""
+        slices, driver = self.slices(), self._driver.name
+        node = self._api.node(self._environment.node_name)
+        classes = {self._template.device_class_name: self._template.device_class(driver)}
+        allocated = AllocatedState.of(self._foreign_claims())
+        found = Allocator(Inventory(slices), classes).allocate(node, [claim], allocated)
+        if found is None:
+            raise AllocationError("no device in the driver's slices can be allocated on the node")
+        return found[0]
+
+    def _next_name(self) -> str:
         return f"claim-{next(self._numbers)}"
 
-    def _body(
+    def _claim(
         self,
         names: Sequence[str],
         *,
@@ -192,29 +216,30 @@ class Claims:
     ) -> JSON:
         requests: dict[str, JSON] = {}
         for name in names:
-            base, _, sub = name.partition("/")
-            target: JSON = {"deviceClassName": self._wanted.class_name}
+            base, _, subrequest = name.partition("/")
+            target: JSON = {"deviceClassName": self._template.device_class_name}
             target |= {"adminAccess": True} if admin else {}
             target |= {"capacity": {"requests": dict(capacity)}} if capacity else {}
-            if sub:
-                requests[base] = {"name": base, "firstAvailable": [{"name": sub, **target}]}
+            if subrequest:
+                requests[base] = {"name": base, "firstAvailable": [{"name": subrequest, **target}]}
             else:
                 requests[base] = {"name": base, "exactly": {**target, "count": names.count(name)}}
-        metadata = {"namespace": self._site.namespace, "name": self._name()}
+        metadata = {"namespace": self._environment.namespace, "name": self._next_name()}
         devices: JSON = {"requests": list(requests.values())}
         devices |= {"config": list(config)} if config else {}
         spec = {"devices": devices}
         return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
 
-    def _result(self, request: str, slot: Slot) -> JSON:
-        result: JSON = {"request": request, "driver": self._subject.name, "pool": slot.pool, "device": slot.device}
-        if slot.shared:
+    def _result(self, request: str, device: AllocatableDevice) -> JSON:
+        result: JSON = {"request": request, "driver": self._driver.name, "pool": device.pool, "device": device.device}
+        if device.shared:
             result |= {"shareID": str(uuid.uuid4())}
-            result |= {"consumedCapacity": dict(slot.consumed)} if slot.consumed else {}
+            result |= {"consumedCapacity": dict(device.consumed)} if device.consumed else {}
         return result
 
     def _allocation(self, results: list[JSON], config: list[JSON]) -> JSON:
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self._site.node]}]}
+        values = [self._environment.node_name]
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]}
         devices: JSON = {"results": results}
         if config:
             devices["config"] = config

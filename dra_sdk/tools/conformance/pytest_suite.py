@@ -1,4 +1,4 @@
-"""The whole suite for pytest, where there is no test of one's own.
+"""All checks as a test module, for drivers without a test suite of their own.
 
 `pytest -p dra_sdk.tools.conformance.pytest_plugin --pyargs dra_sdk.tools.conformance.pytest_suite --dra-command '…'`
 """
@@ -9,5 +9,5 @@ from collections.abc import Callable
 
 
 def test_conformance(dra_check: Callable[[], None]) -> None:
-    """The driver keeps to the sentence of this check."""
+    """The driver keeps the contract of this check."""
     dra_check()

@@ -1,121 +1,158 @@
-"""What a check is given: the driver, claims for it, and the places to look at. Steps that many checks share."""
+"""One run of the kit: what each check gets, and the steps that many checks have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
-from dra_sdk.tools.conformance.api import Api
-from dra_sdk.tools.conformance.cdi import Cdi
-from dra_sdk.tools.conformance.check import CheckFailed, NotApplicable
+from dra_sdk.tools.conformance.cdi import CdiView
+from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.claims import Claims, TestClaim
-from dra_sdk.tools.conformance.instance import Instance, Waiting
-from dra_sdk.tools.conformance.plugin import ClaimsAnswer, Entry
-from dra_sdk.tools.conformance.site import Site
-from dra_sdk.tools.conformance.subject import Patience, Subject
-from dra_sdk.tools.conformance.wanted import Wanted
+from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest, Instance
+from dra_sdk.tools.conformance.environment import ApiServer, Environment
+from dra_sdk.tools.conformance.kubelet_client import ClaimResponse, ClaimsResponse
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
+from dra_sdk.tools.conformance.timeouts import Timeouts, poll, wait_until
 
-SETTLED = 0.3
-"""Seconds without a change after which slices count as settled."""
+SETTLED: Final = 0.3
+"""Slices that have not changed for so many seconds are settled."""
+_INTERVAL: Final = 0.1
 
 
 @dataclass
 class Run:
-    """One run of the kit against one driver."""
+    """One run against one driver.
 
-    subject: Subject
-    wanted: Wanted = field(default_factory=Wanted)
-    sharing: bool = False
-    """Whether others use the node's devices too."""
+    driver: the driver under test.
+    template: what claims request.
+    shared_node: whether other claims use the node's devices.
+    disruptive: whether the kit may disturb a driver that it did not start.
+    max_claims: the most claims that the load level prepares at once.
+    """
+
+    driver: DriverUnderTest
+    template: ClaimTemplate = field(default_factory=ClaimTemplate)
+    shared_node: bool = False
     disruptive: bool = False
-    """Whether a driver that runs already may be disturbed."""
-    claims_held: int = 50
-    """How many claims the load level prepares at most."""
+    max_claims: int = 50
 
     def __post_init__(self) -> None:
-        self.site: Site = self.subject.site
-        self.api: Api = self.site.api
-        self.patience: Patience = self.subject.patience
-        self.claims = Claims(self.subject, self.wanted, sharing=self.sharing)
-        self.cdi = Cdi(self.site.cdi_dirs, self.site.host_root)
+        self.environment: Environment = self.driver.environment
+        self.api: ApiServer = self.environment.api
+        self.claims = Claims(self.driver, self.template, shared_node=self.shared_node)
+        self.cdi = CdiView(self.environment.cdi_dirs, self.environment.host_root)
 
     @property
-    def driver(self) -> Instance:
-        """The instance that runs now."""
-        return self.subject.current
+    def timeouts(self) -> Timeouts:
+        """How long the kit waits."""
+        return self.driver.timeouts
 
-    def start(self) -> Instance:
-        """Have the driver run; the same as `driver`."""
-        return self.subject.start()
+    @property
+    def instance(self) -> Instance:
+        """The running instance, which is started if necessary."""
+        return self.driver.start()
+
+    # -- calls that must succeed, or fail
+
+    def prepare(self, *claims: TestClaim) -> dict[str, ClaimResponse]:
+        """Prepare claims in one call, which must succeed for the kubelet; returns the entries by UID."""
+        return accepted(self.driver.prepare([claim.ref for claim in claims]), claims)
+
+    def prepare_one(self, claim: TestClaim, version: str = "") -> ClaimResponse:
+        """Prepare one claim, which must succeed for the kubelet; returns its entry."""
+        return accepted(self.driver.prepare([claim.ref], version), [claim])[claim.ref.uid]
+
+    def unprepare(self, *claims: TestClaim) -> None:
+        """Unprepare claims in one call, which must succeed for the kubelet."""
+        accepted(self.driver.unprepare([claim.ref for claim in claims]), claims)
+
+    def expect_refused(self, claim: TestClaim, reason: str) -> None:
+        """Prepare a claim, which must fail; `reason` is what the report says otherwise."""
+        answer = self.driver.prepare([claim.ref])
+        expect(answer.refuses(claim.ref), reason, entries=answer.encoded())
 
     # -- slices
 
     def settled_slices(self) -> list[JSON]:
-        """The driver's slices once they no longer change, as when it has just started."""
-        waiting = Waiting(self.patience.slices)
+        """The driver's slices once they no longer change; empty if it publishes none."""
         found: list[JSON] = []
-        while (now := self.claims.slices()) != found and waiting.pause(SETTLED):
-            found = now
-        return now
 
-    # -- calls that must go well
+        def unchanged() -> bool:
+            before = list(found)
+            found[:] = self.claims.slices()
+            return found == before
 
-    def prepared(self, *claims: TestClaim, version: str = "") -> dict[str, Entry]:
-        """Prepare claims in one call, as the kubelet accepts it; the entries by UID."""
-        return accepted(self.subject.prepare([claim.ref for claim in claims], version), claims)
+        wait_until(unchanged, self.timeouts.slices, SETTLED)
+        return found
 
-    def prepared_one(self, claim: TestClaim, version: str = "") -> Entry:
-        """Prepare one claim; its entry."""
-        return self.prepared(claim, version=version)[claim.ref.uid]
+    def published_slices(self) -> list[JSON]:
+        """The settled slices; NotApplicableError if there are none."""
+        found = self.settled_slices()
+        if not found:
+            raise NotApplicableError("the driver publishes no ResourceSlice")
+        return found
 
-    def unprepared(self, *claims: TestClaim) -> None:
-        """Unprepare claims in one call, as the kubelet accepts it."""
-        accepted(self.subject.unprepare([claim.ref for claim in claims]), claims)
-
-    def refused(self, claim: TestClaim, why: str) -> None:
-        """Prepare a claim that must not be prepared."""
-        answer = self.subject.prepare([claim.ref])
-        if not answer.refuses(claim.ref):
-            raise CheckFailed(why, entry=entries_json(answer.entries))
+    def expect_unchanged_slices(self, driver: str, before: list[JSON], reason: str, seconds: float) -> None:
+        """Watch the slices of a driver, which must stay as `before`."""
+        for _ in poll(seconds, _INTERVAL):
+            after = slice_versions(self.api.slices(driver))
+            expect(after == before, reason, before=before, after=after)
 
     # -- CDI
 
-    def with_cdi(self, entry: Entry) -> tuple[str, ...]:
-        """The entry's CDI ids; NotApplicable where it has none."""
+    def cdi_ids(self, entry: ClaimResponse) -> tuple[str, ...]:
+        """The CDI IDs of a prepared claim; NotApplicableError if it has none."""
         if not entry.cdi_ids:
-            raise NotApplicable("the driver answers without CDI devices")
+            raise NotApplicableError("the driver answers without CDI devices")
         return entry.cdi_ids
 
-    def specs(self) -> list[Path]:
-        """The spec files there are now, with those that the driver writes as it starts."""
-        self.start()
+    def spec_files(self) -> list[Path]:
+        """The CDI spec files, with those that the driver writes when it starts."""
+        self.driver.start()
         return self.cdi.paths()
 
-    def new_specs(self, before: Sequence[Path]) -> list[Path]:
-        """The spec files that were not there before."""
-        return [path for path in self.cdi.paths() if path not in before]
+    def new_spec_files(self, before: Sequence[Path]) -> list[Path]:
+        """The CDI spec files that were not there `before`; NotApplicableError if there are none."""
+        written = [path for path in self.cdi.paths() if path not in before]
+        if not written:
+            raise NotApplicableError("preparing a claim writes no spec of its own")
+        return written
 
-    def nothing_left(self, before: Sequence[Path], after: str) -> None:
-        """CDI specs that came meanwhile must be gone again, now or very soon."""
-        waiting = Waiting(self.patience.settle)
-        while (left := self.new_specs(before)) and waiting.pause():
-            pass
-        if left:
-            raise CheckFailed(f"{after}, CDI specs are left: {', '.join(path.name for path in left)}")
+    def expect_defined(self, cdi_ids: Sequence[str], when: str = "") -> None:
+        """Every CDI ID must be defined by a spec; `when` completes the reason in the report."""
+        missing = self.cdi.unresolved(cdi_ids)
+        expect(not missing, f"no spec defines {', '.join(missing)}{when and ' '}{when}")
+
+    def expect_specs_removed(self, before: Sequence[Path], when: str) -> None:
+        """The CDI specs since `before` must be gone within the settle timeout."""
+
+        def left() -> list[Path]:
+            return [path for path in self.cdi.paths() if path not in before]
+
+        wait_until(lambda: not left(), self.timeouts.settle)
+        names = ", ".join(path.name for path in left())
+        expect(not names, f"{when}, CDI specs remain: {names}")
+
+    def container(self, cdi_ids: Sequence[str]) -> JSON:
+        """The OCI spec of an empty container with these devices; fails if a runtime could not create it."""
+        try:
+            return self.cdi.container(cdi_ids)
+        except (DraError, OSError) as error:
+            raise CheckFailedError(f"a container runtime cannot apply {', '.join(cdi_ids)}: {error}") from error
 
 
-def accepted(answer: ClaimsAnswer, claims: Sequence[TestClaim]) -> dict[str, Entry]:
-    """The entries of an answer that the kubelet accepts; else CheckFailed with the kubelet's reason."""
+def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, ClaimResponse]:
+    """The entries of an answer that the kubelet accepts; CheckFailedError with the kubelet's reason otherwise."""
     if problem := answer.problem([claim.ref for claim in claims]):
-        raise CheckFailed(problem)
-    return answer.entries
+        raise CheckFailedError(problem)
+    return answer.claims
 
 
-def entries_json(entries: dict[str, Entry]) -> dict[str, object]:
-    """Entries for evidence."""
-    return {
-        uid: {"error": entry.error, "devices": [f"{each.pool}/{each.device}" for each in entry.devices]}
-        for uid, entry in entries.items()
-    }
+def slice_versions(slices: list[JSON]) -> list[JSON]:
+    """Name, UID and version of slices."""
+    keys = ("name", "uid", "resourceVersion")
+    return [{key: each["metadata"].get(key) for key in keys} for each in slices]

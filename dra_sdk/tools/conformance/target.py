@@ -1,4 +1,4 @@
-"""Which driver is checked and how it is reached, as flags and fixtures say it; opening that as a run."""
+"""Which driver to check and how to reach it, as the flags and the pytest options say it; opens a run for it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,46 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import load_driver
-from dra_sdk.tools.conformance.evidence import Recorder
-from dra_sdk.tools.conformance.instance import Waiting
-from dra_sdk.tools.conformance.launch import CommandLauncher, Launcher, sdk_command
-from dra_sdk.tools.conformance.plugin import RegistrationClient
-from dra_sdk.tools.conformance.rpc import Channel
+from dra_sdk.tools.conformance.claim_template import ClaimTemplate, read_claim_template
+from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
+from dra_sdk.tools.conformance.environment import (
+    Environment,
+    cluster_environment,
+    embedded_environment,
+    node_environment,
+)
+from dra_sdk.tools.conformance.kubelet_client import Channel, RegistrationClient
+from dra_sdk.tools.conformance.launcher import CommandLauncher, Launcher, sdk_launcher
+from dra_sdk.tools.conformance.outcomes import Recorder
 from dra_sdk.tools.conformance.run import Run
-from dra_sdk.tools.conformance.site import Site, embedded_site, existing_site, fresh_site
-from dra_sdk.tools.conformance.subject import Patience, Subject
-from dra_sdk.tools.conformance.wanted import Wanted, read_wanted
+from dra_sdk.tools.conformance.timeouts import Timeouts, wait_until
 from dra_sdk.tools.simulator.kubelet.registration import sockets_in
+from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
-CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
-ROOT = Path("/")
+CDI_DIRS: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Exactly one of `driver`, `command` and `registry` is given; see `dra-sdk conformance --help` for each."""
+    """One driver. Exactly one of `driver`, `command` and `registry` is given.
+
+    driver: name of an installed driver of this SDK, or module:Class.
+    command: a command line that starts any driver.
+    registry: the kubelet's `plugins_registry`, in which a running driver has its socket.
+    driver_name: the driver's name; needed if several are registered.
+    kubeconfig: an existing API server to use; None for an embedded one, or kubectl's default with `registry`.
+    node_name: the driver's node; empty for a Node that is created, or the one in the slices with `registry`.
+    cdi_dir: with `registry`: where the driver writes CDI specs; None for /var/run/cdi.
+    host_root: the directory with the host's files.
+    claim: a file with the ResourceClaim and DeviceClass to request devices by; None for any device.
+    disruptive: with `registry`: whether the kit may disturb the driver.
+    max_claims: the most claims that the load level prepares at once.
+    timeouts: how long the kit waits.
+    """
 
     driver: str = ""
     command: str = ""
@@ -36,81 +55,82 @@ class Target:
     kubeconfig: Path | None = None
     node_name: str = ""
     cdi_dir: Path | None = None
-    host_root: Path = ROOT
+    host_root: Path = Path("/")
     claim: Path | None = None
     disruptive: bool = False
-    claims_held: int = 50
-    patience: Patience = field(default_factory=Patience)
+    max_claims: int = 50
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """How the driver is reached, for a report."""
         if self.driver:
             return f"dra-sdk run {self.driver}"
-        return self.command or f"running already, registered in {self.registry}"
+        return self.command or f"already running, registered in {self.registry}"
 
     @contextmanager
     def open(self) -> Iterator[Run]:
-        """A run that is ready for checks, and gone at the end; SettingsError where it cannot be had."""
+        """A run until the context ends; SettingsError if the driver or the API server cannot be reached."""
         if sum(map(bool, (self.driver, self.command, self.registry))) != 1:
-            raise SettingsError("want exactly one of a driver's name, a command and a registration directory")
+            raise SettingsError("give exactly one of a driver's name, a command and a registration directory")
         launcher, name = self._launcher()
-        wanted = read_wanted(self.claim) if self.claim else Wanted()
-        with self._site() as bare:
-            site = self._placed(bare)
-            with closing(Subject(site, launcher, name, self.patience)) as subject:
+        template = read_claim_template(self.claim) if self.claim else ClaimTemplate()
+        with self._environment() as found:
+            environment = found if found.node_name else replace(found, node_name=self._published_node(found))
+            with closing(DriverUnderTest(environment, launcher, name, self.timeouts)) as driver:
                 yield Run(
-                    subject,
-                    wanted,
-                    sharing=launcher is None,
+                    driver,
+                    template,
+                    shared_node=launcher is None,
                     disruptive=self.disruptive,
-                    claims_held=self.claims_held,
+                    max_claims=self.max_claims,
                 )
 
     def _launcher(self) -> tuple[Launcher | None, str]:
+        """The launcher, None for a running driver, and the driver's name as far as it is known."""
         if self.driver:
-            return sdk_command(self.driver), load_driver(self.driver).info.name
+            return sdk_launcher(self.driver), load_driver(self.driver).info.name
         if self.command:
             return CommandLauncher.parse(self.command), self.driver_name
-        return None, self.driver_name or _only_driver(self.registry or ROOT)
+        assert self.registry
+        return None, self.driver_name or _registered_driver(self.registry, self.timeouts.kubelet)
 
-    def _site(self) -> AbstractContextManager[Site]:
+    def _environment(self) -> AbstractContextManager[Environment]:
+        root = self.host_root
         if self.registry:
-            dirs = (CDI_DIRS[0], self.cdi_dir) if self.cdi_dir else CDI_DIRS
-            return existing_site(self.registry, self.kubeconfig, self.node_name, dirs, host_root=self.host_root)
+            cdi_dirs = (CDI_DIRS[0], self.cdi_dir) if self.cdi_dir else CDI_DIRS
+            return node_environment(self.registry, self.kubeconfig, self.node_name, cdi_dirs, host_root=root)
         if self.kubeconfig:
-            return fresh_site(self.kubeconfig, node=self.node_name, host_root=self.host_root)
-        return embedded_site(self.node_name or "node-1", host_root=self.host_root)
+            return cluster_environment(self.kubeconfig, node_name=self.node_name, host_root=root)
+        return embedded_environment(self.node_name or "node-1", host_root=root)
 
-    def _placed(self, site: Site) -> Site:
-        """The site of a driver that runs already, with its node."""
-        if site.node:
-            return site
-        name = self.driver_name or _only_driver(site.registry_dir)
-        waiting = Waiting(self.patience.slices)
-        while not (nodes := _nodes(site, name)) and waiting.pause():
-            pass
+    def _published_node(self, environment: Environment) -> str:
+        """The node that a running driver publishes for; this host if there are several."""
+        name = self.driver_name or _registered_driver(environment.registry_dir, self.timeouts.kubelet)
+
+        def published() -> set[str]:
+            return {each["spec"].get("nodeName", "") for each in environment.api.slices(name)} - {""}
+
+        nodes = wait_until(published, self.timeouts.slices)
         host = socket.gethostname().lower()
-        if host in nodes or len(nodes) == 1:
-            return replace(site, node=host if host in nodes else nodes.pop())
-        raise SettingsError(f"driver {name} publishes for {len(nodes)} nodes, none of them {host}; use --node-name")
+        if host in nodes:
+            return host
+        if len(nodes) == 1:
+            return nodes.pop()
+        raise SettingsError(f"driver {name} publishes for {len(nodes)} nodes, none of them is {host}; use --node-name")
 
 
-def _nodes(site: Site, driver: str) -> set[str]:
-    return {each["spec"].get("nodeName", "") for each in site.api.slices(driver)} - {""}
-
-
-def _only_driver(registry: Path) -> str:
-    """The name of the one driver that is registered; SettingsError where there are several or none."""
+def _registered_driver(registry: Path, timing: KubeletTiming) -> str:
+    """The name of the only registered driver; SettingsError if there is none or several."""
     names = set()
     recorder = Recorder()
     for path in sockets_in(registry):
         channel = Channel(Path(path), recorder)
-        answer = RegistrationClient(channel).get_info()
+        answer = RegistrationClient(channel, timing).get_info()
         channel.close()
         if answer.message and answer.message.type == "DRAPlugin":
             names.add(answer.message.name)
     if len(names) == 1:
         return str(names.pop())
     found = f"drivers {', '.join(sorted(names))} answer" if names else "no driver answers"
-    raise SettingsError(f"{found} in {registry}; name one with --driver-name")
+    raise SettingsError(f"{found} in {registry}; give the driver's name with --driver-name")

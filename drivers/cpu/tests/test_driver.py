@@ -37,7 +37,7 @@ def told(driver: DriverHarness, asked: FakeClaim, *results: dict[str, Any]) -> d
     """The claim with devices that no scheduler would have given it."""
     same = {"request": "cpu", "driver": "dra.cpu", "pool": "node-1", "device": "cpudevnuma000"}
     allocation = {"devices": {"results": [{**same, **each} for each in results]}}
-    return driver.match.adopt({**asked.encoded("dra.cpu", "dra.cpu"), "status": {"allocation": allocation}})
+    return driver.cluster.adopt({**asked.encoded("dra.cpu", "dra.cpu"), "status": {"allocation": allocation}})
 
 
 def held(driver: DriverHarness) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from dra_driver_gpu.settings import GpuSettings
 
 from dra_sdk.node.files import Files
 from dra_sdk.testing import DriverHarness, FakeNode
-from dra_sdk.testing.files import QuickFiles
+from dra_sdk.testing.harness import QuickFiles
 from dra_sdk.tools.simulator.oci import HostDevice
 from tests.lab.inside.functions import Function
 

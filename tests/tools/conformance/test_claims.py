@@ -1,33 +1,40 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from time import monotonic
+
 import pytest
 
+from dra_sdk.cel import compile  # noqa: A004 (the function's name in dra_sdk.cel)
 from dra_sdk.errors import NotFoundError
-from dra_sdk.kube import paths
-from dra_sdk.tools.conformance.check import NotApplicable
+from dra_sdk.tools.conformance.claim_template import ClaimTemplate
+from dra_sdk.tools.conformance.outcomes import NotApplicableError
+from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.simulator import EmbeddedCluster
-from tests.tools.conformance.conftest import Opener
-from tests.tools.conformance.mutants.faults import faults
+from tests.tools.conformance.conftest import TIMEOUTS, OpenRun
+from tests.tools.conformance.mutants import faults
+from tests.waiting import LONG
 
 
-def test_slots_of_each_kind(open_run: Opener) -> None:
+def test_devices_of_each_kind_are_picked(open_run: OpenRun) -> None:
     with open_run() as run:
-        assert [slot.device for slot in run.claims.slots(6)] == [*(f"dev-{n}" for n in range(4)), "shared-0", "part-0"]
-        assert {slot.device for slot in run.claims.slots(4, shared=True)} == {"shared-0"}
-        assert [slot.device for slot in run.claims.slots(2, shared=False)] == ["dev-0", "dev-1"]
-        assert len(run.claims.every_slot(3)) == 3
-        assert len(run.claims.every_slot(100)) == 9
-        with pytest.raises(NotApplicable, match=r"needs 10 device\(s\) .*, the slices have 9"):
-            run.claims.slots(10)
-        with pytest.raises(NotApplicable, match=r"needs 5 share\(s\) of one device"):
-            run.claims.slots(5, shared=True)
+        picked = [each.device for each in run.claims.pick(6)]
+        assert picked == [*(f"dev-{number}" for number in range(4)), "shared-0", "part-0"]
+        assert {each.device for each in run.claims.pick(4, shared=True)} == {"shared-0"}
+        assert [each.device for each in run.claims.pick(2, shared=False)] == ["dev-0", "dev-1"]
+        assert len(run.claims.pick_at_most(3)) == 3
+        assert len(run.claims.pick_at_most(100)) == 9
+        with pytest.raises(NotApplicableError, match=r"needs 10 device\(s\) .*, the slices have 9"):
+            run.claims.pick(10)
+        with pytest.raises(NotApplicableError, match=r"needs 5 share\(s\) of one device"):
+            run.claims.pick(5, shared=True)
 
 
-def test_a_claim_is_as_the_scheduler_leaves_it(open_run: Opener, cluster: EmbeddedCluster) -> None:
+def test_a_claim_is_allocated_as_by_the_scheduler(open_run: OpenRun, cluster: EmbeddedCluster) -> None:
     with open_run() as run:
-        first, second = run.claims.slots(2, shared=True)
-        claim = run.claims.make([first, second], requests=["both", "both"])
-        stored = cluster.api.get("resourceclaims", claim.ref.name, claim.ref.namespace)
+        first, second = run.claims.pick(2, shared=True)
+        claim = run.claims.create([first, second], requests=["both", "both"])
+        stored = run.api.claim(claim.ref.namespace, claim.ref.name)
         (request,) = stored["spec"]["devices"]["requests"]
         assert request["name"] == "both"
         assert request["exactly"]["count"] == 2
@@ -39,47 +46,62 @@ def test_a_claim_is_as_the_scheduler_leaves_it(open_run: Opener, cluster: Embedd
         assert claim.devices == {(cluster.node_name, "shared-0")}
 
 
-def test_subrequests_admin_access_and_other_devices(open_run: Opener, cluster: EmbeddedCluster) -> None:
+def test_a_claim_can_have_subrequests_and_another_device_name(open_run: OpenRun, cluster: EmbeddedCluster) -> None:
     with open_run() as run:
-        claim = run.claims.one(requests=["either/first"], device="elsewhere")
+        claim = run.claims.create_one(requests=["either/first"], device_name="elsewhere")
         assert claim.requests == {"either"}
         assert claim.devices == {(cluster.node_name, "elsewhere")}
-        stored = cluster.api.get("resourceclaims", claim.ref.name, claim.ref.namespace)
+        stored = run.api.claim(claim.ref.namespace, claim.ref.name)
         assert stored["spec"]["devices"]["requests"][0]["firstAvailable"][0]["name"] == "first"
 
 
-def test_tidying_up_unprepares_and_deletes(open_run: Opener, cluster: EmbeddedCluster) -> None:
+def test_clean_up_unprepares_and_deletes(open_run: OpenRun) -> None:
     with open_run() as run:
-        claim = run.claims.one()
-        run.prepared(claim)
+        claim = run.claims.create_one()
+        run.prepare(claim)
         assert run.cdi.paths()
-        run.claims.tidy()
+        run.claims.clean_up()
         assert not run.cdi.paths()
-        client = run.api._client
         with pytest.raises(NotFoundError):
-            client.get(paths.resource_claim(claim.ref.namespace, claim.ref.name))
-        run.claims.tidy()
+            run.api.claim(claim.ref.namespace, claim.ref.name)
+        run.claims.clean_up()
 
 
-def test_a_driver_that_never_publishes_is_waited_for_once(open_run: Opener) -> None:
-    with open_run(faults("no-slices"), slices=0.2) as run:
+def test_the_kit_waits_only_once_for_a_driver_that_never_publishes(open_run: OpenRun) -> None:
+    with open_run(faults("no-slices"), replace(TIMEOUTS, slices=0.2)) as run:
         assert run.claims.slices() == []
-        assert run.claims._awaited
-        with pytest.raises(NotApplicable, match="the slices have 0"):
-            run.claims.slots()
+        run.driver.timeouts = TIMEOUTS
+        began = monotonic()
+        with pytest.raises(NotApplicableError, match="the slices have 0"):
+            run.claims.pick_one()
+        assert monotonic() - began < LONG / 2
 
 
-def test_devices_of_others_claims_are_kept_clear_of(open_run: Opener, cluster: EmbeddedCluster) -> None:
-    with open_run() as run:
-        run.start()
-        name = run.subject.name
+def test_devices_of_other_claims_are_left_alone(open_run: OpenRun, cluster: EmbeddedCluster) -> None:
+    with open_run(shared_node=True) as run:
+        name = run.instance.info.name
         result = {"request": "r", "driver": name, "pool": cluster.node_name, "device": "dev-0"}
         cluster.create_claim("others", {"r": "any"})
         stored = cluster.api.get("resourceclaims", "others", "default")
         cluster.api.update_status(
             "resourceclaims", {**stored, "status": {"allocation": {"devices": {"results": [result]}}}}
         )
-        run.claims._sharing = True
-        assert run.claims.slots()[0].device == "dev-1"
-        assert run.claims.scheduled().devices == {(cluster.node_name, "dev-1")}
+        assert run.claims.pick_one().device == "dev-1"
+        assert run.claims.create_scheduled().devices == {(cluster.node_name, "dev-1")}
         cluster.api.delete("resourceclaims", "others", "default")
+
+
+def test_the_scheduler_chooses_a_device_that_the_template_fits(open_run: OpenRun, cluster: EmbeddedCluster) -> None:
+    with open_run() as run:
+        assert run.claims.create_scheduled().devices == {(cluster.node_name, "dev-0")}
+    template = ClaimTemplate([compile("device.allowMultipleAllocations")])
+    with open_run(template=template) as run:
+        assert run.claims.create_scheduled().devices == {(cluster.node_name, "shared-0")}
+
+
+def test_a_claim_that_cannot_be_scheduled_is_an_error(open_run: OpenRun) -> None:
+    with (
+        open_run(faults("no-slices"), replace(TIMEOUTS, slices=0.2)) as run,
+        pytest.raises(AllocationError, match="no device in the driver's slices can be allocated"),
+    ):
+        run.claims.create_scheduled()

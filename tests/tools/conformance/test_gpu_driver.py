@@ -1,4 +1,4 @@
-"""The GPU driver passes as well, with dynamic MIG, on the stub of NVML: its own process, the real binding."""
+"""The GPU driver passes with dynamic MIG: as a process of its own, with the real NVML binding on a stub library."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pytest
 from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.testing import GpuNode, StubState, build_stub
 
-from dra_sdk.tools.conformance.catalog import CHECKS
-from dra_sdk.tools.conformance.check import Severity
-from dra_sdk.tools.conformance.runner import run_checks
-from dra_sdk.tools.conformance.subject import Patience
+from dra_sdk.tools.conformance.check import Severity, run_checks
+from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.target import Target
+from tests.tools.conformance.test_own_drivers import TIMEOUTS
 
 GPUS = [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)]
-# Restarts, updates and load are the SDK's part, which test_own_drivers.py goes through.
-LEFT_OUT = {"restart", "rolling", "load"}
+# Restarts, updates and load are handled by the SDK; test_own_drivers.py checks them.
+SKIPPED_LEVELS = {"restart", "rolling", "load"}
 
 
 @pytest.fixture
@@ -39,8 +38,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.timeout(1200)
 def test_the_gpu_driver_conforms(host: Path) -> None:
-    checks = [check for check in CHECKS if check.level not in LEFT_OUT]
-    with Target(driver="gpu", host_root=host, patience=Patience(quiet=0.5)).open() as run:
+    checks = [check for check in CHECKS if check.level not in SKIPPED_LEVELS]
+    with Target(driver="gpu", host_root=host, timeouts=TIMEOUTS).open() as run:
         results = run_checks(run, checks)
     failed = [each for each in results if each.failed and each.check.severity is Severity.MUST]
     assert [f"{each.check.id}: {each.reason}" for each in failed] == []

@@ -1,26 +1,32 @@
-"""Each check can fail: the driver that keeps to the contract passes, and for each check there is one that does not."""
+"""Every check can fail: a driver without faults passes all of them, and for each check there is a faulty driver."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 import pytest
 
-from dra_sdk.tools.conformance.catalog import BY_ID, CHECKS
-from dra_sdk.tools.conformance.check import Status
-from dra_sdk.tools.conformance.plugin import TIMING
-from dra_sdk.tools.conformance.runner import run_check, run_checks
+from dra_sdk.tools.conformance.allocatable import pools_complete
+from dra_sdk.tools.conformance.check import Status, run_check, run_checks
+from dra_sdk.tools.conformance.checks import BY_ID, CHECKS
+from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.simulator import EmbeddedCluster
-from tests.tools.conformance.conftest import Deadlines, Opener
-from tests.tools.conformance.mutants.faults import faults
+from dra_sdk.tools.simulator.kubelet import KubeletTiming
+from tests.tools.conformance.conftest import TIMEOUTS, OpenRun
+from tests.tools.conformance.mutants import faults
 from tests.tools.conformance.mutants.table import MUTANTS, Mutant
+from tests.waiting import wait
 
 
 def test_every_check_has_a_mutant_that_makes_it_fail() -> None:
-    assert {ident for mutant in MUTANTS for ident in mutant.found} == set(BY_ID)
+    assert {check_id for mutant in MUTANTS for check_id in mutant.found} == set(BY_ID)
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
 @pytest.mark.timeout(900)
-def test_a_driver_without_faults_passes(open_run: Opener) -> None:
+def test_a_driver_without_faults_passes(open_run: OpenRun) -> None:
     passed = set()
     for variant in (faults(), faults("no-health", "no-sharing")):
         with open_run(variant) as run:
@@ -31,18 +37,39 @@ def test_a_driver_without_faults_passes(open_run: Opener) -> None:
     assert passed == set(BY_ID)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_fails(mutant: Mutant, open_run: Opener, cluster: EmbeddedCluster, deadlines: Deadlines) -> None:
-    if mutant.hurried:
-        deadlines(TIMING)
+def test_a_mutant_fails(mutant: Mutant, open_run: OpenRun, cluster: EmbeddedCluster) -> None:
+    kubelet = KubeletTiming() if mutant.real_deadlines else TIMEOUTS.kubelet
+    with (
+        api_server(cluster, lenient=mutant.lenient_server),
+        open_run(mutant.faults, replace(TIMEOUTS, kubelet=kubelet)) as run,
+    ):
+        shorten_timeouts(run, mutant)
+        results = {check_id: run_check(run, BY_ID[check_id]) for check_id in mutant.found}
+    for check_id, reason in mutant.found.items():
+        assert results[check_id].status is Status.FAILED, (check_id, results[check_id])
+        assert reason in results[check_id].reason
+
+
+@contextmanager
+def api_server(cluster: EmbeddedCluster, *, lenient: bool) -> Iterator[None]:
+    """The server without its validation, as long as the context."""
     admit = list(cluster.store.admit)
-    if mutant.lenient_server:
+    if lenient:
         cluster.store.admit.clear()
     try:
-        with open_run(mutant.faults, **mutant.patience) as run:
-            results = {ident: run_check(run, BY_ID[ident]) for ident in mutant.found}
+        yield
     finally:
         cluster.store.admit[:] = admit
-    for ident, reason in mutant.found.items():
-        assert results[ident].status is Status.FAILED, (ident, results[ident])
-        assert reason in results[ident].reason
+
+
+def shorten_timeouts(run: Run, mutant: Mutant) -> None:
+    """Set the timeouts of the mutant, after a driver that publishes slices has published them."""
+    if not mutant.timeouts:
+        return
+    if not {"hidden-socket", "no-slices"} & mutant.faults:
+        name, incomplete = run.instance.info.name, "missing-slice" in mutant.faults
+        wait(lambda: incomplete or pools_complete(run.api.slices(name)))
+        wait(lambda: run.api.slices(name))
+    run.driver.timeouts = replace(run.driver.timeouts, **mutant.timeouts)

@@ -1,4 +1,4 @@
-"""The drivers of this project pass, as the processes that they are on a node."""
+"""The drivers of this project pass, each as a process of its own as on a node."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.tools.conformance.catalog import CHECKS, select
-from dra_sdk.tools.conformance.check import Check, Severity
-from dra_sdk.tools.conformance.runner import run_checks
-from dra_sdk.tools.conformance.subject import Patience
+from dra_sdk.tools.conformance.check import Check, Severity, run_checks
+from dra_sdk.tools.conformance.checks import CHECKS, select
 from dra_sdk.tools.conformance.target import Target
+from dra_sdk.tools.conformance.timeouts import Timeouts
 
 README = Path(__file__).parents[3] / "README.md"
-PATIENCE = Patience(quiet=0.5)
+TIMEOUTS = Timeouts(quiet=0.5)
 
 
 def failed(target: Target, checks: Sequence[Check]) -> list[str]:
-    """What must hold and does not."""
+    """The failed checks that must hold."""
     with target.open() as run:
         results = run_checks(run, checks)
     assert sum(not each.reason for each in results) > len(checks) / 2
@@ -31,7 +30,7 @@ def failed(target: Target, checks: Sequence[Check]) -> list[str]:
 
 @pytest.mark.timeout(1200)
 def test_the_cpu_driver_conforms() -> None:
-    assert failed(Target(driver="cpu", patience=PATIENCE), CHECKS) == []
+    assert failed(Target(driver="cpu", timeouts=TIMEOUTS), CHECKS) == []
 
 
 @pytest.mark.timeout(1200)
@@ -47,11 +46,11 @@ def test_the_readmes_driver_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyP
         os.mkfifo(host / f"dev/ttyUSB{number}")  # a device node that needs no privilege to make
     (host / "proc/sys/kernel/random").mkdir(parents=True)
     (host / "proc/sys/kernel/random/boot_id").write_text("boot\n")
-    target = Target(driver="serial_driver:SerialDriver", host_root=host, patience=PATIENCE)
-    # Restarts and updates are the SDK's part, which the test above goes through.
+    target = Target(driver="serial_driver:SerialDriver", host_root=host, timeouts=TIMEOUTS)
+    # Restarts and updates are handled by the SDK; the test above checks them.
     checks = [check for check in CHECKS if check.level not in {"restart", "rolling"}]
     assert failed(target, checks) == []
 
 
-def test_levels_that_are_left_out_above_exist() -> None:
+def test_the_skipped_levels_exist() -> None:
     assert select(["restart", "rolling"])

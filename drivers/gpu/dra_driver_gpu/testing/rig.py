@@ -95,11 +95,11 @@ class GpuRig:
     def same(self, other: PreparedClaim, **changes: Any) -> PreparedClaim:
         """Another claim that was given the same devices, with changes to each result of its allocation."""
         made = deepcopy(other.claim)
-        uid = f"{other.ref.uid[:-4]}{len(self.driver.match.claims):04}"
+        uid = f"{other.ref.uid[:-4]}{len(self.driver.cluster.claims):04}"
         made["metadata"] |= {"uid": uid, "name": f"same-{uid}"}
         for result in made["status"]["allocation"]["devices"]["results"]:
             result.update(changes)
-        return self.prepared(self.driver.match.adopt(made))
+        return self.prepared(self.driver.cluster.adopt(made))
 
     def register_nodes(self) -> None:
         """Gives numbers to the device nodes that the node has by now; a container runtime asks for them."""

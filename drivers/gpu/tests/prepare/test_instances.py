@@ -315,7 +315,7 @@ def test_what_a_claim_without_state_left_is_removed_at_the_first_claim(make_gpus
     cut(rig, index=1)
     next(path for path in rig.driver.data.glob("claims/*") if lost.ref.uid in path.name).unlink()
     rig.driver.restart()
-    rig.driver.match.claims.pop(lost.ref.uid)
+    rig.driver.cluster.claims.pop(lost.ref.uid)
     rig.driver.prepare(claim(mig()))
     assert instances(rig) == [("1g.10gb", 6), ("3g.40gb", 0)]
     assert instances(rig, 1) == [("1g.10gb", 0)]
@@ -331,7 +331,7 @@ def test_what_cannot_be_undone_at_the_first_claim_is_undone_at_a_later_one(make_
     rig.memory.add_process(uuid, 4711, gpu_instance_id=instance, compute_instance_id=0)
     next(rig.driver.data.glob("claims/*.json")).unlink()
     rig.driver.restart()
-    rig.driver.match.claims.pop(lost.ref.uid)
+    rig.driver.cluster.claims.pop(lost.ref.uid)
     other = request("gpu", where='device.attributes["gpu.nvidia.com"].productName == "NVIDIA L4"')
     first = rig.driver.prepare(claim(other))
     assert len(instances(rig)) == 1

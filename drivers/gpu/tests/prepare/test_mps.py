@@ -205,7 +205,7 @@ def test_what_a_claim_without_state_left_is_ended(make_node, mps):
     lost = rig.driver.prepare(claim("gpu", config=mps()))
     next(rig.driver.data.glob("claims/*.json")).unlink()
     rig.driver.restart()
-    rig.driver.match.claims.pop(lost.ref.uid)
+    rig.driver.cluster.claims.pop(lost.ref.uid)
     rig.driver.prepare(claim("gpu"))
     assert rig.effects.running_daemons() == []
     assert rig.memory.state(rig.memory.gpus[0].uuid).compute_mode is ComputeMode.DEFAULT

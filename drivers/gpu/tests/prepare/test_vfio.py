@@ -500,7 +500,7 @@ def test_a_gpu_that_no_claim_owns_any_more_comes_back_at_the_next_claim(make_vms
     lost = rig.driver.prepare(claim(vm()))
     next(rig.driver.data.glob("claims/*.json")).unlink()
     rig.driver.restart()
-    rig.driver.match.claims.pop(lost.ref.uid)
+    rig.driver.cluster.claims.pop(lost.ref.uid)
     kept = rig.driver.prepare(claim(vm()))
     rig.driver.prepare(claim("gpu"))
     rig.driver.unprepare(kept)

@@ -107,7 +107,7 @@ class Played:
         return [*others, *self.rig.driver.slices()]
 
     def _prepare(self, claim: JSON) -> None:
-        raw = self.rig.driver.match.adopt(claim)
+        raw = self.rig.driver.cluster.adopt(claim)
         containers: dict[str, Any] = {}
         users = [each["name"] for each in claim["status"]["reservedFor"]]
         for user in users:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.tools.conformance.api import Api
-from dra_sdk.tools.conformance.site import Site
+from dra_sdk.tools.conformance.environment import ApiServer, Environment
 from tests.tools.conformance.mutants.driver import MutantDriver
 
 
 def main() -> None:
     name, *faults = sys.argv[1:]
     kubeconfig = Path(os.environ["KUBECONFIG"])
-    with closing(Api(KubeClient.connect(kubeconfig, agent="mutant"))) as api:
-        site = Site(
+    with closing(ApiServer(KubeClient.connect(kubeconfig, agent="mutant"))) as api:
+        environment = Environment(
             api,
             os.environ["NODE_NAME"],
             "default",
@@ -29,13 +27,15 @@ def main() -> None:
             (Path(os.environ["CDI_ROOT"]),),
             kubeconfig,
         )
-        driver = MutantDriver(name, site, frozenset(faults), os.environ.get("POD_UID", ""))
-        ended = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        driver = MutantDriver(name, environment, frozenset(faults), os.environ.get("POD_UID", ""))
+        stopped: SimpleQueue[None] = SimpleQueue()  # a signal handler must not take the locks of an Event
+        signal.signal(signal.SIGTERM, lambda *_: stopped.put(None))
         driver.start()
         print(f"{name} serves", flush=True)
-        while not ended.is_set() and not driver.problem:
-            time.sleep(0.05)
+        while not driver.problem:
+            with suppress(Empty):
+                stopped.get(timeout=0.05)
+                break
         driver.stop()
 
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.tools.conformance.mutants.faults import Faults
+from tests.tools.conformance.mutants import Faults
 
 JSON = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Specs:
                 for part in (text[:20], text[20:]):
                     file.write(part)
                     file.flush()
-                    time.sleep(0.003)
+                    time.sleep(0.02)  # long enough for a reader
             return
         partial = path.with_name(f"{path.name}.tmp")  # a runtime reads every *.json
         partial.write_text(text)

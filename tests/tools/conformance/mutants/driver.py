@@ -1,4 +1,4 @@
-"""One instance of the driver: its sockets, and what it answers on them."""
+"""One instance of the driver: its sockets and its answers on them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import grpc
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from dra_sdk.errors import DraError
-from dra_sdk.tools.conformance.plugin import HEALTH_VERSIONS, PLUGIN_VERSIONS
-from dra_sdk.tools.conformance.site import Site
+from dra_sdk.tools.conformance.environment import Environment
+from dra_sdk.tools.conformance.kubelet_client import HEALTH_VERSIONS, PLUGIN_VERSIONS
 from dra_sdk.wire.proto import pluginregistration_v1_pb2
+from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.cdi import Specs
-from tests.tools.conformance.mutants.faults import Faults
 from tests.tools.conformance.mutants.health import Health
 from tests.tools.conformance.mutants.preparer import Preparer, RefusedError
 from tests.tools.conformance.mutants.publisher import Publisher
@@ -28,60 +28,56 @@ PREFIX = "k8s.io.kubelet.pkg.apis.dra."
 
 
 class MutantDriver:
-    """A driver called `name` with these faults; `pod_uid` tells instances apart."""
+    """A driver with this name and these faults; `pod_uid` distinguishes instances."""
 
-    def __init__(self, name: str, site: Site, faults: Faults, pod_uid: str = "") -> None:
-        self.name, self.site, self.faults = name, site, faults
+    def __init__(self, name: str, environment: Environment, faults: Faults, pod_uid: str = "") -> None:
+        self.name, self.environment, self.faults = name, environment, faults
         self.problem = ""
-        data = site.plugins_dir / name
+        data = environment.plugins_dir / name
         data.mkdir(parents=True, exist_ok=True)
         if "open-data-directory" in faults:
             data.chmod(0o777)
         tail = f"-{pod_uid}" if pod_uid and "one-socket" not in faults else ""
-        self.registration = site.registry_dir / self._socket_name(tail)
+        self.registration = environment.registry_dir / self._socket_name(tail)
         self.service = data / f"dra{tail}.sock"
-        assert site.kubeconfig
-        self.publisher = Publisher(name, site.node, site.kubeconfig, faults)
-        self.specs = Specs(site.cdi_dir, name, faults)
+        assert environment.kubeconfig
+        self.publisher = Publisher(name, environment.node_name, environment.kubeconfig, faults)
+        self.specs = Specs(environment.cdi_dir, name, faults)
         self.preparer = Preparer(
             name, lambda: self.publisher.client, State(data / "claims", faults), self.specs, faults
         )
-        self.health = Health(name, site.node, self.preparer, faults)
+        self.health = Health(name, environment.node_name, self.preparer, faults)
         self._servers: list[tuple[Path, grpc.Server, ThreadPoolExecutor]] = []
         self._asked = 0
 
     # -- life
 
     def start(self) -> None:
-        self.site.plugins_dir.mkdir(exist_ok=True)
+        self.environment.plugins_dir.mkdir(exist_ok=True)
         if "stale-socket" in self.faults and self.service.exists():
             self.problem = "ended with status 1"
             return
-        if "late-service" not in self.faults:  # it comes too late for anybody who asks as soon as it registers
+        if "late-service" not in self.faults:  # never is too late as well
             self._serve(self.service, [*self._plugin_handlers(), *self._health_handlers(), *self._any_handler()])
         self._serve(self.registration, [self._registration_handler()])
         self.publisher.start()
 
     def stop(self) -> None:
-        """In good order."""
+        """As SIGTERM does."""
         self._close(unlink="leaves-sockets" not in self.faults)
         if "clears-cdi" in self.faults:
             self.specs.clear()
-        self.publisher.stop()
+        self.publisher.stop(delete="deletes-slices" in self.faults)
 
     def kill(self) -> None:
-        """As the kernel does: what lies on disk stays as it is."""
+        """As SIGKILL does: everything on disk stays as it is."""
         self.preparer.dead = True
         self._close(unlink=False)
-        self.publisher.stop() if "deletes-slices" not in self.faults else self._abandon()
+        self.publisher.stop()
 
     def die(self, how: str) -> None:
         """Ends by itself."""
         self.problem = how
-
-    def _abandon(self) -> None:
-        self.publisher._faults = frozenset()
-        self.publisher.stop()
 
     def _close(self, *, unlink: bool) -> None:
         self.health.stopped = True
@@ -104,7 +100,7 @@ class MutantDriver:
         pool = ThreadPoolExecutor(THREADS)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers(handlers)
-        bound = path.with_name(f".{path.name[:30]}{len(self._servers)}")  # so that gRPC does not remove the socket
+        bound = path.with_name(f".{path.name[:30]}{len(self._servers)}")  # gRPC removes the socket that it bound
         bound.unlink(missing_ok=True)
         server.add_insecure_port(f"unix:{bound}")
         bound.chmod(0o666 if "open-socket" in self.faults else 0o600)

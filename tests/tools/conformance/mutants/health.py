@@ -1,4 +1,4 @@
-"""The health stream: everything at once, and again before it is stale."""
+"""The health stream: all devices at once, and again before a report expires."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dra_sdk.wire.proto import dra_health_v1_pb2
-from tests.tools.conformance.mutants.faults import Faults
+from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.preparer import Preparer
 from tests.tools.conformance.mutants.publisher import devices
 
@@ -33,10 +33,10 @@ class Health:
 
     def _reports(self, context: Any, *, first: bool) -> Iterator[Any]:
         silent = "silent" in self._faults or ("one-stream" in self._faults and not first)
-        due, told = 0.0, 0
+        due, reported = 0.0, 0
         while context.is_active() and not self.stopped:
-            if time.monotonic() >= due and not silent and not ("reports-once" in self._faults and told):
-                due, told = time.monotonic() + REPEAT, told + 1
+            if time.monotonic() >= due and not silent and not ("reports-once" in self._faults and reported):
+                due, reported = time.monotonic() + REPEAT, reported + 1
                 yield self._report()
             time.sleep(_LOOK)
 

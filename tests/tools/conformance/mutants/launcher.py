@@ -1,22 +1,22 @@
-"""Starts the driver inside the process of the tests, where a real launcher would start a process."""
+"""Starts the driver in the process of the tests, where a real launcher starts a process of its own."""
 
 from __future__ import annotations
 
-from dra_sdk.tools.conformance.launch import Process
-from dra_sdk.tools.conformance.site import Site
+from dra_sdk.tools.conformance.environment import Environment
+from dra_sdk.tools.conformance.launcher import Process
+from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.driver import MutantDriver
-from tests.tools.conformance.mutants.faults import Faults
 
 
 class MutantProcess:
-    """A driver as if it were a process."""
+    """A driver that behaves like a process."""
 
     def __init__(self, driver: MutantDriver) -> None:
         self.driver = driver
         self._ended = ""
         driver.start()
 
-    def ended(self) -> str:
+    def exit_reason(self) -> str:
         return self._ended or self.driver.problem
 
     def terminate(self, timeout: float) -> bool:
@@ -31,7 +31,7 @@ class MutantProcess:
     def kill(self) -> None:
         if not self._ended:
             self.driver.kill()
-            self._ended = "was ended by SIGKILL"
+            self._ended = "was killed by SIGKILL"
 
     def log(self) -> str:
         return "the mutant prints nothing"
@@ -41,17 +41,17 @@ class MutantProcess:
 
 
 class MutantLauncher:
-    """Starts instances; `instances` because the driver keeps its state in files."""
+    """Starts instances; two can run at once because the driver keeps its state in files."""
 
-    instances = True
+    concurrent = True
 
     def __init__(self, name: str, faults: Faults) -> None:
         self._name, self._faults = name, faults
         self._started = 0
 
-    def start(self, site: Site, pod_uid: str) -> Process:
+    def start(self, environment: Environment, pod_uid: str) -> Process:
         self._started += 1
-        driver = MutantDriver(self._name, site, self._faults, pod_uid)
+        driver = MutantDriver(self._name, environment, self._faults, pod_uid)
         if "once" in self._faults and self._started > 1:
             driver.problem = "ended with status 1"
             driver.publisher.client.close()
@@ -60,7 +60,7 @@ class MutantLauncher:
 
 
 class _Dead:
-    def ended(self) -> str:
+    def exit_reason(self) -> str:
         return "ended with status 1"
 
     def terminate(self, timeout: float) -> bool:

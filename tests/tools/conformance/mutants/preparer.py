@@ -1,4 +1,4 @@
-"""From a claim's name to devices: what NodePrepareResources and NodeUnprepareResources do."""
+"""What NodePrepareResources and NodeUnprepareResources do for one claim."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from typing import Any
 from dra_sdk.errors import NotFoundError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
+from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.cdi import Specs
-from tests.tools.conformance.mutants.faults import Faults
 from tests.tools.conformance.mutants.publisher import devices
 from tests.tools.conformance.mutants.state import State
 
 JSON = dict[str, Any]
 _names = count(1)
-AT_ONCE = 4
-
-
-def _soon(happens: Callable[[], bool]) -> bool:
-    """Wait a second for what other calls, or the end of this one, bring about; whether it came."""
-    for _ in range(100):
-        if happens():
-            return True
-        time.sleep(0.01)
-    return False
+MAX_CALLS = 4
+SOON = 5.0
+"""Seconds: longer than the longest deadline and delay of the checks."""
+LATER = 30.0
+"""Seconds: long enough for another call on any machine, but less than the deadline of a call."""
 
 
 class RefusedError(Exception):
     """The claim is not prepared."""
+
+
+def _wait_for(happens: Callable[[], bool]) -> bool:
+    """Wait up to SOON seconds for the end of the call or of the process; whether it came."""
+    end = time.monotonic() + SOON
+    while not happens() and time.monotonic() < end:
+        time.sleep(0.01)
+    return happens()
 
 
 class Preparer:
@@ -39,12 +42,13 @@ class Preparer:
         self, driver: str, client: Callable[[], KubeClient], state: State, specs: Specs, faults: Faults
     ) -> None:
         self._driver, self._client, self._state, self._specs, self.faults = driver, client, state, specs, faults
-        self._remembered: dict[str, str] = {}
+        self._in_progress: set[str] = set()
         self._refused = False
         self._gone: set[str] = set()
         self._held_by: dict[str, str] = {}
-        self._under_way = 0
-        self._counting = threading.Lock()
+        self._calls = 0
+        self._changed = threading.Condition()
+        self._overloaded = self._collided = False
         self.dead = False
         self.streaming = 0
         self.leaked = 0
@@ -52,18 +56,20 @@ class Preparer:
     # -- the calls
 
     def prepare(self, namespace: str, name: str, uid: str, active: Callable[[], bool]) -> list[JSON]:
-        with self._counting:
-            self._under_way += 1
+        with self._changed:
+            self._calls += 1
+            self._overloaded = self._overloaded or self._calls > MAX_CALLS
+            self._changed.notify_all()
         try:
-            if "few-at-once" in self.faults and _soon(lambda: self._under_way > AT_ONCE):
+            if "few-at-once" in self.faults and self._wait(lambda: self._overloaded):
                 raise RefusedError("too many claims at once")
             if "no-lock" in self.faults:
                 return self._without_lock(namespace, name, uid, active)
             with self._state.locked():
                 return self._prepare(namespace, name, uid, active)
         finally:
-            with self._counting:
-                self._under_way -= 1
+            with self._changed:
+                self._calls -= 1
 
     def unprepare(self, namespace: str, name: str, uid: str) -> None:
         if "unprepare-reads-claim" in self.faults:
@@ -85,20 +91,27 @@ class Preparer:
 
     @property
     def busy(self) -> bool:
-        return self._under_way > 0
+        return self._calls > 0
 
     # -- inside
 
+    def _wait(self, happens: Callable[[], bool]) -> bool:
+        """Wait up to LATER seconds for what another call does; whether it did."""
+        with self._changed:
+            return self._changed.wait_for(happens, LATER)
+
     def _without_lock(self, namespace: str, name: str, uid: str, active: Callable[[], bool]) -> list[JSON]:
-        if self._remembered.get(uid) == "under way":
-            raise RefusedError("the claim is being prepared")
-        self._remembered[uid] = "under way"
-        _soon(lambda: self._under_way > 1)
-        time.sleep(0.05)
+        with self._changed:
+            if uid in self._in_progress:
+                self._collided = True
+                self._changed.notify_all()
+                raise RefusedError("the claim is being prepared")
+            self._in_progress.add(uid)
         try:
+            self._wait(lambda: self._collided)
             return self._prepare(namespace, name, uid, active)
         finally:
-            del self._remembered[uid]
+            self._in_progress.discard(uid)
 
     def _prepare(self, namespace: str, name: str, uid: str, active: Callable[[], bool]) -> list[JSON]:
         if "stuck-after-failure" in self.faults and self._refused:
@@ -133,10 +146,10 @@ class Preparer:
 
     def _commit(self, uid: str, found: list[JSON], active: Callable[[], bool]) -> list[JSON]:
         self._state.put(uid, {"complete": False, "devices": found})
-        if "half-done" in self.faults and _soon(lambda: not active()):
+        if "half-done" in self.faults and _wait_for(lambda: not active()):
             raise RefusedError("the kubelet has gone")
         if "trips-over-half" in self.faults:
-            _soon(lambda: self.dead)
+            _wait_for(lambda: self.dead)
         if self.dead:
             raise RefusedError("the process is dead")
         self._specs.write(uid, found)

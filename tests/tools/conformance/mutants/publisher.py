@@ -1,4 +1,4 @@
-"""Publishes the driver's devices, puts back what is deleted or changed, and is quiet otherwise."""
+"""Publishes the driver's devices, restores deleted slices, and writes nothing otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from dra_sdk.errors import ApiError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
-from tests.tools.conformance.mutants.faults import Faults
+from tests.tools.conformance.mutants import Faults
 
 JSON = dict[str, Any]
 POLL = 0.05
@@ -19,7 +19,7 @@ SHARES = 4
 
 
 def devices(driver: str, faults: Faults) -> list[JSON]:
-    """Four devices, one that may be shared by four, and one that is a part of something."""
+    """Four devices, one that four claims can share, and one that consumes a counter."""
     model = f"{driver}/model" if "own-domain" in faults else "model"
     attributes = {model: {"string": "one"}, "resource.kubernetes.io/numaNode": {"int": 0}}
     if "made-up-attribute" in faults:
@@ -36,7 +36,7 @@ def devices(driver: str, faults: Faults) -> list[JSON]:
 
 
 def slices(driver: str, node: str, owner: str, faults: Faults) -> Iterator[JSON]:
-    """The slices as they should be: devices in one, counters in another."""
+    """The slices to publish: devices in one, counters in another."""
     if "no-slices" in faults:
         return
     counters = [{"name": "wires", "counters": {"wires": {"value": "2"}}}]
@@ -56,7 +56,7 @@ def slices(driver: str, node: str, owner: str, faults: Faults) -> Iterator[JSON]
 
 
 class Publisher:
-    """A thread that looks now and then. Slices stay when it stops."""
+    """A thread that compares the slices with the desired ones every POLL seconds."""
 
     def __init__(self, driver: str, node: str, kubeconfig: Path, faults: Faults) -> None:
         self._driver, self._node, self._faults = driver, node, faults
@@ -67,38 +67,39 @@ class Publisher:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, delete: bool = False) -> None:
+        """Stop; the slices stay unless `delete` is set."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        if "deletes-slices" in self._faults:
+        if delete:
             for each in self._own():
                 self.client.delete(paths.resource_slice(each["metadata"]["name"]))
         self.client.close()
 
     def _run(self) -> None:
         owner = self.client.get(paths.node(self._node))["metadata"]["uid"]
-        wanted = {each["metadata"]["name"]: each for each in slices(self._driver, self._node, owner, self._faults)}
+        desired = {each["metadata"]["name"]: each for each in slices(self._driver, self._node, owner, self._faults)}
         if "lists-claims" in self._faults:
             self.client.list(paths.resource_claims())
         if "rewrites-on-start" in self._faults:
             self._rewrite()
         published = False
         while not self._stop.wait(POLL):
-            with suppress(ApiError):  # another instance was first, or the server refuses: the next turn tries again
-                self._turn({} if "never-back" in self._faults and published else wanted)
+            with suppress(ApiError):  # another instance was first, or the server refuses; the next turn tries again
+                self._turn({} if "never-back" in self._faults and published else desired)
             published = True
 
-    def _turn(self, wanted: dict[str, JSON]) -> None:
-        self._create(wanted)
+    def _turn(self, desired: dict[str, JSON]) -> None:
+        self._create(desired)
         if "restless" in self._faults:
             self._rewrite()
         if "greedy" in self._faults:
             self._delete_others()
 
-    def _create(self, wanted: dict[str, JSON]) -> None:
+    def _create(self, desired: dict[str, JSON]) -> None:
         there = {each["metadata"]["name"] for each in self._own()}
-        for name, each in wanted.items():
+        for name, each in desired.items():
             if name not in there:
                 self.client.create(paths.resource_slices(), each)
 

@@ -1,4 +1,4 @@
-"""What the driver remembers of claims: a file for each, shared by its instances; a lock over all of them."""
+"""What the driver remembers of claims: a file for each claim, shared by its instances, and one lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.tools.conformance.mutants.faults import Faults
+from tests.tools.conformance.mutants import Faults
 
 JSON = dict[str, Any]
 
@@ -55,5 +55,5 @@ class State:
 
 
 def _name(uid: str) -> str:
-    """A UID from a request as part of a file's name."""
+    """A UID from a request as a part of a file name."""
     return "".join(each if each.isalnum() or each == "-" else "_" for each in uid)[:64] or "none"

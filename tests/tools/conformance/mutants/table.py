@@ -1,41 +1,45 @@
-"""Every fault, the checks that must find it, and what they must say."""
+"""Every fault, the checks that must find it, and a part of the reason that they must give."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.tools.conformance.mutants.faults import Faults, faults
+from tests.tools.conformance.mutants import Faults, faults
 from tests.waiting import LONG
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A driver with `faults`, and for each check that must fail a part of the reason it must give."""
+    """A driver with faults.
+
+    found: for each check that must fail, a part of the reason.
+    timeouts: changes of the kit's timeouts, so that the test need not wait long for what never happens.
+    lenient_server: whether the API server accepts invalid objects.
+    real_deadlines: whether the driver misses a deadline of the kubelet.
+    """
 
     faults: Faults
     found: dict[str, str]
-    patience: dict[str, float] = field(default_factory=dict)
+    timeouts: dict[str, float] = field(default_factory=dict)
     lenient_server: bool = False
-    """Whether the API server takes whatever it is sent."""
-    hurried: bool = False
-    """Whether the kubelet's own deadlines are what it misses."""
+    real_deadlines: bool = False
 
     @property
     def name(self) -> str:
         return "+".join(sorted(self.faults))
 
 
-def _mutant(*names: str, patience: dict[str, Any] | None = None, **found: Any) -> Mutant:
-    options = {name: found.pop(name) for name in ("lenient_server", "hurried") if name in found}
+def _mutant(*names: str, timeouts: dict[str, Any] | None = None, **found: Any) -> Mutant:
+    options = {name: found.pop(name) for name in ("lenient_server", "real_deadlines") if name in found}
     checks = {name.replace("_", "-"): reason for name, reason in found.items()}
-    return Mutant(faults(*names), checks, patience or {}, **options)
+    return Mutant(faults(*names), checks, timeouts or {}, **options)
 
 
 MUTANTS = (
     # registration
-    _mutant("hidden-socket", patience={"start": 0.4}, REG_001="no socket in"),
-    _mutant("slow-get-info", hurried=True, REG_002="DEADLINE_EXCEEDED"),
+    _mutant("hidden-socket", timeouts={"start": 0.4}, REG_001="no socket in"),
+    _mutant("slow-get-info", real_deadlines=True, REG_002="DEADLINE_EXCEEDED"),
     _mutant("csi-type", REG_003="type is 'CSIPlugin'", KEP_001="CSIPlugin"),
     _mutant("bad-name", REG_004="name"),
     _mutant("relative-endpoint", REG_005="is not absolute"),
@@ -45,50 +49,50 @@ MUTANTS = (
     _mutant("dies-of-refusal", REG_009="ended with status 1"),
     _mutant("changing-info", REG_010="GetInfo differs"),
     _mutant("late-service", REG_011="UNAVAILABLE"),
-    _mutant("odd-socket-name", REG_012="calls its socket plugin.sock"),
+    _mutant("odd-socket-name", REG_012="names its socket plugin.sock"),
     # wire
     _mutant("one-version", WIRE_001="UNIMPLEMENTED"),
     _mutant("short-service-name", WIRE_001="UNIMPLEMENTED"),
     _mutant("answers-anything", WIRE_002="OK"),
-    _mutant("refuses-unknown-fields", WIRE_003="with a field that is new"),
+    _mutant("refuses-unknown-fields", WIRE_003="with an unknown field"),
     _mutant("answers-garbage", WIRE_004="answered with OK"),
     _mutant("v1beta1-differs", WIRE_005="answer differently"),
     # slices
-    _mutant("no-slices", patience={"slices": 0.2}, SLC_001="there is no ResourceSlice", KEP_002="no device"),
+    _mutant("no-slices", timeouts={"slices": 0.2}, SLC_001="there is no ResourceSlice", KEP_002="no device"),
     _mutant("invalid-slice", lenient_server=True, SLC_002="Dev_0"),
-    _mutant("missing-slice", patience={"slices": 2}, SLC_003="resourceSliceCount is 3", KEP_003="cannot allocate"),
-    _mutant("duplicate-device", SLC_003="device dev-0 is there 2 times"),
-    _mutant("lost-counters", SLC_003="wires-gone/wires, which is not there"),
+    _mutant("missing-slice", timeouts={"slices": 2}, SLC_003="resourceSliceCount is 3", KEP_003="cannot allocate"),
+    _mutant("duplicate-device", SLC_003="device dev-0 is in the pool 2 times"),
+    _mutant("lost-counters", SLC_003="wires-gone/wires, which does not exist"),
     _mutant("other-node", SLC_004="slices of other nodes"),
-    _mutant("no-owner", SLC_005="not owned by Node"),
-    _mutant("own-domain", SLC_006="is to be model"),
-    _mutant("made-up-attribute", SLC_006="colour is no attribute of"),
-    _mutant("never-back", patience={"slices": 4}, SLC_007="not all is back"),
-    _mutant("restless", patience={"slices": 2, "quiet": LONG}, SLC_008="though nothing happened"),
-    _mutant("greedy", patience={"quiet": LONG}, SLC_009="of another driver was changed"),
+    _mutant("no-owner", SLC_005="is not owned by Node"),
+    _mutant("own-domain", SLC_006="must be model"),
+    _mutant("made-up-attribute", SLC_006="colour is not an attribute of"),
+    _mutant("never-back", timeouts={"slices": 4}, SLC_007="not all devices are back"),
+    _mutant("restless", timeouts={"slices": 2, "quiet": LONG}, SLC_008="although nothing happened"),
+    _mutant("greedy", timeouts={"quiet": LONG}, SLC_009="of another driver was changed"),
     # prepare
     _mutant("empty-answer", PREP_001="has no entry for claim", KEP_004="has no entry for claim"),
-    _mutant("extra-entry", PREP_001="which was not asked for"),
+    _mutant("extra-entry", PREP_001="which was not requested"),
     _mutant("foreign-device", PREP_002="pool/stranger"),
     _mutant("fewer-devices", PREP_003="missing in the answer"),
     _mutant("subrequests", PREP_004="answered for ['either/first']"),
     _mutant("first-claim-only", PREP_005="has no entry for claim"),
     _mutant("prepares-missing", PREP_006="does not exist was prepared"),
     _mutant("prepares-unallocated", PREP_007="without an allocation was prepared"),
-    _mutant("ignores-uid", PREP_008="another UID was prepared"),
+    _mutant("ignores-uid", PREP_008="with another UID was prepared"),
     _mutant("stuck-after-failure", PREP_009="an earlier claim failed"),
-    _mutant("takes-all-results", PREP_010="of another driver were answered"),
+    _mutant("takes-all-results", PREP_010="has devices of another driver"),
     _mutant("reads-others-config", PREP_010="of an unknown kind"),
     _mutant("ignores-config", PREP_011="unknown kind was prepared"),
     _mutant("no-guard", PREP_012="was prepared for two claims"),
     _mutant("guards-against-admins", PREP_013="held by another claim"),
-    _mutant("no-share-ids", PREP_014="answered ['None', 'None']"),
+    _mutant("no-share-ids", PREP_014="the answer has ['None', 'None']"),
     _mutant("any-device", PREP_015="conformance-absent was prepared"),
     # unprepare
     _mutant("unprepare-empty-answer", UNPREP_001="has no entry for claim"),
     _mutant("unknown-is-error", UNPREP_002="is not prepared"),
     _mutant("unprepare-reads-claim", UNPREP_003="404"),
-    _mutant("spec-before-checks", UNPREP_004="CDI specs are left"),
+    _mutant("spec-before-checks", UNPREP_004="CDI specs remain"),
     # idempotency
     _mutant("new-names", IDEM_001="differs from the first"),
     _mutant("no-restore", IDEM_002="after the specs were lost"),
@@ -100,30 +104,30 @@ MUTANTS = (
     _mutant("unqualified-ids", CDI_001="must be vendor/class=name"),
     _mutant("no-spec", CDI_001="no spec defines"),
     _mutant("invalid-spec", CDI_002="colour"),
-    _mutant("keeps-specs", CDI_003="CDI specs are left", KEP_006="CDI specs are left"),
-    _mutant("missing-mount", CDI_004="not on the host: /conformance/absent"),
+    _mutant("keeps-specs", CDI_003="CDI specs remain", KEP_006="CDI specs remain"),
+    _mutant("missing-mount", CDI_004="not exist on the host: /conformance/absent"),
     _mutant("missing-node", CDI_004="cannot apply", KEP_005="cannot apply"),
     _mutant("one-cdi-device", CDI_005="both requests get"),
-    _mutant("edits-for-all", CDI_006="gets more beside another one"),
+    _mutant("edits-for-all", CDI_006="gets more when the claim has another request"),
     _mutant("static-names", CDI_007="both claims get"),
     _mutant("cleans-directory", CDI_008="changed or removed"),
     _mutant("stumbles-over-others", CDI_008="failed for claim"),
-    _mutant("in-place", CDI_009="read half written"),
+    _mutant("in-place", CDI_009="an incomplete spec was read"),
     # health
-    _mutant("silent", patience={"health": 0.3}, HLTH_001="no report"),
+    _mutant("silent", timeouts={"health": 0.3}, HLTH_001="no report"),
     _mutant("strange-device", HLTH_002="not published"),
-    _mutant("some-devices", patience={"health": 0.5}, HLTH_003="does not report all devices"),
+    _mutant("some-devices", timeouts={"health": 0.5}, HLTH_003="does not report all devices"),
     _mutant("odd-health", HLTH_004="health 7"),
-    _mutant("future", HLTH_004="is to come"),
+    _mutant("future", HLTH_004="is in the future"),
     _mutant("long-message", HLTH_004="2000 characters"),
-    _mutant("unadvertised-health", HLTH_005="is not offered, but reports"),
+    _mutant("unadvertised-health", HLTH_005="is not offered, but the driver reports"),
     _mutant("blocked-by-stream", HLTH_006="busy with health"),
-    _mutant("one-stream", patience={"health": 0.3}, HLTH_007="brought no report"),
-    _mutant("reports-once", patience={"health": 3}, HLTH_008="no second report"),
+    _mutant("one-stream", timeouts={"health": 0.3}, HLTH_007="brought no report"),
+    _mutant("reports-once", timeouts={"health": 5}, HLTH_008="no second report"),
     # security
     _mutant("open-socket", SEC_001="srw-rw-rw-"),
-    _mutant("open-data", SEC_002="anybody may write"),
-    _mutant("open-data-directory", SEC_002="anybody may write"),
+    _mutant("open-data", SEC_002="everybody can write"),
+    _mutant("open-data-directory", SEC_002="everybody can write"),
     _mutant("open-spec", SEC_003="-rw-rw-rw-"),
     _mutant("path-from-uid", SEC_004="removed: "),
     _mutant("dies-of-odd", SEC_005="the process has crashed"),
@@ -131,24 +135,25 @@ MUTANTS = (
     # load
     _mutant("few-at-once", LOAD_001="too many claims at once"),
     _mutant("leaks-files", LOAD_002="open files of the process"),
-    _mutant("leaks-specs", LOAD_002="CDI specs are left"),
+    _mutant("leaks-specs", LOAD_002="CDI specs remain"),
     _mutant("four-at-most", LOAD_003="too many devices"),
-    _mutant("slow", "get-info-waits", hurried=True, LOAD_004="DEADLINE_EXCEEDED"),
-    # the last of KEP-5970
+    _mutant("slow", "get-info-waits", real_deadlines=True, LOAD_004="DEADLINE_EXCEEDED"),
+    # KEP-5970
     _mutant("guard-never-forgets", KEP_007="held by another claim"),
     # restart
     _mutant("hangs", RST_001="still ran"),
-    _mutant("leaves-sockets", RST_002="left after the end"),
-    _mutant("deletes-slices", RST_003="as the driver ended", ROLL_004="as one instance", ROLL_005="as one instance"),
+    _mutant("leaves-sockets", RST_002="sockets that remain"),
+    _mutant(
+        "deletes-slices", RST_003="when the driver ended", ROLL_004="when one instance", ROLL_005="when one instance"
+    ),
     _mutant("once", RST_004="before it registered"),
     _mutant("stale-socket", RST_005="before it registered"),
-    _mutant("memory-only", RST_006="CDI specs are left", ROLL_002="CDI specs are left"),
+    _mutant("memory-only", RST_006="CDI specs remain", ROLL_002="CDI specs remain"),
     _mutant("names-by-process", RST_007="after the restart differs", ROLL_003="answer differently"),
-    _mutant("clears-cdi", RST_008="once the driver has ended"),
-    _mutant("rewrites-on-start", patience={"quiet": LONG}, RST_009="changed with the restart"),
+    _mutant("clears-cdi", RST_008="after the driver has ended"),
+    _mutant("rewrites-on-start", timeouts={"quiet": LONG}, RST_009="changed with the restart"),
     _mutant("trips-over-half", RST_010="half prepared"),
     _mutant("guard-in-memory", RST_011="was prepared for two claims", ROLL_006="was prepared for two claims"),
     # rolling
-    _mutant("one-socket", ROLL_001="both register at"),
+    _mutant("one-socket", ROLL_001="both instances register at"),
 )
-"""The table."""

@@ -1,0 +1,128 @@
+"""The command line: a parser that reports errors in one line, and types of arguments."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, Protocol
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.wire.profile import GATES
+
+_FLAG: Final = re.compile(r"^ {2}(?:-\w[^,\n]*, )?(--[a-z-]+)", re.MULTILINE)
+"""A long flag in a help text."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser without abbreviated flags, with files before and after flags, and with errors in one line."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **keywords})
+        self._has_files = False
+
+    def add_files(self, description: str, *, required: bool = False) -> None:
+        """Add the argument `files`."""
+        self.add_argument("files", nargs="+" if required else "*", metavar="FILE", help=description)
+        self._has_files = True
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As in the base class; but words after flags are files if the command has files, and errors otherwise."""
+        found, left = super().parse_known_args(args, namespace)
+        if self._has_files:
+            found.files += [each for each in left if not _is_flag(each)]
+            left = [each for each in left if _is_flag(each)]
+        if left:
+            self.error(f"unrecognized arguments: {' '.join(left)}{self._suggestion(left)}")
+        return found, left
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit with status 2; only `--help` prints the usage."""
+        print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        self.exit(2)
+
+    def _suggestion(self, words: Sequence[str]) -> str:
+        """The known flags that are most like the unknown ones."""
+        from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
+
+        known = _FLAG.findall(self.format_help())
+        close = [get_close_matches(word.partition("=")[0], known, 1) for word in words if _is_flag(word)]
+        found = ", ".join(dict.fromkeys(flag for flags in close for flag in flags))
+        return f"; did you mean {found}?" if found else ""
+
+
+class Commands(Protocol):
+    """The subcommands of a parser."""
+
+    def add_parser(self, name: str, *, help: str, description: str | None) -> Parser:  # noqa: A002 (as in argparse)
+        """Add a subcommand."""
+
+
+def from_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type of argument that reports the message of a ValueError, which argparse would omit."""
+
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+    return convert
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """A type of argument for whole numbers from a minimum."""
+
+    def read(text: str) -> int:
+        if not (text.isdecimal() and int(text) >= minimum):
+            raise ValueError(f"must be a whole number, {minimum} or more")
+        return int(text)
+
+    return from_text(read)
+
+
+def positive_seconds(text: str) -> float:
+    """A duration in seconds above 0; ArgumentTypeError for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds above 0")
+    return value
+
+
+def feature_gates(text: str) -> dict[str, bool]:
+    """`A=true,B=false` as for the API server's own flag; ArgumentTypeError for an unknown gate or value."""
+    gates = {}
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        if name not in GATES:
+            raise argparse.ArgumentTypeError(
+                f"feature gate {name!r} has no effect here; gates with an effect: {', '.join(GATES)}"
+            )
+        if value not in {"true", "false"}:
+            raise argparse.ArgumentTypeError(f"{pair!r} must be {name}=true or {name}=false")
+        gates[name] = value == "true"
+    return gates
+
+
+def is_directory(path: Path) -> bool:
+    """Whether a path is a directory; False if that cannot be found out."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def check_host_root(path: Path) -> None:
+    """SettingsError unless the directory with the host's files exists."""
+    if not is_directory(path):
+        raise SettingsError(f"--host-root {path} is not a directory; it must contain the host's /sys, /proc and /dev")
+
+
+def _is_flag(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-")

@@ -1,0 +1,96 @@
+"""What commands print: errors in lines, tables and YAML."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import yaml
+
+from dra_sdk.errors import DraError, InvalidObjectError
+
+MAX_PROBLEMS: Final = 25
+"""The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
+_GAP: Final = "  "
+_MIN_WIDTH: Final = 4
+_ELLIPSIS: Final = "…"
+
+
+# -- errors
+
+
+def error_lines(error: DraError) -> list[str]:
+    """An error as lines for stderr: one for each problem of an object."""
+    if not isinstance(error, InvalidObjectError):
+        return [printable(f"dra-sdk: {error}")]
+    problems = list(dict.fromkeys(error.problems))
+    found = [printable(f"dra-sdk: {error.subject}: {problem}") for problem in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        found.append(f"dra-sdk: {error.subject}: and {len(problems) - MAX_PROBLEMS} more problems")
+    return found
+
+
+def printable(text: str) -> str:
+    """The text on one line, with control characters escaped."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as `1 pod`, `2 pods`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# -- YAML
+
+
+def yaml_text(documents: Iterable[Any]) -> str:
+    """YAML documents without anchors and references."""
+    return yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=1000)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Repeats objects that occur more than once."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (signature of the base class)
+        """Always."""
+        return True
+
+
+# -- tables
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> None:
+    """Print columns as wide as their widest cell, with two spaces between them.
+
+    If the table is wider than `width`, the widest columns are shortened in the middle of their cells, because the ends
+    of names differ. No column becomes narrower than its heading.
+    """
+    widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
+    if width is not None:
+        widths = _fitted(widths, headings, width)
+    for row in (headings, *rows):
+        print(_GAP.join(_cell(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip())
+
+
+def terminal_width() -> int | None:
+    """The number of columns of the terminal; None if stdout is not a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _fitted(widths: Sequence[int], headings: Sequence[str], width: int) -> list[int]:
+    found, minimum = list(widths), [max(_MIN_WIDTH, len(each)) for each in headings]
+    while sum(found) + len(_GAP) * (len(found) - 1) > width:
+        widest, column = max((each, column) for column, each in enumerate(found) if each >= minimum[column])
+        if widest <= minimum[column]:
+            break
+        found[column] -= 1
+    return found
+
+
+def _cell(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text.ljust(width)
+    tail = (width - len(_ELLIPSIS)) // 2
+    return text[: width - len(_ELLIPSIS) - tail] + _ELLIPSIS + text[len(text) - tail :]

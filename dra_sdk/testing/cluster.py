@@ -1,0 +1,147 @@
+"""The cluster around a driver under test: an API server that stores and validates objects, and a scheduler.
+
+Both follow the real rules (`dra_sdk.wire.validation`, `dra_sdk.tools.scheduling`), but run without a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dra_sdk.errors import DraError, InvalidObjectError
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef
+from dra_sdk.model.device import ResourcePool
+from dra_sdk.node.slices.plan import resource_slices
+from dra_sdk.testing.node import FakeNode
+from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
+from dra_sdk.tools.scheduling.explain import explain, format_explanation
+from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
+from dra_sdk.wire.validation import CompileCel, sentence, title, validate
+from dra_sdk.wire.validation.decoding import decoded, without_disabled
+from dra_sdk.wire.validation.problems import ProblemType
+
+RELEASES: Final = tuple(f"1.{minor}" for minor in range(OLDEST, NEWEST + 1))
+_API: Final = "resource.k8s.io/v1"
+_ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
+_NOW: Final = "2000-01-01T00:00:00Z"
+
+
+class NotAllocatedError(DraError):
+    """The scheduler finds no devices for a claim; the message explains why, and what would help."""
+
+
+class FakeCluster:
+    """The objects of a cluster with one node and one driver. `claims` has the allocated claims by UID."""
+
+    def __init__(self, driver: str, node: FakeNode, version: str, gates: Mapping[str, bool] | None) -> None:
+        self._driver, self._node = driver, node
+        self._profile = ServerProfile.of(version, gates)
+        self._compile_cel = cel_compiler(self._profile)
+        self._classes: dict[str, JSON] = {}
+        self._status_problems: list[str] = []
+        self.claims: dict[str, JSON] = {}
+        self.add_class(driver, [f'device.driver == "{driver}"'], ())
+
+    def add_class(self, name: str, selectors: Sequence[str], config: Sequence[JSON]) -> None:
+        """Create a DeviceClass; InvalidObjectError if the API server would refuse it."""
+        spec: JSON = {"selectors": [{"cel": {"expression": expression}} for expression in selectors]}
+        spec |= {"config": list(config)} if config else {}
+        device_class = {"apiVersion": _API, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+        self._classes[name] = _stored(device_class, self._profile, self._compile_cel)
+
+    def slices(self, pools: Sequence[ResourcePool]) -> list[JSON]:
+        """The slices of these pools, as the API server stores them."""
+        sent = _new_slices(pools, self._driver, self._node.name, self._profile)
+        return [_stored(each, self._profile) for each in sent]
+
+    def refused_slices(self, pools: Sequence[ResourcePool], versions: Iterable[str]) -> list[str]:
+        """Why servers of these releases, with default feature gates, refuse the slices; a sentence for each problem."""
+        found = []
+        for version in versions:
+            profile = ServerProfile.of(version)
+            for each in _new_slices(pools, self._driver, self._node.name, profile):
+                problems = _slice_problems(each, profile)
+                found += [f"Kubernetes {version}: {problem}" for problem in problems]
+        return found
+
+    def allocate(self, claim: JSON, pools: Sequence[ResourcePool]) -> JSON:
+        """The claim with the devices that the scheduler chooses; NotAllocatedError if there are none."""
+        metadata = claim["metadata"]
+        if metadata["uid"] in self.claims:
+            return self.claims[metadata["uid"]]
+        created = _stored(claim, self._profile, self._compile_cel)
+        snapshot = self._snapshot(created, pools)
+        outcome = schedule(snapshot).claims_by_key[metadata["namespace"], metadata["name"]]
+        if outcome.allocation is None:
+            raise NotAllocatedError(
+                format_explanation(explain(snapshot, f"{metadata['namespace']}/{metadata['name']}"))
+            )
+        return self.adopt({**created, "status": {"allocation": outcome.allocation}})
+
+    def adopt(self, claim: JSON) -> JSON:
+        """Add a claim that is already allocated."""
+        self.claims[claim["metadata"]["uid"]] = claim
+        return claim
+
+    def write_device_status(self, ref: ClaimRef, statuses: Sequence[JSON]) -> None:
+        """Write a claim's `status.devices`, as the driver reports it; `check_device_status` raises the problems."""
+        claim = self.claims.get(ref.uid)
+        if claim is None:
+            return
+        status = {**claim["status"], "devices": [dict(each) for each in statuses]}
+        written = {**claim, "metadata": {**claim["metadata"], "resourceVersion": "1"}, "status": status}
+        problems = validate(written, old=claim, profile=self._profile, subresource="status")
+        self._status_problems += [sentence(each, written) for each in problems]
+        self.claims[ref.uid] = {**claim, "status": status}
+
+    def check_device_status(self) -> None:
+        """AssertionError if the API server would refuse a reported device status."""
+        problems, self._status_problems = self._status_problems, []
+        if problems:
+            raise AssertionError(f"driver {self._driver} reports a device status that no server accepts: {problems}")
+
+    def _snapshot(self, claim: JSON, pools: Sequence[ResourcePool]) -> Snapshot:
+        node, namespace = self._node, claim["metadata"]["namespace"]
+        metadata = {"name": node.name, "uid": f"{node.name}-uid", "labels": dict(node.labels)}
+        labels = {_ADMIN_ACCESS: "true"}
+        return Snapshot(
+            nodes=({"apiVersion": "v1", "kind": "Node", "metadata": metadata},),
+            slices=tuple(self.slices(pools)),
+            classes=tuple(self._classes.values()),
+            claims=(*self.claims.values(), claim),
+            namespaces=({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},),
+            profile=self._profile,
+        )
+
+
+def _new_slices(pools: Iterable[ResourcePool], driver: str, node: str, profile: ServerProfile) -> list[JSON]:
+    """The slices that a driver first sends to such a server; InvalidObjectError if the pools cannot be published."""
+    found = []
+    for number, made in enumerate(resource_slices(pools, driver=driver, node_name=node, minor=profile.minor)):
+        metadata = {**made["metadata"]}
+        metadata["name"] = f"{metadata.pop('generateName')}{number}"
+        found.append({**made, "metadata": metadata})
+    return found
+
+
+def _stored(obj: Mapping[str, Any], profile: ServerProfile, compile_cel: CompileCel | None = None) -> JSON:
+    """An object as a server stores it: with defaults, and without the fields that it drops.
+
+    InvalidObjectError with a sentence for each problem if the server would refuse the object or does not know a field.
+    """
+    found, problems = decoded(obj, profile, _NOW)
+    kept = without_disabled(found or obj, None, profile)
+    problems += validate(kept, profile=profile, compile_cel=compile_cel) if found else []
+    if problems:
+        raise InvalidObjectError(title(obj), [sentence(each, obj) for each in problems])
+    return kept
+
+
+def _slice_problems(obj: JSON, profile: ServerProfile) -> list[str]:
+    """Why a server refuses a slice; a field that it does not know is no problem, because it drops the field."""
+    found, problems = decoded(obj, profile, _NOW)
+    if found is not None:
+        problems = validate(without_disabled(found, None, profile), profile=profile)
+    return [sentence(each, obj) for each in problems if each.type is not ProblemType.UNKNOWN]

@@ -1,0 +1,137 @@
+"""What a test sees of a prepared claim: the driver's answer, and what each container of the pod gets.
+
+The container's OCI spec is made from the driver's CDI spec by the rules of a container runtime.
+
+    container = prepared.container()
+    assert container.env == {"SERIAL_SPEED": "9600"}
+    assert container.devices["/dev/serial-port"]["minor"] == 3
+    assert container.mounts["/usr/lib/libfoo.so"]["source"] == "/opt/foo/libfoo.so"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef, HeldDevice
+from dra_sdk.testing.node import FakeNode
+from dra_sdk.tools.simulator.cdi import CdiDirectories
+
+DEFAULT_CONTAINER: Final = "main"
+"""The pod's only container, unless a test names others."""
+
+
+@dataclass(frozen=True)
+class ContainerView:
+    """One container.
+
+    name: its name in the pod.
+    cdi_ids: the CDI devices that the kubelet passes to the runtime.
+    oci: the OCI spec.
+    root: the directory with the node's files.
+    """
+
+    name: str
+    cdi_ids: tuple[str, ...]
+    oci: JSON = field(repr=False)
+    root: Path = field(repr=False, default=Path("/"))
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables."""
+        pairs = (variable.partition("=") for variable in self.oci.get("process", {}).get("env", []))
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def devices(self) -> dict[str, JSON]:
+        """The device nodes by their path in the container: `type`, `major`, `minor`, `fileMode`, `uid`, `gid`."""
+        return {each["path"]: each for each in self.oci.get("linux", {}).get("devices", [])}
+
+    @property
+    def access(self) -> list[JSON]:
+        """What the device cgroup allows: `type`, `major`, `minor`, `access`."""
+        rules: list[JSON] = self.oci.get("linux", {}).get("resources", {}).get("devices", [])
+        return rules
+
+    @property
+    def mounts(self) -> dict[str, JSON]:
+        """The mounts by their path in the container: `source` on the node, `options`, `type`."""
+        return {each["destination"]: each for each in self.oci.get("mounts", [])}
+
+    @property
+    def net_devices(self) -> dict[str, str]:
+        """The network devices that move into the container: name on the node → name in the container."""
+        return {host: each["name"] for host, each in self.oci.get("linux", {}).get("netDevices", {}).items()}
+
+    @property
+    def hooks(self) -> dict[str, list[JSON]]:
+        """The OCI hooks, by the time at which they run."""
+        found: dict[str, list[JSON]] = self.oci.get("hooks", {})
+        return found
+
+    @property
+    def groups(self) -> list[int]:
+        """The additional groups of its process."""
+        gids: list[int] = self.oci.get("process", {}).get("user", {}).get("additionalGids", [])
+        return gids
+
+    def read(self, path: str) -> str:
+        """A file that the container sees through one of its mounts; AssertionError if no mount has the path."""
+        for destination, mount in sorted(self.mounts.items(), key=lambda item: -len(item[0])):
+            if path == destination or path.startswith(destination.rstrip("/") + "/"):
+                rest = path[len(destination) :].lstrip("/")
+                return (_mount_source(mount, self.root) / rest).read_text()
+        raise AssertionError(f"container {self.name} has no mount with {path}; mounts: {sorted(self.mounts) or 'none'}")
+
+
+@dataclass(frozen=True)
+class PreparedClaim:
+    """A prepared claim.
+
+    claim: the ResourceClaim.
+    devices: the driver's answer to the kubelet.
+    cdi: the claim's CDI spec; None if the driver needs none.
+    containers: for each container of the pod, the requests that it uses; None for the whole claim.
+    node: the node.
+    """
+
+    claim: JSON = field(repr=False)
+    devices: tuple[HeldDevice, ...]
+    cdi: JSON | None = field(repr=False)
+    containers: Mapping[str, Sequence[str] | None] = field(repr=False)
+    node: FakeNode = field(repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the devices, in the order of the claim's allocation."""
+        return [each.name for each in self.devices]
+
+    @property
+    def ref(self) -> ClaimRef:
+        """Namespace, name and UID of the claim, as the kubelet sends them."""
+        metadata = self.claim["metadata"]
+        return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+
+    def container(self, name: str = DEFAULT_CONTAINER) -> ContainerView:
+        """What a container gets. AssertionError if the node lacks the source of a mount, which no runtime accepts."""
+        if name not in self.containers:
+            raise AssertionError(f"the pod has no container {name!r}; it has {', '.join(self.containers)}")
+        requests = self.containers[name]
+        used = [each for each in self.devices if requests is None or each.base_request in requests]
+        ids = tuple(dict.fromkeys(cdi_id for each in used for cdi_id in each.cdi_ids))
+        oci = CdiDirectories([self.node.cdi_dir], self.node.host_device).inject({"ociVersion": "1.2.1"}, ids)
+        view = ContainerView(name, ids, oci, self.node.root)
+        sources = {each["source"]: _mount_source(each, self.node.root) for each in view.mounts.values()}
+        if missing := [source for source, path in sources.items() if not path.exists()]:
+            raise AssertionError(f"container {name} mounts what the node does not have: {', '.join(missing)}")
+        return view
+
+
+def _mount_source(mount: JSON, root: Path) -> Path:
+    """The source of a mount: a path under the node's root, or a directory of the SDK itself."""
+    source = Path(mount["source"])
+    on_node = root / str(source).lstrip("/")
+    return on_node if on_node.exists() or not source.exists() else source

@@ -1,0 +1,218 @@
+"""The environment of a driver: an API server, a node, and the directories that kubelet, driver and runtime share.
+
+Either all of it is created for the run and removed afterwards, or it is a node that exists.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dra_sdk.errors import ApiError, NotFoundError, SettingsError
+from dra_sdk.kube import paths
+from dra_sdk.kube.client import KubeClient
+from dra_sdk.model import JSON
+from dra_sdk.tools.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator.request import RequestRecord
+
+USER_AGENT: Final = "dra-sdk-conformance"
+PREFIX: Final = "dra-conformance"
+_NAMESPACES: Final = "/api/v1/namespaces"
+_ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
+
+
+class ApiServer:
+    """The requests that the kit sends to the API server. Each method may raise ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._client.close()
+
+    def version(self) -> str:
+        """The server's version, such as v1.36.3."""
+        return str(self._client.get("/version").get("gitVersion", "unknown"))
+
+    def slices(self, driver: str) -> list[JSON]:
+        """All ResourceSlices of a driver, sorted by name."""
+        found = self._client.list(paths.resource_slices(), {"fieldSelector": f"spec.driver={driver}"})
+        return sorted(found["items"], key=lambda each: str(each["metadata"]["name"]))
+
+    def create_slice(self, body: JSON) -> JSON:
+        """Create a ResourceSlice."""
+        return self._client.create(paths.resource_slices(), body)
+
+    def delete_slice(self, name: str) -> None:
+        """Delete a ResourceSlice; no error if it does not exist."""
+        self._delete(paths.resource_slice(name))
+
+    def claims(self) -> list[JSON]:
+        """The ResourceClaims of all namespaces."""
+        found: list[JSON] = self._client.list(paths.resource_claims())["items"]
+        return found
+
+    def claim(self, namespace: str, name: str) -> JSON:
+        """One ResourceClaim; NotFoundError if it does not exist."""
+        return self._client.get(paths.resource_claim(namespace, name))
+
+    def create_claim(self, body: JSON) -> JSON:
+        """Create a ResourceClaim."""
+        return self._client.create(paths.resource_claims(body["metadata"]["namespace"]), body)
+
+    def update_claim_status(self, claim: JSON) -> JSON:
+        """Write the status of a ResourceClaim."""
+        metadata = claim["metadata"]
+        return self._client.update(paths.resource_claim_status(metadata["namespace"], metadata["name"]), claim)
+
+    def delete_claim(self, namespace: str, name: str) -> None:
+        """Delete a ResourceClaim; no error if it does not exist."""
+        self._delete(paths.resource_claim(namespace, name))
+
+    def node(self, name: str) -> JSON:
+        """One Node; NotFoundError if it does not exist."""
+        return self._client.get(paths.node(name))
+
+    def create_node(self, name: str) -> None:
+        """Create a Node that is unschedulable."""
+        labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        metadata = {"name": name, "labels": labels}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}}
+        self._client.create("/api/v1/nodes", body)
+
+    def delete_node(self, name: str) -> None:
+        """Delete a Node; no error if it does not exist."""
+        self._delete(paths.node(name))
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace whose claims may request admin access."""
+        metadata = {"name": name, "labels": {_ADMIN_ACCESS: "true"}}
+        self._client.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def delete_namespace(self, name: str) -> None:
+        """Delete a namespace; no error if it does not exist."""
+        self._delete(f"{_NAMESPACES}/{paths.segment(name)}")
+
+    def _delete(self, path: str) -> None:
+        try:
+            self._client.delete(path)
+        except NotFoundError:
+            return
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One node and its API server.
+
+    api: the API server.
+    node_name: name of the node; empty while it is not known.
+    namespace: the namespace of the claims that the kit creates.
+    registry_dir: the kubelet's `plugins_registry`.
+    plugins_dir: the kubelet's `plugins`, with the data directories of the drivers.
+    cdi_dirs: the directories of CDI specs, in rising priority.
+    kubeconfig: how to reach the API server; None for kubectl's default.
+    host_root: the directory with the host's files.
+    requests: returns the requests that others than the kit sent, oldest first; None unless the server is embedded.
+    """
+
+    api: ApiServer
+    node_name: str
+    namespace: str
+    registry_dir: Path
+    plugins_dir: Path
+    cdi_dirs: tuple[Path, ...]
+    kubeconfig: Path | None
+    host_root: Path = Path("/")
+    requests: Callable[[], list[RequestRecord]] | None = None
+
+    @property
+    def kubelet_dir(self) -> Path:
+        """The root of the kubelet's directories."""
+        return self.plugins_dir.parent
+
+    @property
+    def cdi_dir(self) -> Path:
+        """Where drivers write CDI specs: the directory with the highest priority."""
+        return self.cdi_dirs[-1]
+
+
+@contextmanager
+def embedded_environment(
+    node_name: str = "node-1", *, tls: bool = True, host_root: Path = Path("/")
+) -> Iterator[Environment]:
+    """An API server in this process, by default over HTTPS with a token as Go clients need it, and new directories."""
+    cluster = EmbeddedCluster(node_name, tls=tls, token=uuid.uuid4().hex if tls else None)
+    with cluster:
+        cluster.kubelet.stop()  # the kit itself is the kubelet
+        with _connected(cluster.kubeconfig) as (api, namespace):
+            log = cluster.server.log
+            yield Environment(
+                api,
+                node_name,
+                namespace,
+                cluster.registry_dir,
+                cluster.plugins_dir,
+                (cluster.static_cdi_dir, cluster.cdi_dir),
+                cluster.kubeconfig,
+                host_root,
+                lambda: [each for each in log.records() if USER_AGENT not in each.user_agent],
+            )
+
+
+@contextmanager
+def cluster_environment(kubeconfig: Path, *, node_name: str = "", host_root: Path = Path("/")) -> Iterator[Environment]:
+    """An existing API server and new directories; without `node_name` a Node is created for the run."""
+    with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder, _connected(kubeconfig) as (api, namespace):
+        root = Path(folder)
+        plugins, registry = root / "kubelet/plugins", root / "kubelet/plugins_registry"
+        cdi = (root / "cdi-static", root / "cdi")
+        for each in (plugins, registry, *cdi):
+            each.mkdir(parents=True)
+        name = node_name or f"{PREFIX}-{uuid.uuid4().hex[:8]}"
+        if not node_name:
+            api.create_node(name)
+        try:
+            yield Environment(api, name, namespace, registry, plugins, cdi, kubeconfig, host_root)
+        finally:
+            if not node_name:
+                api.delete_node(name)
+
+
+@contextmanager
+def node_environment(
+    registry_dir: Path,
+    kubeconfig: Path | None,
+    node_name: str,
+    cdi_dirs: tuple[Path, ...],
+    *,
+    host_root: Path = Path("/"),
+) -> Iterator[Environment]:
+    """An existing node with a running driver."""
+    if not registry_dir.is_dir():
+        raise SettingsError(f"{registry_dir} is not a directory; it must be the kubelet's plugins_registry")
+    plugins = registry_dir.parent / "plugins"
+    with _connected(kubeconfig) as (api, namespace):
+        yield Environment(api, node_name, namespace, registry_dir, plugins, cdi_dirs, kubeconfig, host_root)
+
+
+@contextmanager
+def _connected(kubeconfig: Path | None) -> Iterator[tuple[ApiServer, str]]:
+    """The API server, and a namespace that exists as long as the context."""
+    api = ApiServer(KubeClient.connect(kubeconfig, agent=USER_AGENT))
+    namespace = f"{PREFIX}-{uuid.uuid4().hex[:8]}"
+    try:
+        api.create_namespace(namespace)
+        try:
+            yield api, namespace
+        finally:
+            api.delete_namespace(namespace)
+    except ApiError as error:
+        raise SettingsError(f"the kit needs the API server for claims and slices: {error}") from error
+    finally:
+        api.close()

@@ -1,1 +1,0 @@
-"""What is told of a run: for people, for CI as JUnit XML, for programs as JSON."""

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from dra_sdk.tools.conformance.kubelet_client import Channel, ClaimResponse, ClaimsResponse, method_path
+from dra_sdk.tools.conformance.outcomes import Recorder
+from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.wire.proto.pluginregistration_v1_pb2 import InfoRequest, PluginInfo
+from tests.waiting import LONG
+
+METHOD = "/pluginregistration.Registration/GetInfo"
+STREAM = "/pluginregistration.Registration/Infos"
+CLAIM = ClaimRef("ns", "claim", "uid-1")
+DEVICE = PreparedDevice("gpu.example.com", "pool", "gpu-0", ("gpu",), ("a/b=c", "a/b=d"))
+
+
+def info(_request: Any, _context: Any) -> PluginInfo:
+    return PluginInfo(type="DRAPlugin", name="gpu.example.com")
+
+
+def infos(_request: Any, context: Any) -> Iterator[PluginInfo]:
+    yield from (PluginInfo(name=str(number)) for number in range(2))
+    context.abort(grpc.StatusCode.ABORTED, "enough")
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def channel(socket_dir: Path, recorder: Recorder) -> Iterator[Channel]:
+    with ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool)
+        serialize, read = PluginInfo.SerializeToString, InfoRequest.FromString
+        unary = grpc.unary_unary_rpc_method_handler(info, request_deserializer=read, response_serializer=serialize)
+        many = grpc.unary_stream_rpc_method_handler(infos, request_deserializer=read, response_serializer=serialize)
+        methods = {"GetInfo": unary, "Infos": many}
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("pluginregistration.Registration", methods),)
+        )
+        server.add_insecure_port(f"unix:{socket_dir}/s")
+        server.start()
+        made = Channel(socket_dir / "s", recorder)
+        yield made
+        made.close()
+        server.stop(0).wait()
+
+
+def answer(claims: dict[str, ClaimResponse], *, ok: bool = True) -> ClaimsResponse:
+    return ClaimsResponse("NodePrepareResources", "OK" if ok else "INTERNAL: broken", ok, claims, 0.0)
+
+
+def test_a_call_is_answered_and_recorded(channel: Channel, recorder: Recorder) -> None:
+    result = channel.call(METHOD, InfoRequest(), PluginInfo, LONG)
+    assert result.ok
+    assert result.status == "OK"
+    assert result.message
+    assert result.message.name == "gpu.example.com"
+    (exchange,) = recorder.take()
+    assert exchange.method == "GetInfo"
+    assert exchange.answer == {"type": "DRAPlugin", "name": "gpu.example.com"}
+
+
+def test_an_error_is_a_result(channel: Channel, recorder: Recorder) -> None:
+    result = channel.call_with_bytes("/no.Such/Method", b"\x01\x02", PluginInfo, LONG)
+    assert not result.ok
+    assert result.status.startswith("UNIMPLEMENTED: ")
+    assert result.message is None
+    (exchange,) = recorder.take()
+    assert exchange.request == {"bytes": "0102"}
+    assert exchange.answer == result.status
+
+
+def test_a_socket_without_a_server_is_unavailable(socket_dir: Path) -> None:
+    channel = Channel(socket_dir / "absent", Recorder())
+    assert channel.call(METHOD, InfoRequest(), PluginInfo, LONG).code is grpc.StatusCode.UNAVAILABLE
+    channel.close()
+
+
+def test_a_stream_has_the_code_that_it_ended_with(channel: Channel, recorder: Recorder) -> None:
+    stream = channel.stream(STREAM, InfoRequest(), PluginInfo, LONG)
+    assert [each.name for each in stream] == ["0", "1"]
+    assert stream.code is grpc.StatusCode.ABORTED
+    assert [each.answer for each in recorder.take()][-1] == "ABORTED: enough"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (answer({"uid-1": ClaimResponse("", (DEVICE,))}), ""),
+        (answer({"uid-1": ClaimResponse("")}), ""),
+        (answer({}, ok=False), "NodePrepareResources failed as a whole: INTERNAL: broken"),
+        (answer({}), "NodePrepareResources has no entry for claim ns/claim (UID uid-1)"),
+        (
+            answer({"uid-1": ClaimResponse(""), "uid-2": ClaimResponse("")}),
+            "NodePrepareResources has an entry for the claim UID 'uid-2', which was not requested",
+        ),
+        (
+            answer({"uid-1": ClaimResponse("no luck")}),
+            "NodePrepareResources failed for claim ns/claim: no luck",
+        ),
+    ],
+)
+def test_the_kubelet_judges_an_answer(given: ClaimsResponse, problem: str) -> None:
+    assert given.problem([CLAIM]) == problem
+
+
+def test_a_claim_is_refused_by_its_entry_or_by_the_whole_call() -> None:
+    assert answer({}, ok=False).refuses(CLAIM)
+    assert answer({"uid-1": ClaimResponse("no luck")}).refuses(CLAIM)
+    assert not answer({"uid-1": ClaimResponse("", (DEVICE,))}).refuses(CLAIM)
+    assert not answer({}).refuses(CLAIM)
+
+
+def test_an_entry_has_the_cdi_ids_of_all_devices() -> None:
+    assert ClaimResponse("", (DEVICE, DEVICE)).cdi_ids == ("a/b=c", "a/b=d", "a/b=c", "a/b=d")
+
+
+def test_equivalent_entries_may_have_another_order() -> None:
+    other = replace(DEVICE, device="gpu-1", cdi_ids=("a/b=e",))
+    swapped = replace(DEVICE, cdi_ids=DEVICE.cdi_ids[::-1])
+    assert ClaimResponse("", (DEVICE, other)).equivalent(ClaimResponse("", (other, swapped)))
+    assert not ClaimResponse("", (DEVICE,)).equivalent(ClaimResponse("", (replace(DEVICE, share_id="x"),)))
+
+
+def test_the_path_of_a_method_has_the_full_name_of_the_version() -> None:
+    path = method_path("v1.DRAPlugin", "NodePrepareResources")
+    assert path == "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
