@@ -14,6 +14,8 @@ from dra_sdk import OpaqueConfig, Quantity
 
 API_VERSION: Final = "resource.nvidia.com/v1beta1"
 MIB: Final = 1 << 20
+LARGEST_LIMIT: Final = Quantity("1Pi")
+"""The largest memory limit: a thousand times the memory of today's GPUs, and in MiB still a 32-bit integer for MPS."""
 
 Interval = Literal["Default", "Short", "Medium", "Long"]
 Strategy = Literal["TimeSlicing", "MPS"]
@@ -22,11 +24,14 @@ INTERVALS: Final[dict[Interval, int]] = {"Default": 0, "Short": 1, "Medium": 2, 
 
 
 def _limit(value: Any) -> Any:
-    """A memory limit is at least 1 MiB, because MPS counts in MiB."""
+    """A memory limit: MPS takes whole MiB, so at least 1Mi, and at most `LARGEST_LIMIT`."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("must be a quantity such as 10Gi")  # noqa: TRY004 (pydantic turns ValueErrors into its own)
-    if Quantity(value).value < MIB:
+    amount = Quantity(value)
+    if amount < MIB:
         raise ValueError("must be at least 1Mi")
+    if amount > LARGEST_LIMIT:
+        raise ValueError(f"must be at most {LARGEST_LIMIT}, which is more than any GPU has")
     return str(value)
 
 

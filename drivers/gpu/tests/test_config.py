@@ -45,6 +45,14 @@ def test_limits_of_mps():
     assert GpuConfig.decode(read.encode()) == read
 
 
+@pytest.mark.parametrize("limit", ["1Mi", "1Pi", 1 << 50])
+def test_the_smallest_and_the_largest_memory_limit(limit):
+    read = GpuConfig.decode(sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": limit}))
+    assert read.sharing is not None
+    assert read.sharing.mps_config is not None
+    assert read.sharing.mps_config.default_pinned_device_memory_limit == str(limit)
+
+
 def test_vfio():
     assert VfioDeviceConfig.decode({}).encode()["iommu"] == {"backendPolicy": "LegacyOnly", "enableAPIDevice": False}
     read = VfioDeviceConfig.decode({"iommu": {"backendPolicy": "PreferIommuFD", "enableAPIDevice": True}})
@@ -86,6 +94,16 @@ def sharing(**fields: Any) -> dict[str, Any]:
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultActiveThreadPercentage": 101}), "less than or equal"),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "1"}), "at least 1Mi"),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "x"}), "not a quantity"),
+        (
+            GpuConfig,
+            sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "1e99"}),
+            "sharing.mpsConfig.defaultPinnedDeviceMemoryLimit: .*must be at most 1Pi",
+        ),
+        (
+            MigDeviceConfig,
+            sharing(strategy="MPS", mpsConfig={"defaultPerDevicePinnedMemoryLimit": {"gpu": (1 << 50) + 1}}),
+            "sharing.mpsConfig.defaultPerDevicePinnedMemoryLimit.gpu: .*must be at most 1Pi",
+        ),
         (MigDeviceConfig, sharing(strategy="TimeSlicing", timeSlicingConfig={}), "unknown field"),
         (VfioDeviceConfig, {"iommu": {"backendPolicy": "Other"}}, "must be 'LegacyOnly' or 'PreferIommuFD'"),
         (VfioDeviceConfig, {"iommu": {"enableApiDevice": True}}, "unknown field"),
