@@ -1,7 +1,7 @@
 """The NVML of a node, opened for as long as somebody uses it, and closed while a GPU changes its kernel driver.
 
 An open NVML holds the device nodes of all GPUs, so a GPU that is to be passed through would never become free. Whoever
-uses NVML for long (watching events, say) must let go when `wanted_closed` is set.
+uses NVML for long (watching events, say) must let go once `close_requested` is true.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ class Library:
         self._nvml = nvml
         self._changed = Condition()
         self._users = 0
-        self.wanted_closed = Event()
+        self._close_requested = Event()
+
+    @property
+    def close_requested(self) -> bool:
+        """Whether somebody needs NVML closed, or has it closed: users leave, new ones wait."""
+        return self._close_requested.is_set()
+
+    def wait_for_close_request(self, seconds: float) -> bool:
+        """Wait until somebody needs NVML closed; False if nobody does within so many seconds."""
+        return self._close_requested.wait(seconds)
 
     @contextmanager
     def use(self, seconds: float = OPENING) -> Iterator[Nvml]:
@@ -50,9 +59,9 @@ class Library:
     def closed(self, seconds: float = CLOSING) -> Iterator[None]:
         """A time without NVML. RetriableError where somebody does not let go of it for so many seconds."""
         with self._changed:
-            if not self._changed.wait_for(lambda: not self.wanted_closed.is_set(), seconds):
+            if not self._changed.wait_for(lambda: not self._close_requested.is_set(), seconds):
                 raise RetriableError("another GPU is still changing its driver")
-            self.wanted_closed.set()
+            self._close_requested.set()
             free = self._changed.wait_for(lambda: not self._users, seconds)
         try:
             if not free:
@@ -60,12 +69,12 @@ class Library:
             yield
         finally:
             with self._changed:
-                self.wanted_closed.clear()
+                self._close_requested.clear()
                 self._changed.notify_all()
 
     def _enter(self, seconds: float) -> None:
         with self._changed:
-            if not self._changed.wait_for(lambda: not self.wanted_closed.is_set(), seconds):
+            if not self._changed.wait_for(lambda: not self._close_requested.is_set(), seconds):
                 raise RetriableError("NVML is closed while a GPU changes its driver")
             if not self._users:
                 _initialize(self._nvml)

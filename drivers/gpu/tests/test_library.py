@@ -41,7 +41,7 @@ def test_closed_waits_for_users_and_keeps_them_out(nvml):
     def user():
         with library.use():
             inside.set()
-            library.wanted_closed.wait(50)
+            assert library.wait_for_close_request(50)
             order.append("user")
 
     def late():
@@ -66,7 +66,7 @@ def test_whoever_does_not_let_go_is_told_of(nvml):
     library = Library(nvml)
     with library.use(), pytest.raises(RetriableError, match="NVML was still in use"), library.closed(0.05):
         pass
-    assert not library.wanted_closed.is_set()
+    assert not library.close_requested
 
 
 def test_while_it_is_closed_nobody_waits_longer_than_he_says(nvml):

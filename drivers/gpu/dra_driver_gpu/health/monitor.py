@@ -84,7 +84,7 @@ class HealthMonitor:
                 self._listener.close()
 
     def _ending(self, stop: Flag) -> bool:
-        return stop.is_set() or self._library.wanted_closed.is_set()
+        return stop.is_set() or self._library.close_requested
 
     def _complain(self, error: DraError) -> None:
         """Once for each thing that is wrong."""

@@ -419,14 +419,16 @@ def test_nvml_is_closed_while_a_driver_changes_so_that_it_learns_of_the_gpu(make
     def watch():
         while not stop.is_set():
             with library.use():
-                library.wanted_closed.wait(5)
+                while not (stop.is_set() or library.wait_for_close_request(0.05)):
+                    pass
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    rig.driver.unprepare(rig.driver.prepare(claim(vm())))
-    stop.set()
-    library.wanted_closed.set()
-    watcher.join()
+    try:
+        rig.driver.unprepare(rig.driver.prepare(claim(vm())))
+    finally:
+        stop.set()
+        watcher.join()
     assert opened
     assert set(opened) == {0}
 
