@@ -1,4 +1,4 @@
-"""Every model in every mode is published as every release wants it."""
+"""Every release of Kubernetes accepts what is published for every model in every mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODES = list(itertools.product([False, True], [False, True], ["disabled", "memor
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_release_takes_every_model_in_every_mode(name, tmp_path_factory, make_rig_at):
+def test_every_release_accepts_every_model_in_every_mode(name, tmp_path_factory, make_rig_at):
     for dynamic, passthrough, sharing in MODES:
         for mig in {False, bool(model(name).mig)}:
             rig = make_rig_at(

@@ -137,7 +137,7 @@ def test_nodes_for_graphics_have_their_names_by_address(make_gpus):
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_nodes_that_only_the_first_user_would_make_are_made(make_gpus, status, caplog):
+def test_nodes_that_the_first_user_would_create_are_created(make_gpus, status, caplog):
     rig = make_gpus("L4")
     asked = rig.driver.allocate(claim("gpu"))
     rig.node.remove("/dev/nvidia-uvm")
@@ -146,7 +146,7 @@ def test_nodes_that_only_the_first_user_would_make_are_made(make_gpus, status, c
     if status:
         with pytest.raises(RetriableError, match="device node /dev/nvidia-uvm is missing on the node"):
             rig.driver.prepare(asked)
-        assert "cannot be made: " in caplog.text
+        assert "cannot be created: " in caplog.text
     else:
         prepared = rig.driver.prepare(asked)
         rig.register_nodes()
