@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.errors import HardwareError
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, numbered, read_text
 
 log = logging.getLogger(__name__)

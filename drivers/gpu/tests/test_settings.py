@@ -8,7 +8,7 @@ import pytest
 from dra_driver_gpu.blocks.sharing import Sharing
 from dra_driver_gpu.settings import SETTINGS, GpuIdentity, GpuSettings, Selection, parse_gpus, parse_xids
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 
 def test_nothing_set():

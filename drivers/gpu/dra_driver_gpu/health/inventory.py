@@ -18,8 +18,7 @@ from dra_driver_gpu.nvml.api import Gpu, Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import ask_each_gpu, mig_enabled
-from dra_sdk import Device
-from dra_sdk.errors import HardwareError
+from dra_sdk import Device, HardwareError
 from dra_sdk.hardware import PCI_BUS_ID, Host, read_pci_device
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar, Final
 
-from dra_sdk.errors import DraError
+from dra_sdk import DraError
 
 
 class ReturnCode(IntEnum):

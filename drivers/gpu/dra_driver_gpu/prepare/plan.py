@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from dra_driver_gpu.config import GpuConfig, Interval, MigDeviceConfig, MpsConfig, VfioDeviceConfig
 from dra_driver_gpu.describe.devices import DRIVER_NAME, MigName, parse_gpu_name, parse_mig_name, parse_vfio_name
@@ -14,7 +14,6 @@ from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig, Permanent
 from dra_sdk.hardware import PCI_BUS_ID
 
 log = logging.getLogger(__name__)
-JSON: TypeAlias = dict[str, Any]
 
 
 class Kind(Enum):
@@ -85,7 +84,7 @@ class PlannedDevice:
         return None if sharing is None else sharing.interval
 
     @property
-    def policy(self) -> JSON:
+    def policy(self) -> dict[str, Any]:
         """What changes on the device, in a form that can be compared and kept; empty if nothing does.
 
         What a configuration leaves out equals its default.

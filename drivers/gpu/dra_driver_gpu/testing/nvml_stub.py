@@ -34,7 +34,7 @@ from dra_driver_gpu.nvml.values import (
     RecoveryAction,
     RemappedRows,
 )
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 STATE_VARIABLE: Final = "NVML_STUB_STATE"
 SOURCES: Final = Path(__file__).with_name("stub")

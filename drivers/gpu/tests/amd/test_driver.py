@@ -11,9 +11,8 @@ from dra_driver_amd import AmdGpuDriver, GpuConfig, driver
 from dra_driver_amd.gpus import read_gpus
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
-from dra_sdk import HardwareError, Quantity, Version
+from dra_sdk import ConfigError, HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
-from dra_sdk.errors import ConfigError
 from dra_sdk.hardware import Host
 from dra_sdk.testing import DriverHarness, NotAllocatedError, PreparedClaim, claim, request
 from tests.waiting import LONG, wait

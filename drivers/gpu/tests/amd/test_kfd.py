@@ -8,7 +8,7 @@ import pytest
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
-from dra_sdk.errors import HardwareError
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host
 
 NODES = "sys/class/kfd/kfd/topology/nodes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dra_driver_gpu.blocks.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 TABLE = SettingsTable(
     "LAMP_",

@@ -9,8 +9,7 @@ from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing import GpuNode
 from dra_driver_gpu.testing.node import mig_minor
 
-from dra_sdk import DeviceNode
-from dra_sdk.errors import HardwareError
+from dra_sdk import DeviceNode, HardwareError
 
 
 @pytest.fixture

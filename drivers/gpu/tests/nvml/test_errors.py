@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode, error_of
 
-from dra_sdk.errors import DraError
+from dra_sdk import DraError
 
 
 @pytest.mark.parametrize("kind", NvmlError.__subclasses__())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk import ConfigError
-from dra_sdk.errors import ClaimError
+from dra_sdk import ClaimError, ConfigError
 from dra_sdk.testing import claim, first_of, request
 
 MIG = request("mig", device_class="mig.nvidia.com")

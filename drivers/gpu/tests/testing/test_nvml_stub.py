@@ -9,7 +9,7 @@ from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.nvml.values import ComputeMode
 from dra_driver_gpu.testing import StubState, build_stub, nvml_stub
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 
 @pytest.fixture(scope="module")

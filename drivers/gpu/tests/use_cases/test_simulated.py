@@ -40,7 +40,7 @@ def test_a_use_case_on_what_the_driver_discovers(
     for name, value in node.settings.items():
         monkeypatch.setenv(name, value)
     others = tmp_path / "others.yaml"
-    others.write_text(yaml.safe_dump_all(node.others()))
+    others.write_text(yaml.safe_dump_all(node.other_objects()))
     driver = ("--driver", "dra_driver_gpu:GpuDriver", "--fixture", tmp_path / "root", "--node", node.name)
     discovered = simulate(others, manifest, *driver)
     file = next(EXAMPLES / "nodes" / f"{name}.yaml" for name, each in NODES.items() if each is node)

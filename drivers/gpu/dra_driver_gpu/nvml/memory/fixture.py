@@ -28,7 +28,7 @@ from dra_driver_gpu.nvml.memory.library import MemoryNvml
 from dra_driver_gpu.nvml.memory.models import FakeGpu, fake_gpu
 from dra_driver_gpu.nvml.memory.state import GpuState, RefusedError
 from dra_driver_gpu.nvml.mig import Placement
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 FIXTURE_FILE: Final = "nvml.yaml"
 _MAX_GPUS: Final = 32

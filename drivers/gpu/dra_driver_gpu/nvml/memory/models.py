@@ -21,7 +21,7 @@ from typing import Final
 from dra_driver_gpu.nvml.mig import ComputeInstanceProfile, ComputeInstanceProfileKind, GpuInstanceProfile, Placement
 from dra_driver_gpu.nvml.mig import GpuInstanceProfileKind as Kind
 from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, VirtualizationMode
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 _NVIDIA: Final = 0x10DE
 _COMPUTE_KINDS: Final = {

@@ -6,7 +6,7 @@ import pytest
 from dra_driver_gpu.nvml import queries
 from dra_driver_gpu.nvml.memory import read_fixture
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 _FIXTURE = """
 driver: 570.86.10

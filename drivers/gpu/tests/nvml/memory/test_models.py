@@ -9,7 +9,7 @@ from dra_driver_gpu.nvml.memory.state import GpuState
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import Architecture
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 _WITH_MIG = [name for name, one in MODELS.items() if one.mig]
 
