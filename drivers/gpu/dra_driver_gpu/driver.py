@@ -85,7 +85,7 @@ class GpuDriver:
             return self.snapshot(node)
 
         def report() -> None:
-            log.info("GPUs have come, gone or changed their driver")
+            log.info("GPUs were added, were removed or changed their driver")
             changed()
 
         polling.watch(check, report, stop, WATCH_SECONDS)

@@ -1,7 +1,7 @@
 """What the driver writes down before it changes a GPU: steps in the claim's journal, and one record per GPU.
 
 The journal of a claim lists its steps, so undoing a claim needs the journal alone. The record of a GPU holds what
-belongs to the GPU whichever claim asks: its state before the first claim, and which MIG instances are ours.
+belongs to the GPU, for all its claims: its state before the first claim, and which MIG instances we created.
 """
 
 from __future__ import annotations

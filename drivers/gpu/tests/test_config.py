@@ -168,7 +168,7 @@ def limits(per_device=None, general=None):
         ({"2": "8Mi", "small": "4Mi"}, None, {"GPU-a": "4M", "GPU-c": "8M"}),
     ],
 )
-def test_the_more_precise_memory_limit_wins(per_device, general, wanted):
+def test_the_more_precise_memory_limit_takes_precedence(per_device, general, wanted):
     assert limits(per_device, general) == wanted
 
 

@@ -83,7 +83,7 @@ def test_it_notices_gpus_that_come_and_go(make_gpus, monkeypatch):
 
 
 def test_closed_nvml_is_not_waited_for_beyond_the_call(make_gpus, monkeypatch):
-    """The kubelet has given up by then, and nobody would get the reason."""
+    """Later the kubelet has given up, and nobody would get the reason."""
     rig = make_gpus("L4")
     asked = rig.driver.allocate(claim("gpu"))
     monkeypatch.setattr("dra_driver_gpu.driver.CALL_SECONDS", 0.2)

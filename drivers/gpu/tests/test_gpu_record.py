@@ -1,4 +1,4 @@
-"""The record of a GPU, and what it says of claims that hold nothing."""
+"""The record of a GPU, and the steps in it of claims that hold nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_a_record_knows_its_instances():
     assert not full().has_instance(19, 5)
 
 
-def test_a_claim_on_a_lost_gpu_is_forgotten_but_not_mig_mode():
+def test_a_claim_on_a_lost_gpu_is_removed_and_mig_mode_stays():
     record = full()
     record.forget("a")
     assert record == GpuRecord(mig_mode=True, instances={"19-4": {"claims": ["b"]}})
 
 
-def test_it_lists_the_steps_that_undo_every_claim():
+def test_a_record_lists_the_steps_that_undo_every_claim():
     entry = {"step": VFIO_STEP, "gpu": "0000:10:00.0"}
     bound = GpuRecord(vfio={"claim": "c", "entry": entry, "name": {}})
     assert list(bound.steps("0000:10:00.0")) == [("c", entry)]

@@ -11,11 +11,11 @@ from dra_driver_gpu.settings import SETTINGS, GpuIdentity, GpuSettings, Selectio
 from dra_sdk import SettingsError
 
 
-def test_nothing_set():
+def test_without_variables_all_settings_have_defaults():
     assert GpuSettings.read({"PATH": "/bin", "DRA_GPU_ALLOW": ""}) == GpuSettings()
 
 
-def test_everything_set():
+def test_every_variable_is_read():
     read = GpuSettings.read(
         {
             "DRA_GPU_DRIVER_ROOT": "/run/nvidia/driver/",
@@ -64,7 +64,7 @@ def test_an_unusable_value_is_an_error_with_the_variable(variable, text, why):
         GpuSettings.read({variable: text})
 
 
-def test_a_misspelt_variable_is_an_error():
+def test_an_unknown_variable_is_an_error():
     with pytest.raises(SettingsError, match="unknown environment variable DRA_GPU_DYNAMICMIG: there are DRA_GPU_"):
         GpuSettings.read({"DRA_GPU_DYNAMICMIG": "true"})
 

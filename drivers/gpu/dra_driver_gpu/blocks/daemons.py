@@ -3,8 +3,8 @@
 Each daemon has a directory `<base>/<id>/`, from before its start until after its end. `daemon.json` there says what the
 daemon is for, for as long as it should run. The lock of a daemon is on its directory.
 
-A daemon is found by a variable in its environment, `<marker>=<id>`, so a daemon that outlived a restart is found again.
-Because that means reading the environment of every process, `daemon.json` also has the pid and the start time.
+A daemon is found by a variable in its environment, `<marker>=<id>`, so that it is found again after a restart of the
+driver. That means reading the environment of every process, so `daemon.json` also has the pid and the start time.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class DaemonKind(Generic[S]):
     logs: log files below `log`, whose end is shown in an error.
     start_seconds: how long it may take until it answers.
     command: the command that runs it in the foreground.
-    before_start: what must be done before, in its directory.
-    probe: asks for a sign of life; raises DraError if there is none.
-    configure: gives it its orders once it answers; raises DraError.
-    quit: asks it to end; one that does not answer is no error.
+    before_start: prepares the start, in its directory.
+    probe: asks the daemon whether it works; raises DraError if it does not answer.
+    configure: sends its configuration once it answers; raises DraError.
+    quit: asks it to end; no error if it does not answer.
     after_end: undoes `before_start`.
     """
 
@@ -151,7 +151,7 @@ class Daemons(Generic[S]):
         return True
 
     def trouble(self, spec: S) -> str:
-        """Why a daemon gives no sign of life; empty if it answers."""
+        """Why a daemon does not answer; empty if it answers."""
         try:
             self._kind.probe(spec.id)
         except DraError as error:
@@ -167,7 +167,7 @@ class Daemons(Generic[S]):
         return self._node.local(f"{self._base}/{daemon_id}")
 
     def _read(self, path: Path) -> list[S]:
-        """What a file says; nothing if it is gone, or of an earlier boot: then its claim is prepared again."""
+        """The spec in a file; none if the file is gone, or of an earlier boot: then its claim is prepared again."""
         if not path.exists():
             return []
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -180,16 +180,17 @@ class Daemons(Generic[S]):
             if not self._node.clock.until(lambda: self._answers(spec), self._kind.start_seconds):
                 raise RetriableError(f"the {self._kind.name} does not answer: {self._log(spec.id)}")
             self._kind.configure(spec)
-        except DraError:  # with only some of its orders it is useless
+        except DraError:  # with only a part of its configuration it is useless
             self._node.effects.kill(spec.process[:1], force=True)
             raise
         kept = {**asdict(spec), "boot": self._node.boot_id}
         (self.directory(spec.id) / _FILE).write_text(json.dumps(kept), encoding="utf-8")
 
     def _find(self, spec: S) -> S | None:
-        """The spec with the process that an interrupted start left.
+        """The spec with the process that an interrupted start left; None if there is none.
 
-        If the process is known it has ended, and a server that outlives it has the same environment: so do not look.
+        If `spec` names a process, that process has ended, and a server that outlives it has the same environment: so
+        do not search.
         """
         pids = [] if spec.process else self.processes(spec.id)
         return self._with_process(spec, pids[0]) if pids else None
@@ -230,8 +231,8 @@ class Daemons(Generic[S]):
 class DaemonWatch:
     """Supervises the daemons of a node: starts again those that ended, and reports those that do not answer.
 
-    A daemon that does not answer is not ended, because its clients may still work; the owner of the device is told.
-    `troubles` says what is wrong with the daemon of a device, by the device's UUID.
+    A daemon that does not answer is not ended, because its clients may still work. `troubles` says what is wrong with
+    the daemon of a device, by the device's UUID, so that the health of the device shows it.
     """
 
     def __init__(self) -> None:
@@ -240,7 +241,7 @@ class DaemonWatch:
         self._due = 0.0
 
     def check(self, daemons: Daemons[Any], now: float) -> None:
-        """To be called every few seconds: revive daemons, and probe them every `PROBE_SECONDS`."""
+        """Revive daemons, and every `PROBE_SECONDS` probe them; call this every few seconds."""
         wanted = daemons.wanted()
         for each in wanted:
             daemons.revive(each)

@@ -1,7 +1,7 @@
-"""The faults of one device: which part of it each concerns, how often it came, and when it is over.
+"""The faults of one device: which part of it each concerns, how often it occurred, and when it is over.
 
-A fault concerns every part that touches the part where it happened. Faults stand beside each other, so a later, lighter
-one hides none. Each lasts until the device has recovered, or until it is forgotten because all has been quiet since.
+A fault concerns every part that touches the part where it occurred. Faults are kept side by side, so a later, lighter
+fault does not hide an earlier one. Each lasts until the device has recovered, or has not repeated for some time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FaultHistory(Generic[P]):
         self._remarks: Counter[str] = Counter()
 
     def add(self, part: P, what: str, now: float) -> bool:
-        """Record a fault of a part; True if it is new, not one more of a kind that is known."""
+        """Record a fault of a part; True if this part had no fault of this kind."""
         fault = self._faults.setdefault((part, what), _Fault(now))
         fault.last, fault.times = now, fault.times + 1
         return fault.times == 1
@@ -51,7 +51,7 @@ class FaultHistory(Generic[P]):
         self._faults.clear()
 
     def forget(self, now: float, quiet: float) -> None:
-        """Forget the faults that came last `quiet` seconds ago or earlier."""
+        """Forget the faults that last occurred `quiet` seconds ago or earlier."""
         self._faults = {key: each for key, each in self._faults.items() if now - each.last < quiet}
 
     def faults(self, part: P) -> Iterator[str]:

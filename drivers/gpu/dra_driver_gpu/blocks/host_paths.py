@@ -1,7 +1,7 @@
 """Paths below another root: a host that is mounted somewhere, or the root file system of a driver container.
 
-A link there means what it means to programs whose `/` is that root. Our kernel would follow an absolute one to our own
-files.
+Links are followed as programs do whose `/` is that root. The kernel would follow an absolute link from the root of this
+process instead.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Command:
 
     argv: the program and its arguments.
     stdin: what it reads.
-    env: variables that are added to our environment.
+    env: variables that are added to the environment of this process.
     timeout: how long it may take, in seconds; a daemon has no limit.
     """
 
@@ -78,7 +78,7 @@ class Effects(Protocol):
         """Start a daemon, which outlives this process, and return its pid; `log` gets its output. CommandError."""
 
     def running(self, marker: str) -> list[int]:
-        """The processes with `marker` (`NAME=value`) in their environment, whoever started them, the oldest first."""
+        """The processes with `marker` (`NAME=value`) in their environment, of any parent, the oldest first."""
 
     def started(self, pid: int) -> int | None:
         """When this process was started, in ticks since boot; with the pid it identifies it. None if it has ended."""
@@ -88,7 +88,7 @@ class Effects(Protocol):
 
 
 class SystemEffects:
-    """`Effects` on the machine on which we run."""
+    """`Effects` on the machine on which this process runs."""
 
     def write(self, path: Path, text: str) -> None:
         """See `Effects.write`."""
@@ -189,7 +189,7 @@ def _abandon(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
-            with suppress(OSError):  # what it did not read is lost with it
+            with suppress(OSError):  # what it has not read is lost
                 pipe.close()
     try:
         process.wait(_KILL_SECONDS)

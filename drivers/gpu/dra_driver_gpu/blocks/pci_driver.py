@@ -1,4 +1,4 @@
-"""The kernel driver of a PCI function: which one it has, giving it another, and waiting until nobody uses the function.
+"""The kernel driver of a PCI function: read it, change it, and wait until no process uses the function.
 
 A kernel driver releases a function only after its last user has left, and the write that asks for it blocks until then.
 So wait for the users first. Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`).
@@ -22,7 +22,7 @@ from dra_sdk.hardware import link_name, optional, read_text
 log = logging.getLogger(__name__)
 _NO_OVERRIDE: Final = "(null)"
 _IOMMU_GROUP: Final = re.compile(r"/dev/vfio/\d+")
-_INTERVALS: Final = 5  # of the clock, between two looks at all open files of all processes
+_INTERVALS: Final = 5  # of the clock, between two checks of all open files of all processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def bind(node: NodeAccess, address: str, driver: str) -> None:
 def restore(node: NodeAccess, before: PciBinding) -> None:
     """Bind a function as it was before; nothing to do if the function is gone.
 
-    If the driver was removed in the meantime, the function stays without one: the driver takes it when it is loaded.
+    If the driver was removed since, the function stays without driver: it is bound when the driver is loaded.
     """
     path = function_path(node, before.address)
     if not path.exists():

@@ -11,7 +11,7 @@ from threading import Event
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, replaceable in tests, with the end of the call: no wait goes beyond it, because the caller has gone then.
+    """Time, which tests can replace, and the end of the current call: no wait goes beyond it.
 
     now: the time in seconds of a steady clock.
     sleep: wait for a number of seconds.

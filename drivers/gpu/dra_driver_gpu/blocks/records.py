@@ -1,7 +1,7 @@
 """Records: what a driver keeps about each device, in a small file per device, with a lock and the boot id.
 
-A claim's journal lists what was done for that claim. A record holds what belongs to the device, whichever claim asks.
-The lock of a device is on its directory: it works between threads and processes, and ends with a holder that is killed.
+A claim's journal lists what was done for that claim. A record holds what belongs to the device, for all its claims.
+The lock of a device is on its directory: it works between threads and processes, and a killed holder releases it.
 
 Nothing that a record describes survives a reboot, so a record of another boot counts as empty.
 """
@@ -53,7 +53,7 @@ class Records(Generic[R]):
 
     @contextmanager
     def locked(self, device: str) -> Iterator[R]:
-        """The record of a device, which nobody else can lock meanwhile. `save` keeps changes.
+        """The record of a device, locked while the context lasts. `save` keeps changes.
 
         Raises RetriableError if the device stays locked, RecordError if its directory cannot be used.
         """
@@ -104,7 +104,7 @@ def locked(directory: Path, clock: Clock) -> Iterator[None]:
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not replace(clock, interval=_LOCK_INTERVAL).until(lambda: _lock(handle), _LOCK_SECONDS):
-            raise RetriableError(f"another call is still at work on {directory.name}")
+            raise RetriableError(f"another call still works on {directory.name}")
         yield
     finally:
         os.close(handle)

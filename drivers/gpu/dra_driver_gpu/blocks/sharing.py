@@ -21,7 +21,7 @@ _UNDIVIDED: Final = RequestPolicy(default=0, min=0)
 class Sharing:
     """How claims share a device.
 
-    kind: `disabled` for one claim, `memory` for as many as its memory allows, `unlimited`, or `shares` for a number.
+    kind: `disabled` for one claim, `memory` for as many as its memory allows, `unlimited`, or `shares` for `number`.
     number: with `shares`, how many claims.
     """
 

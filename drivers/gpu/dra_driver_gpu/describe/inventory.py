@@ -1,6 +1,6 @@
 """The GPUs of a node as NVML and sysfs show them: read in full to publish them, and as a cheap snapshot to see changes.
 
-A GPU that cannot be read (lost, or without permission) is left out with its error; the others are read all the same.
+If a GPU cannot be read (lost, or without permission), its error is kept, and the other GPUs are read.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from dra_driver_gpu.blocks.records import Records
 from dra_driver_gpu.gpu_record import GpuRecord
 from dra_driver_gpu.nvml.api import Gpu, GpuInstance, MigDevice, Nvml
-from dra_driver_gpu.nvml.errors import InvalidArgumentError, NotFoundError, NvmlError
+from dra_driver_gpu.nvml.errors import NvmlError
 from dra_driver_gpu.nvml.mig import GpuInstanceProfile, MigAttributes, Placement, profile_name
 from dra_driver_gpu.nvml.queries import (
+    GONE,
     ask_each_gpu,
     ask_existing,
     ask_optional,
@@ -30,8 +31,6 @@ from dra_sdk.hardware import Host, PciDevice, read_pci_device
 
 Seen: TypeAlias = tuple[object, ...]
 """What a snapshot shows of one GPU; comparable and hashable."""
-_GONE: Final = (NotFoundError, InvalidArgumentError)
-"""The answers of a handle whose instance was destroyed in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class MigProfile:
 class MigDeviceInfo:
     """A MIG device that exists: a whole GPU instance, or one of several compute instances in it.
 
-    A GPU instance without compute instance is no device, but takes its place; it appears here without UUID.
+    A GPU instance without compute instance is no MIG device, but takes memory slices; it appears here without UUID.
 
     uuid: its UUID; empty for a GPU instance without compute instance.
     profile: the profile of its GPU instance, whose memory and engines it has.
@@ -201,7 +200,7 @@ def _mig_devices(gpu: Gpu, profiles: tuple[MigProfile, ...]) -> tuple[MigDeviceI
         for instance in ask_optional(partial(gpu.gpu_instances, profile.profile.id)) or ():
             try:
                 found += _in_instance(instance, profile, devices)
-            except _GONE:
+            except GONE:
                 continue
     return tuple(sorted(found, key=lambda mig: (mig.placement, mig.compute_instance)))
 
@@ -213,7 +212,7 @@ def _in_instance(instance: GpuInstance, profile: MigProfile, devices: Sequence[M
             if device.gpu_instance_id() == info.id:
                 bare = False
                 yield _mig_device(device, profile, info.placement)
-        except _GONE:
+        except GONE:
             continue
     if bare:
         yield MigDeviceInfo("", profile, info.placement, info.id, -1, 0, 0)

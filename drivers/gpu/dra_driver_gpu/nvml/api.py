@@ -1,9 +1,9 @@
 """NVML, narrowed to what a DRA driver needs, as protocols: `Nvml` gives `Gpu`s, which give MIG devices and instances.
 
 Each method is one NVML function, named in its docstring; tests inject and count failures by that name. Every method
-raises `NvmlError` or a subclass. Besides what a docstring names, any call can fail with UNINITIALIZED, GPU_IS_LOST,
-NO_PERMISSION or UNKNOWN. Two handles of one library are equal, and hash alike, if they are handles to the same thing,
-so they can be keys. Implementations: `real.RealNvml` and `memory.MemoryNvml`.
+raises `NvmlError` or a subclass. In addition to what its docstring names, any call can fail with UNINITIALIZED,
+GPU_IS_LOST, NO_PERMISSION or UNKNOWN. Two handles of one library are equal, and have the same hash, if they are handles
+to the same thing, so they can be keys. Implementations: `real.RealNvml` and `memory.MemoryNvml`.
 Source: nvml.h and the NVML API reference.
 """
 
@@ -242,7 +242,7 @@ class ComputeInstanceInfo:
 
 
 class GpuInstance(Protocol):
-    """A part of a GPU with memory and engines of its own. The handle is invalid once it is destroyed."""
+    """A part of a GPU with its own memory and engines. The handle is invalid once the instance is destroyed."""
 
     def info(self) -> GpuInstanceInfo:
         """`nvmlGpuInstanceGetInfo`."""
@@ -264,7 +264,7 @@ class GpuInstance(Protocol):
 
 
 class ComputeInstance(Protocol):
-    """A part of a GPU instance's multiprocessors. The handle is invalid once it is destroyed."""
+    """A part of a GPU instance's multiprocessors. The handle is invalid once the instance is destroyed."""
 
     def info(self) -> ComputeInstanceInfo:
         """`nvmlComputeInstanceGetInfo_v2`."""

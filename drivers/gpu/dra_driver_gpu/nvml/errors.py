@@ -1,7 +1,7 @@
 """NVML's return codes as exceptions: `NvmlError` for all of them, subclasses for those that a caller handles.
 
 ```
-NvmlError                         any code; `code` tells which one
+NvmlError                         any return code, in `code`
 ├── InvalidArgumentError          2    also: a handle to an instance that was destroyed
 ├── NotSupportedError             3    the GPU, its mode or the driver does not offer this
 ├── NotFoundError                 6    nothing has this index, id, UUID or PCI address

@@ -1,4 +1,4 @@
-"""The NVML of a node: open while somebody uses it, closed while a GPU changes its kernel driver.
+"""The NVML of a node: open while it is used, closed while a GPU changes its kernel driver.
 
 An open NVML holds the device nodes of all GPUs, so a GPU for a virtual machine would never become free. A user that
 keeps NVML open for long, to wait for events, must leave when `close_requested` is true.
@@ -40,11 +40,11 @@ class NvmlLibrary:
 
     @property
     def close_requested(self) -> bool:
-        """Whether somebody needs NVML closed, or has it closed: users leave, new users wait."""
+        """Whether a `closed` waits or runs: users leave, new users wait."""
         return self._close_requested.is_set()
 
     def wait_for_close_request(self, seconds: float) -> bool:
-        """Wait until somebody needs NVML closed; False on timeout."""
+        """Wait until `close_requested` is true; False on timeout."""
         return self._close_requested.wait(seconds)
 
     @contextmanager

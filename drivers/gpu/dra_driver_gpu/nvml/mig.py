@@ -1,7 +1,7 @@
 """What NVML reports about MIG: profiles and their names, placements, modes, and what a MIG device has. No I/O.
 
-A GPU is divided into GPU instances, which have memory and engines of their own; a GPU instance is divided into compute
-instances, which share these and have multiprocessors of their own. Each compute instance is one MIG device.
+A GPU is divided into GPU instances, which have their own memory and engines; a GPU instance is divided into compute
+instances, which share these and have their own multiprocessors. Each compute instance is one MIG device.
 Source: nvml.h and the MIG user guide.
 """
 
@@ -124,7 +124,7 @@ class ComputeInstanceProfile:
     name: the driver's name, such as `1c.3g.20gb`; empty if the driver is too old to report it.
     slices: compute slices.
     instances: how many fit in an empty GPU instance.
-    multiprocessors: streaming multiprocessors of its own.
+    multiprocessors: its own streaming multiprocessors.
     shared_copy_engines: copy engines of the GPU instance.
     shared_decoders: video decoders of the GPU instance.
     shared_encoders: video encoders of the GPU instance.
@@ -149,14 +149,14 @@ class ComputeInstanceProfile:
 class MigAttributes:
     """What one MIG device has (`nvmlDeviceAttributes_t`). Engines and memory belong to the GPU instance.
 
-    multiprocessors: streaming multiprocessors of its own.
+    multiprocessors: its own streaming multiprocessors.
     shared_copy_engines: copy engines of the GPU instance.
     shared_decoders: video decoders of the GPU instance.
     shared_encoders: video encoders of the GPU instance.
     shared_jpeg_engines: JPEG decoders of the GPU instance.
     shared_ofa_engines: optical flow accelerators of the GPU instance.
     gpu_instance_slices: compute slices of the GPU instance.
-    compute_instance_slices: compute slices of its own.
+    compute_instance_slices: its own compute slices.
     memory_mib: memory of the GPU instance in MiB.
     """
 

@@ -25,8 +25,8 @@ T = TypeVar("T")
 Handle = TypeVar("Handle")
 _NOT_OFFERED: Final = (NotSupportedError, InvalidArgumentError, FunctionNotFoundError)
 """The answers for a profile that GPU or driver lack; drivers before R450 lack MIG and its functions altogether."""
-_GONE: Final = (NotFoundError, InvalidArgumentError)
-"""The answers of a handle whose instance was destroyed in the meantime."""
+GONE: Final = (NotFoundError, InvalidArgumentError)
+"""The answers of a handle whose instance has been destroyed."""
 
 
 def ask_each_gpu(nvml: Nvml, ask: Callable[[Gpu], T]) -> tuple[dict[int, T], dict[int, NvmlError]]:
@@ -45,12 +45,12 @@ def ask_each_gpu(nvml: Nvml, ask: Callable[[Gpu], T]) -> tuple[dict[int, T], dic
 
 
 def ask_existing(handles: Iterable[Handle], ask: Callable[[Handle], T]) -> list[T]:
-    """The answers of instances or MIG devices, without those that were destroyed in the meantime."""
+    """The answers of instances or MIG devices, without those that have been destroyed."""
     answers = []
     for each in handles:
         try:
             answers.append(ask(each))
-        except _GONE:
+        except GONE:
             continue
     return answers
 

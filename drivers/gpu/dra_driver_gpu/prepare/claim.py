@@ -1,4 +1,4 @@
-"""A claim from beginning to end: its devices are set up, then given out; later they are released by its journal.
+"""A claim from beginning to end: its devices are set up and given to containers, and later released by its journal.
 
 Every step is written to the claim's journal before it changes anything. Unpreparing needs the journal alone, so a claim
 that was prepared or unprepared only in part is undone in the same way.
@@ -204,7 +204,7 @@ def sweep(node: NvidiaNode, claim: Claim[Any]) -> bool:
     Failures are logged.
     """
     found = list(_remaining_steps(node))
-    # Ask after looking: a claim that is being prepared is held before its first step.
+    # Read the held claims last: a claim that is being prepared is held before its first step.
     live = {claim.uid, *(each.uid for each in claim.held())}
     live |= {claim_id(uid) for uid in live}
     undone = [_try_undo(node, uid, entry) for uid, entry in found if uid not in live]

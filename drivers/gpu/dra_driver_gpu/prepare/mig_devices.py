@@ -1,8 +1,8 @@
 """MIG devices of claims: created where the scheduler placed them, used as they are, and removed with the last claim.
 
 A MIG device is a GPU instance with one compute instance of its whole size. Both are found by profile and placement, not
-by id: so a GPU instance without compute instance, which is no MIG device, is found as well. Ours are the instances in
-the GPU's record; every other MIG device belongs to an operator, is used as it is, and stays.
+by id: so a GPU instance without compute instance, which is no MIG device, is found as well. The GPU's record lists the
+instances that we created; every other MIG device belongs to an operator, is used as it is, and stays.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def obtain_mig_device(
         raise ValueError(f"{planned.device.name} is not a MIG device")
     gpu = find_gpu(nvml, planned)
     uuid, records = gpu.uuid(), gpu_records(node)
-    # One of several compute instances in a GPU instance is never ours.
+    # We never create one of several compute instances in a GPU instance.
     key = instance_key(name.profile_id, name.start) if name.compute is None else ""
     with records.locked(uuid) as record:
         found = _existing(gpu, name) if mig_enabled(gpu) else None
@@ -82,7 +82,7 @@ def obtain_mig_device(
         records.save(uuid, record)
         if found is None:
             gpu = turn_mig_on(node, nvml, uuid, record)
-            if made is not None:  # we began it, and were interrupted
+            if made is not None:  # an earlier attempt was interrupted
                 _destroy(gpu, name.profile_id, name.start, node.clock, node.settings.busy_seconds)
             found = _create(gpu, name)
         record.instances[key] |= {"uuid": found.uuid, "gi": found.gpu_instance, "ci": found.compute_instance}

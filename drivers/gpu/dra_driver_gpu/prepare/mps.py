@@ -26,12 +26,12 @@ from dra_sdk.hardware import read_text
 
 _CONTROL: Final = "nvidia-cuda-mps-control"
 _MARKER: Final = "DRA_GPU_MPS_DAEMON"
-ORDER_SECONDS: Final = 5.0  # for the daemon's answer to one order
+ANSWER_SECONDS: Final = 5.0  # for a daemon to answer one command
 _CLIENT_PIPE: Final = "/tmp/nvidia-mps"  # noqa: S108 (the default of clients)
 _DEV_SHM: Final = "/dev/shm"  # noqa: S108 (the mount point of every container)
 _WRITABLE: Final = ("rw", "nosuid", "nodev", "rbind", "rprivate")
-_PLACE: Final = "/mnt"
-"""Where the programs of a driver container see a daemon's directory, in a mount namespace of their own."""
+_MOUNT_POINT: Final = "/mnt"
+"""Where the programs of a driver container see a daemon's directory, in their own mount namespace."""
 _MOUNT_AND_RUN: Final = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; done; shift; exec "$@"'
 
 
@@ -50,12 +50,12 @@ class MpsDaemon(DaemonSpec):
 
     @property
     def id(self) -> str:
-        """One part for the claim, one for the devices: short, because the path of a socket has at most 107 bytes."""
+        """The claim's part and the devices' part: short, because the path of a socket has at most 107 bytes."""
         return f"{claim_id(self.claim)}-{_digest(','.join(sorted(self.devices)))[:5]}"
 
     @property
-    def orders(self) -> Iterator[str]:
-        """The orders for its control program once it runs."""
+    def commands(self) -> Iterator[str]:
+        """The commands that set its limits, in the words of its control program."""
         if self.percentage is not None:
             yield f"set_default_active_thread_percentage {self.percentage}"
         for uuid, limit in sorted(self.limits.items()):
@@ -84,7 +84,7 @@ def mps_daemons(node: NvidiaNode) -> Daemons[MpsDaemon]:
         start_seconds=node.settings.mps_seconds,
         command=program.start_command,
         before_start=program.mount_shm,
-        probe=lambda daemon_id: program.order(daemon_id, "get_server_list"),
+        probe=lambda daemon_id: program.send(daemon_id, "get_server_list"),
         configure=program.configure,
         quit=program.quit,
         after_end=program.unmount_shm,
@@ -101,34 +101,34 @@ def client_edits(node: NvidiaNode, daemon_id: str) -> ContainerEdits:
 
 
 class _MpsProgram:
-    """The control program on a node: as a daemon with `-f`, else it gives one order to the daemon of a directory."""
+    """The control program on a node: with `-f` a daemon, else it sends one command to the daemon of a directory."""
 
     def __init__(self, node: NvidiaNode) -> None:
         self._node = node
         self.base = f"{node.settings.state_dir}/mps"
 
     def start_command(self, daemon: MpsDaemon) -> Command:
-        """The command of a daemon in the foreground, with the `/dev/shm` of its own if it is private."""
+        """The command of a daemon in the foreground, with its own `/dev/shm` if that is private."""
         own = {"CUDA_VISIBLE_DEVICES": ",".join(sorted(daemon.devices)), _MARKER: daemon.id}
         options = ["-f", *(["-M"] if daemon.multi_user else [])]
         environment = {**self._server_environment(), **self._directories(daemon.id), **own}
         command = self._node.driver_command(_CONTROL, *options, env=environment)
         return with_mounts(command, [*self._moved_directory(daemon.id), *self._private_shm(daemon.id)])
 
-    def order(self, daemon_id: str, order: str) -> None:
-        """Give a daemon one order. Raises CommandError, HardwareError."""
-        command = self._node.driver_command(_CONTROL, stdin=f"{order}\n", env=self._directories(daemon_id))
-        self._node.run(replace(with_mounts(command, self._moved_directory(daemon_id)), timeout=ORDER_SECONDS))
+    def send(self, daemon_id: str, command: str) -> None:
+        """Send one command to a daemon. Raises CommandError, HardwareError."""
+        program = self._node.driver_command(_CONTROL, stdin=f"{command}\n", env=self._directories(daemon_id))
+        self._node.run(replace(with_mounts(program, self._moved_directory(daemon_id)), timeout=ANSWER_SECONDS))
 
     def configure(self, daemon: MpsDaemon) -> None:
         """Set the limits of a daemon's clients."""
-        for order in daemon.orders:
-            self.order(daemon.id, order)
+        for command in daemon.commands:
+            self.send(daemon.id, command)
 
     def quit(self, daemon_id: str) -> None:
-        """Ask a daemon to end; one that does not listen is ended by signals."""
+        """Ask a daemon to end. If it does not answer, signals end it later."""
         with suppress(CommandError, HardwareError):
-            self.order(daemon_id, "quit")
+            self.send(daemon_id, "quit")
 
     def mount_shm(self, daemon_id: str) -> None:
         """Mount a tmpfs of half the node's memory, like the kernel's `/dev/shm`; it takes memory only when used."""
@@ -154,12 +154,12 @@ class _MpsProgram:
     def _directories(self, daemon_id: str) -> dict[str, str]:
         """Where the driver's programs see the directories of a daemon."""
         path = f"{self.base}/{daemon_id}"
-        seen = _PLACE if self._moved else path if self._node.own_root else str(self._node.local(path))
+        seen = _MOUNT_POINT if self._moved else path if self._node.own_root else str(self._node.local(path))
         return {"CUDA_MPS_PIPE_DIRECTORY": f"{seen}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{seen}/log"}
 
     def _moved_directory(self, daemon_id: str) -> list[tuple[str, str]]:
         """The mount that shows a daemon's directory to programs in a driver container."""
-        target = str(self._node.driver_root / _PLACE.lstrip("/"))
+        target = str(self._node.driver_root / _MOUNT_POINT.lstrip("/"))
         return [(str(self._node.local(f"{self.base}/{daemon_id}")), target)] if self._moved else []
 
     def _private_shm(self, daemon_id: str) -> list[tuple[str, str]]:
@@ -181,7 +181,7 @@ class _MpsProgram:
 
 
 def with_mounts(command: Command, mounts: Sequence[tuple[str, str]]) -> Command:
-    """The command in a mount namespace of its own, in which it sees the first directory of each pair at the second."""
+    """The command in its own mount namespace, in which it sees the first directory of each pair at the second."""
     if not mounts:
         return command
     pairs = [path for pair in mounts for path in pair]

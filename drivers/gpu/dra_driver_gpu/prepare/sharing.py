@@ -1,6 +1,6 @@
 """How processes share a device: compute mode and time slice, set for the first claim, restored after the last.
 
-Claims that hold shares of one device must want the same of it, because a device has only one of each.
+Claims that hold shares of one device must have the same configuration, because a device has only one of each.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _VOLTA: Final = (7, 0)  # the first compute capability with selectable time slic
 
 
 def begin_use(node: NvidiaNode, claim: Claim[Any], planned: PlannedDevice, gpu: Gpu) -> None:
-    """Record what a claim wants of a device, and set the GPU to it.
+    """Record a claim's configuration of a device, and set the GPU to it.
 
-    Raises RetriableError if another claim on the device wants something else.
+    Raises RetriableError if another claim on the device has another configuration.
     """
     shared = planned.device.share_id is not None
     if not planned.policy and not shared:
@@ -102,7 +102,7 @@ def _restore(node: NvidiaNode, nvml: Nvml, uuid: str, record: GpuRecord) -> None
 
 
 def _reset_time_slice(node: NvidiaNode, uuid: str, *, certain: bool) -> None:
-    """A GPU that refuses every time slice has the default; a claim must not be held by that."""
+    """A GPU that refuses every time slice has the default; that must not keep a claim from being unprepared."""
     command = _time_slice_command(node, uuid, 0)
     try:
         node.run(command)

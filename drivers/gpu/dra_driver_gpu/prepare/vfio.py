@@ -1,7 +1,7 @@
 """GPUs for virtual machines: bound to a VFIO driver for a claim, and bound again as they were before.
 
-A GPU that an operator bound to VFIO stays bound. All functions of its slot go together (its audio function, say).
-Nobody may use it while it is bound: the NVIDIA driver would wait for the last user inside the kernel.
+A GPU that an operator bound to VFIO stays bound. All functions of its slot, such as its audio function, are bound
+together. First every process must leave the GPU: else the NVIDIA driver waits for it inside the kernel.
 Sources: nvidia-persistenced(1); nv-procfs.c of the open kernel modules for `unbindLock`.
 """
 
@@ -78,7 +78,7 @@ def obtain_vfio_device(
     address = gpu.pci.address
     owner = gpu_records(node).read(address).vfio.get("claim", claim.uid)
     if owner != claim.uid:
-        raise RetriableError(f"GPU {address} is with the virtual machine of claim {owner}")
+        raise RetriableError(f"GPU {address} belongs to the virtual machine of claim {owner}")
     if gpu.bound:
         return vfio.vfio_device(gpu.pci)
     group = [each for each in bus.functions if each.iommu_group == gpu.pci.iommu_group]
@@ -118,7 +118,7 @@ def release_vfio_device(node: NvidiaNode, entry: JSON) -> None:
 
 def _bind(node: NvidiaNode, pci: PciDevice, slot: list[str]) -> None:
     name, nodes, seconds = f"GPU {pci.address}", _gpu_nodes(node, pci), node.settings.vfio_seconds
-    # First with NVML open, which holds the GPU as well: while it is closed nobody can use any GPU.
+    # First wait with NVML open, which holds the GPU as well: while NVML is closed, no other claim can use any GPU.
     wait_until_free(node, name, nodes, seconds, ignored=pci_driver.own_pid(node))
     with node.without_nvml():
         wait_until_free(node, name, nodes, min(seconds, _CLOSED_SECONDS))
@@ -158,7 +158,7 @@ def _record(node: NvidiaNode, address: str, entry: JSON) -> None:
 
 
 def _set_persistence(node: NvidiaNode, address: str, *, on: bool) -> None:
-    """By nvidia-smi if a daemon in another root keeps the mode: NVML looks for its socket in our own root only."""
+    """By nvidia-smi if a daemon in another root keeps the mode: NVML finds its socket only in this process's root."""
     if node.own_root and follow(node.driver_root, _PERSISTENCED).exists():
         node.run(node.driver_command("nvidia-smi", "-i", address, "-pm", str(int(on))))
         return

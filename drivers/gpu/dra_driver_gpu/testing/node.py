@@ -8,8 +8,8 @@ Device nodes are empty files, because real ones need root. Sources: a node with 
 
 `write_tools` adds programs of the driver, as shell scripts that do what can be seen of the real ones. `nvidia-smi`
 keeps the time slice of each GPU in a file below `/run/time-slices`, which is absent for the default.
-`nvidia-cuda-mps-control` is a daemon with `-f`; without, it gives an order to the daemon of its pipe directory, which
-writes its orders to its log directory. A daemon that is stopped (SIGSTOP) lets the order wait.
+`nvidia-cuda-mps-control` is a daemon with `-f`; without, it sends a command to the daemon of its pipe directory, and
+lists the command in the log directory. If the daemon is stopped (SIGSTOP), the command waits.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ fi
     exit 1
 }
 while { read -r _ _ state _ < "/proc/$pid/stat"; } 2> /dev/null && [ "$state" = T ]; do sleep 0.02; done
-while read -r order; do
-    echo "$order" >> "$CUDA_MPS_LOG_DIRECTORY/orders"
-    case "$order" in
+while read -r command; do
+    echo "$command" >> "$CUDA_MPS_LOG_DIRECTORY/commands"
+    case "$command" in
         quit) rm -f "$control" ;;
         get_*) echo 100.0 ;;
         set_*) ;;
-        *) echo "unknown: $order" >&2; exit 1 ;;
+        *) echo "unknown: $command" >&2; exit 1 ;;
     esac
 done
 """

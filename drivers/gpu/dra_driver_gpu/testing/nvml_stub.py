@@ -1,4 +1,4 @@
-"""A `libnvidia-ml.so.1` of our own, so that tests use the real binding through its binary interface.
+"""A stub of `libnvidia-ml.so.1`, so that tests use the real binding through its binary interface.
 
     library = build_stub(tmp_path)
     state = StubState(tmp_path / "nvml", [fake_gpu("A100-40GB")])
@@ -47,7 +47,7 @@ _MODE_RECOVERY: Final = 7
 
 
 class GpuControl(Protocol):
-    """What a test does to GPUs behind the driver's back, by UUID; implemented by `MemoryNvml` and `StubState`."""
+    """What a test does to GPUs, by UUID; implemented by `MemoryNvml` and `StubState`."""
 
     def fail(self, call: str, failure: ReturnCode, *, nth: int = 1, times: int = 1, after: bool = False) -> None:
         """Let the `nth` call of an NVML function fail, and `times` - 1 after it; with `after` it takes effect first."""

@@ -6,7 +6,7 @@
 Effects on the node do what the kernel would do, and each can be made to fail. Writing to `bind`, `unbind` and
 `driver_override` of PCI moves the links that show a function's driver, and creates the node of an IOMMU group. Programs
 and daemons really run, except those that would change this machine: `mount`, `umount` and `modprobe`. What should run
-in a mount namespace of its own (`unshare`) runs without one.
+in its own mount namespace (`unshare`) runs without one.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class GpuRig:
 
     @property
     def nvidia_node(self) -> NvidiaNode:
-        """The node as the driver works on it, with a library of its own."""
+        """The node as the driver works on it, with its own library."""
         library = NvmlLibrary(self._nvml(self.node.root))
         clock = Clock(interval=0.02)
         return NvidiaNode(self.node.root, self.effects, clock, settings=self.settings, library=library)

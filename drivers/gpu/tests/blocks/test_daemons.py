@@ -72,7 +72,7 @@ def hang(monkeypatch):
         os.kill(pid, signal.SIGSTOP)
         stat = Path(f"/proc/{pid}/stat")
         wait(lambda: stat.read_text().rpartition(") ")[2].startswith("T"))
-        monkeypatch.setattr(mps, "ORDER_SECONDS", 0.3)
+        monkeypatch.setattr(mps, "ANSWER_SECONDS", 0.3)
 
     return stop
 
@@ -83,7 +83,7 @@ def go_on(monkeypatch):
 
     def start(rig):
         os.kill(control(rig), signal.SIGCONT)
-        monkeypatch.setattr(mps, "ORDER_SECONDS", LONG)
+        monkeypatch.setattr(mps, "ANSWER_SECONDS", LONG)
 
     return start
 
@@ -140,7 +140,7 @@ def test_a_daemon_that_cannot_be_started_again_is_reported(make_node, config):
     rig.driver.unprepare(prepared)
 
 
-def test_a_daemon_that_takes_no_orders_is_ended(make_node, config):
+def test_a_daemon_that_refuses_its_configuration_is_ended(make_node, config):
     rig = make_node("L4")
     prepared = rig.driver.prepare(with_mps(config))
     rig.effects.kill(rig.effects.running_daemons(), force=True)
@@ -159,7 +159,7 @@ def test_a_daemon_that_takes_no_orders_is_ended(make_node, config):
     rig.driver.unprepare(prepared)
 
 
-def test_the_environment_of_processes_is_not_read_while_all_is_well(make_node, config, monkeypatch):
+def test_the_environment_of_processes_is_not_read_while_daemons_run(make_node, config, monkeypatch):
     rig = make_node("L4", "L4")
     for _ in range(2):
         rig.driver.prepare(with_mps(config))
@@ -191,7 +191,7 @@ def test_a_daemon_that_ended_is_started_again_although_its_server_runs_on(make_n
     assert rig.effects.running_daemons() == []
 
 
-def test_a_process_that_got_the_pid_of_a_daemon_is_not_taken_for_it(make_node, config):
+def test_another_process_with_the_pid_of_a_daemon_is_not_the_daemon(make_node, config):
     rig = make_node("L4")
     prepared = rig.driver.prepare(with_mps(config))
     path = daemon_file(rig)

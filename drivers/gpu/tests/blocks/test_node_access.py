@@ -77,7 +77,7 @@ def test_a_program_that_cannot_be_killed_is_left_and_reaped_later(pid_file, monk
 
 
 def _ended(pid: int) -> bool:
-    """Whether a process is gone, or a zombie that is not ours."""
+    """Whether a process is gone, or has ended and waits for another parent to read its status."""
     return SystemEffects().started(pid) is None
 
 

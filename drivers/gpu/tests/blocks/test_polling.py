@@ -8,7 +8,7 @@ from dra_driver_gpu.blocks.polling import Clock, watch
 
 
 class FakeTime:
-    """A clock that advances only while somebody sleeps."""
+    """A clock that advances only in `sleep`."""
 
     def __init__(self):
         self.now = 100.0
@@ -20,7 +20,7 @@ class FakeTime:
         self.now += seconds
 
 
-def test_all_waits_of_a_call_together_end_with_it():
+def test_all_waits_of_a_call_together_end_at_its_deadline():
     time = FakeTime()
     clock = time.clock().within(10)
     waited = []

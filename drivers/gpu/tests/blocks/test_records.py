@@ -42,7 +42,7 @@ def test_a_record_is_kept_and_an_empty_one_is_removed(make_records, tmp_path):
     assert list(tmp_path.rglob("*.json")) == []
 
 
-def test_a_reboot_makes_records_void(make_records):
+def test_records_of_an_earlier_boot_count_as_empty(make_records):
     records = make_records()
     with records.locked("a"):
         records.save("a", Notes(count=1))
@@ -55,7 +55,7 @@ def test_fields_that_this_release_does_not_know_are_left_out(make_records, tmp_p
     assert make_records().read("a") == Notes(count=2)
 
 
-def test_a_device_is_locked_by_one_at_a_time(make_records):
+def test_only_one_thread_at_a_time_locks_a_device(make_records):
     records = make_records()
 
     def count():
@@ -75,7 +75,7 @@ def test_a_device_is_locked_by_one_at_a_time(make_records):
 def test_a_device_that_stays_locked_is_not_waited_for_beyond_the_call(make_records):
     with make_records().locked("a"):
         hurried = make_records(clock=Clock().within(0.05))
-        with pytest.raises(RetriableError, match="another call is still at work on a"), hurried.locked("a"):
+        with pytest.raises(RetriableError, match="another call still works on a"), hurried.locked("a"):
             pass
 
 

@@ -38,7 +38,7 @@ def test_an_unusable_value_is_an_error_with_the_variable(variable, text, why):
         TABLE.read({variable: text})
 
 
-def test_an_unknown_variable_is_an_error_with_those_there_are():
+def test_an_unknown_variable_is_an_error_that_lists_the_known_ones():
     with pytest.raises(SettingsError, match="unknown environment variable LAMP_LITT: there are LAMP_ROOT, LAMP_LIT, "):
         TABLE.read({"LAMP_LITT": "true"})
 

@@ -54,7 +54,7 @@ def test_from_nvidia_to_the_variant_and_back(rig):
     ("product", "module"),
     [("000027B8", "l4_vfio_pci"), ("00002342", "nvgrace_gpu_vfio_pci"), ("00009999", "any_vfio_pci")],
 )
-def test_the_alias_with_the_fewest_wildcards_wins(rig, product, module):
+def test_the_alias_with_the_fewest_wildcards_is_used(rig, product, module):
     identity(rig, product)
     rig.effects.modules = {module: f"driver-of-{module}"}
     assert vfio_driver(rig.nvidia_node, GPU) == f"driver-of-{module}"

@@ -101,7 +101,7 @@ def test_a_gpu_instance_without_compute_instance_is_no_device_but_takes_its_slic
     create(nvml, 19, Placement(0, 1))
     assert names(nvml) == ["gpu-0-mig-1g5gb-19-0"]
     published = names(nvml, **MIG)
-    assert "gpu-0-mig-3g20gb-9-0" not in published  # the MIG device at 0 is smaller, and not ours
+    assert "gpu-0-mig-3g20gb-9-0" not in published  # somebody else created a smaller MIG device at 0
     assert [each for each in published if each.endswith(("-4", "-5", "-6"))] == []
     assert "gpu-0-mig-1g5gb-19-0" in published
 

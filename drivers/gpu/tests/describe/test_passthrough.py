@@ -18,7 +18,7 @@ def pci(host: Host, address: str) -> Path:
     return host.sys / "bus/pci/devices" / address
 
 
-def test_virtual_functions_are_no_gpus_of_their_own(make_gpus: Any) -> None:
+def test_virtual_functions_are_not_published(make_gpus: Any) -> None:
     host = Host(make_gpus("L4", "L4").node.root)
     assert [each.index for each in read_passthrough(host)] == [0, 1]
     (pci(host, GPU) / "physfn").symlink_to("../0000:11:00.0")

@@ -30,7 +30,7 @@ def test_a_whole_gpu(make_gpus):
     assert container.mounts[LIBRARY]["options"][0] == "ro"
 
 
-def test_each_request_has_its_own_gpus_and_can_stand_alone(make_gpus):
+def test_each_request_has_its_own_gpus_and_a_complete_driver(make_gpus):
     rig = make_gpus("L4", "L4", "L4")
     prepared = rig.driver.prepare(
         claim("a", request("b", count=2)), containers={"a": ["a"], "b": ["b"], "all": ["a", "b"]}
@@ -80,7 +80,7 @@ def test_a_driver_container(make_gpus):
     assert "/dev/nvidia0" in container.devices
 
 
-def test_a_driver_container_with_device_nodes_of_its_own(make_gpus):
+def test_a_driver_container_with_its_own_device_nodes(make_gpus):
     rig = make_gpus("L4", driver_root="/run/nvidia/driver")
     for name in ("nvidiactl", "nvidia-uvm", "nvidia0"):
         rig.node.device_node(f"/run/nvidia/driver/dev/{name}", major=195, minor=250)

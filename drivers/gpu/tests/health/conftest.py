@@ -25,7 +25,7 @@ FAST = {"interval": 0.01, "survey": 0.0, "settle": 3600.0}
 
 
 class OwnTime(EventListener):
-    """A listener whose time advances only while it waits in vain: so it gets every event before time goes on."""
+    """A listener whose time advances only in a wait without event, so it gets every event before time advances."""
 
     def __init__(self) -> None:
         super().__init__()

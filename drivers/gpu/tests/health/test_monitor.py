@@ -107,7 +107,7 @@ def test_ecc_errors(watch: Watch) -> None:
     assert node.unhealthy() == {"gpu-0": "double-bit ECC error"}
 
 
-def test_a_gpu_without_ecc_is_watched_all_the_same(watch: Watch) -> None:
+def test_a_gpu_without_ecc_is_watched_as_well(watch: Watch) -> None:
     node = watch("GB10", "T4")
     for gpu in node.gpus:
         node.nvml.set_remapped_rows(gpu, RemappedRows(0, 1, pending=True, failed=False))
@@ -127,7 +127,7 @@ def test_nvml_that_does_not_start_is_tried_again(watch: Watch) -> None:
     assert node.unhealthy() == {}
 
 
-def test_it_leaves_nvml_when_somebody_needs_it_closed(watch: Watch) -> None:
+def test_it_stops_using_nvml_when_closing_is_requested(watch: Watch) -> None:
     node = watch("A100-40GB", interval=60)
     node.step()
     users: list[int] = []

@@ -63,7 +63,7 @@ def test_an_xid_adds_a_taint_and_a_reset_removes_it(make_gpus: MakeGpus, monkeyp
 def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
     make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The monitor leaves NVML, which holds all GPUs open, and goes on afterwards."""
+    """The monitor stops using NVML, which holds all GPUs open, and continues afterwards."""
     rig = make_gpus("L4", "L4", passthrough=True)
     monkeypatch.setattr("dra_driver_gpu.driver.HealthRules", lambda **more: HealthRules(**more, interval=0.2))
     driver, stop, reports = rig.driver.plugin, Event(), []

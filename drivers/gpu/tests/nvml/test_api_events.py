@@ -111,6 +111,6 @@ def test_a_freed_set_is_invalid(make_rig):
 def test_a_gpu_of_another_library_is_refused(make_rig):
     rig = make_rig(fake_gpu("A100-40GB"))
     events = rig.nvml.create_event_set()
-    with pytest.raises(TypeError, match="GPUs of its own library"):
+    with pytest.raises(TypeError, match="GPUs of the same library"):
         events.register(object(), _XID)
     events.free()

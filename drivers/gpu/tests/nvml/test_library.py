@@ -1,4 +1,4 @@
-"""The NVML of a node: open while somebody uses it, closed while a GPU changes its driver."""
+"""The NVML of a node: open while it is used, closed while a GPU changes its driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def nvml():
     return MemoryNvml([fake_gpu("L4")])
 
 
-def test_it_is_open_while_somebody_uses_it(nvml):
+def test_it_is_open_while_it_is_used(nvml):
     library = NvmlLibrary(nvml)
     with library.use(), library.use() as same:
         assert same.device_count() == 1

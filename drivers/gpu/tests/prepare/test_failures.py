@@ -161,7 +161,7 @@ def test_unprepare_succeeds_after_it_failed(tmp_path, scenario, after, capsys):
 
 
 def _dead(*_: object) -> None:
-    """A process that has ended undoes nothing; what it wrote down before stays."""
+    """A process that has ended undoes nothing; its journal and records stay."""
     raise OSError("the process has ended")
 
 

@@ -37,8 +37,8 @@ def make_node(make_gpus):
         rig.effects.kill(rig.effects.running_daemons(), force=True)
 
 
-def orders(rig):
-    return [line for path in rig.node.path("/s/mps").glob("*/log/orders") for line in path.read_text().splitlines()]
+def commands(rig):
+    return [line for path in rig.node.path("/s/mps").glob("*/log/commands") for line in path.read_text().splitlines()]
 
 
 def daemons(rig):
@@ -75,7 +75,7 @@ def recorded(rig):
 @pytest.fixture
 def impatient(monkeypatch):
     """For daemons that do not answer at all."""
-    monkeypatch.setattr("dra_driver_gpu.prepare.mps.ORDER_SECONDS", 0.3)
+    monkeypatch.setattr("dra_driver_gpu.prepare.mps.ANSWER_SECONDS", 0.3)
 
 
 def test_a_daemon_with_limits(make_node, mps):
@@ -84,7 +84,7 @@ def test_a_daemon_with_limits(make_node, mps):
     prepared = rig.driver.prepare(asked)
     uuid = rig.memory.gpus[0].uuid
     assert len(rig.effects.running_daemons()) >= 1
-    assert orders(rig)[-2:] == [
+    assert commands(rig)[-2:] == [
         "set_default_active_thread_percentage 50",
         f"set_default_device_pinned_mem_limit {uuid} 10240M",
     ]
@@ -140,7 +140,7 @@ def test_a_daemon_outlives_the_driver_and_is_found_again(make_node, mps):
 def test_a_daemon_that_died_is_started_again_with_its_limits(make_node, mps, caplog):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps(defaultActiveThreadPercentage=10)))
-    (log,) = rig.node.path("/s/mps").glob("*/log/orders")
+    (log,) = rig.node.path("/s/mps").glob("*/log/commands")
     rig.effects.kill(rig.effects.running_daemons(), force=True)
     wait(lambda: not rig.effects.running_daemons())
     log.unlink()
@@ -152,11 +152,11 @@ def test_a_daemon_that_died_is_started_again_with_its_limits(make_node, mps, cap
     finally:
         stop.set()
         watcher.join()
-    assert "set_default_active_thread_percentage 10" in orders(rig)
+    assert "set_default_active_thread_percentage 10" in commands(rig)
     rig.driver.unprepare(prepared)
 
 
-def test_a_daemon_that_does_not_come_up(make_node, mps):
+def test_a_daemon_that_does_not_start(make_node, mps):
     rig = make_node("L4")
     rig.node.file("/usr/bin/nvidia-cuda-mps-control", "#!/bin/sh\necho no device of mine >&2\nexit 3\n").chmod(0o755)
     with pytest.raises(RetriableError, match="the MPS daemon ended at once: no device of mine"):
@@ -175,7 +175,7 @@ def test_a_daemon_that_does_not_answer(make_node, mps):
     assert rig.effects.running_daemons() == []
 
 
-def test_a_daemon_that_does_not_listen_is_ended_by_force(make_node, mps, impatient):
+def test_a_daemon_that_does_not_answer_is_killed(make_node, mps, impatient):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps()))
     (pid, *_) = rig.effects.running_daemons()
@@ -270,7 +270,7 @@ def test_each_mig_device_has_its_own_daemon(make_node, config):
     started = [path.read_text() for path in rig.node.path("/s/mps").glob("*/log/output.log")]
     assert len({text.split()[2] for text in started}) == 2
     assert all("," not in text for text in started)
-    (limited,) = [line for line in orders(rig) if "pinned" in line]
+    (limited,) = [line for line in commands(rig) if "pinned" in line]
     assert limited.endswith(" 2048M")
     rig.driver.unprepare(prepared)
     assert rig.effects.running_daemons() == []
@@ -325,7 +325,7 @@ def test_from_a_bare_directory_a_daemon_finds_its_server_and_libraries(make_node
     assert env["PATH"].startswith(f"{root}/usr/bin:")
 
 
-def test_a_command_sees_directories_at_other_places(tmp_path):
+def test_a_command_in_a_mount_namespace_sees_directories_at_other_paths(tmp_path):
     """The script itself, with a `mount` that only records its arguments."""
     record, mount = tmp_path / "record", tmp_path / "mount"
     mount.write_text(f'#!/bin/sh\necho "$@" >> {record}\n[ "$2" != /bad ]\n')
@@ -340,7 +340,7 @@ def test_a_command_sees_directories_at_other_places(tmp_path):
     assert subprocess.run(bad.argv[4:], env=env, capture_output=True, check=False).returncode == 1
 
 
-def test_an_order_has_five_seconds(make_node):
+def test_a_command_to_a_daemon_has_five_seconds(make_node):
     _, _, (order,) = recorded(make_node("L4"))
     assert (order.stdin, order.timeout) == ("get_server_list\n", 5.0)
 
@@ -350,6 +350,6 @@ def test_private_shared_memory_from_start_to_end(make_node, mps):
     prepared = rig.driver.prepare(claim("gpu", config=mps(defaultActiveThreadPercentage=50)))
     assert prepared.container().mounts["/dev/shm"]["source"].startswith("/s/mps/")
     assert [call for call in rig.effects.calls if call.startswith("run mount")]
-    assert orders(rig)[-1] == "set_default_active_thread_percentage 50"
+    assert commands(rig)[-1] == "set_default_active_thread_percentage 50"
     rig.driver.unprepare(prepared)
     assert rig.effects.running_daemons() == []

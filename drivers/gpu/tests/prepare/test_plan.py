@@ -44,7 +44,7 @@ def test_configuration_for_a_request_covers_its_alternatives_of_the_right_kind(m
     assert [call[-1] for call in rig.effects.calls] == ["1"]
 
 
-def test_the_last_entry_wins_and_the_claims_over_the_classes(make_gpus, config):
+def test_the_last_entry_takes_precedence_and_that_of_the_claim_over_that_of_its_class(make_gpus, config):
     rig = make_gpus("L4")
     entry = {"opaque": {"driver": "gpu.nvidia.com", "parameters": config("GpuConfig", strategy="MPS")}}
     rig.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])

@@ -267,7 +267,7 @@ def test_the_gpu_of_one_virtual_machine_is_not_given_to_another(make_vms):
         rig.memory.unbind(gpu.uuid)
     rig.driver.discover()
     assert (first.names, list(rig.driver.devices)) == (["gpu-vfio-1"], ["gpu-vfio-0"])
-    with pytest.raises(RetriableError, match=f"0000:11:00.0 is with the virtual machine of claim {first.ref.uid}"):
+    with pytest.raises(RetriableError, match=f"0000:11:00.0 belongs to the virtual machine of claim {first.ref.uid}"):
         rig.driver.prepare(claim(vm(where=where)))
     rig.driver.unprepare(first)
     assert driver(rig, "0000:11:00.0") == "nvidia"
@@ -474,7 +474,7 @@ def test_two_gpus_of_one_group_with_their_audio_functions(make_vms):
     assert {driver(rig, f"0000:1{bus}:00.1") for bus in (0, 1)} == {"snd_hda_intel"}
 
 
-def test_a_persistence_daemon_in_a_driver_container_is_told_by_nvidia_smi(make_vms, monkeypatch):
+def test_nvidia_smi_sets_persistence_if_its_daemon_is_in_a_driver_container(make_vms, monkeypatch):
     """Our NVML does not find its socket, and the daemon would hold the GPU."""
     rig = make_vms("L4", driver_root="/run/nvidia/driver")
     for path in ("bin/sh", "run/nvidia-persistenced/socket"):

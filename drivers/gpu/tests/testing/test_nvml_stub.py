@@ -29,7 +29,7 @@ def nvml(library, state, tmp_path, monkeypatch):
     nvml = RealNvml(library=library)
     nvml.init()
     yield nvml
-    StubState(tmp_path / "nvml", [])  # a readable file, whatever the test wrote
+    StubState(tmp_path / "nvml", [])  # a readable file again
     nvml.shutdown()
 
 

@@ -126,7 +126,7 @@ class Played:
         return {path for path in self.container(name).devices if path.removeprefix("/dev/nvidia").isdecimal()}
 
     def state(self) -> Any:
-        """What must be as before when all is over."""
+        """What must be as before once all claims are unprepared."""
         states = [self.memory.state(gpu.uuid) for gpu in self.memory.gpus]
         gpus = [(each.mig.current, each.compute_mode, sorted(each.instances)) for each in states]
         drivers = {

@@ -121,10 +121,10 @@ class QueuedEvent:
 
 @dataclass
 class EventQueue:
-    """The inside of one event set.
+    """The kernel's side of one event set.
 
     registered: the event types it is registered for, by GPU.
-    waiting: events that nobody has taken yet, the oldest first.
+    waiting: events that `wait` has not returned yet, the oldest first.
     freed: the set is invalid.
     """
 

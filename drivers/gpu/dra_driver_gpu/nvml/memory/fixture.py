@@ -106,7 +106,7 @@ def _gpu(entry: _Gpu, minor: int) -> FakeGpu:
 
 
 def _create(state: GpuState, wanted: _Instance) -> None:
-    """Create a GPU instance with the compute instances that are listed; by default one of its own size."""
+    """Create a GPU instance with the listed compute instances; by default one as large as the GPU instance."""
     rows = {row.name: row for row in state.gpu.model.mig}
     where = f"instance {wanted.profile} at {wanted.start} of GPU {state.gpu.minor}"
     if wanted.profile not in rows:

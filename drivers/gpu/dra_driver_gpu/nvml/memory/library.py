@@ -1,4 +1,4 @@
-"""The NVML library in memory: `MemoryNvml`, and what a test does to its GPUs behind the driver's back.
+"""The NVML library in memory: `MemoryNvml`, and what a test does to its GPUs.
 
     nvml = MemoryNvml([fake_gpu("A100-40GB", 0), fake_gpu("H100-80GB", 1)])
     nvml.init()
@@ -223,7 +223,7 @@ class MemoryEventSet:
     def register(self, gpu: Gpu, types: EventType) -> None:
         """See `EventSet.register`."""
         if not isinstance(gpu, MemoryGpu):
-            raise TypeError(f"an event set takes GPUs of its own library, not {type(gpu).__name__}")
+            raise TypeError(f"an event set takes GPUs of the same library, not {type(gpu).__name__}")
         with self._driver.call("nvmlDeviceRegisterEvents", gpu.state):
             self._require_valid()
             if types & ~gpu.state.supported_events:

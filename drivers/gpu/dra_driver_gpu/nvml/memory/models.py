@@ -174,7 +174,7 @@ class GpuModel:
 
     @property
     def toggles_live(self) -> bool:
-        """Whether MIG can be turned on and off without a reset of the GPU: from Hopper on."""
+        """As `Architecture.toggles_mig_live`, also for the number of a later architecture."""
         return self.architecture >= Architecture.HOPPER
 
 

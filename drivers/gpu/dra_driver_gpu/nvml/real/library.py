@@ -110,7 +110,7 @@ class RealEventSet:
     def register(self, gpu: Gpu, types: EventType) -> None:
         """See `EventSet.register`."""
         if not isinstance(gpu, RealGpu):
-            raise TypeError(f"an event set takes GPUs of its own library, not {type(gpu).__name__}")
+            raise TypeError(f"an event set takes GPUs of the same library, not {type(gpu).__name__}")
         ask(self._binding, "nvmlDeviceRegisterEvents", gpu.handle, int(types), self._handle)
 
     def wait(self, timeout_ms: int) -> Event | None:
