@@ -9,7 +9,7 @@ export KUBE_VERSION
 # every GPU in every mode for every release.
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
-  drivers/gpu/tests/prepare/test_mps_watch.py drivers/gpu/tests/describe/test_releases.py
+  drivers/gpu/tests/blocks/test_daemons.py drivers/gpu/tests/describe/test_releases.py
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py

@@ -8,6 +8,7 @@ from dra_sdk.errors import (
     HardwareError,
     PermanentError,
     RetriableError,
+    SettingsError,
 )
 from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.claim import AllocatedDevice, Claim, Deadline, HeldClaim, HeldDevice, PreparedDevice
@@ -69,6 +70,7 @@ __all__ = [
     "RequestPolicy",
     "ResourcePool",
     "RetriableError",
+    "SettingsError",
     "Version",
     "hookimpl",
 ]

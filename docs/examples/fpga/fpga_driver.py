@@ -1,6 +1,6 @@
-"""FPGA cards: whole, cut into regions, and their DMA bandwidth in shares; with configuration, undo and health.
+"""FPGA cards: whole, by region, and DMA bandwidth in shares; with configuration, undo and health.
 
-An invented device, so that everything here is plain files: `/sys/class/fpga/card0/{model,regions,health,region0,…}`.
+The device is invented and made of plain files: `/sys/class/fpga/card0/{model,regions,health,region0,…}`.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,12 @@ FPGAS = "sys/class/fpga"
 
 
 class FpgaConfig(OpaqueConfig, api_version="fpga.example.com/v1"):
-    """What a claim may say; in YAML the fields are `bitstream`, `clockMhz` and `mode`."""
+    """The configuration of a claim; in YAML the fields are `bitstream`, `clockMhz` and `mode`.
+
+    bitstream: the program to load into each region.
+    clock_mhz: the clock of the region, MHz.
+    mode: how the program receives data.
+    """
 
     bitstream: str = Field(default="blank", max_length=64)
     clock_mhz: int = Field(default=200, ge=50, le=400)
@@ -43,14 +48,14 @@ class FpgaConfig(OpaqueConfig, api_version="fpga.example.com/v1"):
 
 
 class FpgaDriver:
-    """One pool per node. Devices of card 0 are `card0`, `card0-region0` and so on, and `card0-dma`."""
+    """One pool per node. The devices of card 0 are `card0`, `card0-region0` and so on, and `card0-dma`."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The first class is the configuration of claims that bring none."""
+        """The name and the configuration; a claim without configuration gets the defaults of the first class."""
         return DriverInfo("fpga.example.com", configs=[FpgaConfig])
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
-        """The whole card and its regions take from one counter set, so nobody gets a region of a card in use."""
+        """The whole card and its regions consume one counter set, so no claim gets a region of a card in use."""
         devices: list[Device] = []
         sets: list[CounterSet] = []
         for card in sorted((node.root / FPGAS).glob("card*")):
@@ -60,7 +65,7 @@ class FpgaDriver:
         yield ResourcePool(node.name, devices, sets)
 
     def dra_prepare(self, claim: Claim[FpgaConfig]) -> Iterator[PreparedDevice]:
-        """Load the bitstream; what was there before goes into the journal first, so that it can be put back."""
+        """Load the bitstream; the journal first records the previous one, so that unprepare can restore it."""
         for device in claim.devices:
             card = device.name.partition("-")[0]
             for region in _regions(claim.node, device.name):
@@ -70,12 +75,12 @@ class FpgaDriver:
             yield device.prepared(ContainerEdits(env=_environment(device), device_nodes=[node]))
 
     def dra_unprepare(self, claim: HeldClaim) -> None:
-        """Put back what the journal says, newest first; a claim that was never prepared has none."""
+        """Restore what the journal records, newest first; a claim that was never prepared has no journal."""
         for entry in reversed(claim.journal):
             Path(entry["region"]).write_text(entry["before"])
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Every two seconds the state of each card, and so of what is part of it."""
+        """Every two seconds the health of all devices of each card."""
         while not stop.is_set():
             yield [health for card in sorted((node.root / FPGAS).glob("card*")) for health in _health(card)]
             stop.wait(2)
@@ -94,7 +99,7 @@ def _devices(card: Path, regions: int) -> Iterator[Device]:
 
 
 def _regions(node: Node, device: str) -> list[Path]:
-    """The files of the regions that a device is made of; a DMA share has none."""
+    """The files of the regions in a device; a share of DMA has none."""
     card, _, part = device.partition("-")
     found = sorted((node.root / FPGAS / card).glob(part or "region[0-9]*"))
     if not found and part != "dma":
@@ -109,8 +114,8 @@ def _environment(device: AllocatedDevice[FpgaConfig]) -> dict[str, str]:
 
 
 def _health(card: Path) -> Iterator[DeviceHealth]:
-    told = (card / "health").read_text().strip()
-    status = HealthStatus.HEALTHY if told == "ok" else HealthStatus.UNHEALTHY
+    state = (card / "health").read_text().strip()
+    status = HealthStatus.HEALTHY if state == "ok" else HealthStatus.UNHEALTHY
     regions = int((card / "regions").read_text())
     for name in (card.name, *(f"{card.name}-region{number}" for number in range(regions)), f"{card.name}-dma"):
-        yield DeviceHealth(name, status, "" if told == "ok" else told)
+        yield DeviceHealth(name, status, "" if state == "ok" else state)

@@ -1,4 +1,4 @@
-"""What an author tests: `pip install 'dra-sdk[tools]' pytest`, then `pytest` in this directory."""
+"""What the author of a driver tests: `pip install 'dra-sdk[tools]' pytest`, then `pytest` in this directory."""
 
 from pathlib import Path
 
@@ -28,12 +28,12 @@ def driver(tmp_path: Path) -> DriverHarness:
     return DriverHarness(FpgaDriver, node)
 
 
-def test_every_release_takes_the_slices(driver: DriverHarness) -> None:
+def test_every_release_accepts_the_slices(driver: DriverHarness) -> None:
     driver.assert_publishable()
     assert len(driver.devices) == 8
 
 
-def test_configuration_reaches_card_and_container(driver: DriverHarness) -> None:
+def test_configuration_reaches_the_card_and_the_container(driver: DriverHarness) -> None:
     aes = claim(request("fpga", where=REGION), config=FpgaConfig(bitstream="aes", clock_mhz=300))
     prepared = driver.prepare(aes)
     assert prepared.container().env == {"FPGA_CLOCK_MHZ": "300", "FPGA_MODE": "stream"}
@@ -45,20 +45,20 @@ def test_configuration_reaches_card_and_container(driver: DriverHarness) -> None
     driver.assert_clean()
 
 
-def test_a_wrong_clock_is_told_with_its_limit(driver: DriverHarness) -> None:
+def test_an_error_about_a_wrong_clock_names_the_limit(driver: DriverHarness) -> None:
     wrong = {"apiVersion": "fpga.example.com/v1", "kind": "FpgaConfig", "clockMhz": 500}
     with pytest.raises(ConfigError, match=r"clockMhz: must be less than or equal to 400 \(got 500\)"):
         driver.prepare(claim(request("fpga", where=REGION), config=wrong))
 
 
-def test_a_card_with_a_region_in_use_is_not_given_whole(driver: DriverHarness) -> None:
+def test_a_card_with_a_region_in_use_is_not_allocated_whole(driver: DriverHarness) -> None:
     driver.prepare(claim(request("fpga", where=REGION)))
     assert driver.prepare(claim(request("fpga", where=CARD))).names == ["card1"]
     with pytest.raises(NotAllocatedError, match="1 short of counter regions"):
         driver.prepare(claim(request("fpga", where=CARD)))
 
 
-def test_bandwidth_is_shared_until_it_is_spent(driver: DriverHarness) -> None:
+def test_claims_share_bandwidth_until_none_is_left(driver: DriverHarness) -> None:
     most = driver.prepare(claim(request("dma", where=DMA, capacity={"bandwidth": "15Gi"})))
     rest = driver.prepare(claim(request("dma", where=DMA)))
     assert (most.names, rest.names) == (["card0-dma"], ["card0-dma"])
@@ -66,5 +66,5 @@ def test_bandwidth_is_shared_until_it_is_spent(driver: DriverHarness) -> None:
     assert driver.prepare(claim(request("dma", where=DMA))).names == ["card1-dma"]
 
 
-def test_a_crash_anywhere_leaves_no_bitstream_behind(driver: DriverHarness) -> None:
+def test_a_crash_at_any_line_leaves_no_bitstream_behind(driver: DriverHarness) -> None:
     assert_survives_crashes(driver, claim(request("fpga", where=REGION), config=FpgaConfig(bitstream="aes")))

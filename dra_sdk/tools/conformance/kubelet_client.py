@@ -18,7 +18,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from dra_sdk.tools.conformance.outcomes import Exchange, Recorder
-from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
+from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, claim_name
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto import (
     dra_health_v1_pb2,
@@ -192,9 +192,9 @@ class ClaimsResponse:
             return f"{self.method} has an entry for the claim UID {unknown[0]!r}, which was not requested"
         for uid, ref in asked.items():
             if uid not in self.claims:
-                return f"{self.method} has no entry for claim {ref} (UID {uid})"
+                return f"{self.method} has no entry for claim {claim_name(ref)} (UID {uid})"
             if error := self.claims[uid].error:
-                return f"{self.method} failed for claim {ref}: {error}"
+                return f"{self.method} failed for claim {claim_name(ref)}: {error}"
         return ""
 
     def refuses(self, ref: ClaimRef) -> bool:

@@ -1,52 +1,130 @@
-"""The driver: publishes NUMA nodes, gives claims CPUs that nobody else has, tells the container which."""
+"""The driver: publishes NUMA nodes, picks exclusive CPUs for each claim, and tells its containers their numbers.
+
+Each NUMA node is a device, of whose CPUs a claim consumes a number. The driver keeps no state of its own: it reads from
+the held claims which CPUs are taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from dra_driver_cpu.config import CpuConfig, NodeSettings
-from dra_driver_cpu.devices import CAPACITY, devices, groups
+from pydantic import Field
+
 from dra_driver_cpu.pick import PickPolicy, pick
 from dra_sdk import (
     AllocatedDevice,
+    Capacity,
     Claim,
     ContainerEdits,
     Device,
+    DraError,
     DriverInfo,
     HeldClaim,
     Node,
+    OpaqueConfig,
     PermanentError,
     PreparedDevice,
+    RequestPolicy,
 )
-from dra_sdk.hardware import CpuSet, Host, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.hardware import NUMA_NODE, CpuSet, CpuTopology, Host, format_cpuset, parse_cpuset, read_cpus
+
+CAPACITY: Final = "dra.cpu/cpu"
+RESERVED: Final = "DRA_CPU_RESERVED_CPUS"
+
+
+class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
+    """How the CPUs of a request are picked."""
+
+    full_cores: bool = Field(
+        default=False,
+        description="Only whole physical cores; refuse a number that is not a sum of them.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSettings:
+    """The settings of one node.
+
+    reserved: CPUs that no claim gets; the kubelet calls them `reservedSystemCPUs`.
+    """
+
+    reserved: CpuSet = frozenset()
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] = os.environ) -> CpuSettings:
+        """Read the settings from the environment. Raises DraError with the variable that is malformed."""
+        text = environment.get(RESERVED, "")
+        try:
+            return cls(parse_cpuset(text))
+        except ValueError as error:
+            raise DraError(f"environment variable {RESERVED}: {error}") from error
 
 
 class CpuDriver:
-    """DRA driver `dra.cpu`. It keeps no state: what is taken is read from the claims that are held."""
+    """DRA driver `dra.cpu`."""
 
-    def __init__(self, settings: NodeSettings | None = None) -> None:
-        self._settings = settings or NodeSettings.read()
+    def __init__(self, settings: CpuSettings | None = None) -> None:
+        self._settings = settings or CpuSettings.read()
 
     def dra_driver_info(self) -> DriverInfo:
         """Name, configuration and CDI kind."""
         return DriverInfo("dra.cpu", configs=[CpuConfig], cdi_kind="dra.k8s.io/cpu")
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
-        """One device per NUMA node."""
-        return devices(read_cpus(Host(node.root)), self._settings.reserved)
+        """One device per NUMA node that has unreserved CPUs, in the order of the nodes."""
+        topology = read_cpus(Host(node.root))
+        for name, cpus in cpus_by_device(topology, self._settings.reserved).items():
+            yield _device(name, cpus, topology)
 
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
-        """Pick CPUs for every device first, then tell each request's containers about the CPUs of that request."""
+        """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
         topology = read_cpus(Host(claim.node.root))
-        free = groups(topology, self._settings.reserved)
+        by_device = cpus_by_device(topology, self._settings.reserved)
         picked: list[CpuSet] = []
         for device in claim.devices:
             taken = _taken(claim.held()).union(*picked)
-            available = free.get(device.name, frozenset()) - taken
-            picked.append(pick(topology, available, _wanted(device, free), PickPolicy(device.config.full_cores)))
+            available = by_device.get(device.name, frozenset()) - taken
+            policy = PickPolicy(device.config.full_cores)
+            picked.append(pick(topology, available, _number(device, by_device), policy))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data={"cpus": format_cpuset(cpus)}, cdi_name=name)
+
+
+def cpus_by_device(topology: CpuTopology, reserved: CpuSet) -> dict[str, CpuSet]:
+    """The CPUs that claims can get, by device; a NUMA node whose CPUs are all reserved has no device.
+
+    Raises DraError if a reserved CPU does not exist: a mistyped list would give claims CPUs that the system needs.
+    """
+    unknown = reserved - topology.online - topology.offline
+    if unknown:
+        raise DraError(
+            f"reserved CPUs {format_cpuset(unknown)} do not exist; online are {format_cpuset(topology.online)}"
+        )
+    found = {f"cpudevnuma{node:03d}": cpus - reserved for node, cpus in topology.numa_nodes.items()}
+    return {name: cpus for name, cpus in found.items() if cpus}
+
+
+def _device(name: str, cpus: CpuSet, topology: CpuTopology) -> Device:
+    first = topology.by_id[min(cpus)]
+    # Without a policy, a request without a number takes the whole node, and a request for 1500m fails only at prepare.
+    policy = RequestPolicy(default=1, min=1, max=len(cpus), step=1)
+    return Device(
+        name,
+        attributes={
+            NUMA_NODE: first.numa_node,
+            "socketID": first.socket,
+            "smtEnabled": topology.smt,
+            "numCPUs": len(cpus),
+            "numaNodeID": first.numa_node,  # older names, by which existing claims align
+            "dra.net/numaNode": first.numa_node,
+        },
+        capacity={CAPACITY: Capacity(len(cpus), policy)},
+        allow_multiple_allocations=True,
+    )
 
 
 def _taken(held: Sequence[HeldClaim]) -> CpuSet:
@@ -54,22 +132,22 @@ def _taken(held: Sequence[HeldClaim]) -> CpuSet:
     return frozenset().union(*(parse_cpuset(device.data.get("cpus", "")) for claim in held for device in claim.devices))
 
 
-def _wanted(device: AllocatedDevice[CpuConfig], free: dict[str, CpuSet]) -> int:
-    """How many CPUs the scheduler granted; the whole group where capacity cannot be consumed in parts."""
+def _number(device: AllocatedDevice[CpuConfig], by_device: Mapping[str, CpuSet]) -> int:
+    """How many CPUs the scheduler granted; all CPUs of the device if its capacity cannot be consumed in parts."""
     granted = device.consumed_capacity.get(CAPACITY)
     if granted is None:
-        if device.name not in free:
+        if device.name not in by_device:
             raise PermanentError(f"device {device.name} does not exist on this node")
-        return len(free[device.name])
+        return len(by_device[device.name])
     if granted.value < 1 or granted.value.denominator != 1:
-        raise PermanentError(f"device {device.name}: {CAPACITY} must be a whole number of CPUs from 1, not {granted}")
+        raise PermanentError(f"device {device.name}: {CAPACITY} must be a whole number of CPUs from 1, is {granted}")
     return int(granted)
 
 
 def _edits(
     claim: Claim[CpuConfig], device: AllocatedDevice[CpuConfig], picked: Sequence[CpuSet]
 ) -> tuple[ContainerEdits, str]:
-    """The environment and CDI device of a request: named after the claim alone where it has only one request."""
+    """The environment and the CDI name of a request. Both contain the request's name only if the claim has several."""
     requests = {each.base_request for each in claim.devices}
     cpus: CpuSet = frozenset().union(
         *(cpus for each, cpus in zip(claim.devices, picked, strict=True) if each.base_request == device.base_request)

@@ -1,25 +1,26 @@
-"""Which CPUs a claim gets out of those that are free: a pure function of topology, free CPUs and number wanted.
+"""Which CPUs a claim gets: a pure function of the topology, the free CPUs, and the number the claim needs.
 
-What counts, in this order:
+The rules, the most important first:
 
-1. Whole cores. A claim shares a core with another only as far as its number makes it (5 CPUs on two-threaded cores:
-   two cores and one thread), or when no whole core is left.
-2. One kind of core. On a hybrid machine all come from the fastest kind that has enough; only if none has, from both.
-3. Nearness. All in one L3 cache if one can hold them without costing whole cores, else in one NUMA node, else in one
-   socket, else in as few as possible.
-4. No new fragments. A left-over thread goes to a half-used core, and among caches, nodes and sockets that can hold the
-   claim the fullest is used, so that the empty ones stay whole.
-5. The lowest number, so that the same question always has the same answer.
+1. Whole cores. A claim shares a core with another claim only if its number requires it (5 CPUs on cores with two
+   threads: two cores and one thread), or if no whole core is left.
+2. One kind of core. On a hybrid machine all CPUs come from the fastest kind that has enough, or from both if none has.
+3. Nearness. All CPUs are in one L3 cache if that costs no whole core, else in one NUMA node, else in one socket, else
+   in as few parts as possible.
+4. No new fragments. A single thread comes from a core that is partly used. Of the caches, nodes and sockets that can
+   hold the claim, the one with the fewest free CPUs is used, so that the empty ones stay whole.
+5. The lowest number, so that the same input always gives the same CPUs.
 
 The order of the kubelet's static policy and of the upstream CPU driver (whole sockets and nodes, whole caches, cores,
-threads) follows from these, with differences on purpose:
+threads) follows from these rules. Four differences are intended:
 
-- A core is known by its lowest thread, never by `core_id`, which repeats across sockets; and how many threads make a
-  whole core comes from that core, never from an average. Hybrid machines, four threads to a core and cores with a
-  thread offline are therefore no special cases.
-- Upstream opens a new L3 cache where a used one has room but also a half-used core; here the used one is filled.
-- Upstream takes cores by number when no cache holds all; here those of the caches with most room, so fewer are touched.
-- Upstream would rather split a core in a fuller cache than use the half-used core of an emptier one; here not.
+- A core is identified by its lowest thread, never by `core_id`, which repeats across sockets; and the number of threads
+  of a whole core is that core's own, never an average. So hybrid machines, cores with four threads, and cores with an
+  offline thread need no special case.
+- Upstream uses an empty L3 cache if a used one has room but also a partly used core; here the used one is filled.
+- Upstream takes cores by number if no cache holds all; here the caches with the most free CPUs come first, so that
+  fewer are used.
+- Upstream splits a core in a cache with fewer free CPUs before it uses the partly used core of another; here not.
 """
 
 from __future__ import annotations
@@ -35,35 +36,38 @@ _Level = Callable[[Cpu], int | None]
 
 
 class NotEnoughCpusError(RetriableError):
-    """Fewer CPUs are free than wanted; another attempt can succeed once a claim has given some back."""
+    """Fewer CPUs are free than the claim needs; a later attempt succeeds if another claim has returned some."""
 
 
 class CoreAlignmentError(PermanentError):
-    """Whole cores are wanted, but the number wanted is not a sum of whole cores."""
+    """Only whole cores are allowed, and no set of whole cores has the number of CPUs that the claim needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PickPolicy:
-    """How to pick. With `full_cores` only whole cores are given out (the kubelet's `full-pcpus-only`)."""
+    """How to pick CPUs.
+
+    full_cores: pick whole cores only, as `full-pcpus-only` of the kubelet does.
+    """
 
     full_cores: bool = False
 
 
 PACKED = PickPolicy()
-"""The default: packed, down to single threads."""
+"""The default: whole cores first, then single threads."""
 
 
 def pick(topology: CpuTopology, available: CpuSet, need: int, policy: PickPolicy = PACKED) -> CpuSet:
-    """`need` of the `available` CPUs. Never takes others, so give those of one device's group only.
+    """Pick `need` of the `available` CPUs.
 
-    Raises NotEnoughCpusError with what is needed and had; CoreAlignmentError where `policy` wants whole cores and
-    `need` is not a sum of them; ValueError if `need` is below 1 or a CPU in `available` is not online.
+    Raises NotEnoughCpusError if too few are available, CoreAlignmentError if `policy` asks for whole cores and no set
+    of them has `need` CPUs, ValueError if `need` is below 1 or a CPU in `available` is not online.
     """
     if need < 1:
         raise ValueError(f"need {need} CPUs: must be 1 or more")
-    strangers = available - topology.online
-    if strangers:
-        raise ValueError(f"CPUs {format_cpuset(strangers)} are not online, so they are not available")
+    offline = available - topology.online
+    if offline:
+        raise ValueError(f"CPUs {format_cpuset(offline)} are not online, so they are not available")
     picker = _Picker(topology)
     if policy.full_cores:
         available = _in_whole_cores(picker, available, need)
@@ -73,7 +77,7 @@ def pick(topology: CpuTopology, available: CpuSet, need: int, policy: PickPolicy
 
 
 def _in_whole_cores(picker: _Picker, available: CpuSet, need: int) -> CpuSet:
-    """The `available` CPUs that are whole cores, if `need` can be made of these."""
+    """The `available` CPUs that form whole cores. Raises the errors of `pick` if `need` cannot come from them."""
     whole: CpuSet = frozenset().union(*picker.whole_cores(available))
     if need <= len(whole) and not picker.loose(whole, need):
         return whole
@@ -87,7 +91,7 @@ def _in_whole_cores(picker: _Picker, available: CpuSet, need: int) -> CpuSet:
 
 
 class _Picker:
-    """The steps of `pick` on one topology. In all of them `free` holds at least `need` CPUs."""
+    """The steps of `pick` on one topology. In every step `free` has at least `need` CPUs."""
 
     def __init__(self, topology: CpuTopology) -> None:
         self.topology = topology
@@ -96,7 +100,7 @@ class _Picker:
         self._levels: tuple[_Level, ...] = (*((socket, node) if nested else (node, socket)), lambda cpu: cpu.l3)
 
     def one_kind(self, free: CpuSet, need: int, loose: int) -> CpuSet:
-        """CPUs of the fastest kind of core that holds `need`, at most `loose` as single threads; else `free`."""
+        """The CPUs of the fastest kind of core that has `need`, at most `loose` of them single threads; else `free`."""
         slow = frozenset(cpu for cpu in free if self.topology.by_id[cpu].core_type == "e-core")
         for kind in (free - slow, slow):
             if len(kind) >= need and self.loose(kind, need) <= loose:
@@ -104,7 +108,7 @@ class _Picker:
         return free
 
     def place(self, free: CpuSet, need: int, outer: int = 0) -> CpuSet:
-        """`need` CPUs, near each other. The first `outer` levels are settled: all of `free` is in one part of them."""
+        """Pick `need` CPUs near each other. `free` lies in one part of each of the first `outer` levels."""
         for depth in range(len(self._levels), outer, -1):
             fitting = [part for part in self._split(free, depth) if self._holds(part, free, need)]
             if fitting:
@@ -115,12 +119,12 @@ class _Picker:
         return self._spread(free, need, outer)
 
     def _spread(self, free: CpuSet, need: int, outer: int) -> CpuSet:
-        """No part of the next level holds all: all whole cores of the one with most, then the rest elsewhere."""
+        """No part of the next level has enough: take the whole cores of the part with the most, then use others."""
         parts = self._split(free, outer + 1)
         richest = max(parts, key=lambda part: (len(self._take_whole(part, need)), len(part), -min(part)))
         taken = self._take_whole(richest, need) or richest
         if len(taken) >= need or self.loose(free - taken, need - len(taken)) > self.loose(free, need):
-            # Cores differ in size, or one lies in two parts: starting here would cost whole cores.
+            # Cores differ in size, or a core lies in two parts: to begin with this part would split more cores.
             return self._take(free, need)
         return taken | self.place(free - taken, need - len(taken), outer)
 
@@ -128,14 +132,14 @@ class _Picker:
         return len(part) >= need and self.loose(part, need) <= self.loose(free, need)
 
     def _waste(self, part: CpuSet, free: CpuSet, need: int, depth: int) -> tuple[int, ...]:
-        """Lower is better: a whole core broken, then room left in the socket, the node and the cache, then number."""
-        halves = len(part) - sum(map(len, self.whole_cores(part)))
-        broken = int(self.loose(part, need) > halves)
+        """What to minimize: a split core, then the free CPUs of the socket, node and cache, then the lowest number."""
+        single = len(part) - sum(map(len, self.whole_cores(part)))
+        split = int(self.loose(part, need) > single)
         around = (next(p for p in self._split(free, level) if part <= p) for level in range(1, depth + 1))
-        return (broken, *(len(p) for p in around), min(part))
+        return (split, *(len(p) for p in around), min(part))
 
     def _split(self, free: CpuSet, depth: int) -> list[CpuSet]:
-        """`free` by the first `depth` levels taken together: a cache over two nodes counts as two."""
+        """Divide `free` by the first `depth` levels together: a cache that spans two nodes counts as two."""
         parts: dict[tuple[int | None, ...], set[int]] = {}
         for cpu in free:
             key = tuple(level(self.topology.by_id[cpu]) for level in self._levels[:depth])
@@ -143,12 +147,12 @@ class _Picker:
         return [frozenset(part) for part in parts.values()]
 
     def whole_cores(self, free: CpuSet) -> list[CpuSet]:
-        """Cores of which all online threads are free, largest first, then by number."""
+        """The cores whose online threads are all free, the largest first, then by number."""
         cores = {self.topology.siblings(cpu) for cpu in free}
         return sorted((core for core in cores if core <= free), key=lambda core: (-len(core), min(core)))
 
     def loose(self, free: CpuSet, need: int) -> int:
-        """How many of `need` have to be single threads."""
+        """How many of `need` CPUs must be single threads."""
         return need - len(self._take_whole(free, need))
 
     def _take_whole(self, free: CpuSet, need: int) -> CpuSet:
@@ -159,7 +163,7 @@ class _Picker:
         return taken
 
     def _take(self, free: CpuSet, need: int) -> CpuSet:
-        """Whole cores, then threads of the cores with fewest free ones."""
+        """Take whole cores, then threads of the cores with the fewest free threads."""
         taken = self._take_whole(free, need)
         rest = free - taken
         room = {cpu: len(self.topology.siblings(cpu) & rest) for cpu in rest}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_driver_cpu import CpuConfig, CpuDriver
-from dra_driver_cpu.config import NodeSettings
+from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
+from dra_driver_cpu.driver import cpus_by_device
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError
 
-from dra_sdk import ClaimError, DraError, PermanentError
-from dra_sdk.hardware import parse_cpuset
+from dra_sdk import Capacity, ClaimError, DraError, PermanentError
+from dra_sdk.hardware import format_cpuset, parse_cpuset, read_cpus
 from dra_sdk.testing import DriverHarness, FakeClaim, NotAllocatedError, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import regular_machine
@@ -23,53 +24,87 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 def driver(dra_node: Any, dra_driver: Any) -> DriverHarness:
     """On a machine with CPUs 0-3,8-11 and 4-7,12-15, of which CPU 0 is reserved."""
     dra_node.machine(regular_machine(sockets=2, cores=4))
-    found: DriverHarness = dra_driver(partial(CpuDriver, NodeSettings(parse_cpuset("0"))))
+    found: DriverHarness = dra_driver(partial(CpuDriver, CpuSettings(parse_cpuset("0"))))
     return found
 
 
 def cpus(amount: str = "", name: str = "cpu", numa: int = 0) -> dict[str, Any]:
-    """A request for CPUs of one NUMA node; for as many as it is if no number is named."""
+    """A request for `amount` CPUs of one NUMA node; without a number the API server fills in the default."""
     where = f'device.attributes["resource.kubernetes.io"].numaNode == {numa}'
     return request(name, where=where, capacity={"dra.cpu/cpu": amount} if amount else None)
 
 
-def told(driver: DriverHarness, asked: FakeClaim, *results: dict[str, Any]) -> dict[str, Any]:
-    """The claim with devices that no scheduler would have given it."""
-    same = {"request": "cpu", "driver": "dra.cpu", "pool": "node-1", "device": "cpudevnuma000"}
-    allocation = {"devices": {"results": [{**same, **each} for each in results]}}
+def allocated(driver: DriverHarness, asked: FakeClaim, *results: dict[str, Any]) -> dict[str, Any]:
+    """The claim with an allocation that no scheduler would make."""
+    common = {"request": "cpu", "driver": "dra.cpu", "pool": "node-1", "device": "cpudevnuma000"}
+    allocation = {"devices": {"results": [{**common, **each} for each in results]}}
     return driver.cluster.adopt({**asked.encoded("dra.cpu", "dra.cpu"), "status": {"allocation": allocation}})
 
 
-def held(driver: DriverHarness) -> list[dict[str, str]]:
-    return [dict(device.data) for each in driver.held for device in each.devices]
+def recorded_data(driver: DriverHarness) -> list[dict[str, str]]:
+    """What the driver stored with each prepared device."""
+    return [dict(device.data) for held in driver.held for device in held.devices]
 
 
-def test_every_release_takes_its_slices(driver: DriverHarness) -> None:
+def test_every_release_accepts_its_slices(driver: DriverHarness) -> None:
     driver.assert_publishable()
+
+
+def test_each_numa_node_is_a_device_whose_cpus_are_consumed_by_number(driver: DriverHarness) -> None:
+    assert list(driver.devices) == ["cpudevnuma000", "cpudevnuma001"]
+    second = driver.devices["cpudevnuma001"]
+    assert second.attributes == {
+        "resource.kubernetes.io/numaNode": 1,
+        "socketID": 1,
+        "smtEnabled": True,
+        "numCPUs": 8,
+        "numaNodeID": 1,
+        "dra.net/numaNode": 1,
+    }
+    capacity = second.capacity["dra.cpu/cpu"]
+    assert isinstance(capacity, Capacity)
+    assert capacity.value == 8
+    assert capacity.policy is not None
+    assert (capacity.policy.default, capacity.policy.min, capacity.policy.max, capacity.policy.step) == (1, 1, 8, 1)
+    assert second.allow_multiple_allocations
+
+
+def test_a_numa_node_whose_cpus_are_all_reserved_is_no_device(tmp_path: Path) -> None:
+    topology = read_cpus(regular_machine(sockets=2, cores=2, threads=1).write(tmp_path))
+    found = cpus_by_device(topology, parse_cpuset("0,2-3"))
+    assert {name: format_cpuset(cpus) for name, cpus in found.items()} == {"cpudevnuma000": "1"}
+
+
+def test_a_reserved_cpu_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    topology = read_cpus(regular_machine(cores=2, threads=1).offlined(1).write(tmp_path))
+    offline = parse_cpuset("1")
+    assert list(cpus_by_device(topology, offline)) == ["cpudevnuma000"]
+    with pytest.raises(DraError, match="reserved CPUs 7-8 do not exist; online are 0"):
+        cpus_by_device(topology, parse_cpuset("7-8"))
 
 
 def test_a_claim_with_one_request_has_the_names_that_users_know(driver: DriverHarness) -> None:
     prepared = driver.prepare(claim(cpus("2")))
     assert prepared.container().env == {f"DRA_CPUSET_{prepared.ref.uid}": "1,9"}
     assert prepared.container().cdi_ids == (f"dra.k8s.io/cpu=claim-{prepared.ref.uid}",)
-    assert held(driver) == [{"cpus": "1,9"}]
+    assert recorded_data(driver) == [{"cpus": "1,9"}]
 
 
-def test_what_others_hold_and_what_is_reserved_is_not_given_out(driver: DriverHarness) -> None:
+def test_cpus_of_other_claims_and_reserved_cpus_are_not_given_to_a_claim(driver: DriverHarness) -> None:
     for amount, wanted in (("2", "1,9"), ("1", "8"), ("4", "2-3,10-11")):
         assert set(driver.prepare(claim(cpus(amount))).container().env.values()) == {wanted}
     with pytest.raises(NotAllocatedError):
         driver.allocate(claim(cpus("1")))
 
 
-def test_cpus_that_are_not_there_any_more(driver: DriverHarness) -> None:
+def test_a_claim_is_refused_while_other_claims_leave_too_few_cpus(driver: DriverHarness) -> None:
     driver.prepare(claim(cpus("4")))
-    asked = told(driver, claim(cpus("4")), {"consumedCapacity": {"dra.cpu/cpu": "4"}, "shareID": "s"})
+    asked = allocated(driver, claim(cpus("4")), {"consumedCapacity": {"dra.cpu/cpu": "4"}, "shareID": "s"})
     with pytest.raises(NotEnoughCpusError, match="need 4 CPUs, have 3"):
         driver.prepare(asked)
 
 
-def test_each_request_has_its_own_cdi_device_and_all_its_cpus(driver: DriverHarness) -> None:
+def test_each_request_has_its_own_cdi_device_with_all_its_cpus(driver: DriverHarness) -> None:
     asked = claim(cpus("2", "a"), cpus("1", "b"), cpus("2", "far", numa=1))
     prepared = driver.prepare(asked, containers={"a": ["a"], "b": ["b"], "far": ["far"]})
     prefix = f"DRA_CPUSET_{prepared.ref.uid}"
@@ -77,7 +112,7 @@ def test_each_request_has_its_own_cdi_device_and_all_its_cpus(driver: DriverHarn
     assert env == {"a": {f"{prefix}_a": "1,9"}, "b": {f"{prefix}_b": "8"}, "far": {f"{prefix}_far": "4,12"}}
 
 
-def test_a_request_for_several_devices_has_all_their_cpus_in_one(driver: DriverHarness) -> None:
+def test_a_request_for_several_devices_has_their_cpus_in_one_variable(driver: DriverHarness) -> None:
     prepared = driver.prepare(claim(request("cpu", count=2)))
     assert prepared.container().env == {f"DRA_CPUSET_{prepared.ref.uid}": "4,8"}
     assert prepared.names == ["cpudevnuma000", "cpudevnuma001"]
@@ -89,27 +124,27 @@ def test_a_subrequest_belongs_to_its_request(driver: DriverHarness) -> None:
     assert prepared.container().cdi_ids == (f"dra.k8s.io/cpu=claim-{prepared.ref.uid}",)
 
 
-def test_the_whole_node_where_capacity_cannot_be_shared(dra_node: Any, dra_driver: Any) -> None:
+def test_a_release_without_consumable_capacity_gives_the_whole_numa_node(dra_node: Any, dra_driver: Any) -> None:
     dra_node.machine(regular_machine(sockets=2, cores=4))
-    make = partial(CpuDriver, NodeSettings(parse_cpuset("0")))
+    make = partial(CpuDriver, CpuSettings(parse_cpuset("0")))
     driver = dra_driver(make, version="1.35")
     driver.prepare(claim(cpus()))
-    assert held(driver) == [{"cpus": "1-3,8-11"}]
+    assert recorded_data(driver) == [{"cpus": "1-3,8-11"}]
     with pytest.raises(ClaimError, match="cpudevnuma009 is not among those"):
-        driver.prepare(told(driver, claim("cpu"), {"device": "cpudevnuma009"}))
+        driver.prepare(allocated(driver, claim("cpu"), {"device": "cpudevnuma009"}))
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "1500m"])
-def test_only_whole_cpus(driver: DriverHarness, amount: str) -> None:
-    asked = told(driver, claim("cpu"), {"consumedCapacity": {"dra.cpu/cpu": amount}, "shareID": "s"})
+def test_a_number_that_is_not_whole_or_below_1_is_refused(driver: DriverHarness, amount: str) -> None:
+    asked = allocated(driver, claim("cpu"), {"consumedCapacity": {"dra.cpu/cpu": amount}, "shareID": "s"})
     with pytest.raises(PermanentError, match=r"dra\.cpu/cpu must be a whole number of CPUs from 1"):
         driver.prepare(asked)
 
 
-def test_full_cores_on_request(driver: DriverHarness) -> None:
+def test_full_cores_refuses_a_number_that_is_no_sum_of_cores(driver: DriverHarness) -> None:
     config = CpuConfig(full_cores=True)
     driver.prepare(claim(cpus("2"), config=config))
-    assert held(driver) == [{"cpus": "1,9"}]
+    assert recorded_data(driver) == [{"cpus": "1,9"}]
     with pytest.raises(CoreAlignmentError):
         driver.prepare(claim(cpus("3"), config=config))
 
@@ -123,11 +158,11 @@ def test_a_restart_changes_nothing_and_a_reboot_gives_everything_back(driver: Dr
     driver.assert_clean()
 
 
-def test_it_survives_being_killed_anywhere(driver: DriverHarness) -> None:
+def test_prepare_and_unprepare_survive_a_kill_at_every_write(driver: DriverHarness) -> None:
     assert assert_survives_crashes(driver, claim(cpus("2")), lines=False) > 10
 
 
 def test_settings_come_from_the_environment() -> None:
-    assert NodeSettings.read({"DRA_CPU_RESERVED_CPUS": "0-1"}).reserved == {0, 1}
+    assert CpuSettings.read({"DRA_CPU_RESERVED_CPUS": "0-1"}).reserved == {0, 1}
     with pytest.raises(DraError, match="DRA_CPU_RESERVED_CPUS"):
-        NodeSettings.read({"DRA_CPU_RESERVED_CPUS": "one"})
+        CpuSettings.read({"DRA_CPU_RESERVED_CPUS": "one"})

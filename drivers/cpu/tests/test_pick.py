@@ -1,3 +1,5 @@
+"""Which CPUs `pick` takes: by example as upstream and kubelet do it, and rules that hold on every machine."""
+
 from __future__ import annotations
 
 import tempfile
@@ -14,15 +16,14 @@ from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, parse_cpuset, r
 from dra_sdk.testing.sysfs import FakeMachine, hybrid_machine, regular_machine
 
 FULL = PickPolicy(full_cores=True)
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-"""A slow test machine proves nothing about `pick`."""
-
+NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+"""Examples may take as long as they need: a slow machine says nothing about `pick`."""
 
 READ: dict[str, CpuTopology] = {}
 
 
 def read(machine: FakeMachine) -> CpuTopology:
-    """The topology of `machine`, written and read once: that takes longer than all picking from it."""
+    """The topology of `machine`, written and read only once, as that takes longer than all picks."""
     if repr(machine) not in READ:
         with tempfile.TemporaryDirectory() as root:
             READ[repr(machine)] = read_cpus(machine.write(Path(root)))
@@ -30,13 +31,13 @@ def read(machine: FakeMachine) -> CpuTopology:
 
 
 def in_turn(topology: CpuTopology, group: str, *needs: int) -> list[str]:
-    """What claims for `needs` CPUs get one after the other out of `group` (all CPUs if empty)."""
+    """What claims for `needs` CPUs get one after the other from the CPUs in `group` (all if empty)."""
     free = parse_cpuset(group) or topology.online
-    given_out = []
+    answers = []
     for need in needs:
-        given_out.append(pick(topology, free, need))
-        free -= given_out[-1]
-    return [format_cpuset(cpus) for cpus in given_out]
+        answers.append(pick(topology, free, need))
+        free -= answers[-1]
+    return [format_cpuset(cpus) for cpus in answers]
 
 
 def one(machine: FakeMachine, available: str, need: int, policy: PickPolicy | None = None) -> str:
@@ -92,13 +93,13 @@ class TestAsKubelet:
 
 
 class TestOnPurposeNotAsUpstream:
-    def test_repeating_core_ids_never_leave_the_group(self):
+    def test_repeating_core_ids_are_kept_apart(self):
         """Upstream answers 1,16 (two half cores) and then 2,10,18,26, of which 10 and 26 are on the other node."""
         topology = read(regular_machine(sockets=2, cores=8))
         assert topology.by_id[2].core_id == topology.by_id[10].core_id
         assert in_turn(topology, "0-7,16-23", 1, 2, 4) == ["0", "1,17", "2-3,18-19"]
 
-    def test_a_cache_with_a_half_used_core_is_filled(self):
+    def test_a_cache_with_a_partly_used_core_is_filled(self):
         """Upstream: 0; 4,20; 5-6,21-22; 1-2,16-18; 3,19."""
         topology = read(regular_machine(sockets=2, cores=8, l3_caches=2))
         answers = ["0", "1,17", "2-3,18-19", "4-6,20-21", "7,23"]
@@ -128,7 +129,7 @@ class TestOnPurposeNotAsUpstream:
     def test_as_few_caches_as_possible(self):
         assert one(regular_machine(cores=12, l3_caches=3, threads=1), "0-2,4-5,8-11", 6) == "4-5,8-11"
 
-    def test_a_half_used_core_elsewhere_is_better_than_a_core_broken(self):
+    def test_a_partly_used_core_elsewhere_is_used_before_a_whole_core_is_split(self):
         assert one(regular_machine(cores=8, l3_caches=2), "0-1,8-9,4-7,12-14", 1) == "7"
 
 
@@ -167,14 +168,14 @@ class TestOddMachines:
     def test_fewer_threads_than_a_core_has_come_from_one_core(self):
         assert in_turn(read(regular_machine(cores=4, threads=4)), "", 3, 2, 2) == ["0,4,8", "1,12", "5,9"]
 
-    def test_only_half_used_cores_left(self):
+    def test_only_partly_used_cores_are_free(self):
         assert one(regular_machine(cores=9, l3_caches=3), "0,3-4,6-8", 5) == "3-4,6-8"
 
     def test_no_numa_and_no_package_number(self):
         machine = regular_machine(cores=4).changed(lambda cpu: replace(cpu, socket=-1, l3=None))
         assert one(replace(machine, numa=False), "0-7", 4) == "0-1,4-5"
 
-    def test_core_that_sysfs_puts_into_two_caches(self):
+    def test_core_whose_threads_sysfs_puts_into_two_caches(self):
         machine = regular_machine(cores=2, threads=4).changed(lambda cpu: replace(cpu, l3=cpu.id % 4 // 2))
         assert one(machine, "0-7", 4) == "0,2,4,6"
 
@@ -187,23 +188,23 @@ class TestFullCores:
     def test_gives_whole_cores_only(self):
         assert one(regular_machine(cores=4), "0,1-3,5-6", 4, FULL) == "1-2,5-6"
 
-    def test_a_number_that_is_no_sum_of_cores_is_permanent(self):
+    def test_a_number_that_is_no_sum_of_cores_is_a_permanent_error(self):
         with pytest.raises(CoreAlignmentError) as error:
             one(regular_machine(cores=4), "0-7", 3, FULL)
         assert str(error.value) == "need 3 CPUs in whole cores, which have 2 threads: ask for a multiple"
         assert not error.value.retriable
 
-    def test_too_few_whole_cores_can_change(self):
+    def test_too_few_whole_cores_is_a_retriable_error(self):
         with pytest.raises(NotEnoughCpusError) as error:
             one(regular_machine(cores=4), "0-4", 4, FULL)
         assert str(error.value) == "need 4 CPUs in whole cores, the free whole cores have 2: 0,4"
         assert error.value.retriable
 
-    def test_more_than_the_machine_has(self):
+    def test_more_cpus_than_the_machine_has(self):
         with pytest.raises(NotEnoughCpusError, match="need 9 CPUs in whole cores, the free whole cores have 8: 0-7"):
             one(regular_machine(cores=4), "0-7", 9, FULL)
 
-    def test_hybrid_finds_the_kind_that_comes_out_even(self):
+    def test_hybrid_uses_the_kind_whose_cores_divide_the_number(self):
         assert one(hybrid_machine(p_cores=2, e_cores=4), "0-7", 3, FULL) == "4-6"
         assert one(hybrid_machine(p_cores=2, e_cores=1), "0-4", 3, FULL) == "0-1,4"
 
@@ -214,12 +215,12 @@ class TestRefusals:
             one(regular_machine(cores=4), "0-1,5", 4)
         assert str(error.value) == "need 4 CPUs, have 3: 0-1,5"
 
-    def test_none_at_all(self):
+    def test_no_cpu_is_free(self):
         with pytest.raises(NotEnoughCpusError, match="need 1 CPUs, have 0: none"):
             one(regular_machine(), "", 1)
 
     @pytest.mark.parametrize("need", [0, -2])
-    def test_nothing_asked_for(self, need):
+    def test_a_need_below_1(self, need):
         with pytest.raises(ValueError, match=f"need {need} CPUs: must be 1 or more"):
             one(regular_machine(), "0-3", need)
 
@@ -251,7 +252,7 @@ def machines() -> None:
 
 @st.composite
 def situations(draw: st.DrawFn, *names: str) -> tuple[CpuTopology, CpuSet, int]:
-    """A machine, what is free on it after other claims, and how many CPUs are wanted of that."""
+    """A machine, its free CPUs, and how many of them a claim needs."""
     topology = read(MACHINES[draw(st.sampled_from(names or tuple(MACHINES)))])
     taken = draw(st.sets(st.sampled_from(sorted(topology.online)), max_size=len(topology.online) - 1))
     free = topology.online - taken
@@ -262,16 +263,16 @@ def whole(topology: CpuTopology, cpus: CpuSet) -> CpuSet:
     return frozenset(cpu for cpu in cpus if topology.siblings(cpu) <= cpus)
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations())
-def test_exactly_as_many_as_wanted_and_only_free_ones(situation):
+def test_picks_exactly_as_many_as_needed_and_only_free_cpus(situation):
     topology, free, need = situation
     picked = pick(topology, free, need)
     assert picked <= free
     assert len(picked) == need
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(), st.randoms())
 def test_same_question_same_answer(situation, random):
     topology, free, need = situation
@@ -282,27 +283,27 @@ def test_same_question_same_answer(situation, random):
     assert pick(replace(topology, cpus=tuple(cpus)), frozenset(shuffled), need) == pick(topology, free, need)
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(*UNIFORM))
-def test_as_many_whole_cores_as_there_can_be(situation):
+def test_picks_as_many_whole_cores_as_possible(situation):
     topology, free, need = situation
     threads = len(topology.siblings(0))
     possible = min(need // threads * threads, len(whole(topology, free)))
     assert len(whole(topology, pick(topology, free, need))) >= possible
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(*UNIFORM))
-def test_at_most_one_core_is_broken_for_the_rest(situation):
+def test_at_most_one_core_is_split_for_the_rest(situation):
     topology, free, need = situation
     left = whole(topology, free - pick(topology, free, need))
     threads = len(topology.siblings(0))
     assert len(whole(topology, free)) - len(left) <= (need + threads - 1) // threads * threads
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(*UNIFORM))
-def test_no_core_is_broken_while_one_cache_has_whole_cores_and_half_used_ones_enough(situation):
+def test_no_core_is_split_while_one_cache_has_enough_whole_cores_and_single_threads(situation):
     topology, free, need = situation
     threads = len(topology.siblings(0))
     caches = topology.l3_caches.values() or [topology.online]
@@ -316,7 +317,7 @@ def test_no_core_is_broken_while_one_cache_has_whole_cores_and_half_used_ones_en
         assert len(left) >= len(whole(topology, free)) - (need - need % threads)
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(*UNIFORM))
 def test_one_cache_if_one_can_hold_all_in_as_many_whole_cores(situation):
     topology, free, need = situation
@@ -328,7 +329,7 @@ def test_one_cache_if_one_can_hold_all_in_as_many_whole_cores(situation):
         assert any(picked <= cache for cache in caches)
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(*UNIFORM))
 def test_one_node_if_one_can_hold_all_in_as_many_whole_cores(situation):
     topology, free, need = situation
@@ -340,7 +341,7 @@ def test_one_node_if_one_can_hold_all_in_as_many_whole_cores(situation):
         assert any(picked <= node for node in nodes)
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations("hybrid"))
 def test_one_kind_of_core_if_one_has_enough(situation):
     topology, free, need = situation
@@ -354,7 +355,7 @@ def test_one_kind_of_core_if_one_has_enough(situation):
         assert set(used) == {"p-core", "e-core"}
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations())
 def test_full_cores_shares_no_core(situation):
     topology, free, need = situation
@@ -371,7 +372,7 @@ def test_full_cores_shares_no_core(situation):
         assert len(picked) == need
 
 
-@UNHURRIED
+@NO_DEADLINE
 @given(situations(), st.lists(st.integers(1, 8), max_size=12))
 def test_claims_in_turn_never_overlap(situation, needs):
     topology, free, _ = situation

@@ -1,6 +1,5 @@
-"""DRA driver for AMD GPUs and their partitions, read from sysfs and the KFD topology alone; no library is needed."""
+"""DRA driver for AMD GPUs and their partitions, read from sysfs and the KFD topology alone; it needs no library."""
 
-from dra_driver_amd.config import GpuConfig
-from dra_driver_amd.driver import AmdGpuDriver
+from dra_driver_amd.driver import AmdGpuDriver, GpuConfig
 
 __all__ = ["AmdGpuDriver", "GpuConfig"]

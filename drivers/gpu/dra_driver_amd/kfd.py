@@ -1,7 +1,7 @@
 """The topology of KFD, the kernel's compute driver for AMD GPUs: one node for each GPU or partition.
 
-Source: `/sys/class/kfd/kfd/topology` of the kernel (amdkfd, kfd_topology.c). A GPU in SPX mode is one node, in CPX mode
-as many as it has compute dies. A node says which render node opens it, and at which PCI address its GPU is.
+A GPU in SPX mode is one node, a GPU in CPX mode as many nodes as it has compute dies. A node has the render node that
+opens it, and the PCI address of its GPU. Source: `/sys/class/kfd/kfd/topology` of the kernel (amdkfd, kfd_topology.c).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.errors import HardwareError
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, numbered, read_text
 
 log = logging.getLogger(__name__)
@@ -20,10 +20,15 @@ _LOCAL_MEMORY: Final = frozenset({1, 2})  # heap types: frame buffer, visible to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KfdNode:
-    """One GPU, or one partition of a GPU. `memory_bytes` is 0 where KFD tells of no memory of its own.
+    """One GPU, or one partition of a GPU.
 
-    `address` is the PCI address of the GPU. Partitions of one GPU have it in common: the low bits of KFD's location,
-    which number the partition, are left out.
+    number: its number in the topology.
+    render: N of `/dev/dri/renderDN`.
+    address: the PCI address of the GPU, which its partitions have in common. The low bits of KFD's location, which
+        number the partition, are left out.
+    simd_units: SIMD units.
+    simd_per_unit: SIMD units per compute unit; 0 if KFD does not report it.
+    memory_bytes: its own memory; 0 if KFD reports none.
     """
 
     number: int
@@ -35,15 +40,14 @@ class KfdNode:
 
     @property
     def compute_units(self) -> int:
-        """How many compute units it has."""
+        """The number of compute units."""
         return self.simd_units // self.simd_per_unit if self.simd_per_unit else 0
 
 
 def read_kfd_nodes(host: Host) -> tuple[KfdNode, ...]:
-    """All nodes that are GPUs, in the kernel's order; none where KFD is not loaded.
+    """All nodes that are GPUs, in the kernel's order; none if KFD is not loaded.
 
-    A node that the kernel does not let us read belongs to somebody else and is left out. Raises HardwareError that
-    names the file which makes no sense.
+    A node that cannot be read is not for this process, and is left out. Raises HardwareError for a malformed file.
     """
     found = []
     for number, path in numbered(host.sys / "class/kfd/kfd/topology/nodes", "").items():
@@ -61,7 +65,7 @@ def _node(number: int, path: Path, fields: dict[str, int]) -> KfdNode:
     try:
         location, domain = fields["location_id"], fields.get("domain", 0)
     except KeyError as error:
-        raise HardwareError(f"{path / 'properties'}: a GPU without {error.args[0]}") from None
+        raise HardwareError(f"{path / 'properties'}: the GPU has no {error.args[0]}") from None
     bus, device = location >> 8 & 0xFF, location >> 3 & 0x1F
     return KfdNode(
         number=number,
@@ -74,7 +78,7 @@ def _node(number: int, path: Path, fields: dict[str, int]) -> KfdNode:
 
 
 def _memory(banks: Path) -> int:
-    """The sum of what is the GPU's own; a file of an odd kernel leaves its bank out."""
+    """The sum of the GPU's own memory banks, without banks that cannot be read."""
     total = 0
     for path in numbered(banks, "").values():
         try:
@@ -88,7 +92,7 @@ def _memory(banks: Path) -> int:
 
 
 class _UnreadableError(HardwareError):
-    """The kernel does not give a file to us."""
+    """The kernel does not let this process read a file."""
 
 
 def _read_fields(path: Path) -> dict[str, int]:
@@ -103,5 +107,5 @@ def _read_fields(path: Path) -> dict[str, int]:
         try:
             fields[name] = int(value, 0)
         except ValueError:
-            raise HardwareError(f"{path}: expected a name and a number, found {line!r}") from None
+            raise HardwareError(f"{path}: must be a name and a number, is {line!r}") from None
     return fields

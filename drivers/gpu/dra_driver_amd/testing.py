@@ -1,4 +1,4 @@
-"""A node with AMD GPUs, written to a directory: what KFD, DRM and PCI show of them in sysfs.
+"""A node with AMD GPUs, made of files: what KFD, DRM and PCI show of them in sysfs.
 
     write_gpus(tmp_path, [mi300x(), mi300x("cpx", "nps4"), RX7900XTX])
 
@@ -25,7 +25,16 @@ _AMD: Final = 0x1002
 
 @dataclass(frozen=True, kw_only=True)
 class FakeAmdGpu:
-    """One GPU. `compute` and `memory` are its modes, empty for one that cannot be partitioned."""
+    """One GPU.
+
+    device: its PCI device id.
+    compute_units: its compute units.
+    simd_per_unit: SIMD units per compute unit.
+    vram_bytes: its memory.
+    product: its product name; empty if the board does not report it.
+    compute: its compute partition mode, such as `cpx`; empty if it cannot be partitioned.
+    memory: its memory partition mode, such as `nps4`; empty likewise.
+    """
 
     device: int
     compute_units: int
@@ -37,7 +46,7 @@ class FakeAmdGpu:
 
     @property
     def parts(self) -> int:
-        """Into how many partitions it is cut."""
+        """The number of its partitions."""
         return _PARTS[self.compute]
 
 
@@ -59,7 +68,7 @@ def mi300x(compute: str = "spx", memory: str = "nps1") -> FakeAmdGpu:
 
 
 def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine | None = None) -> Host:
-    """Writes a machine with these GPUs, card 1 with renderD128 first; partitions follow their GPU.
+    """Write a machine with these GPUs, the first as card 1 with renderD128; partitions follow their GPU.
 
     GPU n is at 0000:(c1 + n):00.0 below a root of its own, on NUMA node n modulo 2.
     """
@@ -95,7 +104,7 @@ class _Writer:
         self._next = 0
 
     def gpu(self, function: FakePci, gpu: FakeAmdGpu) -> None:
-        """The GPU, and a node of KFD and a DRM device for each of its partitions."""
+        """A GPU, with a node of KFD and a DRM device for each of its partitions."""
         path = f"devices/{function.root}/{function.address}"
         self.text(f"{path}/mem_info_vram_total", str(gpu.vram_bytes))
         for name, value in (
@@ -145,7 +154,7 @@ class _Writer:
         file.write_text(content + "\n", encoding="utf-8")
 
     def node(self, name: str) -> None:
-        """A device node, as an empty file: making a real one needs root."""
+        """A device node as an empty file, because a real one needs root."""
         file = self._host.dev / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()

@@ -1,4 +1,4 @@
-"""The GPU driver: full GPUs, MIG, VFIO, sharing and health of NVIDIA GPUs as DRA devices of `gpu.nvidia.com`."""
+"""The GPU driver: whole GPUs, MIG, VFIO, sharing and health of NVIDIA GPUs as DRA devices of `gpu.nvidia.com`."""
 
 from dra_driver_gpu.config import GpuConfig, MigDeviceConfig, VfioDeviceConfig
 from dra_driver_gpu.driver import GpuDriver

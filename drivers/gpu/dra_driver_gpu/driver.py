@@ -1,47 +1,47 @@
-"""The driver: publishes the GPUs of a node, sets them up for claims, and notices when they come and go."""
+"""The driver: publishes the GPUs of a node, prepares them for claims, and notices changes."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
 
+from dra_driver_gpu.blocks import polling
+from dra_driver_gpu.blocks.daemons import DaemonWatch
+from dra_driver_gpu.blocks.node_access import Effects, SystemEffects
+from dra_driver_gpu.blocks.polling import Clock
 from dra_driver_gpu.config import CONFIGS
-from dra_driver_gpu.describe import Card, Offer, pool, read_cards
-from dra_driver_gpu.describe.cards import ExistingMig
-from dra_driver_gpu.describe.names import NAME
+from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inventory
+from dra_driver_gpu.describe.devices import DRIVER_NAME
+from dra_driver_gpu.describe.inventory import MigDeviceInfo, snapshot
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
-from dra_driver_gpu.describe.pool import stranded
-from dra_driver_gpu.effects import Effects, SystemEffects
-from dra_driver_gpu.glance import glance
+from dra_driver_gpu.describe.pool import without_devices
+from dra_driver_gpu.gpu_record import JSON, gpu_records
 from dra_driver_gpu.health import HealthMonitor, HealthRules
-from dra_driver_gpu.library import Libraries, NoDriverError
+from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
-from dra_driver_gpu.prepare.claim import prepare
-from dra_driver_gpu.prepare.mps_watch import MpsWatch
-from dra_driver_gpu.prepare.records import Records
-from dra_driver_gpu.prepare.undo import sweep, unprepare
-from dra_driver_gpu.selection import GpuName
-from dra_driver_gpu.settings import GpuSettings
-from dra_driver_gpu.site import Clock, Site
+from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibraries
+from dra_driver_gpu.prepare.claim import prepare, sweep, unprepare
+from dra_driver_gpu.prepare.mps import mps_daemons
+from dra_driver_gpu.settings import GpuIdentity, GpuSettings
 from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
 
 log = logging.getLogger(__name__)
 CDI_KIND: Final = "k8s.gpu.nvidia.com/claim"
 WATCH_SECONDS: Final = 5.0
-CALL_SECONDS: Final = 40.0  # all waits of one call together: the kubelet hears no reason after 45
+CALL_SECONDS: Final = 40.0  # for all waits of one call together: the kubelet gives up after 45 without a reason
 SWEEP_SECONDS: Final = 10.0
 
 
 class GpuDriver:
     """DRA driver `gpu.nvidia.com`.
 
-    `nvml` makes the NVML of a node's root, `effects` is everything else that is done to the node; by default the real
-    ones, and GPUs in memory where the root has a file `nvml.yaml`.
+    `nvml` makes the NVML for a node's root; by default it is the real library, or GPUs in memory if the root has a file
+    `nvml.yaml`. `effects` is everything else that is done to the node, by default for real.
     """
 
     def __init__(
@@ -53,126 +53,136 @@ class GpuDriver:
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings or GpuSettings.read()
-        self._libraries = Libraries(self._settings.driver_root, nvml)
+        self._libraries = NvmlLibraries(self._settings.driver_root, nvml)
         self._effects = effects or SystemEffects()
         self._clock = clock or Clock()
-        self._to_sweep: dict[Path, float | None] = {}  # how long it may take, None once it is done
+        self._sweep_seconds: dict[Path, float | None] = {}  # for the next sweep of a node; None if nothing is left
+        self._sweep_lock = Lock()
         self._monitors: dict[Path, HealthMonitor] = {}
-        self._daemons: defaultdict[Path, MpsWatch] = defaultdict(MpsWatch)
-        self._sweeping = Lock()
+        self._daemon_watches: defaultdict[Path, DaemonWatch] = defaultdict(DaemonWatch)
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name, configuration and CDI kind; virtual machines need the PCI address, which is in the metadata file."""
-        return DriverInfo(NAME, configs=CONFIGS, cdi_kind=CDI_KIND, metadata=self._settings.passthrough)
+        """Name, configuration and CDI kind; virtual machines read the PCI address from the metadata file."""
+        return DriverInfo(DRIVER_NAME, configs=CONFIGS, cdi_kind=CDI_KIND, metadata=self._settings.passthrough)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """One pool with all GPUs of the node."""
-        site = self._site(node)
-        others = self._others(site)
-        cards = self._cards(site, others)
-        found = pool(node.name, cards, [each for each in others if self._gives(site, each)], self._offer(site))
-        for card in stranded(filter(self._wants, cards), found):
-            log.warning("GPU %s has MIG on and no MIG device, so nothing of it is published", card.uuid)
-        yield found
+        nvidia = self.nvidia_node(node)
+        passthrough = self._passthrough(nvidia)
+        gpus = self._gpus(nvidia, passthrough)
+        accepted = [each for each in passthrough if self._accepts(nvidia, each)]
+        pool = make_pool(node.name, gpus, accepted, self._options(nvidia))
+        for gpu in without_devices(filter(self._selected, gpus), pool):
+            log.warning("GPU %s has MIG on and no MIG device, so nothing of it is published", gpu.uuid)
+        yield pool
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Look every few seconds: which GPUs there are, with which kernel driver, and whether MPS daemons live."""
-        site, last = self._site(node), None
-        while not stop.wait(WATCH_SECONDS if last is not None else 0):
-            self._daemons[node.root].look(site)
-            now = self._glance(site)
-            if last is not None and now != last:
-                log.info("GPUs have come, gone or changed their driver")
-                changed()
-            last = now
+        """Every few seconds: check GPUs and their kernel drivers for changes, and supervise MPS daemons."""
+        nvidia = self.nvidia_node(node)
+
+        def check() -> Hashable:
+            self._daemon_watches[node.root].check(mps_daemons(nvidia), self._clock.now())
+            return self.snapshot(node)
+
+        def report() -> None:
+            log.info("GPUs were added, were removed or changed their driver")
+            changed()
+
+        polling.watch(check, report, stop, WATCH_SECONDS)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Watch events and error counters of all GPUs."""
         if node.root not in self._monitors:
-            site, rules = self._site(node), HealthRules(also_benign=self._settings.benign_xids)
+            nvidia, rules = self.nvidia_node(node), HealthRules(also_benign=self._settings.benign_xids)
             self._monitors[node.root] = HealthMonitor(
-                site.library,
-                self._offer(site),
+                nvidia.library,
+                self._options(nvidia),
                 rules,
-                gives=partial(self._gives, site),
-                troubles=lambda: self._daemons[node.root].troubles,
+                accepts=partial(self._accepts, nvidia),
+                troubles=lambda: self._daemon_watches[node.root].troubles,
             )
         return self._monitors[node.root].watch(node, stop)
 
     def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
         """Set up the claim's devices; at the first claim also undo what no claim owns."""
-        site = self._site(claim.node).within(CALL_SECONDS)
-        self._sweep(site, claim)
-        yield from prepare(site, claim)
+        nvidia = self.nvidia_node(claim.node).within(CALL_SECONDS)
+        self._sweep(nvidia, claim)
+        yield from prepare(nvidia, claim)
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        """Undo it, by the claim's journal."""
-        unprepare(self._site(node).within(CALL_SECONDS), claim)
+        """Undo what the claim's journal lists."""
+        unprepare(self.nvidia_node(node).within(CALL_SECONDS), claim)
 
-    def _sweep(self, site: Site, claim: Claim[Any]) -> None:
-        """Once; but what could not be undone is tried again at the next claim, which does not wait for it."""
-        with self._sweeping:
-            seconds = self._to_sweep.get(site.root, SWEEP_SECONDS)
-            if seconds is not None:
-                done = sweep(site.within(seconds), claim)
-                self._to_sweep[site.root] = None if done else 0.0
+    def nvidia_node(self, node: Node) -> NvidiaNode:
+        """The node as this driver works on it."""
+        library = self._libraries.of(node.root)
+        return NvidiaNode(node.root, self._effects, self._clock, settings=self._settings, library=library)
 
-    def _site(self, node: Node) -> Site:
-        return Site(node.root, self._settings, self._libraries.of(node.root), self._effects, self._clock)
-
-    def _others(self, site: Site) -> tuple[PassthroughGpu, ...]:
-        return read_passthrough(site.host) if self._settings.passthrough else ()
-
-    def _cards(self, site: Site, others: tuple[PassthroughGpu, ...]) -> tuple[Card, ...]:
+    def snapshot(self, node: Node) -> frozenset[tuple[object, ...]]:
+        """What determines the published devices: GPUs, what others did to them, and the drivers of PCI functions."""
+        nvidia = self.nvidia_node(node)
+        bound: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._passthrough(nvidia)}
         try:
-            with site.nvml() as nvml:
-                found = read_cards(nvml, site.host)
+            with nvidia.nvml() as nvml:
+                return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia))))
+        except DraError as error:  # the next discovery reports it
+            return frozenset({*bound, (type(error),)})
+
+    def _sweep(self, nvidia: NvidiaNode, claim: Claim[Any]) -> None:
+        """Sweep a node once. What cannot be undone is tried again at the next claim, which does not wait for it."""
+        with self._sweep_lock:
+            seconds = self._sweep_seconds.get(nvidia.root, SWEEP_SECONDS)
+            if seconds is not None:
+                done = sweep(nvidia.within(seconds), claim)
+                self._sweep_seconds[nvidia.root] = None if done else 0.0
+
+    def _passthrough(self, nvidia: NvidiaNode) -> tuple[PassthroughGpu, ...]:
+        return read_passthrough(nvidia.host) if self._settings.passthrough else ()
+
+    def _gpus(self, nvidia: NvidiaNode, passthrough: tuple[PassthroughGpu, ...]) -> tuple[GpuInfo, ...]:
+        try:
+            with nvidia.nvml() as nvml:
+                found = read_inventory(nvml, nvidia.host)
         except NoDriverError:
-            if any(each.bound for each in others):  # a node for virtual machines needs no NVIDIA driver
+            if any(each.bound for each in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()
             raise
-        for index, error in found.problems.items():
+        for index, error in found.errors.items():
             log.warning("GPU with index %d cannot be read and is not published: %s", index, error)
-        return found.cards
+        return found.gpus
 
-    def _offer(self, site: Site) -> Offer:
-        settings, records = self._settings, Records(site)
+    def _options(self, nvidia: NvidiaNode) -> PublishOptions:
+        records = gpu_records(nvidia)
 
-        def ours(card: Card, mig: ExistingMig) -> bool:
-            return records.read(card.uuid).made(mig.size.profile.id, mig.placement.start)
+        def created_by_us(gpu: GpuInfo, mig: MigDeviceInfo) -> bool:
+            return records.read(gpu.uuid).has_instance(mig.profile.profile.id, mig.placement.start)
 
-        def switched(card: Card) -> bool:
-            return records.read(card.uuid).mig_mode
+        return PublishOptions(
+            dynamic_mig=self._settings.dynamic_mig,
+            passthrough=self._settings.passthrough,
+            sharing=self._settings.sharing,
+            selected=self._selected,
+            created_by_us=created_by_us,
+            mig_turned_on_by_us=lambda gpu: records.read(gpu.uuid).mig_mode,
+            product_of=lambda gpu: _recorded_name(nvidia, gpu).get("product"),
+        )
 
-        def product(gpu: PassthroughGpu) -> str | None:
-            return _name(records, gpu).get("product")
+    def _selected(self, gpu: GpuInfo) -> bool:
+        identity = GpuIdentity(gpu.minor, gpu.uuid, gpu.pci_address, gpu.product)
+        return self._settings.selection.includes(identity)
 
-        sharing, wants = settings.sharing, self._wants
-        return Offer(settings.dynamic_mig, settings.passthrough, sharing, wants, ours, switched, product)
+    def _accepts(self, nvidia: NvidiaNode, gpu: PassthroughGpu) -> bool:
+        """Whether a GPU that is bound to VFIO is published; of other GPUs NVML knows more, and `_selected` decides.
 
-    def _wants(self, card: Card) -> bool:
-        return self._settings.selection.wants(GpuName(card.minor, card.uuid, card.pci_address, card.product))
-
-    def _gives(self, site: Site, gpu: PassthroughGpu) -> bool:
-        """What we know of a GPU that we gave to VFIO; of one that an operator gave only its address.
-
-        Of others the card decides.
+        If we bound it, its record has its name; if an operator did, only its address is known.
         """
         if not gpu.bound:
             return True
-        return self._settings.selection.wants(GpuName(pci_address=gpu.pci.address, **_name(Records(site), gpu)))
-
-    def _glance(self, site: Site) -> frozenset[tuple[object, ...]]:
-        """What is published follows from this: GPUs, what others did to them, and the drivers of PCI functions."""
-        seen: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._others(site)}
-        try:
-            with site.nvml() as nvml:
-                return frozenset(seen.union(glance(nvml, Records(site))))
-        except DraError as error:  # whoever discovers will tell
-            return frozenset({*seen, (type(error),)})
+        identity = GpuIdentity(pci_address=gpu.pci.address, **_recorded_name(nvidia, gpu))
+        return self._settings.selection.includes(identity)
 
 
-def _name(records: Records, gpu: PassthroughGpu) -> dict[str, Any]:
-    """What NVML told of a GPU before we gave it to VFIO; nothing of others."""
-    found: dict[str, Any] = records.read(gpu.pci.address).vfio.get("name", {})
-    return found
+def _recorded_name(nvidia: NvidiaNode, gpu: PassthroughGpu) -> JSON:
+    """What NVML reported of a GPU before we bound it to VFIO; empty if we did not."""
+    name: JSON = gpu_records(nvidia).read(gpu.pci.address).vfio.get("name", {})
+    return name

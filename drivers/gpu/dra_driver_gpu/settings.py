@@ -1,36 +1,88 @@
-"""What an operator sets for a node: environment variables `DRA_GPU_…`, each with a default."""
+"""The settings of the GPU driver on a node: environment variables `DRA_GPU_…`, each with a default."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from fnmatch import fnmatchcase
+from typing import Final, Literal
 
-from dra_driver_gpu.describe.sharing import Sharing
-from dra_driver_gpu.health.xid import parse_xids
-from dra_driver_gpu.selection import Selection
-from dra_sdk import DraError
-from dra_sdk.errors import SettingsError
+from dra_driver_gpu.blocks.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
+from dra_driver_gpu.blocks.sharing import Sharing
+from dra_sdk.hardware import parse_pci_address
 
-PREFIX: Final = "DRA_GPU_"
-STATE: Final = "/var/lib/kubelet/plugins/gpu.nvidia.com"
-_LONGEST_WAIT: Final = 40.0  # the kubelet waits 45 s for a whole claim
-_TRUE: Final = frozenset({"1", "true", "on", "yes"})
-_FALSE: Final = frozenset({"0", "false", "off", "no"})
+STATE_DIR: Final = "/var/lib/kubelet/plugins/gpu.nvidia.com"
+_LARGEST_XID: Final = 0xFFFF
 Shm = Literal["private", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuIdentity:
+    """What a list of GPUs can name a GPU by.
+
+    minor: its minor number; None if it is not known.
+    uuid: its UUID; empty if it is not known.
+    pci_address: its PCI address; empty if it is not known.
+    product: its product name; empty if it is not known.
+    """
+
+    minor: int | None = None
+    uuid: str = ""
+    pci_address: str = ""
+    product: str = ""
+
+    def matches(self, word: str) -> bool:
+        """Whether one word of a list names this GPU."""
+        if word.isdecimal():
+            return self.minor == int(word)
+        if word.upper().startswith("GPU-"):
+            return self.uuid.lower() == word.lower()
+        if word.count(":"):
+            return self.pci_address == parse_pci_address(word)
+        return bool(self.product) and fnmatchcase(self.product.lower(), word.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which GPUs are published.
+
+    allow: the GPUs to publish; empty for all.
+    hide: the GPUs not to publish, even if `allow` names them.
+    """
+
+    allow: Sequence[str] = ()
+    hide: Sequence[str] = ()
+
+    def includes(self, gpu: GpuIdentity) -> bool:
+        """Whether this GPU is published."""
+        allowed = not self.allow or any(map(gpu.matches, self.allow))
+        return allowed and not any(map(gpu.matches, self.hide))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSettings:
-    """The settings of one node. All paths are those of the host, wherever its root is mounted here.
+    """The settings of one node. All paths are those of the host, wherever its root is mounted.
 
-    `dev_root` is empty where it follows from the driver root. `cdi_hook` is empty where the hook is to be looked for.
+    driver_root: where the NVIDIA driver is installed.
+    dev_root: what contains `/dev` with the device nodes; empty to derive it from `driver_root`.
+    state_dir: where the driver keeps its records and the directories of MPS daemons.
+    cdi_hook: `nvidia-cdi-hook`; empty to search for it.
+    dynamic_mig: publish every possible MIG device, and create it when it is allocated.
+    passthrough: publish a VFIO device for each GPU as well.
+    mps: claims may use MPS.
+    mps_shm: whether an MPS daemon and its clients have a private `/dev/shm` or use the host's.
+    mps_seconds: how long an MPS daemon may take to start.
+    vfio_seconds: how long to wait until nobody uses a GPU that is passed through.
+    busy_seconds: how long to wait for the last process to leave a MIG device.
+    benign_xids: XIDs that leave a GPU healthy, in addition to `health.events.BENIGN_XIDS`.
+    sharing: how claims share a device.
+    selection: which GPUs are published.
     """
 
     driver_root: str = "/"
     dev_root: str = ""
-    state_dir: str = STATE
+    state_dir: str = STATE_DIR
     cdi_hook: str = ""
     dynamic_mig: bool = False
     passthrough: bool = False
@@ -45,85 +97,87 @@ class GpuSettings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> GpuSettings:
-        """The settings in the environment; SettingsError names the variable that cannot be used, and why."""
-        known = {setting.variable: setting for setting in SETTINGS}
-        unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
-        if unknown:
-            raise SettingsError(f"unknown environment variable {unknown[0]}: there are {', '.join(known)}")
-        found: dict[str, Any] = {
-            name: each.read(environment[name]) for name, each in known.items() if environment.get(name)
-        }
-        selection = Selection(allow=found.pop(f"{PREFIX}ALLOW", ()), hide=found.pop(f"{PREFIX}HIDE", ()))
-        return cls(selection=selection, **{known[name].field: value for name, value in found.items()})
+        """The settings in the environment. Raises SettingsError with the variable and what it must be."""
+        found = SETTINGS.read(environment)
+        selection = Selection(allow=found.pop("allow", ()), hide=found.pop("hide", ()))
+        return cls(selection=selection, **found)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One variable: the field that it fills, how its text is read, its default as text, and what it means."""
-
-    field: str
-    parse: Callable[[str], object]
-    default: str
-    help: str
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return PREFIX + self.field.upper()
-
-    def read(self, text: str) -> object:
-        """The value; SettingsError names the variable."""
-        try:
-            return self.parse(text)
-        except (ValueError, DraError) as error:
-            raise SettingsError(f"environment variable {self.variable}={text!r}: {error}") from None
+def parse_gpus(text: str) -> tuple[str, ...]:
+    """The words of a list of GPUs, separated by commas. Raises ValueError for a word that can name no GPU."""
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in words:
+        if word.upper().startswith("MIG-"):
+            raise ValueError(f"{word} is a MIG device; lists name whole GPUs")
+        if word.upper().startswith("GPU-") and word[4:].isdecimal():
+            raise ValueError(f"{word} is the name of a device; use its minor number, {word[4:]}")
+        if ":" in word:
+            parse_pci_address(word)
+    return words
 
 
-def _path(text: str) -> str:
-    if not text.startswith("/"):
-        raise ValueError("must be an absolute path on the host")
-    return "/" + text.strip("/")
+def parse_xids(text: str) -> frozenset[int]:
+    """The numbers of a list such as `48,94`. Raises ValueError with the word that is not an XID."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not (word.isascii() and word.isdecimal() and 0 < int(word) <= _LARGEST_XID):
+            raise ValueError(f"{word!r} is not an XID: must be a number from 1 to {_LARGEST_XID}")
+    return frozenset(map(int, words))
 
 
-def _switch(text: str) -> bool:
-    if text.lower() in _TRUE | _FALSE:
-        return text.lower() in _TRUE
-    raise ValueError("must be true or false")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= _LONGEST_WAIT:
-        raise ValueError(f"must be above 0 and at most {_LONGEST_WAIT:.0f} seconds: the kubelet waits 45 for a claim")
-    return value
-
-
-def _shm(text: str) -> str:
-    if text not in {"private", "host"}:
-        raise ValueError("must be private or host")
-    return text
-
-
-SETTINGS: Final = (
-    Setting("driver_root", _path, "/", "where the NVIDIA driver is installed on the host, `/run/nvidia/driver` say"),
-    Setting("dev_root", _path, "the driver root if it has `/dev/nvidiactl`, else `/`", "where its device nodes are"),
-    Setting("state_dir", _path, STATE, "where the driver notes what it changed; directories of MPS"),
-    Setting("cdi_hook", _path, "found under the driver root", "`nvidia-cdi-hook` on the host"),
-    Setting("dynamic_mig", _switch, "false", "publish every possible MIG device, and make it when it is allocated"),
-    Setting("passthrough", _switch, "false", "publish a VFIO device for each GPU besides"),
-    Setting("sharing", Sharing.parse, "disabled", "let claims share: `disabled`, `memory`, `unlimited` or a number"),
-    Setting("allow", Selection.parse, "all", "GPUs to publish: minor number, UUID, PCI address, or a product pattern"),
-    Setting("hide", Selection.parse, "none", "GPUs not to publish, in the same words; it wins over allow"),
-    Setting("benign_xids", parse_xids, "none", "XIDs that leave a GPU healthy besides 13, 31, 43, 45, 68 and 109"),
-    Setting("mps", _switch, "true", "whether claims may ask for MPS"),
-    Setting("mps_shm", _shm, "private", "`/dev/shm` of an MPS daemon and its clients: of their own, or the host's"),
-    Setting("mps_seconds", _seconds, "20", "how long an MPS daemon may take to start"),
-    Setting("vfio_seconds", _seconds, "30", "how long to wait until nobody uses a GPU that is to be passed through"),
-    Setting("busy_seconds", _seconds, "10", "how long to wait for the last process to leave a MIG device"),
+_seconds = parse_seconds(40.0, "the kubelet waits 45 for a claim")
+SETTINGS: Final = SettingsTable(
+    "DRA_GPU_",
+    (
+        Setting(
+            "driver_root",
+            parse_path,
+            "/",
+            "where the NVIDIA driver is installed on the host, e.g. `/run/nvidia/driver`",
+        ),
+        Setting(
+            "dev_root",
+            parse_path,
+            "the driver root if it has `/dev/nvidiactl`, else `/`",
+            "what contains `/dev` with its device nodes",
+        ),
+        Setting("state_dir", parse_path, STATE_DIR, "where the driver records its changes; directories of MPS daemons"),
+        Setting("cdi_hook", parse_path, "found under the driver root", "`nvidia-cdi-hook` on the host"),
+        Setting(
+            "dynamic_mig",
+            parse_switch,
+            "false",
+            "publish every possible MIG device, and create it when it is allocated",
+        ),
+        Setting("passthrough", parse_switch, "false", "publish a VFIO device for each GPU as well"),
+        Setting(
+            "sharing",
+            Sharing.parse,
+            "disabled",
+            "how claims share a device: `disabled`, `memory`, `unlimited` or a number of claims",
+        ),
+        Setting(
+            "allow",
+            parse_gpus,
+            "all",
+            "GPUs to publish: minor numbers, UUIDs, PCI addresses or patterns of product names",
+        ),
+        Setting("hide", parse_gpus, "none", "GPUs not to publish, in the same words; takes precedence over allow"),
+        Setting(
+            "benign_xids",
+            parse_xids,
+            "none",
+            "XIDs that leave a GPU healthy, in addition to 13, 31, 43, 45, 68 and 109",
+        ),
+        Setting("mps", parse_switch, "true", "whether claims may use MPS"),
+        Setting(
+            "mps_shm",
+            parse_choice("private", "host"),
+            "private",
+            "whether an MPS daemon and its clients have a `private` `/dev/shm` or use the `host`'s",
+        ),
+        Setting("mps_seconds", _seconds, "20", "how long an MPS daemon may take to start"),
+        Setting("vfio_seconds", _seconds, "30", "how long to wait until nobody uses a GPU that is passed through"),
+        Setting("busy_seconds", _seconds, "10", "how long to wait for the last process to leave a MIG device"),
+    ),
 )
-
-
-def settings_table() -> str:
-    """The table of all settings in Markdown, for the README."""
-    rows = [f"| `{each.variable}` | {each.default} | {each.help} |" for each in SETTINGS]
-    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows]) + "\n"

@@ -1,4 +1,4 @@
-"""Nodes with GPUs, for every test of the driver."""
+"""Nodes with GPUs for the tests of the driver."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_driver_gpu import effects
+from dra_driver_gpu.blocks.node_access import children
 from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
 from dra_driver_gpu.testing import GpuRig
 
+from tests.waiting import wait
+
 
 @pytest.fixture(autouse=True, scope="session")
 def daemons_end_with_the_tests() -> Iterator[None]:
-    """Daemons outlive a driver on purpose, but no test: one that does fails here."""
+    """A daemon may outlive the driver, but not the tests."""
     yield
-    for child in effects._children:
-        child.process.wait(50.0)
+    wait(lambda: not children())
 
 
 @pytest.fixture
 def make_gpus(tmp_path: Path) -> Callable[..., GpuRig]:
-    """Makes a node with GPUs of these models, and the driver on it."""
+    """Makes a node with GPUs of these models and the driver on it."""
 
     def make(*models: str | FakeGpu, **settings: Any) -> GpuRig:
         gpus = [fake_gpu(each, minor) if isinstance(each, str) else each for minor, each in enumerate(models)]

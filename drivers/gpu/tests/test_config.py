@@ -1,17 +1,26 @@
-"""Opaque configuration: defaults, strictness, and what contradicts itself."""
+"""Opaque configuration: defaults, strict checks, contradictions, and memory limits of MPS."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from dra_driver_gpu.config import API_VERSION, CONFIGS, INTERVALS, GpuConfig, MigDeviceConfig, VfioDeviceConfig
+from dra_driver_gpu.config import (
+    API_VERSION,
+    CONFIGS,
+    INTERVALS,
+    GpuConfig,
+    MigDeviceConfig,
+    MpsConfig,
+    VfioDeviceConfig,
+    memory_limits,
+)
 
 from dra_sdk import ConfigError
 from dra_sdk.model.config import json_schema
 
 
-def test_without_sharing_nothing_is_changed():
+def test_without_sharing_nothing_changes():
     assert GpuConfig.decode({}).sharing is None
     assert GpuConfig.decode({"sharing": None}).sharing is None
     assert MigDeviceConfig.decode({}).sharing is None
@@ -45,6 +54,14 @@ def test_limits_of_mps():
     assert GpuConfig.decode(read.encode()) == read
 
 
+@pytest.mark.parametrize("limit", ["1Mi", "1Pi", 1 << 50])
+def test_the_smallest_and_the_largest_memory_limit(limit):
+    read = GpuConfig.decode(sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": limit}))
+    assert read.sharing is not None
+    assert read.sharing.mps_config is not None
+    assert read.sharing.mps_config.default_pinned_device_memory_limit == str(limit)
+
+
 def test_vfio():
     assert VfioDeviceConfig.decode({}).encode()["iommu"] == {"backendPolicy": "LegacyOnly", "enableAPIDevice": False}
     read = VfioDeviceConfig.decode({"iommu": {"backendPolicy": "PreferIommuFD", "enableAPIDevice": True}})
@@ -52,7 +69,7 @@ def test_vfio():
     assert VfioDeviceConfig.decode({"iommu": None}) == VfioDeviceConfig()
 
 
-def test_the_schema_takes_what_the_driver_takes():
+def test_the_schema_accepts_what_the_driver_accepts():
     schema = json_schema(CONFIGS, "GPUs")
     names = [each.kind for each in CONFIGS]
     assert [each["$ref"] for each in schema["oneOf"]] == [f"#/$defs/{name}" for name in names]
@@ -86,6 +103,16 @@ def sharing(**fields: Any) -> dict[str, Any]:
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultActiveThreadPercentage": 101}), "less than or equal"),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "1"}), "at least 1Mi"),
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "x"}), "not a quantity"),
+        (
+            GpuConfig,
+            sharing(strategy="MPS", mpsConfig={"defaultPinnedDeviceMemoryLimit": "1e99"}),
+            "sharing.mpsConfig.defaultPinnedDeviceMemoryLimit: .*must be at most 1Pi",
+        ),
+        (
+            MigDeviceConfig,
+            sharing(strategy="MPS", mpsConfig={"defaultPerDevicePinnedMemoryLimit": {"gpu": (1 << 50) + 1}}),
+            "sharing.mpsConfig.defaultPerDevicePinnedMemoryLimit.gpu: .*must be at most 1Pi",
+        ),
         (MigDeviceConfig, sharing(strategy="TimeSlicing", timeSlicingConfig={}), "unknown field"),
         (VfioDeviceConfig, {"iommu": {"backendPolicy": "Other"}}, "must be 'LegacyOnly' or 'PreferIommuFD'"),
         (VfioDeviceConfig, {"iommu": {"enableApiDevice": True}}, "unknown field"),
@@ -93,7 +120,7 @@ def sharing(**fields: Any) -> dict[str, Any]:
         (GpuConfig, sharing(strategy="MPS", mpsConfig={"multiUser": 1}), "sharing.mpsConfig.multiUser: .*boolean"),
     ],
 )
-def test_what_is_refused(kind, parameters, why):
+def test_mistakes_are_refused(kind, parameters, why):
     with pytest.raises(ConfigError, match=why):
         kind.decode(parameters)
 
@@ -104,7 +131,7 @@ def test_switches_are_true_false_or_absent(value):
     assert read.iommu.enable_api_device is bool(value)
 
 
-def test_what_an_older_release_wrote_is_read():
+def test_fields_of_another_release_are_ignored_in_kept_configuration():
     assert GpuConfig.decode({"sharing": None, "later": 1}, strict=False) == GpuConfig()
 
 
@@ -114,3 +141,43 @@ def test_the_schema_is_complete(config):
     assert schema["additionalProperties"] is False
     assert config.api_version == "resource.nvidia.com/v1beta1"
     assert config.decode({}).encode()["kind"] == config.__name__
+
+
+DEVICES = {"GPU-b": "big/large", "GPU-a": "small", "GPU-c": "small"}
+
+
+def limits(per_device=None, general=None):
+    config = MpsConfig.model_validate(
+        {"defaultPinnedDeviceMemoryLimit": general, "defaultPerDevicePinnedMemoryLimit": per_device or {}}
+    )
+    return memory_limits(config, DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("per_device", "general", "wanted"),
+    [
+        ({}, None, {}),
+        ({}, "1Gi", {"GPU-a": "1024M", "GPU-b": "1024M", "GPU-c": "1024M"}),
+        ({}, "1G", {"GPU-a": "953M", "GPU-b": "953M", "GPU-c": "953M"}),
+        ({"1": "10M"}, None, {"GPU-b": "9M"}),
+        ({"GPU-a": "2Mi"}, "1Mi", {"GPU-a": "2M", "GPU-b": "1M", "GPU-c": "1M"}),
+        ({"small": "4Mi"}, None, {"GPU-a": "4M", "GPU-c": "4M"}),
+        ({"big": "4Mi"}, None, {"GPU-b": "4M"}),
+        ({"big/large": "4Mi"}, None, {"GPU-b": "4M"}),
+        ({"GPU-a": "8Mi", "small": "4Mi"}, "2Mi", {"GPU-a": "8M", "GPU-b": "2M", "GPU-c": "4M"}),
+        ({"2": "8Mi", "small": "4Mi"}, None, {"GPU-a": "4M", "GPU-c": "8M"}),
+    ],
+)
+def test_the_more_precise_memory_limit_takes_precedence(per_device, general, wanted):
+    assert limits(per_device, general) == wanted
+
+
+@pytest.mark.parametrize("selector", ["3", "-1", "GPU-x", "large", ""])
+def test_a_memory_limit_for_a_device_that_is_not_there(selector):
+    with pytest.raises(ConfigError, match="is none of requests big, small, none of indices 0 to 2, and none of UUIDs"):
+        limits({selector: "1Gi"})
+
+
+def test_a_request_may_have_a_number_as_its_name():
+    config = MpsConfig.model_validate({"defaultPerDevicePinnedMemoryLimit": {"0": "1Mi"}})
+    assert memory_limits(config, {"GPU-a": "1", "GPU-b": "0"}) == {"GPU-b": "1M"}

@@ -1,4 +1,4 @@
-"""The driver as a whole: many claims at once, watching, restarts, fixtures."""
+"""The driver as a whole: many claims at once, watching, fixtures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dra_driver_gpu.settings import GpuSettings
 
 from dra_sdk import RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
+from tests.waiting import LONG, wait
 
 FIXTURES = Path(dra_driver_gpu.__file__).parent / "fixtures"
 
@@ -29,21 +30,21 @@ def test_its_fixtures_are_publishable(tmp_path, name, dynamic):
     assert driver.devices
 
 
-def test_every_model_has_a_name():
+def test_fixtures_can_name_these_models():
     assert {"A100-40GB", "H100-80GB", "L4"} <= set(MODELS)
 
 
-def test_seven_claims_cut_one_gpu_at_once(make_gpus):
+def test_seven_claims_divide_one_gpu_at_once(make_gpus):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     asked = [rig.driver.allocate(claim(request("mig", device_class="mig.nvidia.com"))) for _ in range(7)]
     claims = [rig.prepared(each) for each in asked]
     state = rig.memory.state(rig.memory.gpus[0].uuid)
     for _ in range(3):
         with ThreadPoolExecutor(7) as threads:
-            list(threads.map(lambda each: rig.driver._preparer.prepare(each.ref), claims))
+            list(threads.map(rig.driver.prepare, claims))
         assert sorted(each.placement.start for each in state.instances.values()) == list(range(7))
         with ThreadPoolExecutor(7) as threads:
-            list(threads.map(lambda each: rig.driver._preparer.unprepare(each.ref), claims))
+            list(threads.map(rig.unprepare, claims))
         assert (state.instances, state.mig.current) == ({}, False)
 
 
@@ -52,10 +53,10 @@ def test_claims_come_and_go_at_once(make_gpus):
     asked = [rig.driver.allocate(claim(request("mig", device_class="mig.nvidia.com"))) for _ in range(4)]
 
     def churn(allocated):
-        ref = rig.prepared(allocated).ref
+        mine = rig.prepared(allocated)
         for _ in range(5):
-            rig.driver._preparer.prepare(ref)
-            rig.driver._preparer.unprepare(ref)
+            rig.driver.prepare(mine)
+            rig.unprepare(mine)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(churn, asked))
@@ -71,32 +72,34 @@ def test_it_notices_gpus_that_come_and_go(make_gpus, monkeypatch):
     looked = len(rig.memory.faults.calls)
     watcher = threading.Thread(target=rig.driver.plugin.dra_watch, args=(rig.node.node, changed.set, stop))
     watcher.start()
-    assert rig.site.clock.until(lambda: len(rig.memory.faults.calls) > looked + 100, 50)
-    assert not changed.is_set()
-    rig.memory.lose(rig.memory.gpus[0].uuid)
-    assert changed.wait(50)
-    stop.set()
-    watcher.join()
+    try:
+        wait(lambda: len(rig.memory.faults.calls) > looked + 100)
+        assert not changed.is_set()
+        rig.memory.lose(rig.memory.gpus[0].uuid)
+        assert changed.wait(LONG)
+    finally:
+        stop.set()
+        watcher.join()
 
 
-def test_nvml_that_is_closed_is_not_waited_for_beyond_the_calls_time(make_gpus, monkeypatch):
-    """The kubelet has gone by then, and nobody would tell why."""
+def test_closed_nvml_is_not_waited_for_beyond_the_call(make_gpus, monkeypatch):
+    """Later the kubelet has given up, and nobody would get the reason."""
     rig = make_gpus("L4")
     asked = rig.driver.allocate(claim("gpu"))
     monkeypatch.setattr("dra_driver_gpu.driver.CALL_SECONDS", 0.2)
     began = time.monotonic()
-    closed = rig.driver.plugin._libraries.of(rig.node.root).closed()
+    closed = rig.driver.plugin.nvidia_node(rig.node.node).without_nvml()
     with closed, pytest.raises(RetriableError, match="NVML is closed while a GPU changes its driver"):
         rig.driver.prepare(rig.prepared(asked))
     assert time.monotonic() - began < 10
 
 
-def test_shares_of_one_claim_in_several_containers_and_a_replay(make_gpus):
+def test_containers_share_a_claim_and_a_repeated_prepare_touches_nothing(make_gpus):
     rig = make_gpus("L4")
     prepared = rig.driver.prepare(claim("gpu"), containers={"a": ["gpu"], "b": ["gpu"]})
     assert prepared.container("a").cdi_ids == prepared.container("b").cdi_ids
     calls = len(rig.memory.faults.calls)
-    assert rig.driver._preparer.prepare(prepared.ref) == tuple(prepared.devices)
+    assert rig.driver.prepare(prepared).devices == prepared.devices
     assert len(rig.memory.faults.calls) == calls
 
 

@@ -1,21 +1,21 @@
-"""Settings from the environment."""
+"""Settings from the environment, and the GPUs that lists name."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.describe.sharing import Sharing
-from dra_driver_gpu.settings import SETTINGS, GpuSettings, settings_table
+from dra_driver_gpu.blocks.sharing import Sharing
+from dra_driver_gpu.settings import SETTINGS, GpuIdentity, GpuSettings, Selection, parse_gpus, parse_xids
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 
-def test_nothing_set():
+def test_without_variables_all_settings_have_defaults():
     assert GpuSettings.read({"PATH": "/bin", "DRA_GPU_ALLOW": ""}) == GpuSettings()
 
 
-def test_everything_set():
+def test_every_variable_is_read():
     read = GpuSettings.read(
         {
             "DRA_GPU_DRIVER_ROOT": "/run/nvidia/driver/",
@@ -30,6 +30,7 @@ def test_everything_set():
             "DRA_GPU_MPS": "No",
             "DRA_GPU_MPS_SHM": "host",
             "DRA_GPU_MPS_SECONDS": "2.5",
+            "DRA_GPU_BENIGN_XIDS": "94, 63",
         }
     )
     assert (read.driver_root, read.dev_root, read.state_dir) == ("/run/nvidia/driver", "/", "/var/lib/gpu")
@@ -41,6 +42,7 @@ def test_everything_set():
         2.5,
     )
     assert read.sharing == Sharing("shares", 4)
+    assert read.benign_xids == {63, 94}
     assert (read.selection.allow, read.selection.hide) == (("0", "1"), ("*L4*",))
 
 
@@ -52,24 +54,77 @@ def test_everything_set():
         ("DRA_GPU_SHARING", "1", "a number of shares from 2"),
         ("DRA_GPU_ALLOW", "MIG-7", "is a MIG device"),
         ("DRA_GPU_MPS_SHM", "none", "must be private or host"),
-        ("DRA_GPU_VFIO_SECONDS", "60", "at most 40 seconds"),
+        ("DRA_GPU_VFIO_SECONDS", "60", "at most 40 seconds: the kubelet waits 45 for a claim"),
+        ("DRA_GPU_BENIGN_XIDS", "x", "'x' is not an XID"),
         ("DRA_GPU_VFIO_SECONDS", "soon", "could not convert"),
     ],
 )
-def test_what_cannot_be_used_is_named(variable, text, why):
+def test_an_unusable_value_is_an_error_with_the_variable(variable, text, why):
     with pytest.raises(SettingsError, match=f"environment variable {variable}={text!r}: .*{why}"):
         GpuSettings.read({variable: text})
 
 
-def test_a_misspelt_variable_is_an_error():
+def test_an_unknown_variable_is_an_error():
     with pytest.raises(SettingsError, match="unknown environment variable DRA_GPU_DYNAMICMIG: there are DRA_GPU_"):
         GpuSettings.read({"DRA_GPU_DYNAMICMIG": "true"})
 
 
-def test_the_table_has_every_setting():
-    assert all(f"| `{each.variable}` | {each.default} |" in settings_table() for each in SETTINGS)
-
-
 def test_the_readme_has_the_table():
     readme = Path(__file__).parents[1] / "README.md"
-    assert settings_table() in readme.read_text()
+    assert SETTINGS.markdown() in readme.read_text()
+
+
+GPU = GpuIdentity(3, "GPU-2fa81118-0000-4000-8000-000000000001", "0000:65:00.0", "NVIDIA A100-SXM4-40GB")
+
+
+@pytest.mark.parametrize(
+    ("word", "names_it"),
+    [
+        ("3", True),
+        ("03", True),
+        ("33", False),
+        ("gpu-2FA81118-0000-4000-8000-000000000001", True),
+        ("GPU-2fa81118", False),
+        ("65:00.0", True),
+        ("0000:65:00.0", True),
+        ("0000:66:00.0", False),
+        ("*A100*", True),
+        ("nvidia a100-sxm4-40gb", True),
+        ("A100", False),
+        ("*H100*", False),
+    ],
+)
+def test_a_word_names_a_gpu(word, names_it):
+    assert GPU.matches(word) is names_it
+
+
+def test_an_empty_allow_list_allows_all_and_hide_takes_precedence():
+    assert Selection().includes(GPU)
+    assert not Selection(allow=["0"]).includes(GPU)
+    assert Selection(allow=["0", "*A100*"]).includes(GPU)
+    assert not Selection(allow=["3"], hide=["65:00.0"]).includes(GPU)
+
+
+def test_a_gpu_with_only_a_known_address():
+    hidden = GpuIdentity(pci_address="0000:65:00.0")
+    assert Selection(hide=["*", "0"]).includes(hidden)
+    assert not Selection(hide=["65:00.0"]).includes(hidden)
+
+
+def test_lists_are_separated_by_commas():
+    assert parse_gpus(" 0, *A100* ,,65:00.0") == ("0", "*A100*", "65:00.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("MIG-1", "MIG device"), ("65:00", "not a PCI address"), ("gpu-0", "use its minor number, 0")]
+)
+def test_a_word_that_can_name_no_gpu(text, why):
+    with pytest.raises(ValueError, match=why):
+        parse_gpus(text)
+
+
+@pytest.mark.parametrize("word", ["x", "0", "-1", "65536", "1.5", "²"])
+def test_a_word_that_is_no_xid(word):
+    assert parse_xids("48, 94") == {48, 94}
+    with pytest.raises(ValueError, match="is not an XID: must be a number from 1 to 65535"):
+        parse_xids(f"48,{word}")

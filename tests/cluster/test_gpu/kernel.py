@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from dra_driver_gpu.blocks.vfio import VFIO_PCI
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.prepare.binding import VFIO
 from dra_driver_gpu.testing import NodeEffects
 from dra_driver_gpu.testing.nvml_stub import STATE_VARIABLE
 
@@ -31,21 +31,21 @@ class PassthroughDriver(GpuDriver):
 
 
 class _Kernel(NodeEffects):
-    def _bind(self, path: Path, address: str) -> None:
-        super()._bind(path, address)
+    def bind(self, path: Path, address: str) -> None:
+        super().bind(path, address)
         assert address == L4.pci_address
-        if path.parent.name != VFIO:
+        if path.parent.name != VFIO_PCI:
             _give_to_nvml()
             return
-        group = self._group(self.root / "sys/bus/pci/devices" / address)
+        group = self.group_node(self.root / "sys/bus/pci/devices" / address)
         group.unlink()
         for place in (group, GROUPS / group.name):
             make_node(place, MAJOR, int(group.name))
         _take_from_nvml()
 
-    def _unbind(self, path: Path, address: str) -> None:
-        super()._unbind(path, address)
-        group = self._group(self.root / "sys/bus/pci/devices" / address)
+    def unbind(self, path: Path, address: str) -> None:
+        super().unbind(path, address)
+        group = self.group_node(self.root / "sys/bus/pci/devices" / address)
         if not group.exists():
             (GROUPS / group.name).unlink(missing_ok=True)
 

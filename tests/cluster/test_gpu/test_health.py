@@ -43,8 +43,8 @@ def test_an_xid_concerns_its_gpu_and_its_mig_device(cluster: Cluster, gpus: Gpus
     wait_health(cluster, cut=HEALTHY, next=HEALTHY, whole=HEALTHY)
 
     (instance,) = [line for line in gpus.lines("gi") if pods["cut"].endswith(f"-{line[3]}-{line[4]}")]
-    gpus.state.happen(H100.uuid, XID, 62, gpu_instance_id=int(instance[2]), compute_instance_id=0)
-    gpus.state.happen(L4.uuid, XID, 62)
+    gpus.state.inject_event(H100.uuid, XID, 62, gpu_instance_id=int(instance[2]), compute_instance_id=0)
+    gpus.state.inject_event(L4.uuid, XID, 62)
     wait_health(cluster, cut=ill(HALT), whole=ill(HALT), next=HEALTHY)
     gpus.driver.wait(lambda: taint(gpus, pods["cut"]) == taint(gpus, pods["whole"]) == ["NoSchedule"])
     assert taint(gpus, pods["next"]) == []

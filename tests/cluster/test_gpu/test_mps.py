@@ -55,7 +55,7 @@ def _is_daemon(pid: int, marks: set[bytes]) -> bool:
 
 def orders(directory: Path) -> list[str]:
     """What the daemon was told to set."""
-    told = (directory / "log/orders").read_text().splitlines()
+    told = (directory / "log/commands").read_text().splitlines()
     return [order for order in told if order.startswith("set_")]
 
 

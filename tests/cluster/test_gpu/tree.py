@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.nvml.memory import fake_gpu
-from dra_driver_gpu.testing import GpuNode
-from dra_driver_gpu.testing.tools import write_tools
+from dra_driver_gpu.testing import GpuNode, write_tools
 
 from tests.cluster.harness.runtime import find_busybox
 

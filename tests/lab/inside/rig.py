@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dra_driver_gpu.blocks.node_access import SystemEffects
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.effects import SystemEffects
 from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.settings import GpuSettings
 

@@ -203,7 +203,7 @@ def test_a_gpu_with_virtual_functions_is_refused(rig, gpu):
     virtual = gpu.path / "sriov_numvfs"
     virtual.write_text("2")
     try:
-        with pytest.raises(PermanentError, match=f"GPU {gpu.address} has 2 virtual functions; it cannot be given away"):
+        with pytest.raises(PermanentError, match=f"{gpu.address} has 2 virtual functions; it cannot be passed through"):
             rig.prepare(asked)
         assert gpu.state() == ("igb", "", True)
         assert rig.kernel.writes == 0

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from subprocess import run
 
-from dra_driver_gpu.effects import Effects, SystemEffects, WriteError
-from dra_driver_gpu.testing.effects import NodeEffects
+from dra_driver_gpu.blocks.node_access import Effects, SystemEffects, WriteError
+from dra_driver_gpu.testing import NodeEffects
 
 from dra_sdk.hardware import link_name
 

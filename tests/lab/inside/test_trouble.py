@@ -9,7 +9,7 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
-from dra_driver_gpu.effects import WriteError
+from dra_driver_gpu.blocks.node_access import WriteError
 
 from dra_sdk import DraError, RetriableError
 from dra_sdk.testing import claim, request

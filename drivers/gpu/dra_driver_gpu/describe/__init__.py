@@ -1,6 +1,6 @@
-"""What a node's GPUs are, as devices of a ResourceSlice: whole, cut by MIG, or to be passed through."""
+"""The GPUs of a node as devices of ResourceSlices: whole, divided by MIG, or for virtual machines."""
 
-from dra_driver_gpu.describe.cards import Card, Size, read_cards
-from dra_driver_gpu.describe.pool import Offer, pool
+from dra_driver_gpu.describe.inventory import GpuInfo, MigProfile, read_inventory
+from dra_driver_gpu.describe.pool import PublishOptions, make_pool
 
-__all__ = ["Card", "Offer", "Size", "pool", "read_cards"]
+__all__ = ["GpuInfo", "MigProfile", "PublishOptions", "make_pool", "read_inventory"]

@@ -1,4 +1,4 @@
-"""GPUs that can be given away whole to a virtual machine (VFIO), found in sysfs, whatever driver they have now."""
+"""GPUs for virtual machines (VFIO): found in sysfs, whichever kernel driver they have, and published as devices."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dra_driver_gpu.describe.amounts import bytes_
-from dra_driver_gpu.describe.names import vfio_name
-from dra_sdk import AttributeValue, Device, HardwareError
+from dra_driver_gpu.blocks.vfio import is_vfio_driver
+from dra_driver_gpu.describe.devices import vfio_name
+from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
 
-VENDOR: Final = 0x10DE
-_DRIVER: Final = "vfio_pci"
-_DISPLAYS: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers
-_MEMORY_BAR: Final = 0x200  # IORESOURCE_MEM
+_NVIDIA: Final = 0x10DE
+_DISPLAY_CLASSES: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers
+_MEMORY_WINDOW: Final = 0x200  # IORESOURCE_MEM
 
 
 @dataclass(frozen=True, slots=True)
 class PassthroughGpu:
-    """One GPU in the order of PCI addresses; `bar_bytes` is the sum of its memory windows."""
+    """A GPU that lies in an IOMMU group.
+
+    index: its index among the node's GPUs in the order of PCI addresses.
+    pci: its PCI function.
+    bar_bytes: the sum of its memory windows.
+    iommufd: the kernel has `/dev/iommu`.
+    """
 
     index: int
     pci: PciDevice
@@ -29,37 +34,28 @@ class PassthroughGpu:
 
     @property
     def bound(self) -> bool:
-        """Whether it is with a VFIO driver now, so that NVML does not see it."""
-        return is_vfio(self.pci.driver)
-
-
-def is_vfio(driver: str | None) -> bool:
-    """Whether this is `vfio-pci`, or a kernel driver like it for certain devices, such as `nvgrace_gpu_vfio_pci`."""
-    return driver is not None and driver.replace("-", "_").endswith(_DRIVER)
+        """Whether it is bound to a VFIO driver now, so that NVML does not see it."""
+        return is_vfio_driver(self.pci.driver)
 
 
 def read_passthrough(host: Host) -> tuple[PassthroughGpu, ...]:
-    """See `passthrough_gpus`, of all PCI functions of the node.
-
-    Raises HardwareError that names the file of sysfs which makes no sense.
-    """
+    """The GPUs for virtual machines among all PCI functions of the node. Raises HardwareError for a malformed file."""
     return passthrough_gpus(host, read_pci_devices(host))
 
 
 def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[PassthroughGpu, ...]:
-    """All NVIDIA GPUs that lie in an IOMMU group; none where the IOMMU is off. Virtual functions are left out."""
+    """The NVIDIA GPUs among these functions that lie in an IOMMU group; none if the IOMMU is off.
+
+    Virtual functions are left out. Raises HardwareError for a malformed file of sysfs.
+    """
     found = [each for each in functions if _is_gpu(each)]
     iommufd = (host.dev / "iommu").exists()
-    gpus = (PassthroughGpu(index, each, _bars(each), iommufd) for index, each in enumerate(found))
+    gpus = (PassthroughGpu(index, each, _bar_bytes(each), iommufd) for index, each in enumerate(found))
     return tuple(gpu for gpu in gpus if gpu.pci.iommu_group is not None)
 
 
-def _is_gpu(pci: PciDevice) -> bool:
-    return pci.vendor == VENDOR and pci.class_code >> 8 in _DISPLAYS and pci.physical_function is None
-
-
-def device(gpu: PassthroughGpu, product: str | None) -> Device:
-    """As it is published; only the NVIDIA driver knows the product's name."""
+def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
+    """The device of a GPU for virtual machines; `product` is None if no NVIDIA driver has reported the name."""
     attributes: dict[str, AttributeValue] = {
         "type": "vfio",
         "uuid": str(uuid.uuid5(uuid.NAMESPACE_DNS, gpu.pci.address)),
@@ -70,17 +66,21 @@ def device(gpu: PassthroughGpu, product: str | None) -> Device:
     }
     if product is not None:
         attributes["productName"] = product
-    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": bytes_(gpu.bar_bytes)})
+    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": Quantity.of(gpu.bar_bytes, binary=True)})
 
 
-def _bars(pci: PciDevice) -> int:
-    """Lines of `resource` are start, end and flags of each window, in hexadecimal; an absent window is all zeros."""
+def _is_gpu(pci: PciDevice) -> bool:
+    return pci.vendor == _NVIDIA and pci.class_code >> 8 in _DISPLAY_CLASSES and pci.physical_function is None
+
+
+def _bar_bytes(pci: PciDevice) -> int:
+    """Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros."""
     total = 0
     for line in (optional(read_text, pci.path / "resource") or "").splitlines():
         try:
             start, end, flags = (int(number, 16) for number in line.split())
         except ValueError:
-            raise HardwareError(f"{pci.path / 'resource'}: want three hexadecimal numbers, found {line!r}") from None
-        if flags & _MEMORY_BAR and end > start:
+            raise HardwareError(f"{pci.path / 'resource'}: must be three hexadecimal numbers, is {line!r}") from None
+        if flags & _MEMORY_WINDOW and end > start:
             total += end - start + 1
     return total

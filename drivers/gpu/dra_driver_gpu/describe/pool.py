@@ -1,18 +1,18 @@
-"""The pool that a node publishes: which devices of which GPU, and which of them exclude each other.
+"""The pool that a node publishes: which devices each GPU has, and which of them exclude each other.
 
 | GPU | published |
 |---|---|
 | MIG off, static | the whole GPU |
-| MIG on, static | the MIG devices that exist; what is not cut is stranded |
+| MIG on, static | the MIG devices that exist; slices without MIG device are unused |
 | dynamic, from Hopper on | the whole GPU and every possible MIG device |
-| dynamic, before Hopper | MIG off: the whole GPU; on: every possible MIG device; switching needs a reset |
-| dynamic, MIG turned on by somebody else | every possible MIG device; we do not turn it off for a whole GPU |
-| dynamic, with MIG devices that somebody else made | these, and every possible one that leaves them alone |
-| MIG turned on by us, with nothing on it | the whole GPU, for which MIG is turned off |
-| passthrough | a VFIO device besides, unless MIG devices exist |
+| dynamic, before Hopper | MIG off: the whole GPU; MIG on: every possible MIG device; a change needs a reset |
+| dynamic, somebody else turned MIG on | every possible MIG device; we do not turn it off for a whole GPU |
+| dynamic, somebody else created MIG devices | these, and every possible MIG device that leaves them room |
+| we turned MIG on, and there is no MIG device | the whole GPU, for which MIG is turned off |
+| passthrough | a VFIO device as well, unless MIG devices exist |
 
-Devices of one GPU that exclude each other take from one counter set, so the scheduler never gives out both, and nothing
-has to be withdrawn when one is prepared.
+Devices of one GPU that exclude each other consume counters of one counter set. So the scheduler never allocates both,
+and preparing one does not withdraw the others.
 """
 
 from __future__ import annotations
@@ -21,23 +21,33 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dra_driver_gpu.describe import amounts, attributes, passthrough
-from dra_driver_gpu.describe.cards import Card, ExistingMig, Size
-from dra_driver_gpu.describe.names import counter_set_name, gpu_name, mig_name
-from dra_driver_gpu.describe.passthrough import PassthroughGpu
-from dra_driver_gpu.describe.sharing import Sharing
-from dra_driver_gpu.nvml.values import Placement
+from dra_driver_gpu.blocks.sharing import Sharing
+from dra_driver_gpu.describe.devices import (
+    counter_set_name,
+    gpu_attributes,
+    gpu_capacity,
+    gpu_counters,
+    gpu_name,
+    mig_attributes,
+    mig_capacity,
+    mig_counters,
+    mig_name,
+    slice_capacity,
+)
+from dra_driver_gpu.describe.inventory import GpuInfo, MigDeviceInfo, MigProfile
+from dra_driver_gpu.describe.passthrough import PassthroughGpu, passthrough_device
+from dra_driver_gpu.nvml.mig import Placement
 from dra_sdk import AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Quantity, ResourcePool
 
 _WHOLE: Final = {"whole": 1}
 _MOST: Final = 32  # attributes and capacities of one device (resource.k8s.io/v1)
 
 
-def _everything(*_: object) -> bool:
+def _always(*_: object) -> bool:
     return True
 
 
-def _nothing(*_: object) -> bool:
+def _never(*_: object) -> bool:
     return False
 
 
@@ -46,128 +56,133 @@ def _unknown(*_: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a node's operator wants published.
+class PublishOptions:
+    """What a node publishes.
 
-    `ours` tells MIG devices that we made, and may remove, from others'; `switched` GPUs on which we turned MIG on, and
-    so may turn it off; `product` the name of a GPU that is with VFIO, None where we did not bring it there.
+    dynamic_mig: every possible MIG device, created when it is allocated.
+    passthrough: a VFIO device for each GPU as well.
+    sharing: how claims share a device.
+    selected: whether a GPU is published at all.
+    created_by_us: whether we created a MIG device, so that we may remove it.
+    mig_turned_on_by_us: whether we turned MIG on, so that we may turn it off.
+    product_of: the product name of a GPU that is bound to VFIO; None if we did not bind it.
     """
 
     dynamic_mig: bool = False
     passthrough: bool = False
     sharing: Sharing = field(default_factory=Sharing)
-    wants: Callable[[Card], bool] = _everything
-    ours: Callable[[Card, ExistingMig], bool] = _everything
-    switched: Callable[[Card], bool] = _nothing
-    product: Callable[[PassthroughGpu], str | None] = _unknown
+    selected: Callable[[GpuInfo], bool] = _always
+    created_by_us: Callable[[GpuInfo, MigDeviceInfo], bool] = _always
+    mig_turned_on_by_us: Callable[[GpuInfo], bool] = _never
+    product_of: Callable[[PassthroughGpu], str | None] = _unknown
 
 
-def pool(name: str, cards: Iterable[Card], others: Sequence[PassthroughGpu], offer: Offer) -> ResourcePool:
+def make_pool(
+    name: str, gpus: Iterable[GpuInfo], passthrough: Sequence[PassthroughGpu], options: PublishOptions
+) -> ResourcePool:
     """All devices of a node, GPU by GPU, with one counter set for each GPU that can be used in several ways."""
     devices: list[Device] = []
     counter_sets: list[CounterSet] = []
-    seen = {card.pci_address: card for card in cards}
-    for card in seen.values():
-        if offer.wants(card):
-            found, counters = _of_card(card, _sibling(card, others) if offer.passthrough else None, offer)
+    by_address = {gpu.pci_address: gpu for gpu in gpus}
+    for gpu in by_address.values():
+        if options.selected(gpu):
+            found, counters = _devices(gpu, _sibling(gpu, passthrough) if options.passthrough else None, options)
             devices += found
             counter_sets += [counters] if counters else []
-    if offer.passthrough:
-        away = [each for each in others if each.bound and each.pci.address not in seen]
-        devices += [passthrough.device(each, offer.product(each)) for each in away]
+    if options.passthrough:
+        bound = [each for each in passthrough if each.bound and each.pci.address not in by_address]
+        devices += [passthrough_device(each, options.product_of(each)) for each in bound]
     return ResourcePool(name, devices, counter_sets)
 
 
-def stranded(cards: Iterable[Card], published: ResourcePool) -> Iterator[Card]:
-    """The GPUs with MIG on of which nothing is published, because nobody cut them."""
-    used = {each.attributes.get("parentUUID") for each in published.devices}
-    used |= {each.attributes.get("uuid") for each in published.devices}
-    yield from (card for card in cards if card.mig and card.uuid not in used)
+def without_devices(gpus: Iterable[GpuInfo], pool: ResourcePool) -> Iterator[GpuInfo]:
+    """The GPUs with MIG on that have no device in the pool, because they have no MIG device."""
+    used = {each.attributes.get("parentUUID") for each in pool.devices}
+    used |= {each.attributes.get("uuid") for each in pool.devices}
+    yield from (gpu for gpu in gpus if gpu.mig and gpu.uuid not in used)
 
 
-def _of_card(card: Card, vfio: PassthroughGpu | None, offer: Offer) -> tuple[list[Device], CounterSet | None]:
-    foreign = [each for each in card.existing if not offer.ours(card, each)]
-    parts = list(_partitions(card, foreign)) if _cuts(card, offer) else []
-    existing = list(_existing(card, [each for each in foreign if each.shared] if parts else card.existing))
-    whole = not existing and not foreign and (not card.mig or offer.switched(card))
-    counters = amounts.whole(card) if parts else _WHOLE
-    taken = [CounterConsumption(counter_set_name(card.minor), counters)]
-    alternatives = bool(parts) or (whole and vfio is not None)
-    devices = [_gpu(card, taken if alternatives else [])] if whole else []
-    devices = [offer.sharing.applied(each) for each in [*devices, *parts, *existing]]
+def _devices(
+    gpu: GpuInfo, vfio: PassthroughGpu | None, options: PublishOptions
+) -> tuple[list[Device], CounterSet | None]:
+    foreign = [each for each in gpu.mig_devices if not options.created_by_us(gpu, each)]
+    possible = list(_possible(gpu, foreign)) if _creates_mig(gpu, options) else []
+    existing = list(_existing(gpu, [each for each in foreign if each.shared] if possible else gpu.mig_devices))
+    whole = not existing and not foreign and (not gpu.mig or options.mig_turned_on_by_us(gpu))
+    counters = gpu_counters(gpu) if possible else _WHOLE
+    all_of_it = [CounterConsumption(counter_set_name(gpu.minor), counters)]
+    alternatives = bool(possible) or (whole and vfio is not None)
+    devices = [_gpu(gpu, all_of_it if alternatives else [])] if whole else []
+    devices = [options.sharing.apply(each) for each in [*devices, *possible, *existing]]
     if vfio is not None and whole:
-        sibling = passthrough.device(vfio, card.product)
-        devices.append(Device(sibling.name, sibling.attributes, sibling.capacity, consumes=taken))
-    return devices, CounterSet(counter_set_name(card.minor), counters) if alternatives else None
+        sibling = passthrough_device(vfio, gpu.product)
+        devices.append(Device(sibling.name, sibling.attributes, sibling.capacity, consumes=all_of_it))
+    return devices, CounterSet(counter_set_name(gpu.minor), counters) if alternatives else None
 
 
-def _cuts(card: Card, offer: Offer) -> bool:
-    """Whether MIG devices are made on demand: not in a vGPU guest, and before Hopper only where MIG is on already."""
-    return offer.dynamic_mig and bool(card.sizes) and not card.guest and (card.mig or card.switches_freely)
+def _creates_mig(gpu: GpuInfo, options: PublishOptions) -> bool:
+    """Whether MIG devices are created on demand: not in a vGPU guest, and before Hopper only if MIG is on already."""
+    able = bool(gpu.profiles) and not gpu.guest and (gpu.mig or gpu.architecture.toggles_mig_live)
+    return options.dynamic_mig and able
 
 
-def _gpu(card: Card, consumes: Sequence[CounterConsumption]) -> Device:
-    capacity = {} if card.memory_bytes is None else {amounts.MEMORY: amounts.bytes_(card.memory_bytes)}
-    return Device(gpu_name(card.minor), attributes.of_gpu(card), capacity, consumes=consumes)
+def _gpu(gpu: GpuInfo, consumes: Sequence[CounterConsumption]) -> Device:
+    return Device(gpu_name(gpu.minor), gpu_attributes(gpu), gpu_capacity(gpu), consumes=consumes)
 
 
-def _partitions(card: Card, foreign: Sequence[ExistingMig]) -> Iterator[Device]:
-    """Every profile at every place, the smallest first, each first where it leaves the most room for others.
+def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device]:
+    """Every profile at every placement: small profiles first, and each first where it leaves the most room for others.
 
-    The scheduler takes the first that fits, so this order keeps a GPU from being cut into what nothing large fits
-    between. It is the order in which NVIDIA's driver itself chooses places.
+    The scheduler takes the first device that fits, so this order keeps room for large profiles. It is the order in
+    which NVIDIA's driver itself chooses placements.
     """
     possible = [
-        (size, placement)
-        for size in card.sizes
-        for placement in size.placements
-        if not any(_in_the_way(each, size, placement) for each in foreign)
+        (profile, placement)
+        for profile in gpu.profiles
+        for placement in profile.placements
+        if not any(_blocks(each, profile, placement) for each in foreign)
     ]
 
-    def order(one: tuple[Size, Placement]) -> tuple[int, ...]:
-        size, placement = one
+    def order(one: tuple[MigProfile, Placement]) -> tuple[int, ...]:
+        profile, placement = one
         lost = sum(placement.overlaps(other) for _, other in possible)
-        return size.profile.slices, size.profile.memory_mib, size.profile.id, lost, placement.start
+        return profile.profile.slices, profile.profile.memory_mib, profile.profile.id, lost, placement.start
 
-    for size, placement in sorted(possible, key=order):
-        yield _partition(card, size, placement)
-
-
-def _partition(card: Card, size: Size, placement: Placement) -> Device:
-    taken = CounterConsumption(counter_set_name(card.minor), amounts.consumed(size, placement))
-    return Device(
-        mig_name(card.minor, size.name, size.profile.id, placement.start),
-        attributes.of_mig(card, size.name),
-        amounts.of_profile(size.profile),
-        consumes=[taken],
-    )
+    for profile, placement in sorted(possible, key=order):
+        yield Device(
+            mig_name(gpu.minor, profile.name, profile.profile.id, placement.start),
+            mig_attributes(gpu, profile.name),
+            mig_capacity(profile.profile),
+            consumes=[CounterConsumption(counter_set_name(gpu.minor), mig_counters(profile, placement))],
+        )
 
 
-def _in_the_way(mig: ExistingMig, size: Size, placement: Placement) -> bool:
-    """Whether a MIG device that is not ours takes the place; one that is just what is wanted can be used."""
-    same = mig.size.profile.id == size.profile.id and mig.placement == placement and not mig.shared
+def _blocks(mig: MigDeviceInfo, profile: MigProfile, placement: Placement) -> bool:
+    """Whether somebody else's MIG device takes the room; one with this very profile and placement can be used."""
+    same = mig.profile.profile.id == profile.profile.id and mig.placement == placement and not mig.shared
     return mig.placement.overlaps(placement) and not same
 
 
-def _existing(card: Card, devices: Iterable[ExistingMig]) -> Iterator[Device]:
-    """MIG devices as they are; several that are cut from one GPU instance have its number in common.
+def _existing(gpu: GpuInfo, devices: Iterable[MigDeviceInfo]) -> Iterator[Device]:
+    """MIG devices as they are; compute instances of one GPU instance have its id in common.
 
-    Their memory slices are told where there is room: the whole of an RTX PRO 6000 has 12 of them.
+    Their memory slices are capacities if there is room for these: the largest of an RTX PRO 6000 has 12 slices.
     """
     for mig in (each for each in devices if not each.bare):
-        profile, compute = mig.size.name, None
-        capacity: dict[str, Capacity | Quantity | int | str] = {**amounts.of_profile(mig.size.profile)}
+        name, compute = mig.profile.name, None
+        capacity: dict[str, Capacity | Quantity | int | str] = {**mig_capacity(mig.profile.profile)}
         own: dict[str, AttributeValue] = {}
         if mig.shared:
-            profile, compute = f"{mig.compute_slices}c.{profile}", mig.compute_instance
+            name, compute = f"{mig.compute_slices}c.{name}", mig.compute_instance
             capacity["multiprocessors"] = mig.multiprocessors
             own = {"gpuInstance": mig.gpu_instance}
-        name = mig_name(card.minor, profile, mig.size.profile.id, mig.placement.start, compute)
-        described = {**attributes.of_mig(card, profile, mig.uuid), **own}
-        if len(described) + len(capacity) + mig.placement.size < _MOST:  # one is left for shares
-            capacity |= amounts.slices(mig.placement)
-        yield Device(name, described, capacity)
+        attributes = {**mig_attributes(gpu, name, mig.uuid), **own}
+        if len(attributes) + len(capacity) + mig.placement.size < _MOST:  # one is left for shares
+            capacity |= slice_capacity(mig.placement)
+        yield Device(
+            mig_name(gpu.minor, name, mig.profile.profile.id, mig.placement.start, compute), attributes, capacity
+        )
 
 
-def _sibling(card: Card, others: Sequence[PassthroughGpu]) -> PassthroughGpu | None:
-    return next((gpu for gpu in others if gpu.pci.address == card.pci_address), None)
+def _sibling(gpu: GpuInfo, passthrough: Sequence[PassthroughGpu]) -> PassthroughGpu | None:
+    return next((each for each in passthrough if each.pci.address == gpu.pci_address), None)

@@ -1,1 +1,1 @@
-"""What a container gets: device nodes, the driver's libraries and programs, and the way to an MPS daemon."""
+"""What a container gets: device nodes, the driver's files, and hooks of the container toolkit, as CDI edits."""

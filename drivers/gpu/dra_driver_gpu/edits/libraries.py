@@ -1,17 +1,21 @@
-"""The driver's libraries below its root, of one version, and the links to them. Paths are from the driver root on."""
+"""The driver's libraries of one version below its root, and links to them. Paths are relative to the driver root.
+
+The loader's cache lists each library by its soname. Some programs open a library by another name, or in a directory of
+their own; `expected_links` are the links that the container toolkit creates for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dra_driver_gpu.nvml.real.binding import LIBRARY_DIRS, inside
-from dra_driver_gpu.rooted import follow
+from dra_driver_gpu.blocks.host_paths import file_below, follow
+from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS
 
-_PARTS: Final = ("", "vdpau", "nvidia/current")  # of a library directory; the last is Debian's
+_SUBDIRECTORIES: Final = ("", "vdpau", "nvidia/current")  # of a library directory; the last one is Debian's
 _XORG: Final = ("nvidia/xorg", "xorg/modules/drivers", "xorg/modules/extensions")
 _OWN_VERSIONS: Final = (
     "libnvidia-egl-gbm.so.*.*",
@@ -22,65 +26,100 @@ _OWN_VERSIONS: Final = (
     "libnvidia-nvvm70.so.*",
     "nvidia_drv.so",
 )
+"""Libraries of the driver that do not have its version."""
 _ELF_32: Final = b"\x7fELF\x01"
+_EXPECTED: Final = {
+    "libcuda.so": ("libcuda.so", "libcuda.so.1"),
+    "libnvidia-opticalflow.so": ("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
+    "libGLX_nvidia.so": ("libGLX_indirect.so.0", "{}"),
+    "libnvidia-allocator.so": ("gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1"),
+    "libnvidia-vulkan-producer.so": ("libnvidia-vulkan-producer.so", "{}"),
+    "libglxserver_nvidia.so": ("libglxserver_nvidia.so", "{}"),
+}
+"""A library without its version → a link beside it, and its target; `{}` is the library's file name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverLibraries:
-    """What the loader finds, modules of the X server, and which link leads to which library of the former."""
+    """The libraries of a driver version.
+
+    libraries: what the loader finds.
+    modules: modules of the X server.
+    links: each link that leads to one of `libraries`, and that library.
+    """
 
     libraries: Sequence[Path]
     modules: Sequence[Path]
-    linked: Mapping[Path, Path]
+    links: Mapping[Path, Path]
 
     @property
-    def folders(self) -> list[str]:
-        """Where the loader is to look in a container."""
+    def directories(self) -> list[str]:
+        """The directories that the loader must search in a container."""
         return sorted({f"/{path.parent}" for path in self.libraries})
 
     @property
-    def cuda_folders(self) -> list[str]:
-        """Where CUDA's own library is in a container."""
+    def cuda_directories(self) -> list[str]:
+        """The directories that have libcuda in a container."""
         return list(dict.fromkeys(f"/{path.parent}" for path in self.libraries if path.name.startswith("libcuda.so.")))
 
 
 def find_libraries(root: Path, version: str) -> DriverLibraries:
     """The libraries of a driver version below a driver root."""
-    places = list(_directories(root, _PARTS))
-    libraries = list(_libraries(root, places, version))
+    directories = list(_directories(root, _SUBDIRECTORIES))
+    libraries = list(_libraries(root, directories, version))
     modules = list(_libraries(root, _directories(root, _XORG), version))
-    return DriverLibraries(libraries, modules, dict(_linked(root, places, frozenset(libraries))))
+    return DriverLibraries(libraries, modules, dict(_links(root, directories, frozenset(libraries))))
 
 
-def _directories(root: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """Each once: /lib64 is often a link to /usr/lib64."""
-    places = (follow(root, Path(each, part)) for each in LIBRARY_DIRS for part in parts)
-    yield from (place for place in dict.fromkeys(places) if place.is_dir())
+def expected_links(found: DriverLibraries, version: str) -> dict[str, str]:
+    """The links that a container with these libraries needs, each with its target.
+
+    Of the links in the driver root, those without a version are included, such as libnvcuvid.so.
+    """
+    own = {f"/{link}": _target(link, library) for link, library in found.links.items() if link.suffix == ".so"}
+    files = (PurePosixPath("/", path) for path in (*found.libraries, *found.modules))
+    return own | dict(link for path in files for link in _expected(path, version))
 
 
-def _libraries(root: Path, places: Iterable[Path], version: str) -> Iterator[Path]:
-    """Regular files only: a link would be mounted as what it points to, under a name that says otherwise.
+def _directories(root: Path, subdirectories: Sequence[str]) -> Iterator[Path]:
+    """Each directory once: /lib64 is often a link to /usr/lib64."""
+    found = (follow(root, Path(each, name)) for each in LIBRARY_DIRS for name in subdirectories)
+    yield from (each for each in dict.fromkeys(found) if each.is_dir())
 
-    Those for 32-bit programs are left out: another distribution has its 64-bit libraries at the same path.
+
+def _libraries(root: Path, directories: Iterable[Path], version: str) -> Iterator[Path]:
+    """Regular files only: a link would be mounted as its target, under the name of the link.
+
+    Libraries for 32-bit programs are left out: other distributions have 64-bit libraries at the same path.
     """
     patterns = (f"lib*.so.{version}", *_OWN_VERSIONS)
-    for place in places:
-        found = (path for path in place.iterdir() if any(fnmatchcase(path.name, each) for each in patterns))
+    for directory in directories:
+        found = (path for path in directory.iterdir() if any(fnmatchcase(path.name, each) for each in patterns))
         for path in sorted(found):
-            if path.is_file() and not path.is_symlink() and not _for_32_bits(path):
+            if path.is_file() and not path.is_symlink() and not _is_32_bit(path):
                 yield path.relative_to(root)
 
 
-def _for_32_bits(path: Path) -> bool:
+def _is_32_bit(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_ELF_32)) == _ELF_32
 
 
-def _linked(root: Path, places: Iterable[Path], libraries: frozenset[Path]) -> Iterator[tuple[Path, Path]]:
-    """The names that link to a library, such as libcuda.so.1, and to which."""
-    for place in places:
-        for link in sorted(path for path in place.glob("lib*.so*") if path.is_symlink()):
+def _links(root: Path, directories: Iterable[Path], libraries: frozenset[Path]) -> Iterator[tuple[Path, Path]]:
+    """The links that lead to a library, such as libcuda.so.1, each with its library."""
+    for directory in directories:
+        for link in sorted(path for path in directory.glob("lib*.so*") if path.is_symlink()):
             inner = link.relative_to(root)
-            real = inside(root, inner)
+            real = file_below(root, inner)
             if real is not None and (library := real.relative_to(root)) in libraries:
                 yield inner, library
+
+
+def _expected(library: PurePosixPath, version: str) -> Iterator[tuple[str, str]]:
+    link, target = _EXPECTED.get(library.name.removesuffix(f".{version}"), ("", ""))
+    if link:
+        yield str(library.parent / link), target.format(library.name)
+
+
+def _target(link: Path, library: Path) -> str:
+    return library.name if library.parent == link.parent else f"/{library}"

@@ -1,36 +1,64 @@
-"""What is known of one GPU's health: a pure state machine that is fed readings and events.
+"""The health of one GPU, from readings and events.
 
 | fault | begins | ends |
 |---|---|---|
 | lost | NVML answers GPU_IS_LOST | it answers again |
-| in need of a reset | NVML answers RESET_REQUIRED | it answers again |
+| needs a reset | NVML answers RESET_REQUIRED | it answers again |
 | recovery action | the driver names one | the driver names none |
-| remapped rows | pending, or failed | neither, or the GPU recovered |
-| XID that is not benign, double-bit ECC error | the event, or the counter of uncorrected errors | the GPU recovered |
+| remapped rows | pending, or failed | neither, or the GPU has recovered |
+| XID that is not benign, double-bit ECC error | the event, or a rise of the error counter | the GPU has recovered |
 
-Faults stand beside each other, so a later, lighter one hides none. A GPU has recovered when it was lost or wanted a
-reset and is back, when the driver's recovery action went back to none, when its counters started again from less (it
-was reset), when it comes back from being passed through, or once the driver has said for `settle` seconds after the
-last event that nothing is to be done. Drivers before R570 name no recovery action, so there only the other signs count.
+A GPU has recovered when it was lost or needed a reset and is back, when the driver's recovery action went back to none,
+when its counters started again from less (it was reset), when it comes back from a virtual machine, or when the driver
+has said for `settle` seconds after the last event that nothing needs to be done. Drivers before R570 name no recovery
+action, so for them only the other signs count.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
-from dra_driver_gpu.health.readings import Reading
-from dra_driver_gpu.health.sites import Site
-from dra_driver_gpu.nvml.values import RecoveryAction, RemappedRows
+from dra_driver_gpu.blocks.faults import FaultHistory
+from dra_driver_gpu.nvml.api import Gpu
+from dra_driver_gpu.nvml.errors import (
+    FunctionNotFoundError,
+    GpuIsLostError,
+    NotSupportedError,
+    NvmlError,
+    ResetRequiredError,
+)
+from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
 
+log = logging.getLogger(__name__)
 DOUBLE_BIT: Final = "double-bit ECC error"
+_T = TypeVar("_T")
 
 
-class Reach(Enum):
-    """Whether the GPU answers: it does, is lost, wants a reset, is passed through, or NVML fails to say."""
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """A part of a GPU. MIG devices that lie on the same memory slices are the same part, whether they exist or not.
+
+    gpu: the UUID of the GPU; its PCI address if no UUID is known.
+    placement: the memory slices; None for the whole GPU.
+    """
+
+    gpu: str
+    placement: Placement | None = None
+
+    def touches(self, other: GpuPart, /) -> bool:
+        """Whether both have something in common."""
+        if self.gpu != other.gpu:
+            return False
+        return self.placement is None or other.placement is None or self.placement.overlaps(other.placement)
+
+
+class Reachability(Enum):
+    """Whether a GPU answers: it does, is lost, needs a reset, is with a virtual machine, or NVML fails to say."""
 
     SEEN = "seen"
     LOST = "lost"
@@ -39,102 +67,103 @@ class Reach(Enum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(slots=True)
-class _Event:
-    at: float
-    times: int = 1
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What can be read of a GPU at any time. None: the GPU or its driver does not report it, or not this time.
+
+    action: what the driver says must happen to the GPU.
+    rows: remapped memory rows.
+    uncorrected: uncorrected memory errors since the driver was loaded or the GPU was reset.
+    corrected: corrected memory errors since then.
+    """
+
+    action: RecoveryAction | None = None
+    rows: RemappedRows | None = None
+    uncorrected: int | None = None
+    corrected: int | None = None
 
 
-@dataclass(slots=True)
+def read(gpu: Gpu) -> Reading:
+    """Read a GPU. Raises GpuIsLostError, ResetRequiredError; any other failure leaves out the one value."""
+    return Reading(
+        action=_ask(gpu.recovery_action),
+        rows=_ask(gpu.remapped_rows),
+        uncorrected=_ask(lambda: gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.VOLATILE)),
+        corrected=_ask(lambda: gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)),
+    )
+
+
+def _ask(question: Callable[[], _T]) -> _T | None:
+    try:
+        return question()
+    except (GpuIsLostError, ResetRequiredError):
+        raise
+    except (NotSupportedError, FunctionNotFoundError):
+        return None
+    except NvmlError as error:
+        log.debug("left out of a GPU's health: %s", error)
+        return None
+
+
 class GpuHistory:
-    """One GPU. Times are in seconds of any steady clock."""
+    """One GPU. Times are seconds of any steady clock.
 
-    settle: float
-    reach: Reach = Reach.SEEN
-    trouble: str = ""
-    corrected: int = 0
-    benign: Counter[str] = field(default_factory=Counter)
-    _action: RecoveryAction | None = None
-    _rows: RemappedRows | None = None
-    _uncorrected: int | None = None
-    _doubted: bool = False
-    _unexplained: bool = False
-    _ecc_event: bool = False
-    _events: dict[tuple[Site, str], _Event] = field(default_factory=dict)
+    `reach` says whether it answers, `trouble` in which words NVML says why not.
+    """
 
-    # what happens
+    def __init__(self, settle: float) -> None:
+        self.reach = Reachability.SEEN
+        self.trouble = ""
+        self._settle = settle
+        self._faults = FaultHistory[GpuPart]()
+        self._action: RecoveryAction | None = None
+        self._rows: RemappedRows | None = None
+        self._corrected = 0
+        self._uncorrected: int | None = None
+        self._unexplained_rise = False
+        self._explained_by_event = False
+        self._failed_once = False
 
-    def error(self, site: Site, what: str, now: float) -> bool:
-        """Something happened that makes what is at `site` unhealthy until the GPU recovered; whether that is news."""
-        known = self._events.setdefault((site, what), _Event(now, 0))
-        known.at, known.times = now, known.times + 1
-        return known.times == 1
+    def error(self, part: GpuPart, what: str, now: float) -> bool:
+        """Record an error that makes a part unhealthy until the GPU has recovered; True if it is new."""
+        return self._faults.add(part, what, now)
 
-    def double_bit(self, site: Site, now: float) -> bool:
-        """The event of an uncorrectable memory error, which explains that the counter rises; whether it is news."""
-        self._ecc_event = True
-        return self.error(site, DOUBLE_BIT, now)
+    def double_bit(self, part: GpuPart, now: float) -> bool:
+        """Record the event of an uncorrectable memory error, which explains a rise of the counter; True if new."""
+        self._explained_by_event = True
+        return self.error(part, DOUBLE_BIT, now)
 
-    def excused(self, what: str) -> bool:
-        """Something happened that leaves the GPU healthy; whether it is the first time."""
-        self.benign[what] += 1
-        return self.benign[what] == 1
+    def remark(self, what: str) -> bool:
+        """Record something that leaves the GPU healthy; True the first time."""
+        return self._faults.remark(what)
 
-    def read(self, site: Site, reading: Reading, now: float) -> None:
-        """The GPU at `site` answered."""
-        if self.reach in {Reach.LOST, Reach.RESET, Reach.AWAY}:
-            self.recovered()
-        self.reach, self.trouble, self._doubted = Reach.SEEN, "", False
+    def answered(self, part: GpuPart, reading: Reading, now: float) -> None:
+        """Record a reading of the GPU; `part` is all of it."""
+        if self.reach in {Reachability.LOST, Reachability.RESET, Reachability.AWAY}:
+            self._recovered()
+        self.reach, self.trouble, self._failed_once = Reachability.SEEN, "", False
         if reading.action is not None:
-            self._told_action(reading.action)
+            self._set_action(reading.action)
         if reading.rows is not None:
             self._rows = reading.rows
         if reading.uncorrected is not None:
-            self._counted(site, reading.uncorrected, now)
+            self._count(part, reading.uncorrected, now)
         if reading.corrected is not None:
-            self.corrected = reading.corrected
+            self._corrected = reading.corrected
         if self._action is RecoveryAction.NONE:
-            self._events = {key: each for key, each in self._events.items() if now - each.at < self.settle}
+            self._faults.forget(now, self._settle)
 
-    def missing(self, reach: Reach, trouble: str = "") -> None:
-        """The GPU did not answer; that NVML merely failed to say is believed the second time."""
-        if reach is not Reach.UNREADABLE or self._doubted:
+    def missing(self, reach: Reachability, trouble: str = "") -> None:
+        """Record that the GPU did not answer; UNREADABLE counts only from the second time in a row."""
+        if reach is not Reachability.UNREADABLE or self._failed_once:
             self.reach, self.trouble = reach, trouble
-        self._doubted = True
+        self._failed_once = True
 
-    def recovered(self) -> None:
-        """The GPU was reset: what happened before says nothing about it any more."""
-        self._events.clear()
-        self._rows = None
-        self._unexplained = self._ecc_event = False
-
-    def _told_action(self, action: RecoveryAction) -> None:
-        if action is RecoveryAction.NONE and self._action not in {None, RecoveryAction.NONE}:
-            self.recovered()
-        self._action = action
-
-    def _counted(self, site: Site, count: int, now: float) -> None:
-        """A rise that no event explains by the next reading is an error of the whole GPU."""
-        known = self._uncorrected
-        if known is None:  # errors from before we looked count unless the driver says that all is well
-            rose = count > 0 and self._action is not RecoveryAction.NONE
-            if rose:
-                self.error(site, DOUBLE_BIT, now)
-        elif count < known:
-            self.recovered()
-        elif self._unexplained or count > known:
-            if self._unexplained and not self._ecc_event:
-                self.error(site, DOUBLE_BIT, now)
-            self._unexplained = count > known and not self._ecc_event
-        self._uncorrected, self._ecc_event = count, False
-
-    # what follows
-
-    def problems(self, site: Site) -> Iterator[str]:
-        """What makes the device at `site` unhealthy, the worst first; nothing where it is healthy."""
-        if self.reach is Reach.LOST:
+    def problems(self, part: GpuPart) -> Iterator[str]:
+        """What makes a part unhealthy, the worst first; nothing if it is healthy."""
+        if self.reach is Reachability.LOST:
             yield "the GPU is lost"
-        if self.reach is Reach.RESET:
+        if self.reach is Reachability.RESET:
             yield "the GPU needs a reset"
         if self._action not in {None, RecoveryAction.NONE}:
             yield f"the driver asks for {self._action.name if self._action else ''}"
@@ -142,13 +171,35 @@ class GpuHistory:
             yield "a memory row could not be remapped"
         if self._rows is not None and self._rows.pending:
             yield "a remapped memory row waits for a reset"
-        for (where, what), event in self._events.items():
-            if where.touches(site):
-                yield f"{what}, {event.times} times" if event.times > 1 else what
+        yield from self._faults.faults(part)
 
     def remarks(self) -> Iterator[str]:
-        """What is worth telling of a healthy device."""
-        for what, times in sorted(self.benign.items()):
-            yield f"{what}, {times} times" if times > 1 else what
-        if self.corrected:
-            yield f"corrected memory errors: {self.corrected}"
+        """What is worth reporting of a healthy GPU."""
+        yield from self._faults.remarks()
+        if self._corrected:
+            yield f"corrected memory errors: {self._corrected}"
+
+    def _recovered(self) -> None:
+        """The GPU was reset: earlier faults say nothing about it any more."""
+        self._faults.clear()
+        self._rows = None
+        self._unexplained_rise = self._explained_by_event = False
+
+    def _set_action(self, action: RecoveryAction) -> None:
+        if action is RecoveryAction.NONE and self._action not in {None, RecoveryAction.NONE}:
+            self._recovered()
+        self._action = action
+
+    def _count(self, part: GpuPart, count: int, now: float) -> None:
+        """A rise that no event explains until the next reading is an error of the whole GPU."""
+        known = self._uncorrected
+        if known is None:  # errors from before the start count unless the driver says that all is well
+            if count > 0 and self._action is not RecoveryAction.NONE:
+                self.error(part, DOUBLE_BIT, now)
+        elif count < known:
+            self._recovered()
+        elif self._unexplained_rise or count > known:
+            if self._unexplained_rise and not self._explained_by_event:
+                self.error(part, DOUBLE_BIT, now)
+            self._unexplained_rise = count > known and not self._explained_by_event
+        self._uncorrected, self._explained_by_event = count, False

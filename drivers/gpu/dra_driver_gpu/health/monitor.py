@@ -1,81 +1,99 @@
-"""Watches the GPUs of a node and yields the health of every device that they are published as."""
+"""Watches the GPUs of a node, and reports the health of every device that they are published as."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from threading import Event as Flag
+from dataclasses import dataclass
+from threading import Event as StopEvent
 from typing import Final
 
-from dra_driver_gpu.describe import Offer
+from dra_driver_gpu.describe import PublishOptions
 from dra_driver_gpu.describe.passthrough import PassthroughGpu
-from dra_driver_gpu.health.census import Census
-from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, Reach
-from dra_driver_gpu.health.listener import Listener
-from dra_driver_gpu.health.readings import read
-from dra_driver_gpu.health.rules import HealthRules
-from dra_driver_gpu.health.sites import Site, SitedDevice, existing_site, site_of
-from dra_driver_gpu.health.xid import told
-from dra_driver_gpu.library import Library, NoDriverError
+from dra_driver_gpu.health.events import BENIGN_XIDS, EventListener, describe_xid
+from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, GpuPart, Reachability, read
+from dra_driver_gpu.health.inventory import PublishedDevice, WatchedGpus
 from dra_driver_gpu.nvml.api import Event, Gpu, Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NvmlError, ResetRequiredError
+from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibrary
 from dra_driver_gpu.nvml.values import WHOLE_GPU, EventType
 from dra_sdk import DeviceHealth, DraError, HealthStatus, Node
 from dra_sdk.hardware import Host
 
 log = logging.getLogger(__name__)
-_GLANCE: Final = 0.25  # seconds without a look at whether we are to stop
-_TIMEOUT: Final = 30
+_STOP_SECONDS: Final = 0.25  # the longest wait without a check whether to stop
+_TIMEOUT: Final = 30  # seconds after which a report is too old (KEP-4680)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRules:
+    """What counts as a fault, and how often GPUs are read. Times are in seconds.
+
+    also_benign: XIDs that leave a GPU healthy, in addition to `BENIGN_XIDS`.
+    interval: how often all GPUs are read and reported; events are reported at once.
+    settle: how long the driver must say that a GPU needs no recovery until its XIDs and ECC errors are forgotten.
+    survey: how often MIG devices are read again.
+    """
+
+    also_benign: frozenset[int] = frozenset()
+    interval: float = 5.0
+    settle: float = 300.0
+    survey: float = 30.0
+
+    def is_benign(self, xid: int) -> bool:
+        """Whether this XID is the fault of a program, not of the GPU."""
+        return xid in BENIGN_XIDS or xid in self.also_benign
 
 
 class HealthMonitor:
-    """What is known of the GPUs is kept from one call of `watch` to the next; only one may run at a time.
+    """The health of a node's GPUs. It is kept from one call of `watch` to the next; only one may run at a time.
 
-    `offer` is what the node publishes, of GPUs that only VFIO knows those that `gives` accepts. `troubles` tells what
-    else is wrong with devices, by UUID, as long as it is so.
+    `options` are what the node publishes; of GPUs that are bound to VFIO, those that `accepts` takes. `troubles` says
+    what else is wrong with devices, by UUID, for as long as it is so.
     """
 
     def __init__(
         self,
-        library: Library,
-        offer: Offer,
+        library: NvmlLibrary,
+        options: PublishOptions,
         rules: HealthRules | None = None,
         *,
-        gives: Callable[[PassthroughGpu], bool] = lambda _gpu: True,
+        accepts: Callable[[PassthroughGpu], bool] = lambda _gpu: True,
         troubles: Callable[[], Mapping[str, str]] = dict,
         clock: Callable[[], float] = time.monotonic,
+        listener: EventListener | None = None,
     ) -> None:
         self._library, self._rules, self._clock = library, rules or HealthRules(), clock
-        self._census = Census(offer, gives, self._rules.survey, clock)
+        self._watched = WatchedGpus(options, accepts, self._rules.survey, clock)
         self._histories: dict[str, GpuHistory] = {}
-        self._listener, self._troubles = Listener(), troubles
-        self._lost_again = False
+        self._listener, self._troubles = listener or EventListener(), troubles
+        self._lost_before = False
         self._complaint = ""
 
-    def watch(self, node: Node, stop: Flag) -> Iterator[list[DeviceHealth]]:
-        """What `dra_device_health` yields: all devices, at every change and every few seconds, until `stop` is set.
+    def watch(self, node: Node, stop: StopEvent) -> Iterator[list[DeviceHealth]]:
+        """All devices, at every change and every few seconds, until `stop` is set: what `dra_device_health` yields.
 
-        Goes on where NVML fails, with what it can read; a device of which nothing is known is Unknown.
+        If NVML fails it goes on with what it can read; a device about which nothing is known is Unknown.
         """
         host = Host(node.root)
         while not stop.is_set():
             try:
                 yield from self._session(host, stop)
-            except NoDriverError as error:  # as on a node that has given all its GPUs away
+            except NoDriverError as error:  # as on a node whose GPUs are all bound to VFIO
                 self._complain(error)
-                self._look_without(host)
+                self._look_without_nvml(host)
                 yield self._report()
                 stop.wait(self._rules.interval)
             except DraError as error:  # NVML, or a GPU that vanishes from sysfs while it is read
                 self._complain(error)
                 stop.wait(self._rules.interval)
 
-    def _session(self, host: Host, stop: Flag) -> Iterator[list[DeviceHealth]]:
-        """Until somebody needs NVML closed, because an open one holds all GPUs."""
+    def _session(self, host: Host, stop: StopEvent) -> Iterator[list[DeviceHealth]]:
+        """Watch until somebody needs NVML closed, because an open NVML holds all GPUs."""
         with self._library.use() as nvml:
             try:
-                while not self._ending(stop):
+                while not self._must_end(stop):
                     self._look(nvml, host)
                     self._complaint = ""
                     yield self._report()
@@ -83,43 +101,45 @@ class HealthMonitor:
             finally:
                 self._listener.close()
 
-    def _ending(self, stop: Flag) -> bool:
-        return stop.is_set() or self._library.wanted_closed.is_set()
+    def _must_end(self, stop: StopEvent) -> bool:
+        return stop.is_set() or self._library.close_requested
 
     def _complain(self, error: DraError) -> None:
-        """Once for each thing that is wrong."""
+        """Log an error once, not at every attempt."""
         level = logging.DEBUG if str(error) == self._complaint else logging.WARNING
         log.log(level, "the health of GPUs cannot be read, trying again: %s", error)
         self._complaint = str(error)
 
-    # looking
+    # -- read
 
     def _look(self, nvml: Nvml, host: Host) -> None:
-        gpus = self._census.look(nvml, host)
+        gpus = self._watched.look(nvml, host)
         readable = {uuid: gpu for uuid, gpu in gpus.items() if self._read(uuid, gpu)}
-        for uuid in self._census.cards.keys() - gpus.keys():
-            self._missing(uuid, *self._census.reach(nvml, uuid, host))
+        for uuid in self._watched.gpus.keys() - gpus.keys():
+            self._missing(uuid, *self._watched.why_missing(nvml, uuid, host))
         self._listener.follow(nvml, readable)
 
-    def _look_without(self, host: Host) -> None:
-        """What sysfs shows."""
-        self._census.look_without(host)
-        for uuid in self._census.cards:
-            self._missing(uuid, *self._census.reach_without(uuid, host))
+    def _look_without_nvml(self, host: Host) -> None:
+        self._watched.look_without_nvml(host)
+        for uuid in self._watched.gpus:
+            self._missing(uuid, *self._watched.why_missing_without_nvml(uuid, host))
 
     def _read(self, uuid: str, gpu: Gpu) -> bool:
         try:
             reading = read(gpu)
-        except (GpuIsLostError, ResetRequiredError) as error:
-            self._missing(uuid, Reach.LOST if isinstance(error, GpuIsLostError) else Reach.RESET, str(error))
+        except GpuIsLostError as error:
+            self._missing(uuid, Reachability.LOST, str(error))
+            return False
+        except ResetRequiredError as error:
+            self._missing(uuid, Reachability.RESET, str(error))
             return False
         history = self._history(uuid)
-        if history.reach is not Reach.SEEN:
+        if history.reach is not Reachability.SEEN:
             log.info("GPU %s is back", uuid)
-        history.read(Site(uuid), reading, self._clock())
+        history.answered(GpuPart(uuid), reading, self._clock())
         return True
 
-    def _missing(self, uuid: str, reach: Reach, trouble: str) -> None:
+    def _missing(self, uuid: str, reach: Reachability, trouble: str) -> None:
         history = self._history(uuid)
         before = history.reach
         history.missing(reach, trouble)
@@ -129,87 +149,88 @@ class HealthMonitor:
     def _history(self, uuid: str) -> GpuHistory:
         return self._histories.setdefault(uuid, GpuHistory(self._rules.settle))
 
-    # listening
+    # -- listen
 
-    def _listen(self, stop: Flag) -> None:
-        """Until something happens that is to be told, or it is time to look again."""
+    def _listen(self, stop: StopEvent) -> None:
+        """Wait until an event must be reported, or until it is time to read again."""
         until = self._clock() + self._rules.interval
-        while not self._ending(stop) and (left := until - self._clock()) > 0:
+        while not self._must_end(stop) and (left := until - self._clock()) > 0:
             try:
-                event = self._listener.wait(round(min(left, _GLANCE) * 1000) + 1)
+                event = self._listener.wait(round(min(left, _STOP_SECONDS) * 1000) + 1)
             except GpuIsLostError:
                 self._throttle(stop, left)
                 return
-            self._lost_again = False
-            if event is not None and self._happened(event):
+            self._lost_before = False
+            if event is not None and self._record(event):
                 return
             if event is None and not self._listener.active:
-                stop.wait(min(left, _GLANCE))
+                stop.wait(min(left, _STOP_SECONDS))
 
-    def _throttle(self, stop: Flag, left: float) -> None:
-        """NVML says that a GPU is lost as long as one is: look which, once; if it is none, wait."""
-        if self._lost_again:
+    def _throttle(self, stop: StopEvent, left: float) -> None:
+        """NVML answers GPU_IS_LOST for as long as a GPU is: read at once which one it is, but only the first time."""
+        if self._lost_before:
             stop.wait(left)
-        self._lost_again = not self._lost_again
+        self._lost_before = not self._lost_before
 
-    def _happened(self, event: Event) -> bool:
-        """Note an event; whether it makes anything unhealthy that was not. What comes again is only counted: a storm of
-        events is neither a storm of looks nor of lines in the log."""
+    def _record(self, event: Event) -> bool:
+        """Record an event; True if it makes a device unhealthy that was not.
+
+        An event that repeats is only counted: a storm of events must not be a storm of readings or of log lines.
+        """
         try:
             uuid = event.gpu.uuid()
         except NvmlError as error:
-            log.warning("an event of a GPU that does not say which one it is: %s", error)
-            return True  # the next look will find what is wrong with it
+            log.warning("an event of a GPU that does not report its UUID: %s", error)
+            return True  # the next reading finds out what is wrong with it
         history, now, what = self._history(uuid), self._clock(), DOUBLE_BIT
         if EventType.DOUBLE_BIT_ECC_ERROR in event.type:
-            worse = news = history.double_bit(self._site(uuid, event), now)
+            worse = new = history.double_bit(self._part(uuid, event), now)
         elif EventType.XID_CRITICAL_ERROR not in event.type:
-            return False  # corrected errors are counted by the next reading
-        elif self._rules.benign(event.data):
-            what = told(event.data)
-            worse, news = False, history.excused(what)
+            return False  # the next reading counts corrected errors
+        elif self._rules.is_benign(event.data):
+            what = describe_xid(event.data)
+            worse, new = False, history.remark(what)
         else:
-            what = told(event.data)
-            worse = news = history.error(self._site(uuid, event), what, now)
-        level = logging.DEBUG if not news else logging.WARNING if worse else logging.INFO
+            what = describe_xid(event.data)
+            worse = new = history.error(self._part(uuid, event), what, now)
+        level = logging.DEBUG if not new else logging.WARNING if worse else logging.INFO
         log.log(level, "GPU %s: %s", uuid, what)
         return worse
 
-    def _site(self, uuid: str, event: Event) -> Site:
-        """The MIG device of an event, which may have been made since the GPUs were last read; else the whole GPU."""
+    def _part(self, uuid: str, event: Event) -> GpuPart:
+        """The MIG device of an event, which may be newer than the last reading; else the whole GPU."""
         if event.gpu_instance_id == WHOLE_GPU:
-            return Site(uuid)
+            return GpuPart(uuid)
         try:
-            return Site(uuid, event.gpu.gpu_instance(event.gpu_instance_id).info().placement)
+            return GpuPart(uuid, event.gpu.gpu_instance(event.gpu_instance_id).info().placement)
         except NvmlError as error:
-            log.debug("GPU instance %d of %s cannot be asked: %s", event.gpu_instance_id, uuid, error)
-        card = self._census.cards.get(uuid)
-        return (card and existing_site(card, event.gpu_instance_id)) or Site(uuid)
+            log.debug("GPU instance %d of %s cannot be read: %s", event.gpu_instance_id, uuid, error)
+        return self._watched.part_of_instance(uuid, event.gpu_instance_id) or GpuPart(uuid)
 
-    # telling
+    # -- report
 
     def _report(self) -> list[DeviceHealth]:
-        return [health for device in self._census.devices if (health := self._health(device)) is not None]
+        return [health for device in self._watched.devices if (health := self._health(device)) is not None]
 
-    def _health(self, device: SitedDevice) -> DeviceHealth | None:
-        """A device's state; None while it cannot be used because the GPU is passed through, or is not."""
-        history = self._histories.get(device.site.gpu)
-        if history is None:  # bound to VFIO since before we looked
-            return _told(device, HealthStatus.HEALTHY, "")
-        if history.reach is Reach.AWAY and not device.passthrough:
+    def _health(self, device: PublishedDevice) -> DeviceHealth | None:
+        """The health of a device; None if it cannot be used because its GPU is with a virtual machine."""
+        history = self._histories.get(device.part.gpu)
+        if history is None:  # it was bound to VFIO before the start
+            return _health(device, HealthStatus.HEALTHY, "")
+        if history.reach is Reachability.AWAY and not device.passthrough:
             return None
-        if problems := [*history.problems(device.site), *self._others(device)]:
-            return _told(device, HealthStatus.UNHEALTHY, "; ".join(problems))
-        if history.reach is Reach.UNREADABLE:
-            return _told(device, HealthStatus.UNKNOWN, history.trouble)
-        return _told(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
+        if problems := [*history.problems(device.part), *self._other_troubles(device)]:
+            return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems))
+        if history.reach is Reachability.UNREADABLE:
+            return _health(device, HealthStatus.UNKNOWN, history.trouble)
+        return _health(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
 
-    def _others(self, device: SitedDevice) -> Iterator[str]:
-        """Of the device itself, not of what else lies on the same part of the GPU."""
+    def _other_troubles(self, device: PublishedDevice) -> Iterator[str]:
+        """Troubles of the device itself, not of others on the same part of the GPU."""
         for uuid, trouble in self._troubles().items():
-            if not device.passthrough and device.site == site_of(self._census.cards.values(), uuid):
+            if not device.passthrough and device.part == self._watched.part_of_device(uuid):
                 yield trouble
 
 
-def _told(device: SitedDevice, status: HealthStatus, message: str) -> DeviceHealth:
+def _health(device: PublishedDevice, status: HealthStatus, message: str) -> DeviceHealth:
     return DeviceHealth(device.name, status, message, timeout=_TIMEOUT)

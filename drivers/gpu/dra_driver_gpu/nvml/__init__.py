@@ -1,4 +1,4 @@
-"""NVML, narrowed to what a DRA driver needs: a protocol with a real and an in-memory implementation."""
+"""NVML, narrowed to what a DRA driver needs: protocols, with a real implementation and one in memory."""
 
 from dra_driver_gpu.nvml.api import (
     ComputeInstance,

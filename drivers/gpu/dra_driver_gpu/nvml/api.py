@@ -1,9 +1,9 @@
-"""What a DRA driver needs of NVML, as protocols: `Nvml` gives `Gpu`s, these give MIG devices and instances.
+"""NVML, narrowed to what a DRA driver needs, as protocols: `Nvml` gives `Gpu`s, which give MIG devices and instances.
 
-Each method is one NVML function, named in its docstring; failures can be injected and counted by that name.
-Every method raises a subclass of `NvmlError`; besides what a docstring names, any call can raise `UninitializedError`,
-`GpuIsLostError`, `NoPermissionError` and `UnknownNvmlError`. Handles of one library compare equal, and hash alike, when
-they are of the same thing, so that they can be keys. Implementations: `real.RealNvml` and `memory.MemoryNvml`.
+Each method is one NVML function, named in its docstring; tests inject and count failures by that name. Every method
+raises `NvmlError` or a subclass. In addition to what its docstring names, any call can fail with UNINITIALIZED,
+GPU_IS_LOST, NO_PERMISSION or UNKNOWN. Two handles of one library are equal, and have the same hash, if they are handles
+to the same thing, so they can be keys. Implementations: `real.RealNvml` and `memory.MemoryNvml`.
 Source: nvml.h and the NVML API reference.
 """
 
@@ -12,23 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from dra_driver_gpu.nvml.mig import (
+    ComputeInstanceProfile,
+    ComputeInstanceProfileKind,
+    GpuInstanceProfile,
+    GpuInstanceProfileKind,
+    MigAttributes,
+    MigMode,
+    Placement,
+)
 from dra_driver_gpu.nvml.values import (
     AddressingMode,
     Architecture,
     Brand,
-    ComputeInstanceProfile,
-    ComputeInstanceProfileKind,
     ComputeMode,
     EccCounter,
     EccKind,
     EventType,
-    GpuInstanceProfile,
-    GpuInstanceProfileKind,
     MemoryInfo,
-    MigAttributes,
-    MigMode,
     PciInfo,
-    Placement,
     Process,
     RecoveryAction,
     RemappedRows,
@@ -37,16 +39,16 @@ from dra_driver_gpu.nvml.values import (
 
 
 class Nvml(Protocol):
-    """The library: initialized before anything else, shut down as often as it was initialized."""
+    """The library. It is initialized before anything else, and shut down as often as it was initialized."""
 
     def init(self) -> None:
-        """`nvmlInitWithFlags(NO_GPUS)`: succeeds also where no GPU is left to NVML, all being passed through.
+        """`nvmlInitWithFlags(NO_GPUS)`: succeeds also if all GPUs are passed through and NVML sees none.
 
-        Raises LibraryNotFoundError, DriverNotLoadedError, VersionMismatchError.
+        Raises LibraryNotFoundError, DriverNotLoadedError, or NvmlError with LIB_RM_VERSION_MISMATCH.
         """
 
     def shutdown(self) -> None:
-        """`nvmlShutdown`: handles are void afterwards. Raises UninitializedError."""
+        """`nvmlShutdown`: handles are invalid afterwards."""
 
     def driver_version(self) -> str:
         """`nvmlSystemGetDriverVersion`, such as `580.95.05`."""
@@ -55,20 +57,19 @@ class Nvml(Protocol):
         """`nvmlSystemGetCudaDriverVersion_v2`: 1000 * major + 10 * minor, such as 13000."""
 
     def device_count(self) -> int:
-        """`nvmlDeviceGetCount_v2`: GPUs with an index; a lost GPU keeps its index until the driver is reloaded."""
+        """`nvmlDeviceGetCount_v2`: GPUs with an index. A lost GPU keeps its index until the driver is reloaded."""
 
     def device_by_index(self, index: int) -> Gpu:
-        """`nvmlDeviceGetHandleByIndex_v2`. Raises InvalidArgumentError past the last; NoPermissionError and
-        GpuIsLostError where this GPU cannot be reached."""
+        """`nvmlDeviceGetHandleByIndex_v2`. Raises InvalidArgumentError past the last index, GpuIsLostError."""
 
     def device_by_uuid(self, uuid: str) -> Gpu:
-        """`nvmlDeviceGetHandleByUUID` for a GPU's UUID. Raises NotFoundError."""
+        """`nvmlDeviceGetHandleByUUID` for the UUID of a GPU. Raises NotFoundError."""
 
     def device_by_pci_address(self, address: str) -> Gpu:
-        """`nvmlDeviceGetHandleByPciBusId_v2`; `0000:65:00.0` and `00000000:65:00.0` both do. Raises NotFoundError."""
+        """`nvmlDeviceGetHandleByPciBusId_v2`; takes `0000:65:00.0` and `00000000:65:00.0`. Raises NotFoundError."""
 
     def create_event_set(self) -> EventSet:
-        """`nvmlEventSetCreate`: an empty set, to be freed by whoever made it."""
+        """`nvmlEventSetCreate`: an empty set, which the caller must free."""
 
 
 class Gpu(Protocol):
@@ -93,7 +94,7 @@ class Gpu(Protocol):
         """`nvmlDeviceGetCudaComputeCapability`: major and minor."""
 
     def memory(self) -> MemoryInfo:
-        """`nvmlDeviceGetMemoryInfo_v2`. Raises NotSupportedError where GPU and host share their memory."""
+        """`nvmlDeviceGetMemoryInfo_v2`. Raises NotSupportedError if GPU and host share their memory."""
 
     def pci(self) -> PciInfo:
         """`nvmlDeviceGetPciInfo_v3`."""
@@ -108,23 +109,26 @@ class Gpu(Protocol):
         """`nvmlDeviceGetComputeMode`. Raises NotSupportedError."""
 
     def set_compute_mode(self, mode: ComputeMode) -> None:
-        """`nvmlDeviceSetComputeMode`. Raises NotSupportedError (MIG is on), NoPermissionError."""
+        """`nvmlDeviceSetComputeMode`. Raises NotSupportedError if MIG is on."""
 
     def persistence_mode(self) -> bool:
         """`nvmlDeviceGetPersistenceMode`. Raises NotSupportedError."""
 
     def set_persistence_mode(self, on: bool) -> None:
-        """`nvmlDeviceSetPersistenceMode`. Raises NotSupportedError, NoPermissionError."""
+        """`nvmlDeviceSetPersistenceMode`. Raises NotSupportedError."""
 
     def processes(self) -> list[Process]:
-        """Compute, graphics and MPS processes (`nvmlDeviceGet{Compute,Graphics,MPSCompute}RunningProcesses_v3`),
-        each once, by pid. One without permission to see other containers' processes gets none of them."""
+        """Compute, graphics and MPS processes, each pid once.
+
+        `nvmlDeviceGet{Compute,Graphics,MPSCompute}RunningProcesses_v3`. A caller that may not see the processes of
+        other containers gets none of them.
+        """
 
     def ecc_errors(self, kind: EccKind, counter: EccCounter) -> int:
-        """`nvmlDeviceGetTotalEccErrors`. Raises NotSupportedError where ECC is off or missing."""
+        """`nvmlDeviceGetTotalEccErrors`. Raises NotSupportedError if ECC is off or missing."""
 
     def remapped_rows(self) -> RemappedRows:
-        """`nvmlDeviceGetRemappedRows`. Raises NotSupportedError (before Ampere, or a MIG device)."""
+        """`nvmlDeviceGetRemappedRows`. Raises NotSupportedError before Ampere and while MIG devices exist."""
 
     def recovery_action(self) -> RecoveryAction:
         """`nvmlDeviceGetFieldValues` of the recovery action. Raises NotSupportedError on drivers before R570."""
@@ -133,47 +137,53 @@ class Gpu(Protocol):
         """`nvmlDeviceGetSupportedEventTypes`."""
 
     def mig_mode(self) -> MigMode:
-        """`nvmlDeviceGetMigMode`. Raises NotSupportedError where the GPU has no MIG."""
+        """`nvmlDeviceGetMigMode`. Raises NotSupportedError if the GPU has no MIG."""
 
     def set_mig_mode(self, on: bool) -> None:
-        """`nvmlDeviceSetMigMode`: raises both for the call's answer and for the activation status.
+        """`nvmlDeviceSetMigMode`: raises for the call's answer and for its activation status alike.
 
-        Raises NotSupportedError (no MIG), InUseError (clients, or instances while switching off) and
-        ResetRequiredError (a pass-through guest); after the latter two the pending mode may have changed.
+        Raises NotSupportedError (no MIG), InUseError (clients, or instances while turning it off) and
+        ResetRequiredError (a passthrough guest); after the latter two the pending mode may have changed.
         The minor number of the GPU may change.
         """
 
     def max_mig_devices(self) -> int:
-        """`nvmlDeviceGetMaxMigDeviceCount`: one more than the highest MIG index; 0 where MIG is off."""
+        """`nvmlDeviceGetMaxMigDeviceCount`: one more than the highest MIG index; 0 if MIG is off."""
 
     def mig_device(self, index: int) -> MigDevice:
-        """`nvmlDeviceGetMigDeviceHandleByIndex`. Raises NotFoundError for an index without a device (they have
-        holes), NotSupportedError where MIG is off."""
+        """`nvmlDeviceGetMigDeviceHandleByIndex`.
+
+        Raises NotFoundError for an index without a device (indices have gaps), NotSupportedError if MIG is off.
+        """
 
     def gpu_instance_profile(self, kind: GpuInstanceProfileKind) -> GpuInstanceProfile:
-        """`nvmlDeviceGetGpuInstanceProfileInfoV`. Raises NotSupportedError (no MIG, or not this profile) and
-        InvalidArgumentError (a kind newer than the driver)."""
+        """`nvmlDeviceGetGpuInstanceProfileInfoV`.
+
+        Raises NotSupportedError (no MIG, or not this profile), InvalidArgumentError (a kind newer than the driver).
+        """
 
     def possible_placements(self, profile_id: int) -> list[Placement]:
-        """`nvmlDeviceGetGpuInstancePossiblePlacements_v2`: of a profile's `id`, whether taken or not, MIG on or off."""
+        """`nvmlDeviceGetGpuInstancePossiblePlacements_v2` for a profile's `id`: free or not, MIG on or off."""
 
     def create_gpu_instance(self, profile_id: int, placement: Placement | None = None) -> GpuInstance:
-        """`nvmlDeviceCreateGpuInstanceWithPlacement`, or `nvmlDeviceCreateGpuInstance` where the driver may place it.
+        """`nvmlDeviceCreateGpuInstanceWithPlacement`; without a placement `nvmlDeviceCreateGpuInstance`.
 
         Raises NotSupportedError (MIG off, vGPU guest), InvalidArgumentError (no such profile or placement),
-        InsufficientResourcesError (occupied, or the profile is used up), NoPermissionError.
+        InsufficientResourcesError (occupied, or the profile is used up).
         """
 
     def gpu_instances(self, profile_id: int) -> list[GpuInstance]:
-        """`nvmlDeviceGetGpuInstances`: those of one profile, also without compute instance. NotSupportedError: MIG
-        is off."""
+        """`nvmlDeviceGetGpuInstances`: those of one profile, with or without compute instances.
+
+        Raises NotSupportedError if MIG is off.
+        """
 
     def gpu_instance(self, instance_id: int) -> GpuInstance:
         """`nvmlDeviceGetGpuInstanceById`. Raises NotFoundError, NotSupportedError (MIG off)."""
 
 
 class MigDevice(Protocol):
-    """One compute instance as something to run on. The handle is void once the instance is destroyed."""
+    """One compute instance as a device for CUDA. The handle is invalid once the instance is destroyed."""
 
     def uuid(self) -> str:
         """`nvmlDeviceGetUUID`, such as `MIG-c7384736-…`."""
@@ -188,7 +198,7 @@ class MigDevice(Protocol):
         """`nvmlDeviceGetGpuInstanceId`."""
 
     def compute_instance_id(self) -> int:
-        """`nvmlDeviceGetComputeInstanceId`: unique in its GPU instance only."""
+        """`nvmlDeviceGetComputeInstanceId`: unique only within its GPU instance."""
 
     def attributes(self) -> MigAttributes:
         """`nvmlDeviceGetAttributes_v2`."""
@@ -199,7 +209,13 @@ class MigDevice(Protocol):
 
 @dataclass(frozen=True)
 class GpuInstanceInfo:
-    """What a GPU instance is: `id` is free for reuse once it is destroyed."""
+    """What a GPU instance is (`nvmlGpuInstanceInfo_t`).
+
+    gpu: the GPU that it is a part of.
+    id: its number, which another instance may get once it is destroyed.
+    profile_id: the `id` of its profile.
+    placement: its memory slices.
+    """
 
     gpu: Gpu
     id: int
@@ -209,7 +225,14 @@ class GpuInstanceInfo:
 
 @dataclass(frozen=True)
 class ComputeInstanceInfo:
-    """What a compute instance is; `device` is the MIG device that it makes."""
+    """What a compute instance is (`nvmlComputeInstanceInfo_t`).
+
+    device: the MIG device that it makes.
+    gpu_instance: the GPU instance that it is a part of.
+    id: its number within the GPU instance.
+    profile_id: the `id` of its profile.
+    placement: its compute slices.
+    """
 
     device: MigDevice
     gpu_instance: GpuInstance
@@ -219,13 +242,13 @@ class ComputeInstanceInfo:
 
 
 class GpuInstance(Protocol):
-    """A part of a GPU with memory and engines of its own. The handle is void once it is destroyed."""
+    """A part of a GPU with its own memory and engines. The handle is invalid once the instance is destroyed."""
 
     def info(self) -> GpuInstanceInfo:
         """`nvmlGpuInstanceGetInfo`."""
 
     def compute_instance_profile(self, kind: ComputeInstanceProfileKind) -> ComputeInstanceProfile:
-        """`nvmlGpuInstanceGetComputeInstanceProfileInfoV`, engines shared. Raises NotSupportedError."""
+        """`nvmlGpuInstanceGetComputeInstanceProfileInfoV`, with shared engines. Raises NotSupportedError."""
 
     def create_compute_instance(self, profile_id: int) -> ComputeInstance:
         """`nvmlGpuInstanceCreateComputeInstance`. Raises InsufficientResourcesError, NotSupportedError."""
@@ -241,7 +264,7 @@ class GpuInstance(Protocol):
 
 
 class ComputeInstance(Protocol):
-    """A share of a GPU instance's multiprocessors. The handle is void once it is destroyed."""
+    """A part of a GPU instance's multiprocessors. The handle is invalid once the instance is destroyed."""
 
     def info(self) -> ComputeInstanceInfo:
         """`nvmlComputeInstanceGetInfo_v2`."""
@@ -252,9 +275,13 @@ class ComputeInstance(Protocol):
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened on `gpu`: for an XID error, `data` is the XID.
+    """Something that happened on a GPU (`nvmlEventData_t`).
 
-    The instance ids are `WHOLE_GPU` where the event is not about a MIG device.
+    gpu: the physical GPU.
+    type: what happened.
+    data: the XID if it is an XID error.
+    gpu_instance_id: the GPU instance concerned; `WHOLE_GPU` if the event is not about a MIG device.
+    compute_instance_id: the compute instance concerned; `WHOLE_GPU` likewise.
     """
 
     gpu: Gpu
@@ -265,19 +292,19 @@ class Event:
 
 
 class EventSet(Protocol):
-    """A queue of the events it was registered for."""
+    """A queue of the events that it is registered for."""
 
     def register(self, gpu: Gpu, types: EventType) -> None:
-        """`nvmlDeviceRegisterEvents`; registering is of the physical GPU, for all MIG devices on it.
+        """`nvmlDeviceRegisterEvents` for a physical GPU and all its MIG devices.
 
-        Raises NotSupportedError where the GPU does not support one of `types`.
+        Raises NotSupportedError if the GPU does not support one of `types`.
         """
 
     def wait(self, timeout_ms: int) -> Event | None:
-        """`nvmlEventSetWait_v2`: the oldest event, or None once `timeout_ms` have passed.
+        """`nvmlEventSetWait_v2`: the oldest event; None if there is none within `timeout_ms`.
 
         Raises GpuIsLostError as long as a registered GPU is lost; NVML does not say which one.
         """
 
     def free(self) -> None:
-        """`nvmlEventSetFree`; the set is void afterwards."""
+        """`nvmlEventSetFree`; the set is invalid afterwards."""

@@ -1,39 +1,29 @@
-"""What NVML can answer besides success, as exceptions: one class for each return code, all below `NvmlError`.
+"""NVML's return codes as exceptions: `NvmlError` for all of them, subclasses for those that a caller handles.
 
 ```
-NvmlError
-├── UninitializedError            1    nvmlInit was not called, or failed
-├── InvalidArgumentError          2    also: a handle whose instance was destroyed
+NvmlError                         any return code, in `code`
+├── InvalidArgumentError          2    also: a handle to an instance that was destroyed
 ├── NotSupportedError             3    the GPU, its mode or the driver does not offer this
-├── NoPermissionError             4
-├── NotFoundError                 6
-├── InsufficientSizeError         7    a buffer of the caller is too small
-├── DriverNotLoadedError          9    no kernel module, or no GPU of it
-├── TimedOutError                10
+├── NotFoundError                 6    nothing has this index, id, UUID or PCI address
+├── DriverNotLoadedError          9    no kernel module, or it has no GPU
+├── TimedOutError                10    the time given to a call has passed
 ├── LibraryNotFoundError         12    no libnvidia-ml.so.1 under the driver root
 ├── FunctionNotFoundError        13    the library is older than the call
 ├── GpuIsLostError               15    the GPU fell off the bus
-├── ResetRequiredError           16
-├── OperatingSystemError         17
-├── VersionMismatchError         18    library and kernel module are of different versions
+├── ResetRequiredError           16    the GPU must be reset, or the virtual machine restarted
 ├── InUseError                   19    a client, an instance or a process holds what is to change
-├── OutOfMemoryError             20
-├── InsufficientResourcesError   23    no room: the placement overlaps, or the profile is used up
-├── ArgumentVersionMismatchError 25    a struct version that the library does not know
-├── NotReadyError                27
-├── InvalidStateError            29
-└── UnknownNvmlError             any other code
+└── InsufficientResourcesError   23    the placement overlaps another, or the profile is used up
 ```
 
-Source: `nvmlReturn_t` of nvml.h. `code` is NVML's number, `call` the NVML function that answered with it.
+Source: `nvmlReturn_t` of nvml.h.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from dra_sdk.errors import DraError
+from dra_sdk import DraError
 
 
 class ReturnCode(IntEnum):
@@ -63,26 +53,50 @@ class ReturnCode(IntEnum):
     UNKNOWN = 999
 
 
-class NvmlError(DraError):
-    """NVML answered a call with something other than success."""
+_MEANINGS: Final[dict[int, str]] = {
+    ReturnCode.UNINITIALIZED: "the library is not initialized",
+    ReturnCode.INVALID_ARGUMENT: "invalid argument",
+    ReturnCode.NOT_SUPPORTED: "not supported",
+    ReturnCode.NO_PERMISSION: "no permission",
+    ReturnCode.NOT_FOUND: "not found",
+    ReturnCode.INSUFFICIENT_SIZE: "buffer too small",
+    ReturnCode.DRIVER_NOT_LOADED: "the kernel driver is not loaded",
+    ReturnCode.TIMEOUT: "timed out",
+    ReturnCode.LIBRARY_NOT_FOUND: "the library was not found",
+    ReturnCode.FUNCTION_NOT_FOUND: "the library has no such function",
+    ReturnCode.GPU_IS_LOST: "the GPU is lost",
+    ReturnCode.RESET_REQUIRED: "the GPU needs a reset",
+    ReturnCode.OPERATING_SYSTEM: "the operating system blocks the GPU",
+    ReturnCode.LIB_RM_VERSION_MISMATCH: "library and kernel driver have different versions",
+    ReturnCode.IN_USE: "in use",
+    ReturnCode.MEMORY: "out of memory",
+    ReturnCode.INSUFFICIENT_RESOURCES: "no room for it",
+    ReturnCode.ARGUMENT_VERSION_MISMATCH: "the library does not know this struct version",
+    ReturnCode.NOT_READY: "not ready",
+    ReturnCode.INVALID_STATE: "invalid state",
+}
 
-    #: The return code of this class; `code` of an instance is what NVML really answered.
+
+class NvmlError(DraError):
+    """NVML answered a call with something other than success.
+
+    call: the NVML function.
+    code: NVML's return code, also one that `ReturnCode` does not list.
+    """
+
+    #: The return code of a subclass; the default of `code`.
     return_code: ClassVar[int] = ReturnCode.UNKNOWN
 
     def __init__(self, call: str, code: int | None = None, detail: str = "") -> None:
         self.call = call
-        self.code = self.return_code if code is None else code
-        super().__init__(f"{call}: {detail or _TEXT.get(self.code, 'unknown error')} (NVML return code {self.code})")
-
-
-class UninitializedError(NvmlError):
-    """The library was not initialized."""
-
-    return_code = ReturnCode.UNINITIALIZED
+        self.code = int(self.return_code if code is None else code)
+        super().__init__(
+            f"{call}: {detail or _MEANINGS.get(self.code, 'unknown error')} (NVML return code {self.code})"
+        )
 
 
 class InvalidArgumentError(NvmlError):
-    """An argument is wrong, or a handle is of something that is gone."""
+    """An argument is wrong, or a handle is to something that is gone."""
 
     return_code = ReturnCode.INVALID_ARGUMENT
 
@@ -93,22 +107,10 @@ class NotSupportedError(NvmlError):
     return_code = ReturnCode.NOT_SUPPORTED
 
 
-class NoPermissionError(NvmlError):
-    """The process may not do this."""
-
-    return_code = ReturnCode.NO_PERMISSION
-
-
 class NotFoundError(NvmlError):
     """Nothing has this index, id, UUID or PCI address."""
 
     return_code = ReturnCode.NOT_FOUND
-
-
-class InsufficientSizeError(NvmlError):
-    """A buffer of the caller is too small."""
-
-    return_code = ReturnCode.INSUFFICIENT_SIZE
 
 
 class DriverNotLoadedError(NvmlError):
@@ -118,7 +120,7 @@ class DriverNotLoadedError(NvmlError):
 
 
 class TimedOutError(NvmlError):
-    """The time given to a call passed."""
+    """The time given to a call has passed."""
 
     return_code = ReturnCode.TIMEOUT
 
@@ -130,13 +132,13 @@ class LibraryNotFoundError(NvmlError):
 
 
 class FunctionNotFoundError(NvmlError):
-    """The library does not have this function: it is older than the binding."""
+    """The library lacks this function: it is older than the binding."""
 
     return_code = ReturnCode.FUNCTION_NOT_FOUND
 
 
 class GpuIsLostError(NvmlError):
-    """The GPU fell off the bus, or is not reachable for another reason."""
+    """The GPU fell off the bus, or cannot be reached for another reason."""
 
     return_code = ReturnCode.GPU_IS_LOST
 
@@ -147,28 +149,10 @@ class ResetRequiredError(NvmlError):
     return_code = ReturnCode.RESET_REQUIRED
 
 
-class OperatingSystemError(NvmlError):
-    """The operating system, a cgroup for instance, blocks the GPU."""
-
-    return_code = ReturnCode.OPERATING_SYSTEM
-
-
-class VersionMismatchError(NvmlError):
-    """Library and kernel module are of different driver versions."""
-
-    return_code = ReturnCode.LIB_RM_VERSION_MISMATCH
-
-
 class InUseError(NvmlError):
     """A client, an instance or a process holds what is to be changed."""
 
     return_code = ReturnCode.IN_USE
-
-
-class OutOfMemoryError(NvmlError):
-    """The library could not get memory."""
-
-    return_code = ReturnCode.MEMORY
 
 
 class InsufficientResourcesError(NvmlError):
@@ -177,53 +161,9 @@ class InsufficientResourcesError(NvmlError):
     return_code = ReturnCode.INSUFFICIENT_RESOURCES
 
 
-class ArgumentVersionMismatchError(NvmlError):
-    """The library does not know this version of a struct."""
-
-    return_code = ReturnCode.ARGUMENT_VERSION_MISMATCH
-
-
-class NotReadyError(NvmlError):
-    """The GPU is not ready yet."""
-
-    return_code = ReturnCode.NOT_READY
-
-
-class InvalidStateError(NvmlError):
-    """The GPU is in a state in which the call makes no sense."""
-
-    return_code = ReturnCode.INVALID_STATE
-
-
-class UnknownNvmlError(NvmlError):
-    """A return code that this driver has no class for."""
-
-
-_TEXT = {
-    1: "the library is not initialized",
-    2: "invalid argument",
-    3: "not supported",
-    4: "no permission",
-    6: "not found",
-    7: "buffer too small",
-    9: "the kernel driver is not loaded",
-    10: "timed out",
-    12: "the library was not found",
-    13: "the library has no such function",
-    15: "the GPU is lost",
-    16: "the GPU needs a reset",
-    17: "the operating system blocks the GPU",
-    18: "library and kernel driver are of different versions",
-    19: "in use",
-    20: "out of memory",
-    23: "no room for it",
-    25: "the library does not know this struct version",
-    27: "not ready",
-    29: "invalid state",
-}
-_CLASSES = {one.return_code: one for one in NvmlError.__subclasses__() if one is not UnknownNvmlError}
+_CLASSES: Final = {each.return_code: each for each in NvmlError.__subclasses__()}
 
 
 def error_of(call: str, code: int, detail: str = "") -> NvmlError:
-    """The exception for return code `code` of NVML function `call`; `detail` replaces the standard words."""
-    return _CLASSES.get(code, UnknownNvmlError)(call, code, detail)
+    """The exception for return code `code` of NVML function `call`; `detail` replaces the standard text."""
+    return _CLASSES.get(code, NvmlError)(call, code, detail)

@@ -1,117 +1,262 @@
-"""A whole claim: first everything is set up, then each device is given out.
+"""A claim from beginning to end: its devices are set up and given to containers, and later released by its journal.
 
-Every step writes to the claim's journal before it changes anything; `undo` goes by that.
+Every step is written to the claim's journal before it changes anything. Unpreparing needs the journal alone, so a claim
+that was prepared or unprepared only in part is undone in the same way.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from dra_driver_gpu.edits.container import common
+from dra_driver_gpu.blocks import vfio
+from dra_driver_gpu.blocks.vfio import VfioDevice
+from dra_driver_gpu.config import VfioDeviceConfig, memory_limits
+from dra_driver_gpu.edits import device_nodes
+from dra_driver_gpu.edits.driver_files import driver_edits
+from dra_driver_gpu.gpu_record import JSON, MIG_STEP, MPS_STEP, USE_STEP, VFIO_STEP, gpu_records
+from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
-from dra_driver_gpu.prepare import gpus, instances, uses, vfio
-from dra_driver_gpu.prepare.limits import MpsDevice, memory_limits
-from dra_driver_gpu.prepare.mig import MigInstance
-from dra_driver_gpu.prepare.mps import MpsDaemons
-from dra_driver_gpu.prepare.mps_daemon import Daemon
-from dra_driver_gpu.prepare.plan import Kind, Wanted, mps_groups, plan
-from dra_driver_gpu.prepare.ready import Ready
-from dra_driver_gpu.site import Site
-from dra_sdk import Claim, ContainerEdits, PermanentError, PreparedDevice
+from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
+from dra_driver_gpu.prepare.gpus import find_gpu, make_whole
+from dra_driver_gpu.prepare.mig_devices import MigInstance, find_mig_device, obtain_mig_device, release_mig_device
+from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, client_edits, mps_daemons
+from dra_driver_gpu.prepare.plan import Kind, PlannedDevice, make_plan, mps_groups
+from dra_driver_gpu.prepare.sharing import begin_use, end_use
+from dra_driver_gpu.prepare.vfio import PciBus, find_vfio_device, obtain_vfio_device, release_vfio_device
+from dra_sdk import Claim, ContainerEdits, DeviceNode, DraError, HeldClaim, PermanentError, PreparedDevice
+
+log = logging.getLogger(__name__)
+_VOID: Final = ContainerEdits(env={"NVIDIA_VISIBLE_DEVICES": "void"})
+"""Keeps an NVIDIA container runtime from adding GPUs by itself."""
 
 
-def prepare(site: Site, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyDevice:
+    """One device of a claim, set up. With admin access, what does not exist is empty.
+
+    planned: the device as it was planned.
+    uuid: the UUID of the GPU; empty for VFIO.
+    minor: the minor number of the GPU; -1 for VFIO.
+    address: the PCI address of the GPU.
+    mig: the MIG device; None for other kinds.
+    vfio: the VFIO device; None for other kinds.
+    """
+
+    planned: PlannedDevice
+    uuid: str = ""
+    minor: int = -1
+    address: str = ""
+    mig: MigInstance | None = None
+    vfio: VfioDevice | None = None
+
+    @property
+    def cuda_uuid(self) -> str:
+        """The UUID by which CUDA and MPS know it."""
+        return self.mig.uuid if self.mig else self.uuid
+
+    @property
+    def data(self) -> JSON:
+        """What is kept with the claim, for people and monitors; unpreparing does not need it."""
+        data: JSON = {"type": self.planned.kind.value, "pciBusID": self.address}
+        if self.mig:
+            data |= {"uuid": self.mig.uuid, "gi": self.mig.gpu_instance, "ci": self.mig.compute_instance}
+        if self.uuid:
+            data["parentUUID" if self.planned.kind is Kind.MIG else "uuid"] = self.uuid
+        return data
+
+    def edits(self, node: NvidiaNode, daemon_id: str | None) -> ContainerEdits:
+        """What containers get for this device, without what they need once for all their GPUs."""
+        if self.planned.kind is Kind.VFIO:
+            return _VOID + ContainerEdits(device_nodes=self._vfio_nodes(node))
+        monitor = device_nodes.monitor_nodes(node) if self.planned.admin else []
+        edits = ContainerEdits(device_nodes=[*self._own_nodes(node), *monitor])
+        if self.planned.kind is Kind.GPU or (self.mig and self.planned.graphics):
+            edits += device_nodes.graphics_edits(node, self.address)
+        return edits + client_edits(node, daemon_id) if daemon_id else edits
+
+    def _own_nodes(self, node: NvidiaNode) -> list[DeviceNode]:
+        if self.mig is None:
+            return device_nodes.gpu_nodes(node, self.minor)
+        return device_nodes.mig_nodes(node, self.minor, self.mig.gpu_instance, self.mig.compute_instance)
+
+    def _vfio_nodes(self, node: NvidiaNode) -> list[DeviceNode]:
+        config = self.planned.config
+        if self.vfio is None or not isinstance(config, VfioDeviceConfig):
+            return []
+        prefer = config.iommu.backend_policy == "PreferIommuFD"
+        return vfio.device_nodes(node, self.vfio, iommufd=prefer, api=config.iommu.enable_api_device)
+
+
+# -- prepare
+
+
+def prepare(node: NvidiaNode, claim: Claim[Any]) -> Iterator[PreparedDevice]:
     """Set up all devices of a claim, then yield them."""
-    wanted = plan(claim)
-    _refuse(site, wanted)
-    ready = [*_to_vfio(site, claim, wanted)]
-    version = ""
-    if any(each.kind is not Kind.VFIO for each in wanted):
-        with site.nvml() as nvml:
+    plan = make_plan(claim)
+    _check_mps(node, plan)
+    ready = [*_to_vfio(node, claim, plan)]
+    others = [each for each in plan if each.kind is not Kind.VFIO]
+    once = ContainerEdits()
+    daemons: dict[int, str] = {}
+    if others:
+        with node.nvml() as nvml:
             version = nvml.driver_version()
-            ready += [_set_up(site, nvml, claim, each) for each in wanted if each.kind is not Kind.VFIO]
-    daemons = _start_daemons(site, claim, ready)
-    shared = common(site, version) if version else ContainerEdits()
+            ready += [_set_up(node, nvml, claim, each) for each in others]
+        daemons = _start_daemons(node, claim, ready)
+        once = _VOID + ContainerEdits(device_nodes=device_nodes.control_nodes(node)) + driver_edits(node, version)
     equipped: set[str] = set()
     for each in ready:
-        edits = each.edits(site, daemons.get(id(each.wanted)))
-        device = each.wanted.device
-        if each.uuid and device.base_request not in equipped:  # containers get all devices of a request
+        edits = each.edits(node, daemons.get(id(each.planned)))
+        device = each.planned.device
+        if each.uuid and device.base_request not in equipped:  # a container gets all devices of a request
             equipped.add(device.base_request)
-            edits = shared + edits
+            edits = once + edits
         yield device.prepared(edits, data=each.data)
 
 
-def _refuse(site: Site, wanted: Sequence[Wanted]) -> None:
-    shared = [each for each in wanted if each.mps is not None]
-    if shared and not site.settings.mps:
-        raise PermanentError(f"device {shared[0].device.name}: MPS is switched off on this node (DRA_GPU_MPS)")
-    parts = Counter(each.device.base_request for each in shared if each.kind is Kind.MIG and not each.admin)
-    for request, count in parts.items():
+def _check_mps(node: NvidiaNode, plan: Sequence[PlannedDevice]) -> None:
+    shared = [each for each in plan if each.mps is not None]
+    if shared and not node.settings.mps:
+        raise PermanentError(f"device {shared[0].device.name}: MPS is disabled on this node (DRA_GPU_MPS)")
+    mig = Counter(each.device.base_request for each in shared if each.kind is Kind.MIG and not each.admin)
+    for request, count in mig.items():
         if count > 1:
             raise PermanentError(
-                f"request {request} has {count} MIG devices with MPS: each has a daemon of its own, and a container, "
-                "which gets all devices of a request, can be the client of one only; ask for them by several requests"
+                f"request {request} has {count} MIG devices with MPS: each has its own daemon, but a container gets "
+                "all devices of a request and can be the client of only one daemon; ask for them by several requests"
             )
 
 
-def _to_vfio(site: Site, claim: Claim[Any], wanted: Sequence[Wanted]) -> Iterator[Ready]:
-    """First of all, because a GPU must be free for it, and that fails most often."""
-    mine = [each for each in wanted if each.kind is Kind.VFIO]
+def _to_vfio(node: NvidiaNode, claim: Claim[Any], plan: Sequence[PlannedDevice]) -> Iterator[ReadyDevice]:
+    """Bind GPUs to VFIO first: they must be free for that, so this fails most often."""
+    mine = [each for each in plan if each.kind is Kind.VFIO]
     if not mine:
         return
-    bus = vfio.Bus.read(site)
+    bus = PciBus.read(node)
     together = frozenset(bus.gpu(each).pci.address for each in mine if not each.admin)
     for each in mine:
         gpu = bus.gpu(each)
-        found = vfio.look(gpu) if each.admin else vfio.obtain(site, claim, bus, gpu, together)
-        yield Ready(wanted=each, address=gpu.pci.address, vfio=found)
+        found = find_vfio_device(gpu) if each.admin else obtain_vfio_device(node, claim, bus, gpu, together)
+        yield ReadyDevice(planned=each, address=gpu.pci.address, vfio=found)
 
 
-def _set_up(site: Site, nvml: Nvml, claim: Claim[Any], wanted: Wanted) -> Ready:
+def _set_up(node: NvidiaNode, nvml: Nvml, claim: Claim[Any], planned: PlannedDevice) -> ReadyDevice:
     found: MigInstance | None = None
-    if wanted.kind is Kind.MIG and wanted.admin:
-        gpu, found = instances.look(nvml, wanted)
-    elif wanted.kind is Kind.MIG:
-        gpu, found = instances.obtain(site, nvml, claim, wanted)
+    if planned.kind is Kind.MIG and planned.admin:
+        gpu, found = find_mig_device(nvml, planned)
+    elif planned.kind is Kind.MIG:
+        gpu, found = obtain_mig_device(node, nvml, claim, planned)
     else:
-        gpu = gpus.find(nvml, wanted)
-        gpu = gpu if wanted.admin else gpus.make_whole(site, nvml, gpu)
-    if not wanted.admin:
-        uses.begin(site, claim, wanted, gpu)
-    return Ready(wanted=wanted, uuid=gpu.uuid(), minor=gpu.minor_number(), address=gpu.pci().address, mig=found)
+        gpu = find_gpu(nvml, planned)
+        gpu = gpu if planned.admin else make_whole(node, nvml, gpu)
+    if not planned.admin:
+        begin_use(node, claim, planned, gpu)
+    return ReadyDevice(planned=planned, uuid=gpu.uuid(), minor=gpu.minor_number(), address=gpu.pci().address, mig=found)
 
 
-def _start_daemons(site: Site, claim: Claim[Any], ready: Sequence[Ready]) -> dict[int, str]:
-    """MPS daemons for each group of devices; the id of the one for each of them."""
-    by_wanted = {id(each.wanted): each for each in ready}
+def _start_daemons(node: NvidiaNode, claim: Claim[Any], ready: Sequence[ReadyDevice]) -> dict[int, str]:
+    """Start the MPS daemons of each group of devices; the daemon's id by `id` of the planned device."""
+    by_plan = {id(each.planned): each for each in ready}
     started: dict[int, str] = {}
-    for group in mps_groups([each.wanted for each in ready]):
-        for daemon, members in _daemons(claim, [by_wanted[id(each)] for each in group]):
+    for group in mps_groups([each.planned for each in ready]):
+        for daemon, members in _daemons(claim, [by_plan[id(each)] for each in group]):
             claim.journal(daemon.journal_entry)
-            MpsDaemons(site).start(daemon)
-            started |= {id(each.wanted): daemon.id for each in members}
+            mps_daemons(node).start(daemon)
+            started |= {id(each.planned): daemon.id for each in members}
     return started
 
 
-def _daemons(claim: Claim[Any], members: Sequence[Ready]) -> Iterator[tuple[Daemon, Sequence[Ready]]]:
-    """One for all GPUs; but one for each MIG device, because CUDA, and so a daemon, uses the first that it sees."""
-    config = members[0].wanted.mps
+def _daemons(claim: Claim[Any], members: Sequence[ReadyDevice]) -> Iterator[tuple[MpsDaemon, Sequence[ReadyDevice]]]:
+    """One daemon for all GPUs, and one for each MIG device: of several MIG devices CUDA uses only the first."""
+    config = members[0].planned.mps
     if config is None:
         raise ValueError("a group of devices without MPS")
-    limits = memory_limits(config, [MpsDevice(each.cuda_uuid, each.wanted.device.request) for each in members])
+    limits = memory_limits(config, {each.cuda_uuid: each.planned.device.request for each in members})
     whole = [each for each in members if each.mig is None]
     for part in filter(None, [whole, *([each] for each in members if each.mig)]):
         uuids = sorted(each.cuda_uuid for each in part)
-        yield (
-            Daemon(
-                claim=claim.uid,
-                devices=uuids,
-                percentage=config.default_active_thread_percentage,
-                limits={uuid: limits[uuid] for uuid in uuids if uuid in limits},
-                multi_user=config.multi_user,
-            ),
-            part,
+        daemon = MpsDaemon(
+            claim=claim.uid,
+            devices=uuids,
+            percentage=config.default_active_thread_percentage,
+            limits={uuid: limits[uuid] for uuid in uuids if uuid in limits},
+            multi_user=config.multi_user,
         )
+        yield daemon, part
+
+
+# -- unprepare
+
+
+def unprepare(node: NvidiaNode, claim: HeldClaim) -> None:
+    """Undo the steps in a claim's journal, the latest first."""
+    for entry in reversed(claim.journal):
+        _undo(node, claim.uid, dict(entry), rebooted=claim.rebooted)
+
+
+def sweep(node: NvidiaNode, claim: Claim[Any]) -> bool:
+    """Undo the steps of claims that hold nothing any more, because their state was lost; True if nothing is left.
+
+    Failures are logged.
+    """
+    found = list(_remaining_steps(node))
+    # Read the held claims last: a claim that is being prepared is held before its first step.
+    live = {claim.uid, *(each.uid for each in claim.held())}
+    live |= {claim_id(uid) for uid in live}
+    undone = [_try_undo(node, uid, entry) for uid, entry in found if uid not in live]
+    return all(undone)
+
+
+def _try_undo(node: NvidiaNode, uid: str, entry: JSON) -> bool:
+    try:
+        _undo(node, uid, entry, rebooted=False)
+    except Exception as error:  # noqa: BLE001 (the trouble of an old claim must not fail a new one)
+        log.warning("a step of claim %s, which holds nothing, cannot be undone: %s: %s", uid, entry, error)
+        return False
+    log.warning("undid a step of claim %s, which holds nothing: %s", uid, entry)
+    return True
+
+
+def _remaining_steps(node: NvidiaNode) -> Iterator[tuple[str, JSON]]:
+    """What claims changed on the node: for each change the claim, and a step that undoes it."""
+    yield from ((each.rpartition("-")[0], {"step": MPS_STEP, "id": each}) for each in mps_daemons(node).ids())
+    records = gpu_records(node)
+    for gpu in records.devices():
+        try:
+            yield from records.read(gpu).steps(gpu)
+        except DraError as error:
+            log.warning("what claims changed on GPU %s is not known: %s", gpu, error)
+
+
+def _undo(node: NvidiaNode, uid: str, entry: JSON, *, rebooted: bool) -> None:
+    """Undo one step. After a reboot only files are left: GPUs forget everything, and start as the operator set them."""
+    if entry["step"] == MPS_STEP:
+        mps_daemons(node).stop(entry["id"])
+    elif rebooted:
+        return
+    elif entry["step"] == VFIO_STEP:
+        release_vfio_device(node, entry)
+    else:
+        _undo_by_nvml(node, uid, entry)
+
+
+_BY_NVML: Final[dict[str, Callable[[NvidiaNode, Nvml, str, JSON], None]]] = {
+    MIG_STEP: release_mig_device,
+    USE_STEP: end_use,
+}
+
+
+def _undo_by_nvml(node: NvidiaNode, uid: str, entry: JSON) -> None:
+    try:
+        with node.nvml() as nvml:
+            _BY_NVML[entry["step"]](node, nvml, uid, entry)
+    except (GpuIsLostError, NotFoundError) as error:
+        log.warning("GPU %s is gone, and with it the step %s of claim %s: %s", entry["gpu"], entry["step"], uid, error)
+        records = gpu_records(node)
+        with records.locked(entry["gpu"]) as record:
+            record.forget(uid)
+            records.save(entry["gpu"], record)

@@ -1,166 +1,189 @@
-"""GPUs for virtual machines: from the NVIDIA driver to a VFIO driver, and back to whatever they had before.
+"""GPUs for virtual machines: bound to a VFIO driver for a claim, and bound again as they were before.
 
-A GPU that an operator bound to VFIO stays bound. All functions of the GPU go together (its audio function, say), and
-nobody may use it: the NVIDIA driver would wait for the last user inside the kernel.
+A GPU that an operator bound to VFIO stays bound. All functions of its slot, such as its audio function, are bound
+together. First every process must leave the GPU: else the NVIDIA driver waits for it inside the kernel.
+Sources: nvidia-persistenced(1); nv-procfs.c of the open kernel modules for `unbindLock`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from dra_driver_gpu.describe.passthrough import PassthroughGpu, is_vfio, passthrough_gpus
-from dra_driver_gpu.library import NoDriverError
+from dra_driver_gpu.blocks import pci_driver, vfio
+from dra_driver_gpu.blocks.host_paths import follow
+from dra_driver_gpu.blocks.pci_driver import PciBinding, wait_until_free
+from dra_driver_gpu.blocks.vfio import VfioDevice
+from dra_driver_gpu.describe.passthrough import PassthroughGpu, passthrough_gpus
+from dra_driver_gpu.gpu_record import JSON, VFIO_STEP, gpu_records
+from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
-from dra_driver_gpu.prepare import binding, gpus, letting_go
-from dra_driver_gpu.prepare.binding import Former
-from dra_driver_gpu.prepare.holders import gpu_nodes, machine_nodes, own_pid, wait_until_free
-from dra_driver_gpu.prepare.plan import Wanted
-from dra_driver_gpu.prepare.records import Records
-from dra_driver_gpu.site import Site
-from dra_sdk import Claim, PermanentError, RetriableError
-from dra_sdk.hardware import PciDevice, read_pci_devices
+from dra_driver_gpu.nvml.library import NoDriverError
+from dra_driver_gpu.nvml.queries import ask_optional
+from dra_driver_gpu.prepare.gpus import make_whole
+from dra_driver_gpu.prepare.plan import PlannedDevice
+from dra_sdk import Claim, RetriableError
+from dra_sdk.hardware import PciDevice, optional, read_int, read_pci_devices, read_text
 
 log = logging.getLogger(__name__)
-STEP: Final = "vfio"
-_NVIDIA: Final = "nvidia"
-_CLOSED_SECONDS: Final = 5.0  # for whoever opened the GPU since
-_HARMLESS: Final = frozenset({None, "pci-stub", "pcieport"})  # they do no DMA; VFIO takes no group with others
+_KERNEL_DRIVER: Final = "nvidia"
+_PERSISTENCED: Final = "run/nvidia-persistenced/socket"
+_CLOSED_SECONDS: Final = 5.0  # to wait again, with NVML closed, for processes that opened the GPU since
+_LOCK_SECONDS: Final = 2.0  # a client that has ended is counted for a moment longer
 
 
 @dataclass(frozen=True, slots=True)
-class Vfio:
-    """A GPU that is with VFIO: its IOMMU group and, where the kernel has one, its `vfioN` device."""
+class PciBus:
+    """The PCI functions of a node as they were before a claim changed any of them.
 
-    group: int
-    device: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Bus:
-    """All PCI functions of a node, and its GPUs among them, as they were before a claim changed any."""
+    functions: all functions.
+    gpus: the GPUs for virtual machines among them.
+    """
 
     functions: tuple[PciDevice, ...]
     gpus: tuple[PassthroughGpu, ...]
 
     @classmethod
-    def read(cls, site: Site) -> Bus:
-        """Read once for a claim: there are hundreds of functions."""
-        functions = read_pci_devices(site.host)
-        return cls(functions, passthrough_gpus(site.host, functions))
+    def read(cls, node: NvidiaNode) -> PciBus:
+        """Read the bus, once for a claim: there are hundreds of functions."""
+        functions = read_pci_devices(node.host)
+        return cls(functions, passthrough_gpus(node.host, functions))
 
-    def gpu(self, wanted: Wanted) -> PassthroughGpu:
-        """The GPU of a device, at the PCI address that was published: the numbers shift when a GPU drops off the bus.
+    def gpu(self, planned: PlannedDevice) -> PassthroughGpu:
+        """The GPU of a device, at its published PCI address: the index shifts when a GPU falls off the bus.
 
-        RetriableError where there is none.
+        Raises RetriableError if there is none.
         """
-        name, address = wanted.device.name, wanted.pci_address
+        name, address = planned.device.name, planned.pci_address
         found = next((each for each in self.gpus if each.pci.address == address), None)
         if found is None:
             raise RetriableError(f"device {name}: there is no GPU {address} in an IOMMU group; is the IOMMU on?")
         return found
 
 
-def look(gpu: PassthroughGpu) -> Vfio | None:
-    """The GPU as it is, None where it is not with VFIO; for those who may only look."""
-    return _told(gpu.pci) if gpu.bound else None
+def find_vfio_device(gpu: PassthroughGpu) -> VfioDevice | None:
+    """A GPU that is bound to VFIO, None if it is not: for admin access, which changes nothing."""
+    return vfio.vfio_device(gpu.pci) if gpu.bound else None
 
 
-def obtain(site: Site, claim: Claim[Any], bus: Bus, gpu: PassthroughGpu, together: frozenset[str]) -> Vfio:
-    """Bring a GPU to VFIO; `together` are the PCI addresses of all GPUs of the claim.
+def obtain_vfio_device(
+    node: NvidiaNode, claim: Claim[Any], bus: PciBus, gpu: PassthroughGpu, together: frozenset[str]
+) -> VfioDevice:
+    """Bind a GPU to VFIO; `together` are the PCI addresses of all GPUs of the claim.
 
-    PermanentError where it cannot be passed through as it is, RetriableError where it is in use.
+    Raises PermanentError if it cannot be passed through as it is, RetriableError while it is in use.
     """
-    owner = Records(site).read(gpu.pci.address).vfio.get("claim", claim.uid)
+    address = gpu.pci.address
+    owner = gpu_records(node).read(address).vfio.get("claim", claim.uid)
     if owner != claim.uid:
-        raise RetriableError(f"GPU {gpu.pci.address} is with the virtual machine of claim {owner}")
+        raise RetriableError(f"GPU {address} belongs to the virtual machine of claim {owner}")
     if gpu.bound:
-        return _told(gpu.pci)
+        return vfio.vfio_device(gpu.pci)
     group = [each for each in bus.functions if each.iommu_group == gpu.pci.iommu_group]
-    _check(gpu.pci, group, together)
-    persistence, known = _let_go(site, gpu.pci)
-    # the functions of its slot, the GPU first
-    slot = [each for each in group if _slot(each.address) == _slot(gpu.pci.address)]
-    functions = [binding.former(site, each.address) for each in slot]
-    was = [asdict(each) for each in functions]
-    entry = {"step": STEP, "gpu": gpu.pci.address, "persistence": persistence, "functions": was}
+    vfio.check_group(gpu.pci, group, together)
+    persistence, name = _whole_gpu(node, gpu.pci)
+    # The functions of its slot, the GPU first.
+    slot = [each.address for each in group if vfio.slot(each.address) == vfio.slot(address)]
+    before = [pci_driver.read_binding(node, each) for each in slot]
+    functions = [asdict(each) for each in before]
+    entry = {"step": VFIO_STEP, "gpu": address, "persistence": persistence, "functions": functions}
     claim.journal(entry)
-    _note(site, gpu.pci.address, {"claim": claim.uid, "entry": entry, "name": known})
+    _record(node, address, {"claim": claim.uid, "entry": entry, "name": name})
     if persistence:
-        letting_go.set_persistence(site, gpu.pci.address, on=False)
-    name, nodes, seconds = f"GPU {gpu.pci.address}", gpu_nodes(site, gpu.pci), site.settings.vfio_seconds
-    # First with NVML open, though we hold the GPU by it: while it is closed nobody can use any GPU.
-    wait_until_free(site, name, nodes, seconds, but=own_pid(site))
-    with site.without_nvml():
-        wait_until_free(site, name, nodes, min(seconds, _CLOSED_SECONDS))
-        letting_go.lock(site, gpu.pci.address)
-        for each in functions:
-            binding.bind(site, each.address, binding.vfio_driver(site, each.address))
-    return _told(gpu.pci)
+        _set_persistence(node, address, on=False)
+    _bind(node, gpu.pci, slot)
+    return vfio.vfio_device(gpu.pci)
 
 
-def release(site: Site, entry: dict[str, Any]) -> None:
-    """Undo `obtain`: every function gets the driver it had. RetriableError while a virtual machine still has it."""
-    functions = [Former(**each) for each in entry["functions"]]
-    changed = [each for each in functions if binding.former(site, each.address) != each]
+def release_vfio_device(node: NvidiaNode, entry: JSON) -> None:
+    """Undo `obtain_vfio_device`: bind every function as before. Raises RetriableError while a machine uses it."""
+    before = [PciBinding(**each) for each in entry["functions"]]
+    changed = [each for each in before if pci_driver.read_binding(node, each.address) != each]
     if changed:
-        nodes = machine_nodes(site, (each.address for each in changed))
-        wait_until_free(site, f"GPU {entry['gpu']}", nodes, site.settings.vfio_seconds)
-        with site.without_nvml():  # NVML learns of a GPU when it is opened
+        nodes = vfio.machine_nodes(node, (each.address for each in changed))
+        wait_until_free(node, f"GPU {entry['gpu']}", nodes, node.settings.vfio_seconds)
+        with node.without_nvml():  # NVML finds a GPU only when it is initialized
             for each in changed:
-                binding.restore(site, each)
-    letting_go.unlock(site, entry["gpu"])
+                pci_driver.restore(node, each)
+    _unlock(node, entry["gpu"])
     if entry["persistence"]:
         try:
-            letting_go.set_persistence(site, entry["gpu"], on=True)
+            _set_persistence(node, entry["gpu"], on=True)
         except (NotFoundError, GpuIsLostError, NoDriverError) as error:
-            log.warning("GPU %s is gone, so its persistence mode is not set: %s", entry["gpu"], error)
-    _note(site, entry["gpu"], {})
+            log.warning("GPU %s is gone, so its persistence mode is not restored: %s", entry["gpu"], error)
+    _record(node, entry["gpu"], {})
 
 
-def _note(site: Site, address: str, vfio: dict[str, Any]) -> None:
-    """Under its address, because NVML, which alone knows its UUID, does not see it meanwhile."""
-    records = Records(site)
+def _bind(node: NvidiaNode, pci: PciDevice, slot: list[str]) -> None:
+    name, nodes, seconds = f"GPU {pci.address}", _gpu_nodes(node, pci), node.settings.vfio_seconds
+    # First wait with NVML open, which holds the GPU as well: while NVML is closed, no other claim can use any GPU.
+    wait_until_free(node, name, nodes, seconds, ignored=pci_driver.own_pid(node))
+    with node.without_nvml():
+        wait_until_free(node, name, nodes, min(seconds, _CLOSED_SECONDS))
+        _lock(node, pci.address)
+        for each in slot:
+            pci_driver.bind(node, each, vfio.vfio_driver(node, each))
+
+
+def _gpu_nodes(node: NvidiaNode, pci: PciDevice) -> list[str]:
+    """The device nodes by which processes use a GPU, whichever driver it has."""
+    information = optional(read_text, node.host.proc / "driver/nvidia/gpus" / pci.address / "information") or ""
+    lines = (line.partition(":") for line in information.splitlines())
+    minors = [value.strip() for name, _, value in lines if name.strip() == "Device Minor"]
+    drm = sorted(path.name for path in (pci.path / "drm").glob("*") if path.name.startswith(("card", "renderD")))
+    return [*(f"/dev/nvidia{minor}" for minor in minors), *(f"/dev/dri/{name}" for name in drm)]
+
+
+def _whole_gpu(node: NvidiaNode, pci: PciDevice) -> tuple[bool, JSON]:
+    """The persistence mode of a GPU and its name in NVML, after MIG has been turned off on it."""
+    if pci.driver != _KERNEL_DRIVER:
+        return False, {}
+    try:
+        with node.nvml() as nvml:
+            gpu = make_whole(node, nvml, nvml.device_by_pci_address(pci.address))
+            name = {"minor": gpu.minor_number(), "uuid": gpu.uuid(), "product": gpu.name()}
+            return bool(ask_optional(gpu.persistence_mode)), name
+    except (NotFoundError, NoDriverError):  # the kernel driver has the GPU, but the library does not know it
+        return False, {}
+
+
+def _record(node: NvidiaNode, address: str, entry: JSON) -> None:
+    """Under the PCI address: only NVML knows the UUID, and does not see the GPU while it is bound to VFIO."""
+    records = gpu_records(node)
     with records.locked(address) as record:
-        record.vfio = vfio
+        record.vfio = entry
         records.save(address, record)
 
 
-def _check(gpu: PciDevice, group: Iterable[PciDevice], together: frozenset[str]) -> None:
-    if gpu.sriov is not None and gpu.sriov.vfs:
-        raise PermanentError(f"GPU {gpu.address} has {len(gpu.sriov.vfs)} virtual functions; it cannot be given away")
-    own = {_slot(each) for each in {gpu.address, *together}}
-    for other in group:
-        if _slot(other.address) in own:
-            continue
-        if other.driver not in _HARMLESS and not is_vfio(other.driver):
-            raise PermanentError(
-                f"GPU {gpu.address} cannot be given away alone: PCI function {other.address} with driver "
-                f"{other.driver} is in the same IOMMU group {gpu.iommu_group}"
-            )
+def _set_persistence(node: NvidiaNode, address: str, *, on: bool) -> None:
+    """By nvidia-smi if a daemon in another root keeps the mode: NVML finds its socket only in this process's root."""
+    if node.own_root and follow(node.driver_root, _PERSISTENCED).exists():
+        node.run(node.driver_command("nvidia-smi", "-i", address, "-pm", str(int(on))))
+        return
+    with node.nvml() as nvml:
+        nvml.device_by_pci_address(address).set_persistence_mode(on)
 
 
-def _slot(address: str) -> str:
-    return address.rpartition(".")[0]
+def _lock(node: NvidiaNode, address: str) -> None:
+    """Take `unbindLock` if the driver has it: then no new client can open the GPU, and the driver may release it."""
+    path = _unbind_lock(node, address)
+    if path.exists() and not node.clock.until(lambda: _try_lock(node, path), _LOCK_SECONDS):
+        raise RetriableError(f"GPU {address} is in use: its unbindLock stays at {optional(read_text, path)}")
 
 
-def _let_go(site: Site, gpu: PciDevice) -> tuple[bool, dict[str, Any]]:
-    """The GPU's persistence mode and how else lists may name it, once it is known that no MIG device is on it."""
-    if gpu.driver != _NVIDIA:
-        return False, {}
-    try:
-        with site.nvml() as nvml:
-            found = gpus.make_whole(site, nvml, nvml.device_by_pci_address(gpu.address))
-            name = {"minor": found.minor_number(), "uuid": found.uuid(), "product": found.name()}
-            return letting_go.persistence(found), name
-    except (NotFoundError, NoDriverError):  # the kernel driver is there, its library does not know the GPU
-        return False, {}
+def _try_lock(node: NvidiaNode, path: Path) -> bool:
+    node.effects.write(path, "1\n")
+    return optional(read_int, path) == 1
 
 
-def _told(gpu: PciDevice) -> Vfio:
-    if gpu.iommu_group is None:
-        raise PermanentError(f"GPU {gpu.address} is in no IOMMU group")
-    names = sorted(path.name for path in (gpu.path / "vfio-dev").glob("vfio*"))
-    return Vfio(gpu.iommu_group, names[0] if names else None)
+def _unlock(node: NvidiaNode, address: str) -> None:
+    """Release `unbindLock` of a GPU that the driver still has, because binding failed."""
+    path = _unbind_lock(node, address)
+    if path.exists() and read_int(path):
+        node.effects.write(path, "0\n")
+
+
+def _unbind_lock(node: NvidiaNode, address: str) -> Path:
+    return node.host.proc / "driver/nvidia/gpus" / address / "unbindLock"

@@ -1,9 +1,7 @@
-"""What tests of the GPU driver need: a stub of the NVML library, and nodes with GPUs written to a directory."""
+"""For tests of the GPU driver: a stub of the NVML library, and nodes with GPUs that are made of files."""
 
-from dra_driver_gpu.testing.control import GpuControl
-from dra_driver_gpu.testing.effects import NodeEffects
-from dra_driver_gpu.testing.node import GpuNode
-from dra_driver_gpu.testing.nvml_stub import StubState, build_stub
-from dra_driver_gpu.testing.rig import GpuRig
+from dra_driver_gpu.testing.node import GpuNode, write_tools
+from dra_driver_gpu.testing.nvml_stub import GpuControl, StubState, build_stub
+from dra_driver_gpu.testing.rig import GpuRig, NodeEffects
 
-__all__ = ["GpuControl", "GpuNode", "GpuRig", "NodeEffects", "StubState", "build_stub"]
+__all__ = ["GpuControl", "GpuNode", "GpuRig", "NodeEffects", "StubState", "build_stub", "write_tools"]

@@ -1,8 +1,8 @@
 """The nodes of the examples, as the driver publishes them: `python -m dra_driver_gpu.testing.examples DIRECTORY`.
 
-Each is a table of GPUs and of the driver's settings. A tree of files is written for it, with the GPUs in `nvml.yaml`,
-and the driver discovers there; so no slice of a GPU in `docs/examples` is made up. Those of network cards are, as far
-as GPUs are aligned with them.
+Each node is a table of GPUs and of the driver's settings. From it a tree of files is written, with the GPUs in
+`nvml.yaml`, in which the driver discovers them. So every slice of GPUs in `docs/examples` is what the driver
+publishes. The slices of network cards, for examples that align GPUs with them, are made here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Final
 import yaml
 
 from dra_driver_gpu.driver import GpuDriver
+from dra_driver_gpu.gpu_record import JSON
 from dra_driver_gpu.nvml.memory import FIXTURE_FILE, FakeGpu, fake_gpu
 from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.testing.node import GpuNode
 from dra_sdk.testing import DriverHarness, FakeNode
 from dra_sdk.testing.sysfs import regular_machine
 
-JSON = dict[str, Any]
 _WIDTH: Final = 130
 _BUSES: Final = (0x18, 0x3E, 0x64, 0x9E)
 _API: Final = "resource.k8s.io/v1"
@@ -32,7 +32,13 @@ _API: Final = "resource.k8s.io/v1"
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleGpu:
-    """One GPU; `instances` are its MIG devices as `nvml.yaml` has them."""
+    """One GPU.
+
+    model: its model in `nvml.yaml`.
+    numa: its NUMA node.
+    mig: whether it is in MIG mode.
+    instances: its MIG devices, as `nvml.yaml` has them.
+    """
 
     model: str
     numa: int = 0
@@ -42,7 +48,14 @@ class ExampleGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleNic:
-    """A network card with RDMA or without; `beside` is the GPU below whose PCIe root it lies."""
+    """A network card.
+
+    name: the name of its device.
+    interface: the name of its network interface.
+    beside: the number of the GPU with the same PCIe root.
+    rdma: whether it has RDMA.
+    virtual: whether it is a virtual function.
+    """
 
     name: str
     interface: str
@@ -53,7 +66,14 @@ class ExampleNic:
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleNode:
-    """A node; `settings` are the driver's environment, `text` says in words what there is."""
+    """A node.
+
+    name: the name of the Node object.
+    text: the comment at the top of its file.
+    gpus: its GPUs, in the order of their minor numbers.
+    settings: the driver's settings, as environment variables.
+    nics: its network cards, in the order of their devices.
+    """
 
     name: str
     text: str
@@ -62,12 +82,12 @@ class ExampleNode:
     nics: Sequence[ExampleNic] = ()
 
     def fakes(self) -> list[FakeGpu]:
-        """Its GPUs, for a `GpuNode`."""
+        """Its GPUs, for `GpuNode`."""
         made = [fake_gpu(gpu.model, minor, mig=gpu.mig) for minor, gpu in enumerate(self.gpus)]
         return [replace(each, pci_address=_address(each.minor)) for each in made]
 
-    def place(self, root: Path) -> None:
-        """Completes a tree with these GPUs: on which NUMA node each is, and `nvml.yaml`."""
+    def complete(self, root: Path) -> None:
+        """Add to a tree with these GPUs the NUMA node of each, and `nvml.yaml`."""
         for minor, gpu in enumerate(self.gpus):
             numa = root / "sys/bus/pci/devices" / _address(minor) / "numa_node"
             numa.write_text(f"{gpu.numa}\n", encoding="utf-8")
@@ -75,12 +95,12 @@ class ExampleNode:
         (root / FIXTURE_FILE).write_text(yaml.safe_dump({"gpus": entries}, sort_keys=False), encoding="utf-8")
 
     def write(self, root: Path) -> None:
-        """The tree of files."""
+        """Write the tree of files below `root`."""
         GpuNode(root, self.fakes(), machine=regular_machine(sockets=2, cores=1, threads=1))
-        self.place(root)
+        self.complete(root)
 
-    def others(self) -> list[JSON]:
-        """The Node object, and the slice of its network cards if it has any."""
+    def other_objects(self) -> list[JSON]:
+        """The objects that the driver does not publish: the Node, and the slice of its network cards if it has any."""
         labels = {"kubernetes.io/hostname": self.name}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": labels}}
         if not self.nics:
@@ -94,7 +114,7 @@ class ExampleNode:
         return [node, _slice(f"{self.name}-dra.net", spec)]
 
     def published(self, directory: Path) -> list[JSON]:
-        """What the driver publishes for it, on a tree below `directory`."""
+        """The slices that the driver publishes for it, on a tree below `directory`."""
         fake = FakeNode(directory, self.name)
         self.write(fake.root)
         harness = DriverHarness(partial(GpuDriver, GpuSettings.read(self.settings)), fake)
@@ -117,7 +137,7 @@ def _four(*models: str) -> tuple[ExampleGpu, ...]:
     return tuple(ExampleGpu(model=model, numa=number // 2) for number, model in enumerate(models))
 
 
-_A100_CUT: Final = (
+_A100_PARTITIONED: Final = (
     {"profile": "3g.20gb", "start": 0},
     {"profile": "2g.10gb", "start": 4},
     {"profile": "1g.5gb", "start": 6},
@@ -130,14 +150,14 @@ _SUBDIVIDED: Final = (
 NODES: Final = {
     "gpu-shared": ExampleNode(
         name="shared-1",
-        text="Two GPUs that the administrator lets at most four claims share, by memory.",
+        text="Two GPUs; an administrator lets up to four claims share each, by memory.",
         gpus=_pair("A100-80GB"),
         settings={"DRA_GPU_SHARING": "4"},
     ),
     "gpu-rdma": ExampleNode(
         name="hpc-1",
-        text="Four GPUs on four PCIe roots, and what network there is beside them: below the small gpu-0 an RDMA VF, "
-        "below gpu-1 only the\nphysical function, below gpu-2 a VF without RDMA, below gpu-3 two RDMA VFs.",
+        text="Four GPUs on four PCIe roots, and network cards on the same roots: an RDMA VF with the small gpu-0, a "
+        "physical function with\ngpu-1, a VF without RDMA with gpu-2, two RDMA VFs with gpu-3.",
         gpus=_four("A100-40GB", "A100-80GB", "A100-80GB", "A100-80GB"),
         nics=(
             ExampleNic(name="pci-0000-19-00-1", interface="ens1v0", beside=0, virtual=True),
@@ -149,19 +169,19 @@ NODES: Final = {
     ),
     "gpu-mixed": ExampleNode(
         name="mixed-1",
-        text="One node with two kinds of GPU: two L4 and two A100 with 80Gi.",
+        text="One node with two models of GPU: two L4 and two A100 with 80Gi.",
         gpus=_four("L4", "L4", "A100-80GB", "A100-80GB"),
     ),
     "gpu-vfio": ExampleNode(
         name="vm-1",
-        text="Two GPUs, each to be had either for containers or, bound to vfio-pci, for a virtual machine. A counter "
-        "of one says that\nit cannot be both at once.",
+        text="Two GPUs, each available to containers or, bound to vfio-pci, to a virtual machine. A counter with the "
+        "value 1 keeps it from\nbeing both at once.",
         gpus=_pair("A100-80GB"),
         settings={"DRA_GPU_PASSTHROUGH": "true"},
     ),
     "gpu-rails": ExampleNode(
         name="rail-1",
-        text="Four GPUs and four NICs, one of each below every PCIe root, but found in opposite order.",
+        text="Four GPUs and four NICs, one of each below every PCIe root, published in opposite order.",
         gpus=_four(*["H200-141GB"] * 4),
         nics=(
             ExampleNic(name="pci-0000-1a-00-0", interface="rail3", beside=3),
@@ -172,43 +192,43 @@ NODES: Final = {
     ),
     "mig-static": ExampleNode(
         name="mig-1",
-        text="Two A100 that an administrator has partitioned: 3g.20gb, 2g.10gb and 1g.5gb each; a NIC with RDMA below "
-        "the second one's root.",
-        gpus=_pair("A100-40GB", mig=True, instances=_A100_CUT),
+        text="Two A100 that an administrator has partitioned: 3g.20gb, 2g.10gb and 1g.5gb each; an RDMA VF below the "
+        "PCIe root of the second.",
+        gpus=_pair("A100-40GB", mig=True, instances=_A100_PARTITIONED),
         nics=(ExampleNic(name="pci-0000-3f-00-1", interface="ens2v0", beside=1, virtual=True),),
     ),
     "mig-dynamic": ExampleNode(
         name="dyn-1",
-        text="Two H100 that are partitioned on demand: the whole GPU, and every MIG profile at every place where it "
-        "may lie. What two of\nthem have in common they take from the same counters.",
+        text="Two H100 that are partitioned on demand: a device for the whole GPU, and one for every MIG profile at "
+        "every placement. Devices\nthat overlap consume the same counters.",
         gpus=_pair("H100-80GB"),
         settings={"DRA_GPU_DYNAMIC_MIG": "true"},
     ),
     "mig-subdivided": ExampleNode(
         name="sub-1",
-        text="An A100-40GB whose two 3g.20gb instances an administrator has subdivided: each compute instance has "
-        "multiprocessors of\nits own, while all in a GPU instance see the same memory.",
+        text="An A100-40GB whose two 3g.20gb instances an administrator has subdivided: each compute instance has its "
+        "own multiprocessors,\nand all compute instances of a GPU instance share its memory.",
         gpus=(ExampleGpu(model="A100-40GB", mig=True, instances=_SUBDIVIDED),),
     ),
 }
-"""By file name in `docs/examples/nodes`."""
+"""The nodes by the name of their file in `docs/examples/nodes`."""
 
 
 def document(node: ExampleNode, directory: Path) -> str:
-    """The file of a node, as it lies in `docs/examples/nodes`."""
+    """The text of a node's file in `docs/examples/nodes`; the driver runs on a tree below `directory`."""
     settings = " ".join(f"{name}={value}" for name, value in node.settings.items())
-    notes = [*node.text.splitlines(), *([f"Published by the GPU driver with {settings}."] if settings else [])]
-    head, *nics = node.others()
+    comments = [*node.text.splitlines(), *([f"Published by the GPU driver with {settings}."] if settings else [])]
+    head, *nics = node.other_objects()
     objects = [head, *node.published(directory), *nics]
     texts = [yaml.dump(each, Dumper=_Plain, sort_keys=False, default_flow_style=None, width=_WIDTH) for each in objects]
-    return "".join(f"# {line}\n" for line in notes) + "---\n".join(texts)
+    return "".join(f"# {line}\n" for line in comments) + "---\n".join(texts)
 
 
 def main(directory: Path) -> None:
-    """Write the files of all nodes."""
+    """Write the files of all nodes to `directory`."""
     for file, node in NODES.items():
-        with TemporaryDirectory() as place:
-            (directory / f"{file}.yaml").write_text(document(node, Path(place)), encoding="utf-8")
+        with TemporaryDirectory() as tree:
+            (directory / f"{file}.yaml").write_text(document(node, Path(tree)), encoding="utf-8")
 
 
 def _address(minor: int) -> str:
@@ -226,10 +246,10 @@ def _slice(name: str, spec: JSON) -> JSON:
 
 
 class _Plain(yaml.SafeDumper):
-    """YAML without references."""
+    """YAML without anchors and aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
-        """Always."""
+        """Write an object in full each time it occurs."""
         return True
 
 

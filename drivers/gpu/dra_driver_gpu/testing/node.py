@@ -1,10 +1,15 @@
-"""A node with NVIDIA GPUs, written to a directory: what kernel, driver and toolkit show of them.
+"""A node with NVIDIA GPUs, made of files: what kernel, driver and container toolkit show of them.
 
     node = GpuNode(tmp_path, [fake_gpu("A100-40GB", 0), fake_gpu("A100-40GB", 1)])
     nvml = node.nvml()              # GPUs in memory; their MIG instances appear under /proc and /dev
-    discover(nvml, node.host, node.driver_root)
+    read_inventory(nvml, node.host)
 
-Device nodes are empty files: making real ones needs root. Sources: a node with driver R580, and the MIG user guide.
+Device nodes are empty files, because real ones need root. Sources: a node with driver R580, and the MIG user guide.
+
+`write_tools` adds programs of the driver, as shell scripts that do what can be seen of the real ones. `nvidia-smi`
+keeps the time slice of each GPU in a file below `/run/time-slices`, which is absent for the default.
+`nvidia-cuda-mps-control` is a daemon with `-f`; without, it sends a command to the daemon of its pipe directory, and
+lists the command in the log directory. If the daemon is stopped (SIGSTOP), the command waits.
 """
 
 from __future__ import annotations
@@ -36,10 +41,39 @@ _HOOK: Final = "#!/bin/sh\n# create-symlinks enable-cuda-compat update-ldcache d
 _FIRMWARE: Final = ("gsp_ga10x.bin", "gsp_tu10x.bin")
 _LIBRARY_DIR: Final = "usr/lib/x86_64-linux-gnu"
 _DISPLAY_CLASS: Final = 0x030200
+_SMI: Final = """#!/bin/sh
+[ "$1" = compute-policy ] && [ "$2" = -i ] && [ "$4" = --set-timeslice ] || { echo "cannot do: $*" >&2; exit 2; }
+mkdir -p "ROOT/run/time-slices"
+if [ "$5" = 0 ]; then rm -f "ROOT/run/time-slices/$3"; else echo "$5" > "ROOT/run/time-slices/$3"; fi
+"""
+_MPS: Final = """#!/bin/sh
+control="$CUDA_MPS_PIPE_DIRECTORY/control"
+if [ "$1" = -f ]; then
+    trap 'rm -f "$control"; exit 0' TERM
+    echo "started for $CUDA_VISIBLE_DEVICES with $*"
+    echo $$ > "$control"
+    while [ -e "$control" ]; do sleep 0.02; done
+    exit 0
+fi
+[ -e "$control" ] && read -r pid < "$control" && kill -0 "$pid" || {
+    echo "cannot find MPS control daemon process" >&2
+    exit 1
+}
+while { read -r _ _ state _ < "/proc/$pid/stat"; } 2> /dev/null && [ "$state" = T ]; do sleep 0.02; done
+while read -r command; do
+    echo "$command" >> "$CUDA_MPS_LOG_DIRECTORY/commands"
+    case "$command" in
+        quit) rm -f "$control" ;;
+        get_*) echo 100.0 ;;
+        set_*) ;;
+        *) echo "unknown: $command" >&2; exit 1 ;;
+    esac
+done
+"""
 
 
 def mig_minor(gpu_minor: int, gpu_instance: int, compute_instance: int | None = None) -> int:
-    """The minor number of a capability: 15 GPU instances of a GPU, each followed by its 8 compute instances."""
+    """The minor number of a capability: each of 15 GPU instances of a GPU is followed by its 8 compute instances."""
     instance = gpu_minor * GPU_INSTANCES + gpu_instance
     number = _FIRST_MINOR + instance * (1 + COMPUTE_INSTANCES)
     return number if compute_instance is None else number + 1 + compute_instance
@@ -48,7 +82,7 @@ def mig_minor(gpu_minor: int, gpu_instance: int, compute_instance: int | None = 
 class GpuNode:
     """The node under `root`; `driver_root` is where the driver is installed, as a path of the node.
 
-    `machine` is what it has besides (two sockets by default), its PCI functions included.
+    `machine` is everything else of the node, with its PCI functions; two sockets by default.
     """
 
     def __init__(
@@ -71,19 +105,19 @@ class GpuNode:
         self._write_driver()
 
     def nvml(self) -> MemoryNvml:
-        """The GPUs in memory, not initialized; this node follows what happens to their MIG instances."""
+        """The GPUs in memory, not initialized; the node's files follow their MIG instances."""
         nvml = MemoryNvml(self.gpus, driver_version=self.driver_version)
         nvml.watch(self._follow)
         return nvml
 
     def set_instances(self, gpu_minor: int, instances: Mapping[int, Iterable[int]]) -> None:
-        """Makes capabilities and nodes of these GPU instances and their compute instances, and of no others."""
+        """Write the capabilities and nodes of these GPU instances and their compute instances, and of no others."""
         directory = self._capabilities / f"gpu{gpu_minor}" / "mig"
         wanted = {directory / f"gi{one}" / "access": mig_minor(gpu_minor, one) for one in instances}
         for instance, computes in instances.items():
             parts = {directory / f"gi{instance}" / f"ci{one}" / "access": one for one in computes}
             wanted |= {path: mig_minor(gpu_minor, instance, one) for path, one in parts.items()}
-        for path in {*directory.rglob("access")} - wanted.keys():  # others are being read meanwhile
+        for path in {*directory.rglob("access")} - wanted.keys():  # others may be read at the same time
             minor = int(path.read_text(encoding="utf-8").split()[1])
             self._path(f"dev/nvidia-caps/nvidia-cap{minor}").unlink(missing_ok=True)
             path.unlink()
@@ -92,7 +126,7 @@ class GpuNode:
                 self._capability(path, minor)
 
     def set_all_instances(self) -> None:
-        """Makes the capabilities of every instance that there can be, for an NVML that this node does not follow."""
+        """Write the capabilities of every possible instance, for an NVML that the node's files do not follow."""
         for gpu in self.gpus:
             if gpu.model.mig:
                 self.set_instances(gpu.minor, {one: range(COMPUTE_INSTANCES) for one in range(GPU_INSTANCES)})
@@ -196,7 +230,7 @@ class GpuNode:
 
 
 def _bars(gpu: FakeGpu) -> str:
-    """The file `resource` of sysfs: registers, memory (rounded up to a power of two), and what else a GPU maps."""
+    """The file `resource` of sysfs: registers, memory (rounded up to a power of two), and one more window."""
     memory = 1 << ((gpu.model.memory_mib or 1) * (1 << 20) - 1).bit_length()
     sizes = [1 << 24, 0, 0, memory, 0, 1 << 25]
     lines, start = [], 1 << 40
@@ -206,3 +240,12 @@ def _bars(gpu: FakeGpu) -> str:
         )
         start += size
     return "\n".join(lines) + "\n"
+
+
+def write_tools(root: Path, driver_root: Path) -> None:
+    """Write `nvidia-smi` and `nvidia-cuda-mps-control` below the driver root of a node with this root."""
+    for name, text in (("nvidia-smi", _SMI), ("nvidia-cuda-mps-control", _MPS)):
+        path = driver_root / "usr/bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("ROOT", str(root)), encoding="utf-8")
+        path.chmod(0o755)

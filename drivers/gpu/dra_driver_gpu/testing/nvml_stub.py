@@ -1,12 +1,12 @@
-"""A `libnvidia-ml.so.1` of our own, so that the real binding is used through its binary interface.
+"""A stub of `libnvidia-ml.so.1`, so that tests use the real binding through its binary interface.
 
     library = build_stub(tmp_path)
     state = StubState(tmp_path / "nvml", [fake_gpu("A100-40GB")])
     os.environ.update(state.environment)
     nvml = RealNvml(library=library)
 
-The library keeps all state in the text file that `NVML_STUB_STATE` names (see stub/state.h), under a lock: a driver and
-a container see the same GPUs, MIG devices survive a restart of either, and a test changes the file meanwhile.
+The library keeps all state in the text file that `NVML_STUB_STATE` names (see stub/state.h), under a lock. So a driver
+and a container see the same GPUs, MIG devices survive a restart of either, and a test can change the file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.memory import FakeGpu, ProcessKind
 from dra_driver_gpu.nvml.memory.models import compute_instance_profiles
 from dra_driver_gpu.nvml.memory.state import GpuState
-from dra_driver_gpu.nvml.real.binding import SONAME
+from dra_driver_gpu.nvml.real.library import SONAME
 from dra_driver_gpu.nvml.values import (
     WHOLE_GPU,
     ComputeMode,
@@ -34,7 +34,7 @@ from dra_driver_gpu.nvml.values import (
     RecoveryAction,
     RemappedRows,
 )
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 STATE_VARIABLE: Final = "NVML_STUB_STATE"
 SOURCES: Final = Path(__file__).with_name("stub")
@@ -46,11 +46,59 @@ _MODE_LOST: Final = 6
 _MODE_RECOVERY: Final = 7
 
 
-def build_stub(directory: Path, *, compiler: str = "gcc", without: Iterable[str] = ()) -> Path:
-    """Compiles the stub to `directory`/libnvidia-ml.so.1 and gives its path.
+class GpuControl(Protocol):
+    """What a test does to GPUs, by UUID; implemented by `MemoryNvml` and `StubState`."""
 
-    `without` names functions that the library is not to have, as an older driver's. Raises SettingsError where there
-    is no compiler, or where it fails.
+    def fail(self, call: str, failure: ReturnCode, *, nth: int = 1, times: int = 1, after: bool = False) -> None:
+        """Let the `nth` call of an NVML function fail, and `times` - 1 after it; with `after` it takes effect first."""
+
+    def add_process(
+        self,
+        uuid: str,
+        pid: int,
+        *,
+        used_bytes: int | None = None,
+        gpu_instance_id: int = WHOLE_GPU,
+        compute_instance_id: int = WHOLE_GPU,
+        kind: ProcessKind = ProcessKind.COMPUTE,
+    ) -> None:
+        """Start a process on a GPU, or on one of its MIG devices."""
+
+    def end_process(self, pid: int) -> None:
+        """End a process on every GPU."""
+
+    def inject_event(
+        self,
+        uuid: str,
+        event: EventType,
+        data: int = 0,
+        *,
+        gpu_instance_id: int = WHOLE_GPU,
+        compute_instance_id: int = WHOLE_GPU,
+    ) -> None:
+        """Give an event to every event set that is registered for it now."""
+
+    def lose(self, uuid: str) -> None:
+        """Let a GPU fall off the bus: every call on it fails until it is reset."""
+
+    def reset(self, uuid: str) -> None:
+        """Reset a GPU, which also brings a lost one back. Its instances and processes are gone."""
+
+    def set_ecc_errors(self, uuid: str, kind: EccKind, counter: EccCounter, count: int) -> None:
+        """Set an ECC counter."""
+
+    def set_remapped_rows(self, uuid: str, rows: RemappedRows) -> None:
+        """Set the remapped rows."""
+
+    def set_recovery_action(self, uuid: str, action: RecoveryAction) -> None:
+        """Set what the driver says must happen to the GPU."""
+
+
+def build_stub(directory: Path, *, compiler: str = "gcc", without: Iterable[str] = ()) -> Path:
+    """Compile the stub to `directory`/libnvidia-ml.so.1 and return its path.
+
+    `without` names functions that the library lacks, like that of an older driver. Raises SettingsError without a
+    compiler, and if it fails.
     """
     if shutil.which(compiler) is None:
         raise SettingsError(f"the NVML stub needs the C compiler {compiler}, which is not on PATH")
@@ -65,7 +113,7 @@ def build_stub(directory: Path, *, compiler: str = "gcc", without: Iterable[str]
 
 
 class StubState:
-    """The state file of the stub: written with these GPUs, then changed as `GpuControl` says."""
+    """The state file of the stub: written with these GPUs, then changed by the methods of `GpuControl`."""
 
     def __init__(
         self,
@@ -87,7 +135,7 @@ class StubState:
         return {STATE_VARIABLE: str(self.path)}
 
     def fail(self, call: str, failure: ReturnCode, *, nth: int = 1, times: int = 1, after: bool = False) -> None:
-        """See `GpuControl.fail`; a function that nvidia-ml-py calls twice for one answer counts twice."""
+        """See `GpuControl.fail`. A function that nvidia-ml-py calls twice for one answer counts twice."""
         self._change(lambda lines: [*lines, f"fail {call} {nth} {times} {int(failure)} {int(after)}"])
 
     def add_process(
@@ -110,7 +158,7 @@ class StubState:
         """See `GpuControl.end_process`."""
         self._change(lambda lines: [line for line in lines if not _is(line, "process", None, pid)])
 
-    def happen(
+    def inject_event(
         self,
         uuid: str,
         event: EventType,
@@ -119,7 +167,7 @@ class StubState:
         gpu_instance_id: int = WHOLE_GPU,
         compute_instance_id: int = WHOLE_GPU,
     ) -> None:
-        """See `GpuControl.happen`."""
+        """See `GpuControl.inject_event`."""
         rest = f"{self._index(uuid)} {int(event)} {data} {gpu_instance_id} {compute_instance_id}"
 
         def append(lines: list[str]) -> list[str]:
@@ -132,16 +180,16 @@ class StubState:
         """See `GpuControl.lose`."""
         self._set_mode(uuid, _MODE_LOST, 1)
 
-    def recover(self, uuid: str) -> None:
-        """See `GpuControl.recover`."""
+    def reset(self, uuid: str) -> None:
+        """See `GpuControl.reset`."""
         index = self._index(uuid)
         persists = not self.gpus[index].model.toggles_live
 
-        def reset(lines: list[str]) -> list[str]:
+        def kept_lines(lines: list[str]) -> list[str]:
             kept = [line for line in lines if not any(_is(line, word, index) for word in ("gi", "ci", "process"))]
             return [_reset_mode(line, persists=persists) if _is(line, "mode", index) else line for line in kept]
 
-        self._change(reset)
+        self._change(kept_lines)
 
     def set_ecc_errors(self, uuid: str, kind: EccKind, counter: EccCounter, count: int) -> None:
         """See `GpuControl.set_ecc_errors`."""
@@ -157,11 +205,11 @@ class StubState:
         self._set_mode(uuid, _MODE_RECOVERY, int(action))
 
     def set_compute_mode(self, uuid: str, mode: ComputeMode) -> None:
-        """Sets the compute mode, as an operator does."""
+        """Set the compute mode, as an operator does."""
         self._set_mode(uuid, _MODE_COMPUTE, int(mode))
 
     def set_persistence(self, uuid: str, *, on: bool) -> None:
-        """Sets the persistence mode, as an operator does."""
+        """Set the persistence mode, as an operator does."""
         self._set_mode(uuid, _MODE_PERSISTENCE, int(on))
 
     def _index(self, uuid: str) -> int:
@@ -207,7 +255,7 @@ def _reset_mode(line: str, *, persists: bool) -> str:
 
 
 def _gpu_lines(index: int, gpu: FakeGpu) -> Iterator[str]:
-    """A GPU as the stub reads it; the words are explained in stub/state.h."""
+    """A GPU as the stub reads it; stub/state.h explains the words."""
     model = gpu.model
     domain, bus, device = gpu.pci_address.removesuffix(".0").split(":")
     numbers = [

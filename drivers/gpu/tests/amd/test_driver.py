@@ -1,4 +1,4 @@
-"""The driver on nodes made of files, from what is published to what a container gets."""
+"""The AMD driver on nodes made of files, from what is published to what a container gets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from dra_driver_amd import AmdGpuDriver, GpuConfig, driver
+from dra_driver_amd.gpus import read_gpus
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
-from dra_sdk import HardwareError, Quantity, Version
+from dra_sdk import ConfigError, HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
-from dra_sdk.errors import ConfigError
 from dra_sdk.hardware import Host
 from dra_sdk.testing import DriverHarness, NotAllocatedError, PreparedClaim, claim, request
+from tests.waiting import LONG, wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
@@ -73,7 +74,7 @@ def test_a_card_that_cannot_be_partitioned(make: Any) -> None:
     assert found.capacity["computeUnits"] == 96
 
 
-def test_partitions_of_a_kernel_that_does_not_tell_the_mode(make: Any, dra_node: Any) -> None:
+def test_partitions_of_a_kernel_that_does_not_report_the_mode(make: Any, dra_node: Any) -> None:
     driver = make(mi300x("cpx"))
     for name in ("compute", "memory"):
         dra_node.remove(f"/sys/devices/pci0000:c0/0000:c1:00.0/current_{name}_partition")
@@ -89,7 +90,7 @@ def test_a_kernel_module_without_version(make: Any, dra_node: Any) -> None:
     assert "driverVersion" not in driver.devices["gpu-1-128"].attributes
 
 
-def test_memory_that_kfd_does_not_tell(make: Any, dra_node: Any) -> None:
+def test_memory_that_kfd_does_not_report(make: Any, dra_node: Any) -> None:
     driver = make(RX7900XTX)
     dra_node.remove("/sys/class/kfd/kfd/topology/nodes/1/mem_banks")
     driver.discover()
@@ -110,7 +111,7 @@ def test_a_node_without_amd_gpus(make: Any) -> None:
     assert make().devices == {}
 
 
-def test_every_release_takes_its_slices(make: Any) -> None:
+def test_every_release_accepts_its_slices(make: Any) -> None:
     make(*[mi300x("cpx", "nps4")] * 8).assert_publishable()
 
 
@@ -138,7 +139,7 @@ def test_two_partitions_of_one_gpu(make: Any) -> None:
     driver.assert_clean()
 
 
-def test_numbers_that_sysfs_does_not_tell_are_those_of_the_hosts_nodes(make: Any, dra_node: Any) -> None:
+def test_numbers_that_sysfs_lacks_are_those_of_the_hosts_nodes(make: Any, dra_node: Any) -> None:
     driver = make(RX7900XTX)
     dra_node.remove("/sys/class/kfd/kfd/dev")
     dra_node.device_node("/dev/kfd", major=511, minor=7)
@@ -146,18 +147,18 @@ def test_numbers_that_sysfs_does_not_tell_are_those_of_the_hosts_nodes(make: Any
     assert (found["major"], found["minor"]) == (511, 7)
 
 
-def test_a_number_that_makes_no_sense_leaves_its_gpu_out(make: Any, dra_node: Any) -> None:
+def test_a_gpu_with_a_malformed_number_is_left_out(make: Any, dra_node: Any) -> None:
     driver = make(RX7900XTX)
     dra_node.file("/sys/class/drm/renderD128/dev", "226\n")
     driver.discover()
     assert driver.devices == {}
 
 
-def test_a_gpu_that_was_partitioned_after_it_was_allocated(make: Any, dra_node: Any) -> None:
+def test_a_gpu_that_was_partitioned_after_its_allocation_is_an_error(make: Any, dra_node: Any) -> None:
     driver = make(RX7900XTX)
-    known = PreparedClaim(driver.allocate(claim("gpu")), (), None, {}, dra_node)  # so that nothing is discovered again
+    known = PreparedClaim(driver.allocate(claim("gpu")), (), None, {}, dra_node)  # preparing it does not discover again
     dra_node.remove("/sys/class/kfd")
-    with pytest.raises(HardwareError, match="gpu-1-128 is not on node node-1: were GPUs partitioned anew"):
+    with pytest.raises(HardwareError, match="gpu-1-128 is not on node node-1: were its GPUs partitioned differently"):
         driver.prepare(known)
 
 
@@ -168,39 +169,40 @@ def test_its_configuration_has_no_fields(make: Any) -> None:
         driver.prepare(claim("gpu", config=wrong))
 
 
-def test_what_is_not_there_is_not_allocated(make: Any) -> None:
+def test_a_missing_gpu_is_not_allocated(make: Any) -> None:
     with pytest.raises(NotAllocatedError):
         make(mi300x()).allocate(claim(request("p", where='device.attributes["gpu.amd.com"].cardIndex == 7')))
 
 
-def test_it_notices_partitions_that_come(make: Any, dra_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_notices_new_partitions(make: Any, dra_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make(mi300x("cpx"))
-    looked, look = Event(), driver._glance
-
-    def looking(host: Host) -> Any:
-        found = look(host)
-        looked.set()
-        return found
-
-    monkeypatch.setattr(driver, "_glance", looking)
+    looks: list[Host] = []
+    monkeypatch.setattr(driver, "read_gpus", lambda host: looks.append(host) or read_gpus(host))
     whole = dra_node.path("/sys/class/kfd/kfd/topology/nodes")
     hidden = whole.with_name("hidden")
     whole.rename(hidden)
     changed, stop = Event(), Event()
     watcher = Thread(target=AmdGpuDriver(0.01).dra_watch, args=(dra_node.node, changed.set, stop))
+
+    def after_more_looks() -> bool:
+        """Whether a change was reported by the second look from now on."""
+        before = len(looks)
+        wait(lambda: len(looks) > before + 2)
+        return changed.is_set()
+
     watcher.start()
     try:
-        assert looked.wait(50)
-        assert not changed.wait(0.1)
+        assert not after_more_looks()
         hidden.rename(whole)
-        assert changed.wait(50)
+        assert changed.wait(LONG)
         changed.clear()
-        assert not changed.wait(0.1)
-        dra_node.file("/sys/class/kfd/kfd/topology/nodes/1/properties", "nonsense")  # in the middle of a change
-        assert not changed.wait(0.1)
+        assert not after_more_looks()
+        malformed = dra_node.file("/malformed", "nonsense")  # as in the middle of a change
+        malformed.replace(dra_node.path("/sys/class/kfd/kfd/topology/nodes/1/properties"))
+        assert not after_more_looks()
     finally:
         stop.set()
-        watcher.join(50)
+        watcher.join()
 
 
 def test_the_classes_are_valid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,20 +8,20 @@ import pytest
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
-from dra_sdk.errors import HardwareError
+from dra_sdk import HardwareError
 from dra_sdk.hardware import Host
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
-def test_nodes_of_a_partitioned_gpu_have_its_address_in_common(tmp_path: Path) -> None:
+def test_the_nodes_of_a_partitioned_gpu_have_one_address(tmp_path: Path) -> None:
     nodes = read_kfd_nodes(write_gpus(tmp_path, [mi300x("cpx"), RX7900XTX]))
     assert [node.address for node in nodes] == ["0000:c1:00.0"] * 8 + ["0000:c2:00.0"]
     assert [node.render for node in nodes] == list(range(128, 137))
     assert [node.compute_units for node in nodes] == [38] * 8 + [96]
 
 
-def test_a_node_that_we_may_not_read_is_left_out(tmp_path: Path) -> None:
+def test_a_node_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     host = write_gpus(tmp_path, [RX7900XTX, RX7900XTX])
     (tmp_path / NODES / "1/properties").unlink()
     (tmp_path / NODES / "2/mem_banks/0/properties").unlink()
@@ -37,16 +37,16 @@ def test_system_memory_is_not_the_gpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("simd_count many\n", "expected a name and a number, found 'simd_count many'"),
-        ("simd_count 4\ndrm_render_minor 128\n", "a GPU without location_id"),
+        ("simd_count many\n", "must be a name and a number, is 'simd_count many'"),
+        ("simd_count 4\ndrm_render_minor 128\n", "the GPU has no location_id"),
     ],
 )
-def test_what_makes_no_sense_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_malformed_file_is_an_error(tmp_path: Path, text: str, message: str) -> None:
     host = write_gpus(tmp_path, [RX7900XTX])
     (tmp_path / NODES / "1/properties").write_text(text)
     with pytest.raises(HardwareError, match=message):
         read_kfd_nodes(host)
 
 
-def test_without_kfd_there_is_none(tmp_path: Path) -> None:
+def test_without_kfd_there_are_no_nodes(tmp_path: Path) -> None:
     assert read_kfd_nodes(Host(tmp_path)) == ()

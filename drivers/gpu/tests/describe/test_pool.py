@@ -1,4 +1,4 @@
-"""Which devices a node has: every model, every mode, and that API servers take them."""
+"""The devices that a node publishes, in every mode."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from dra_driver_gpu.nvml.memory import fake_gpu
-from dra_driver_gpu.nvml.values import Placement, VirtualizationMode
-from dra_driver_gpu.selection import Selection
+from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
+from dra_driver_gpu.nvml.memory import fake_gpu, read_fixture
+from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.values import VirtualizationMode
+from dra_driver_gpu.settings import Selection
 
-from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
+from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT, Host
 from dra_sdk.testing import NotAllocatedError, claim, request
 
 COMMON = {
@@ -39,7 +41,7 @@ def test_the_attributes_of_a_gpu(make_gpus):
     assert {name: str(amount) for name, amount in gpu.capacity.items()} == {"memory": "40Gi"}
 
 
-def test_a_gpu_without_memory_of_its_own(make_gpus):
+def test_a_gpu_that_shares_memory_with_the_host_has_no_capacity(make_gpus):
     (gpu,) = make_gpus("GB10", dynamic_mig=True).driver.devices.values()
     assert gpu.capacity == {}
     assert not gpu.consumes
@@ -65,7 +67,7 @@ def test_a_dynamic_mig_device(make_gpus):
     }
 
 
-def test_on_hopper_whole_and_parts_are_offered(make_gpus):
+def test_from_hopper_on_the_whole_gpu_and_its_mig_devices_are_published(make_gpus):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     assert len(rig.driver.devices) == 26
     (pool,) = rig.driver.discover()
@@ -74,11 +76,11 @@ def test_on_hopper_whole_and_parts_are_offered(make_gpus):
     assert rig.driver.devices["gpu-0"].consumes[0].counters == counters.counters
 
 
-def test_mig_on_and_nothing_cut_is_no_gpu(make_gpus):
+def test_a_gpu_with_mig_on_and_no_mig_device_is_not_published(make_gpus):
     assert make_gpus(fake_gpu("A100-40GB", mig=True), "L4").driver.devices.keys() == {"gpu-1"}
 
 
-def test_mig_on_and_nothing_cut_is_told(make_gpus, caplog):
+def test_a_gpu_with_mig_on_and_no_mig_device_is_logged(make_gpus, caplog):
     rig = make_gpus(fake_gpu("A100-40GB", mig=True), "L4")
     rig.driver.discover()
     assert f"GPU {rig.memory.gpus[0].uuid} has MIG on and no MIG device, so nothing of it is published" in caplog.text
@@ -86,7 +88,7 @@ def test_mig_on_and_nothing_cut_is_told(make_gpus, caplog):
 
 
 @pytest.mark.parametrize(
-    ("model", "profile", "places"),
+    ("model", "profile", "starts"),
     [
         ("H100-80GB", "1g.10gb", [6, 4, 5, 0, 1, 2, 3]),
         ("H100-80GB", "1g.20gb", [6, 4, 0, 2]),
@@ -95,14 +97,14 @@ def test_mig_on_and_nothing_cut_is_told(make_gpus, caplog):
         ("RTX-PRO-6000", "1g.24gb", [0, 3, 6, 9]),
     ],
 )
-def test_first_comes_the_place_that_leaves_most_room(make_gpus, model, profile, places):
-    """As NVIDIA's driver chooses where it may: of A100's 1g the first is GPU instance 13, which starts at slice 6."""
+def test_placements_that_leave_the_most_room_come_first(make_gpus, model, profile, starts):
+    """As NVIDIA's driver chooses: of A100's 1g the first is GPU instance 13, which starts at slice 6."""
     devices = make_gpus(model, dynamic_mig=True).driver.devices.items()
     found = [int(name.rpartition("-")[2]) for name, each in devices if each.attributes.get("profile") == profile]
-    assert found == places
+    assert found == starts
 
 
-def test_a_guest_does_not_cut(make_gpus):
+def test_a_vgpu_guest_has_no_dynamic_mig(make_gpus):
     guest = replace(fake_gpu("H100-80GB"), virtualization=VirtualizationMode.VGPU)
     assert list(make_gpus(guest, dynamic_mig=True).driver.devices) == ["gpu-0"]
 
@@ -116,7 +118,7 @@ def test_a_vfio_device(make_gpus):
     assert device.capacity["addressableMemory"] == (16 << 20) + (64 << 30) + (32 << 20)
 
 
-def test_vfio_is_never_shared(make_gpus):
+def test_vfio_devices_are_never_shared(make_gpus):
     devices = make_gpus("L4", passthrough=True, sharing="4").driver.devices
     assert devices["gpu-0"].allow_multiple_allocations
     assert not devices["gpu-vfio-0"].allow_multiple_allocations
@@ -132,8 +134,8 @@ def test_how_many_claims_share_a_gpu_by_default(make_gpus, sharing, claims):
             rig.driver.allocate(claim("gpu"))
 
 
-def cut(rig, profile_id, start, size):
-    """An operator's MIG device."""
+def create_mig(rig, profile_id, start, size):
+    """Create a MIG device, as an operator does."""
     with rig.memory_open() as nvml:
         instance = nvml.device_by_index(0).create_gpu_instance(profile_id, Placement(start, size))
         kind = rig.memory.state(rig.memory.gpus[0].uuid).instances[instance.info().id].profiles[-1]
@@ -143,10 +145,10 @@ def cut(rig, profile_id, start, size):
 @pytest.mark.parametrize(("sharing", "claims"), [("memory", 2), ("unlimited", 5), ("3", 3)])
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_claims_share_a_mig_device(make_gpus, sharing, claims, dynamic):
-    """All of a capacity without policy goes to the first claim: 132 multiprocessors, and there are no more."""
+    """Without a policy for each capacity the first claim would take all 132 multiprocessors."""
     rig = make_gpus(fake_gpu("H100-80GB", mig=not dynamic), sharing=sharing, dynamic_mig=dynamic)
     if not dynamic:
-        cut(rig, 0, 0, 8)
+        create_mig(rig, 0, 0, 8)
     whole = {"device_class": "mig.nvidia.com", "where": 'device.attributes["gpu.nvidia.com"].profile == "7g.80gb"'}
     asked = request("mig", **whole, capacity={"memory": "30Gi"} if sharing == "memory" else {})
     prepared = [rig.driver.prepare(claim(asked)) for _ in range(claims)]
@@ -167,7 +169,7 @@ def test_claims_share_memory(make_gpus):
         rig.driver.allocate(claim(request("gpu", capacity={"memory": "10Gi"})))
 
 
-def test_lists_of_gpus(make_gpus):
+def test_lists_select_gpus(make_gpus):
     rig = make_gpus("A100-40GB", "L4", "L4", passthrough=True, selection=Selection(allow=["*L4*"], hide=["2"]))
     assert rig.driver.devices.keys() == {"gpu-1", "gpu-vfio-1"}
 
@@ -177,3 +179,18 @@ def test_a_lost_gpu_is_left_out(make_gpus, caplog):
     rig.memory.lose(rig.memory.gpus[0].uuid)
     assert rig.driver.devices.keys() == {"gpu-1"}
     assert "GPU with index 0 cannot be read and is not published" in caplog.text
+
+
+def test_each_of_several_compute_instances_is_a_device(tmp_path):
+    instances = "[{profile: 3g.20gb, start: 4, compute: [2, 1]}]"
+    (tmp_path / "nvml.yaml").write_text(f"gpus: [{{model: A100-40GB, mig: true, instances: {instances}}}]")
+    nvml = read_fixture(tmp_path / "nvml.yaml")
+    nvml.init()
+    pool = make_pool("n", read_inventory(nvml, Host(tmp_path)).gpus, (), PublishOptions())
+    nvml.shutdown()
+    large, small = pool.devices
+    assert [large.name, small.name] == ["gpu-0-mig-2c3g20gb-ci0-9-4", "gpu-0-mig-1c3g20gb-ci1-9-4"]
+    assert (large.capacity["multiprocessors"], small.capacity["multiprocessors"]) == (28, 14)
+    assert large.capacity["memory"] == small.capacity["memory"]
+    assert large.attributes["gpuInstance"] == small.attributes["gpuInstance"]
+    assert small.attributes["profile"] == "1c.3g.20gb"

@@ -30,7 +30,7 @@ def test_a_whole_gpu(make_gpus):
     assert container.mounts[LIBRARY]["options"][0] == "ro"
 
 
-def test_each_request_has_its_own_gpus_and_can_stand_alone(make_gpus):
+def test_each_request_has_its_own_gpus_and_a_complete_driver(make_gpus):
     rig = make_gpus("L4", "L4", "L4")
     prepared = rig.driver.prepare(
         claim("a", request("b", count=2)), containers={"a": ["a"], "b": ["b"], "all": ["a", "b"]}
@@ -80,7 +80,7 @@ def test_a_driver_container(make_gpus):
     assert "/dev/nvidia0" in container.devices
 
 
-def test_a_driver_container_with_device_nodes_of_its_own(make_gpus):
+def test_a_driver_container_with_its_own_device_nodes(make_gpus):
     rig = make_gpus("L4", driver_root="/run/nvidia/driver")
     for name in ("nvidiactl", "nvidia-uvm", "nvidia0"):
         rig.node.device_node(f"/run/nvidia/driver/dev/{name}", major=195, minor=250)
@@ -137,7 +137,7 @@ def test_nodes_for_graphics_have_their_names_by_address(make_gpus):
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_nodes_that_only_the_first_user_would_make_are_made(make_gpus, status, caplog):
+def test_nodes_that_the_first_user_would_create_are_created(make_gpus, status, caplog):
     rig = make_gpus("L4")
     asked = rig.driver.allocate(claim("gpu"))
     rig.node.remove("/dev/nvidia-uvm")
@@ -146,7 +146,7 @@ def test_nodes_that_only_the_first_user_would_make_are_made(make_gpus, status, c
     if status:
         with pytest.raises(RetriableError, match="device node /dev/nvidia-uvm is missing on the node"):
             rig.driver.prepare(asked)
-        assert "cannot be made: " in caplog.text
+        assert "cannot be created: " in caplog.text
     else:
         prepared = rig.driver.prepare(asked)
         rig.register_nodes()

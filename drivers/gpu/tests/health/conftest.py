@@ -1,20 +1,21 @@
-"""A monitor that is asked step by step, on GPUs in memory."""
+"""A monitor that runs step by step, on GPUs in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from threading import Event as Flag
-from typing import Any
+from time import monotonic
+from typing import Any, cast
 
 import pytest
-from dra_driver_gpu.describe import Offer
+from dra_driver_gpu.describe import PublishOptions
 from dra_driver_gpu.health import HealthMonitor, HealthRules
-from dra_driver_gpu.health.listener import Listener
-from dra_driver_gpu.library import Library
+from dra_driver_gpu.health.events import EventListener
 from dra_driver_gpu.nvml.api import Event
+from dra_driver_gpu.nvml.library import NvmlLibrary
 from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
-from dra_driver_gpu.nvml.values import Placement
+from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing import GpuNode
 
 from dra_sdk import DeviceHealth, HealthStatus, Node
@@ -23,35 +24,61 @@ from dra_sdk.node.health.reports import read_report
 FAST = {"interval": 0.01, "survey": 0.0, "settle": 3600.0}
 
 
-class Watched:
-    """GPUs of a node and what the monitor says of them. `step` is its next report, by device."""
+class OwnTime(EventListener):
+    """A listener whose time advances only in a wait without event, so it gets every event before time advances."""
 
-    def __init__(self, files: GpuNode, offer: Offer, **rules: Any) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def wait(self, milliseconds: int) -> Event | None:
+        event = super().wait(0)
+        self.now += 0.0 if event else milliseconds / 1000
+        return event
+
+
+class Watched:
+    """The GPUs of a node, and a monitor; `step` is its next report, by device.
+
+    With `listener` the monitor listens through it; if that is an `OwnTime`, its time is the monitor's.
+    """
+
+    def __init__(
+        self, files: GpuNode, options: PublishOptions, listener: EventListener | None = None, **rules: Any
+    ) -> None:
         self.files = files
         self.nvml: MemoryNvml = files.nvml()
         self.gpus = [gpu.uuid for gpu in files.gpus]
         self.stop = Flag()
-        self.library = Library(self.nvml)
-        self.monitor = HealthMonitor(self.library, offer, HealthRules(**{**FAST, **rules}))
-        self._reports = self.monitor.watch(Node("node-1", files.root), self.stop)
+        self.library = NvmlLibrary(self.nvml)
+        clock = (lambda: listener.now) if isinstance(listener, OwnTime) else monotonic
+        self.monitor = HealthMonitor(
+            self.library, options, HealthRules(**{**FAST, **rules}), clock=clock, listener=listener
+        )
+        self.restart()
+
+    def restart(self) -> None:
+        """The hook begins again; the monitor stays."""
+        watch = self.monitor.watch(Node("node-1", self.files.root), self.stop)
+        self._reports = cast("Generator[list[DeviceHealth]]", watch)
 
     def again(self, **rules: Any) -> Watched:
-        """The same GPUs as new, with a monitor of their own."""
-        return Watched(self.files, Offer(), **rules)
+        """The same GPUs, reset, with another monitor."""
+        return Watched(self.files, PublishOptions(), **rules)
 
     def step(self) -> dict[str, DeviceHealth]:
         report = next(self._reports)
-        read_report("gpu.nvidia.com", "node-1", report)  # the SDK takes it
+        read_report("gpu.nvidia.com", "node-1", report)  # the SDK accepts it
         return {each.device: each for each in report}
 
     def unhealthy(self) -> dict[str, str]:
-        """Of the next report, after it was checked that all else is healthy."""
+        """The unhealthy devices of the next report; all others must be healthy."""
         report = self.step()
         assert {each.status for each in report.values()} <= {HealthStatus.HEALTHY, HealthStatus.UNHEALTHY}
         return {name: each.message for name, each in report.items() if each.status is HealthStatus.UNHEALTHY}
 
     def create(self, gpu: int, profile_id: int, start: int, size: int) -> int:
-        """A MIG device; the id of its GPU instance."""
+        """Create a MIG device; returns the id of its GPU instance."""
         self.nvml.init()
         instance = self.nvml.device_by_uuid(self.gpus[gpu]).create_gpu_instance(profile_id, Placement(start, size))
         kind = next(each for each in self.nvml.state(self.gpus[gpu]).instances[instance.info().id].profiles[::-1])
@@ -60,23 +87,14 @@ class Watched:
         self.nvml.shutdown()
         return found
 
-    def own_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let time go on only while the monitor waits in vain: all that has happened is heard before it goes on."""
-        now, wait = [0.0], Listener.wait
-
-        def waited(listener: Listener, milliseconds: int) -> Event | None:
-            event = wait(listener, 0)
-            now[0] += 0.0 if event else milliseconds / 1000
-            return event
-
-        monkeypatch.setattr(Listener, "wait", waited)
-        self.monitor._clock = self.monitor._census.clock = lambda: now[0]
+    def end(self) -> None:
+        """The hook ends; the monitor stays."""
+        self._reports.close()
+        assert (self.nvml.users, self.nvml.event_sets) == (0, 0)
 
     def close(self) -> None:
         self.stop.set()
-        self._reports.close()  # type: ignore[attr-defined]
-        assert self.nvml._driver.initialized == 0
-        assert self.nvml._driver.queues == []
+        self.end()
 
 
 Watch = Callable[..., Watched]
@@ -86,11 +104,17 @@ Watch = Callable[..., Watched]
 def watch(tmp_path: Path) -> Iterator[Watch]:
     made: list[Watched] = []
 
-    def make(*models: str, mig: bool = False, offer: Offer | None = None, **rules: Any) -> Watched:
+    def make(*models: str, mig: bool = False, options: PublishOptions | None = None, **rules: Any) -> Watched:
         gpus = [fake_gpu(model, minor, mig=mig) for minor, model in enumerate(models)]
-        made.append(Watched(GpuNode(tmp_path / f"{len(made)}", gpus), offer or Offer(), **rules))
+        made.append(Watched(GpuNode(tmp_path / f"{len(made)}", gpus), options or PublishOptions(), **rules))
         return made[-1]
 
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def own_time() -> OwnTime:
+    """A listener for a monitor whose time does not depend on the machine."""
+    return OwnTime()

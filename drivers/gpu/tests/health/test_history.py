@@ -1,14 +1,13 @@
-"""The state machine of one GPU."""
+"""The health of one GPU, from readings and events."""
 
 from __future__ import annotations
 
-from dra_driver_gpu.health.history import GpuHistory, Reach
-from dra_driver_gpu.health.readings import Reading
-from dra_driver_gpu.health.sites import Site
-from dra_driver_gpu.nvml.values import Placement, RecoveryAction, RemappedRows
+from dra_driver_gpu.health.history import GpuHistory, GpuPart, Reachability, Reading
+from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.values import RecoveryAction, RemappedRows
 
-GPU = Site("GPU-0")
-LEFT, RIGHT = Site("GPU-0", Placement(0, 4)), Site("GPU-0", Placement(4, 4))
+GPU = GpuPart("GPU-0")
+LEFT, RIGHT = GpuPart("GPU-0", Placement(0, 4)), GpuPart("GPU-0", Placement(4, 4))
 FINE = Reading(RecoveryAction.NONE)
 
 
@@ -16,8 +15,8 @@ def history() -> GpuHistory:
     return GpuHistory(settle=60)
 
 
-def problems(found: GpuHistory, site: Site = GPU) -> list[str]:
-    return list(found.problems(site))
+def problems(found: GpuHistory, part: GpuPart = GPU) -> list[str]:
+    return list(found.problems(part))
 
 
 def test_a_fault_of_a_part_concerns_the_part_and_the_whole() -> None:
@@ -37,113 +36,113 @@ def test_a_fault_of_the_whole_concerns_every_part() -> None:
 def test_a_lighter_fault_hides_no_worse_one() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.benign["XID 13"] += 1
-    found.read(GPU, Reading(corrected=3), 1)
+    found.remark("XID 13")
+    found.answered(GPU, Reading(corrected=3), 1)
     assert problems(found) == ["XID 79"]
 
 
 def test_without_a_recovery_action_an_xid_stays() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.read(GPU, Reading(), 100_000)
+    found.answered(GPU, Reading(), 100_000)
     assert problems(found) == ["XID 79"]
 
 
-def test_it_is_forgotten_when_the_driver_has_long_said_that_nothing_is_to_be_done() -> None:
+def test_a_fault_is_forgotten_when_the_driver_has_long_asked_for_nothing() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.read(GPU, FINE, 59)
+    found.answered(GPU, FINE, 59)
     assert problems(found) == ["XID 79"]
-    found.read(GPU, FINE, 60)
+    found.answered(GPU, FINE, 60)
     assert problems(found) == []
 
 
 def test_the_recovery_action_is_a_fault_and_its_end_the_recovery() -> None:
     found = history()
     found.error(GPU, "XID 48", 0)
-    found.read(GPU, Reading(RecoveryAction.GPU_RESET), 1)
+    found.answered(GPU, Reading(RecoveryAction.GPU_RESET), 1)
     assert problems(found) == ["the driver asks for GPU_RESET", "XID 48"]
-    found.read(GPU, Reading(), 2)  # a reading that failed says nothing
+    found.answered(GPU, Reading(), 2)  # a reading without the action changes nothing
     assert len(problems(found)) == 2
-    found.read(GPU, FINE, 3)
+    found.answered(GPU, FINE, 3)
     assert problems(found) == []
 
 
-def test_being_lost_ends_with_an_answer_and_takes_all_else_along() -> None:
+def test_a_lost_gpu_that_answers_again_has_no_faults() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.missing(Reach.LOST)
+    found.missing(Reachability.LOST)
     assert problems(found)[0] == "the GPU is lost"
-    found.read(GPU, Reading(), 1)
+    found.answered(GPU, Reading(), 1)
     assert problems(found) == []
 
 
 def test_a_gpu_that_comes_back_from_a_virtual_machine_was_reset() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.missing(Reach.AWAY)
+    found.missing(Reachability.AWAY)
     assert problems(found) == ["XID 79"]
-    found.read(GPU, Reading(), 1)
+    found.answered(GPU, Reading(), 1)
     assert problems(found) == []
 
 
-def test_what_cannot_be_read_once_is_no_news() -> None:
+def test_a_gpu_is_unreadable_only_from_the_second_failure_on() -> None:
     found = history()
-    found.missing(Reach.UNREADABLE, "no answer")
-    assert found.reach is Reach.SEEN
-    found.missing(Reach.UNREADABLE, "no answer")
-    assert (found.reach, found.trouble) == (Reach.UNREADABLE, "no answer")
+    found.missing(Reachability.UNREADABLE, "no answer")
+    assert found.reach is Reachability.SEEN
+    found.missing(Reachability.UNREADABLE, "no answer")
+    assert (found.reach, found.trouble) == (Reachability.UNREADABLE, "no answer")
     found.error(GPU, "XID 62", 0)
-    found.read(GPU, Reading(), 1)
-    assert (found.reach, problems(found)) == (Reach.SEEN, ["XID 62"])
+    found.answered(GPU, Reading(), 1)
+    assert (found.reach, problems(found)) == (Reachability.SEEN, ["XID 62"])
 
 
-def test_rows() -> None:
+def test_remapped_rows() -> None:
     found = history()
-    found.read(GPU, Reading(rows=RemappedRows(0, 1, pending=True, failed=True)), 0)
+    found.answered(GPU, Reading(rows=RemappedRows(0, 1, pending=True, failed=True)), 0)
     assert problems(found) == ["a memory row could not be remapped", "a remapped memory row waits for a reset"]
-    found.read(GPU, Reading(rows=None), 1)  # not told while MIG devices exist
+    found.answered(GPU, Reading(rows=None), 1)  # NVML does not report rows while MIG devices exist
     assert len(problems(found)) == 2
-    found.read(GPU, Reading(rows=RemappedRows(0, 1, pending=False, failed=False)), 2)
+    found.answered(GPU, Reading(rows=RemappedRows(0, 1, pending=False, failed=False)), 2)
     assert problems(found) == []
 
 
-def test_a_double_bit_event_stays_in_its_part_though_the_counter_is_the_gpus() -> None:
+def test_a_double_bit_event_concerns_its_part_although_the_counter_is_the_gpus() -> None:
     found = history()
-    found.read(GPU, Reading(uncorrected=0), 0)
+    found.answered(GPU, Reading(uncorrected=0), 0)
     found.double_bit(LEFT, 1)
-    found.read(GPU, Reading(uncorrected=1), 2)
-    found.read(GPU, Reading(uncorrected=1), 3)
+    found.answered(GPU, Reading(uncorrected=1), 2)
+    found.answered(GPU, Reading(uncorrected=1), 3)
     assert (problems(found, LEFT), problems(found, RIGHT)) == (["double-bit ECC error"], [])
 
 
 def test_an_event_may_come_after_the_counter() -> None:
     found = history()
-    found.read(GPU, Reading(uncorrected=0), 0)
-    found.read(GPU, Reading(uncorrected=1), 1)
+    found.answered(GPU, Reading(uncorrected=0), 0)
+    found.answered(GPU, Reading(uncorrected=1), 1)
     found.double_bit(LEFT, 2)
-    found.read(GPU, Reading(uncorrected=1), 3)
+    found.answered(GPU, Reading(uncorrected=1), 3)
     assert problems(found, RIGHT) == []
 
 
-def test_a_counter_that_no_event_explains_is_of_the_whole_gpu() -> None:
+def test_a_rise_that_no_event_explains_concerns_the_whole_gpu() -> None:
     found = history()
     for second, count in enumerate((0, 1, 1, 1)):
-        found.read(GPU, Reading(uncorrected=count), second)
+        found.answered(GPU, Reading(uncorrected=count), second)
     assert problems(found, RIGHT) == ["double-bit ECC error"]
-    found.read(GPU, Reading(uncorrected=0), 9)  # counters start again when the GPU is reset
+    found.answered(GPU, Reading(uncorrected=0), 9)  # counters start again when the GPU is reset
     assert problems(found) == []
 
 
-def test_errors_from_before_count_unless_the_driver_says_that_all_is_well() -> None:
+def test_earlier_errors_count_unless_the_driver_says_that_all_is_well() -> None:
     for action, wanted in ((None, 1), (RecoveryAction.GPU_RESET, 2), (RecoveryAction.NONE, 0)):
         found = history()
-        found.read(GPU, Reading(action, uncorrected=2), 0)
+        found.answered(GPU, Reading(action, uncorrected=2), 0)
         assert len(problems(found)) == wanted
 
 
 def test_remarks_of_a_healthy_gpu() -> None:
     found = history()
-    found.benign["XID 31"] += 2
-    found.read(GPU, Reading(corrected=7), 0)
+    assert [found.remark("XID 31") for _ in range(2)] == [True, False]
+    found.answered(GPU, Reading(corrected=7), 0)
     assert list(found.remarks()) == ["XID 31, 2 times", "corrected memory errors: 7"]

@@ -1,24 +1,22 @@
-"""Health from NVML to what the cluster sees: the taint in the ResourceSlice, the pod's status, and back again."""
+"""Health as the cluster sees it: the taint in the ResourceSlice, and the pod's status."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 from dra_driver_gpu.health import HealthRules
 from dra_driver_gpu.nvml.values import EventType, RecoveryAction
-from dra_driver_gpu.settings import GpuSettings
 
-from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.testing import claim, request
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
+from tests.waiting import wait
 
 NAME = "gpu.nvidia.com"
 MakeGpus = Callable[..., Any]
@@ -34,21 +32,14 @@ def settings(cluster: EmbeddedCluster, root: Path) -> Settings:
     )
 
 
-def wait(check: Callable[[], object]) -> None:
-    deadline = monotonic() + 50
-    while not check():
-        assert monotonic() < deadline, "not within 50 s"
-        sleep(0.02)
-
-
 def tainted(cluster: EmbeddedCluster) -> dict[str, str]:
-    """The devices with a taint in the slices, and its key."""
+    """The keys of the devices' taints in the slices."""
     slices = cluster.api.list("resourceslices")
     devices = [device for each in slices for device in each["spec"].get("devices", ())]
     return {each["name"]: each["taints"][0]["key"] for each in devices if each.get("taints")}
 
 
-def test_an_xid_taints_and_a_reset_lifts_the_taint(make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_xid_adds_a_taint_and_a_reset_removes_it(make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = make_gpus("H100-80GB", "L4", dynamic_mig=True, passthrough=True)
     monkeypatch.setattr("dra_driver_gpu.driver.HealthRules", lambda **more: HealthRules(**more, interval=0.2))
     with EmbeddedCluster() as cluster:
@@ -61,10 +52,10 @@ def test_an_xid_taints_and_a_reset_lifts_the_taint(make_gpus: MakeGpus, monkeypa
             assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
             uuid = rig.memory.gpus[1].uuid
             rig.memory.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
-            rig.memory.happen(uuid, EventType.XID_CRITICAL_ERROR, 95)
+            rig.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 95)
             assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Unhealthy")
             wait(lambda: tainted(cluster) == dict.fromkeys(("gpu-1", "gpu-vfio-1"), f"{NAME}/unhealthy"))
-            rig.memory.recover(uuid)
+            rig.memory.reset(uuid)
             assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
             wait(lambda: tainted(cluster) == {})
 
@@ -72,7 +63,7 @@ def test_an_xid_taints_and_a_reset_lifts_the_taint(make_gpus: MakeGpus, monkeypa
 def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
     make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The monitor lets go of NVML, which holds all GPUs open, and goes on afterwards."""
+    """The monitor stops using NVML, which holds all GPUs open, and continues afterwards."""
     rig = make_gpus("L4", "L4", passthrough=True)
     monkeypatch.setattr("dra_driver_gpu.driver.HealthRules", lambda **more: HealthRules(**more, interval=0.2))
     driver, stop, reports = rig.driver.plugin, Event(), []
@@ -87,18 +78,10 @@ def test_a_gpu_can_be_passed_through_while_its_health_is_watched(
     try:
         wait(lambda: reports)
         prepared = rig.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
-        told = len(reports)
-        wait(lambda: len(reports) > told)
+        seen = len(reports)
+        wait(lambda: len(reports) > seen)
         assert "UNHEALTHY" not in {status for each in reports for status in each.values()}
         rig.driver.unprepare(prepared)
     finally:
         stop.set()
-        watcher.join(50)
-    assert not watcher.is_alive()
-
-
-def test_the_setting() -> None:
-    found = GpuSettings.read({"DRA_GPU_BENIGN_XIDS": "94, 63"})
-    assert found.benign_xids == {63, 94}
-    with pytest.raises(SettingsError, match=r"DRA_GPU_BENIGN_XIDS='x'.*'x' is not an XID"):
-        GpuSettings.read({"DRA_GPU_BENIGN_XIDS": "x"})
+        watcher.join()

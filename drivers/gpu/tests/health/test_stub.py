@@ -1,4 +1,4 @@
-"""The monitor on the real binding, through the ABI of the stub library."""
+"""The monitor with the real binding, through the binary interface of the stub library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from threading import Event
 from typing import Any
 
 import pytest
-from dra_driver_gpu.describe import Offer
+from dra_driver_gpu.describe import PublishOptions
 from dra_driver_gpu.health import HealthMonitor, HealthRules
-from dra_driver_gpu.library import Library
+from dra_driver_gpu.nvml.library import NvmlLibrary
 from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, EventType, RecoveryAction, RemappedRows
@@ -37,7 +37,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StubState:
 @pytest.fixture
 def reports(library: Path, state: StubState, tmp_path: Path) -> Iterator[Any]:
     root = GpuNode(tmp_path / "root", GPUS).root
-    monitor = HealthMonitor(Library(RealNvml(library=library)), Offer(), HealthRules(interval=0.05, survey=0.0))
+    monitor = HealthMonitor(
+        NvmlLibrary(RealNvml(library=library)), PublishOptions(), HealthRules(interval=0.05, survey=0.0)
+    )
     found = monitor.watch(Node("node-1", root), Event())
     next(found)
     yield found
@@ -50,13 +52,13 @@ def unhealthy(reports: Any) -> dict[str, str]:
 
 def test_events(reports: Any, state: StubState) -> None:
     assert unhealthy(reports) == {}
-    state.happen(GPUS[1].uuid, EventType.XID_CRITICAL_ERROR, 31)
-    state.happen(GPUS[1].uuid, EventType.XID_CRITICAL_ERROR, 62)
-    told = next(found for _ in range(1000) if (found := unhealthy(reports)))  # a busy machine reads but one at a time
-    assert told == {"gpu-1": "XID 62 (internal microcontroller halt)"}
+    state.inject_event(GPUS[1].uuid, EventType.XID_CRITICAL_ERROR, 31)
+    state.inject_event(GPUS[1].uuid, EventType.XID_CRITICAL_ERROR, 62)
+    found = next(found for _ in range(1000) if (found := unhealthy(reports)))  # on a busy machine one event per report
+    assert found == {"gpu-1": "XID 62 (internal microcontroller halt)"}
 
 
-def test_counters_and_rows(reports: Any, state: StubState) -> None:
+def test_counters_and_remapped_rows(reports: Any, state: StubState) -> None:
     state.set_remapped_rows(GPUS[0].uuid, RemappedRows(0, 1, pending=True, failed=False))
     assert list(unhealthy(reports)) == ["gpu-0"]
     state.set_remapped_rows(GPUS[0].uuid, RemappedRows(0, 1, pending=False, failed=False))
@@ -66,10 +68,10 @@ def test_counters_and_rows(reports: Any, state: StubState) -> None:
     assert unhealthy(reports) == {"gpu-0": "double-bit ECC error"}
 
 
-def test_lost_and_back(reports: Any, state: StubState) -> None:
+def test_a_lost_gpu_that_is_reset(reports: Any, state: StubState) -> None:
     state.lose(GPUS[0].uuid)
     assert unhealthy(reports) == {"gpu-0": "the GPU is lost"}
     state.set_recovery_action(GPUS[1].uuid, RecoveryAction.NODE_REBOOT)
     assert unhealthy(reports)["gpu-1"] == "the driver asks for NODE_REBOOT"
-    state.recover(GPUS[0].uuid)
+    state.reset(GPUS[0].uuid)
     assert list(unhealthy(reports)) == ["gpu-1"]

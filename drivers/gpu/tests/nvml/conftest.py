@@ -1,15 +1,13 @@
-"""One NVML for every test here, twice: in memory, and the real binding on the stub library."""
+"""An NVML for each test, which runs twice: in memory, and with the real binding on the stub library."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.nvml import Gpu, Nvml
-from dra_driver_gpu.nvml.errors import UninitializedError
+from dra_driver_gpu.nvml import Gpu, Nvml, NvmlError, ReturnCode
 from dra_driver_gpu.nvml.memory import FakeGpu, MemoryNvml
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.testing import GpuControl, StubState, build_stub
@@ -53,5 +51,8 @@ def make_rig(
 
     yield make
     for rig in made:
-        with suppress(UninitializedError):
+        try:
             rig.nvml.shutdown()
+        except NvmlError as error:  # the test has shut it down itself
+            if error.code != ReturnCode.UNINITIALIZED:
+                raise

@@ -1,34 +1,34 @@
-"""MIG as every NVML does it, in memory and through the binding alike."""
+"""MIG: the same tests for the NVML in memory and for the real binding."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from dra_driver_gpu.nvml import errors, profiles
+from dra_driver_gpu.nvml import errors, queries
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
 from dra_driver_gpu.nvml.memory.models import FakeGpu
-from dra_driver_gpu.nvml.values import (
+from dra_driver_gpu.nvml.mig import (
     ComputeInstanceProfileKind,
     GpuInstanceProfileKind,
-    MemoryInfo,
     MigAttributes,
     MigMode,
     Placement,
-    Process,
+    profile_name,
 )
+from dra_driver_gpu.nvml.values import MemoryInfo, Process
 
 _WITH_MIG = [name for name, model in MODELS.items() if model.mig]
 
 
 def _ids(gpu):
-    return {profile.name: profile.id for profile in profiles.gpu_instance_profiles(gpu)}
+    return {profile.name: profile.id for profile in queries.gpu_instance_profiles(gpu)}
 
 
 def _mig_device(gpu, name="1g.5gb", start=0):
-    """A MIG device that is the whole of a new GPU instance, and both instances."""
-    profile = next(one for one in profiles.gpu_instance_profiles(gpu) if one.name == name)
+    """A new MIG device of the whole size of its GPU instance, and both instances."""
+    profile = next(one for one in queries.gpu_instance_profiles(gpu) if one.name == name)
     [size] = {one.size for one in gpu.possible_placements(profile.id)}
     instance = gpu.create_gpu_instance(profile.id, Placement(start, size))
     share = instance.compute_instance_profile(ComputeInstanceProfileKind[f"SLICE_{profile.slices}"])
@@ -39,8 +39,8 @@ def _mig_device(gpu, name="1g.5gb", start=0):
 @pytest.mark.parametrize("name", _WITH_MIG)
 def test_profiles_and_placements_are_those_of_the_model(make_rig, name):
     fake = fake_gpu(name)
-    gpu = make_rig(fake).gpu()  # MIG is off: profiles and placements are told nevertheless
-    found = {profile.kind: profile for profile in profiles.gpu_instance_profiles(gpu)}
+    gpu = make_rig(fake).gpu()  # profiles and placements are reported although MIG is off
+    found = {profile.kind: profile for profile in queries.gpu_instance_profiles(gpu)}
     assert list(found) == sorted(row.kind for row in fake.model.mig)
     for row in fake.model.mig:
         profile = found[row.kind]
@@ -51,22 +51,22 @@ def test_profiles_and_placements_are_those_of_the_model(make_rig, name):
         engines = (profile.copy_engines, profile.decoders, profile.encoders, profile.jpeg_engines, profile.ofa_engines)
         assert engines == row.engines
         assert gpu.possible_placements(profile.id) == list(row.placements)
-        assert profiles.profile_name(profile, gpu.memory().total_bytes) == profile.name
+        assert profile_name(profile, gpu.memory().total_bytes) == profile.name
 
 
-def test_gpu_without_mig_has_no_profiles(make_rig):
+def test_a_gpu_without_mig_has_no_profiles(make_rig):
     gpu = make_rig(fake_gpu("L4")).gpu()
-    assert profiles.gpu_instance_profiles(gpu) == []
-    assert profiles.gpu_instances(gpu) == []
-    assert profiles.mig_devices(gpu) == []
-    assert profiles.mig_enabled(gpu) is False
+    assert queries.gpu_instance_profiles(gpu) == []
+    assert queries.gpu_instances(gpu) == []
+    assert queries.mig_devices(gpu) == []
+    assert queries.mig_enabled(gpu) is False
     with pytest.raises(errors.NotSupportedError):
         gpu.set_mig_mode(on=True)
     with pytest.raises(errors.NotSupportedError):
         gpu.possible_placements(19)
 
 
-def test_mig_off_refuses_what_needs_it(make_rig):
+def test_instances_are_refused_while_mig_is_off(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB")).gpu()
     assert gpu.max_mig_devices() == 0
     for ask in (
@@ -79,7 +79,7 @@ def test_mig_off_refuses_what_needs_it(make_rig):
             ask()
 
 
-def test_a_mig_device_is_made_used_and_unmade(make_rig):
+def test_a_mig_device_is_created_and_destroyed(make_rig):
     rig = make_rig(fake_gpu("A100-40GB", mig=True))
     gpu = rig.gpu()
     assert gpu.max_mig_devices() == 7
@@ -95,18 +95,18 @@ def test_a_mig_device_is_made_used_and_unmade(make_rig):
     assert (device.gpu_instance_id(), device.compute_instance_id()) == (instance.info().id, compute.info().id)
     assert compute.info().gpu_instance == instance
     assert compute.info().placement == Placement(0, 3)
-    assert profiles.mig_devices(gpu) == [device]
-    assert profiles.gpu_instances(gpu) == [instance]
-    assert profiles.compute_instances(instance) == [compute]
+    assert queries.mig_devices(gpu) == [device]
+    assert queries.gpu_instances(gpu) == [instance]
+    assert queries.compute_instances(instance) == [compute]
     assert gpu.gpu_instance(instance.info().id) == instance
     assert instance.compute_instance(compute.info().id) == compute
     compute.destroy()
     instance.destroy()
-    assert profiles.mig_devices(gpu) == []
-    assert profiles.gpu_instances(gpu) == []
+    assert queries.mig_devices(gpu) == []
+    assert queries.gpu_instances(gpu) == []
 
 
-def test_a_handle_of_what_is_gone_is_invalid(make_rig):
+def test_a_handle_to_a_destroyed_instance_is_invalid(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
     device, instance, compute = _mig_device(gpu)
     number = instance.info().id
@@ -122,11 +122,11 @@ def test_a_handle_of_what_is_gone_is_invalid(make_rig):
         gpu.gpu_instance(number)
 
 
-def test_an_instance_without_compute_instance_is_seen_only_as_instance(make_rig):
+def test_a_gpu_instance_without_compute_instance_is_no_mig_device(make_rig):
     gpu = make_rig(fake_gpu("H100-80GB", mig=True)).gpu()
     instance = gpu.create_gpu_instance(_ids(gpu)["2g.20gb"], Placement(2, 2))
-    assert profiles.mig_devices(gpu) == []
-    assert profiles.gpu_instances(gpu) == [instance]
+    assert queries.mig_devices(gpu) == []
+    assert queries.gpu_instances(gpu) == [instance]
     with pytest.raises(errors.NotFoundError):
         instance.compute_instance(0)
 
@@ -142,7 +142,7 @@ def test_occupied_slices_are_refused(make_rig):
     gpu.create_gpu_instance(ids["1g.5gb"], Placement(4, 1))
 
 
-def test_a_placement_that_the_profile_does_not_have_is_invalid(make_rig):
+def test_a_placement_that_the_profile_lacks_is_invalid(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
     for profile_id, placement in ((14, Placement(1, 2)), (14, Placement(6, 2)), (19, Placement(0, 2)), (77, None)):
         with pytest.raises(errors.InvalidArgumentError):
@@ -152,7 +152,7 @@ def test_a_placement_that_the_profile_does_not_have_is_invalid(make_rig):
 @pytest.mark.parametrize("name", _WITH_MIG)
 def test_each_profile_fits_as_often_as_it_says(make_rig, name):
     gpu = make_rig(fake_gpu(name, mig=True)).gpu()
-    for profile in profiles.gpu_instance_profiles(gpu):
+    for profile in queries.gpu_instance_profiles(gpu):
         made = [gpu.create_gpu_instance(profile.id) for _ in range(profile.instances)]
         with pytest.raises(errors.InsufficientResourcesError):
             gpu.create_gpu_instance(profile.id)
@@ -162,7 +162,7 @@ def test_each_profile_fits_as_often_as_it_says(make_rig, name):
             one.destroy()
 
 
-def test_media_engines_go_to_one_instance(make_rig):
+def test_only_one_instance_can_have_the_media_engines(make_rig):
     gpu = make_rig(fake_gpu("A30", mig=True)).gpu()
     ids = _ids(gpu)
     gpu.create_gpu_instance(ids["1g.6gb+me"], Placement(0, 1))
@@ -171,10 +171,10 @@ def test_media_engines_go_to_one_instance(make_rig):
     gpu.create_gpu_instance(ids["2g.12gb"], Placement(2, 2))
 
 
-def test_a_gpu_instance_is_cut_into_compute_instances(make_rig):
+def test_a_gpu_instance_is_divided_into_compute_instances(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
     instance = gpu.create_gpu_instance(_ids(gpu)["3g.20gb"], Placement(0, 4))
-    shares = {share.name: share for share in profiles.compute_instance_profiles(instance)}
+    shares = {share.name: share for share in queries.compute_instance_profiles(instance)}
     assert {name: (one.slices, one.instances, one.multiprocessors) for name, one in shares.items()} == {
         "1c.3g.20gb": (1, 3, 14),
         "2c.3g.20gb": (2, 1, 28),
@@ -192,7 +192,7 @@ def test_a_gpu_instance_is_cut_into_compute_instances(make_rig):
     assert instance.compute_instances(shares["2c.3g.20gb"].id) == [second]
 
 
-def test_four_slices_have_no_three_quarters(make_rig):
+def test_a_gpu_instance_of_four_slices_has_no_compute_instance_of_three(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
     instance = gpu.create_gpu_instance(_ids(gpu)["4g.20gb"])
     with pytest.raises(errors.NotSupportedError):
@@ -203,22 +203,22 @@ def test_newer_drivers_offer_a_second_profile_of_seven_slices(make_rig):
     model = replace(MODELS["H100-80GB"], nvl_profile=True)
     gpu = make_rig(FakeGpu(model=model, minor=0, uuid="GPU-x", pci_address="0000:01:00.0", mig=True)).gpu()
     instance = gpu.create_gpu_instance(_ids(gpu)["7g.80gb"])
-    seven = [one for one in profiles.compute_instance_profiles(instance) if one.slices == 7]
+    seven = [one for one in queries.compute_instance_profiles(instance) if one.slices == 7]
     assert [one.kind for one in seven] == [ComputeInstanceProfileKind.SLICE_7, ComputeInstanceProfileKind.SLICE_7_NVL]
 
 
-def test_indices_of_mig_devices_have_holes(make_rig):
+def test_indices_of_mig_devices_have_gaps(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
     made = [_mig_device(gpu, "1g.5gb", start) for start in range(3)]
     made[1][2].destroy()
     with pytest.raises(errors.NotFoundError):
         gpu.mig_device(1)
-    assert profiles.mig_devices(gpu) == [made[0][0], made[2][0]]
+    assert queries.mig_devices(gpu) == [made[0][0], made[2][0]]
     again = made[1][1].create_compute_instance(0)
     assert gpu.mig_device(1) == again.info().device
 
 
-def test_a_mig_device_made_again_has_the_uuid_it_had(make_rig):
+def test_a_mig_device_that_is_created_again_has_the_same_uuid(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
     device, instance, compute = _mig_device(gpu)
     uuid = device.uuid()
@@ -227,7 +227,7 @@ def test_a_mig_device_made_again_has_the_uuid_it_had(make_rig):
     assert _mig_device(gpu)[0].uuid() == uuid
 
 
-def test_what_is_in_use_is_not_destroyed(make_rig):
+def test_an_instance_in_use_is_not_destroyed(make_rig):
     rig = make_rig(fake_gpu("A100-40GB", mig=True))
     device, instance, compute = _mig_device(rig.gpu())
     gi, ci = device.gpu_instance_id(), device.compute_instance_id()
@@ -245,7 +245,7 @@ def test_what_is_in_use_is_not_destroyed(make_rig):
     instance.destroy()
 
 
-def test_hopper_switches_mig_while_it_is_idle(make_rig):
+def test_hopper_changes_mig_mode_while_it_is_idle(make_rig):
     rig = make_rig(fake_gpu("H100-80GB"))
     gpu = rig.gpu()
     rig.control.add_process(rig.gpus[0].uuid, 7)
@@ -264,18 +264,18 @@ def test_hopper_switches_mig_while_it_is_idle(make_rig):
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
 
 
-def test_ampere_keeps_what_it_could_not_switch_as_pending(make_rig):
+def test_ampere_keeps_a_mig_mode_that_it_cannot_set_now_as_pending(make_rig):
     rig = make_rig(fake_gpu("A100-40GB"))
     gpu = rig.gpu()
     rig.control.add_process(rig.gpus[0].uuid, 7)
     with pytest.raises(errors.InUseError):
         gpu.set_mig_mode(on=True)
     assert gpu.mig_mode() == MigMode(current=False, pending=True)
-    rig.control.recover(rig.gpus[0].uuid)
+    rig.control.reset(rig.gpus[0].uuid)
     assert gpu.mig_mode() == MigMode(current=True, pending=True)
 
 
-def test_ampere_in_a_guest_needs_a_restart(make_rig):
+def test_ampere_in_a_guest_needs_a_restart_of_the_guest(make_rig):
     gpu = make_rig(fake_gpu("A100-40GB", guest=True)).gpu()
     with pytest.raises(errors.ResetRequiredError):
         gpu.set_mig_mode(on=True)
@@ -284,7 +284,7 @@ def test_ampere_in_a_guest_needs_a_restart(make_rig):
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
 
 
-def test_a_reset_takes_all_instances(make_rig):
+def test_a_reset_removes_all_instances(make_rig):
     rig = make_rig(fake_gpu("A100-40GB", 0, mig=True), fake_gpu("H100-80GB", 1, mig=True))
     for number, name in enumerate(("1g.5gb", "1g.10gb")):
         gpu = rig.gpu(number)
@@ -292,8 +292,8 @@ def test_a_reset_takes_all_instances(make_rig):
         rig.control.lose(rig.gpus[number].uuid)
         with pytest.raises(errors.GpuIsLostError):
             gpu.mig_mode()
-        rig.control.recover(rig.gpus[number].uuid)
-        assert profiles.gpu_instances(gpu) == []
+        rig.control.reset(rig.gpus[number].uuid)
+        assert queries.gpu_instances(gpu) == []
     assert [rig.gpu(number).mig_mode().current for number in range(2)] == [True, False]
 
 
@@ -302,7 +302,7 @@ def test_instances_outlive_the_library(make_rig):
     uuid = _mig_device(rig.gpu())[0].uuid()
     rig.nvml.shutdown()
     rig.nvml.init()
-    assert [one.uuid() for one in profiles.mig_devices(rig.gpu())] == [uuid]
+    assert [one.uuid() for one in queries.mig_devices(rig.gpu())] == [uuid]
 
 
 def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(make_rig):
@@ -312,17 +312,18 @@ def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(mak
     rig.control.fail(call, ReturnCode.INSUFFICIENT_RESOURCES)
     with pytest.raises(errors.InsufficientResourcesError):
         gpu.create_gpu_instance(19, Placement(0, 1))
-    assert profiles.gpu_instances(gpu) == []
+    assert queries.gpu_instances(gpu) == []
     rig.control.fail(call, ReturnCode.UNKNOWN, after=True)
-    with pytest.raises(errors.UnknownNvmlError):
+    with pytest.raises(errors.NvmlError) as found:
         gpu.create_gpu_instance(19, Placement(0, 1))
-    assert [one.info().placement for one in profiles.gpu_instances(gpu)] == [Placement(0, 1)]
+    assert found.value.code == ReturnCode.UNKNOWN
+    assert [one.info().placement for one in queries.gpu_instances(gpu)] == [Placement(0, 1)]
 
 
 @pytest.mark.parametrize("code", [ReturnCode.INVALID_ARGUMENT, ReturnCode.NOT_SUPPORTED])
-def test_a_profile_kind_that_the_driver_does_not_know_hides_no_other(make_rig, code):
+def test_a_profile_kind_that_the_driver_does_not_know_hides_no_other_profile(make_rig, code):
     rig = make_rig(fake_gpu("A100-40GB"))
-    wanted = [one.kind for one in profiles.gpu_instance_profiles(rig.gpu())]
+    wanted = [one.kind for one in queries.gpu_instance_profiles(rig.gpu())]
     rig.control.fail("nvmlDeviceGetGpuInstanceProfileInfoV", code, nth=2)
-    kinds = [one.kind for one in profiles.gpu_instance_profiles(rig.gpu())]
+    kinds = [one.kind for one in queries.gpu_instance_profiles(rig.gpu())]
     assert kinds == [kind for kind in wanted if kind is not GpuInstanceProfileKind.SLICE_2]

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import pytest
-from dra_driver_gpu.nvml import errors
 from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode, error_of
 
-from dra_sdk.errors import DraError
+from dra_sdk import DraError
 
 
-@pytest.mark.parametrize("code", [one for one in ReturnCode if one not in {ReturnCode.SUCCESS, ReturnCode.UNKNOWN}])
-def test_each_code_has_a_class_of_its_own(code):
-    error = error_of("nvmlX", code)
-    assert type(error) is not errors.UnknownNvmlError
-    assert (error.call, error.code, error.return_code) == ("nvmlX", code, code)
-    assert type(error_of("nvmlY", int(code))) is type(error)
+@pytest.mark.parametrize("kind", NvmlError.__subclasses__())
+def test_each_class_has_its_own_code(kind):
+    error = error_of("nvmlX", int(kind.return_code))
+    assert type(error) is kind
+    assert (error.call, error.code) == ("nvmlX", kind.return_code)
+    assert kind("nvmlX").code == kind.return_code
 
 
-def test_messages_name_call_reason_and_code():
+@pytest.mark.parametrize("code", [each for each in ReturnCode if each not in {ReturnCode.SUCCESS, ReturnCode.UNKNOWN}])
+def test_each_listed_code_has_a_text(code):
+    assert "unknown error" not in str(error_of("nvmlX", code))
+
+
+def test_messages_have_call_reason_and_code():
     error = error_of("nvmlGpuInstanceDestroy", 19)
     assert str(error) == "nvmlGpuInstanceDestroy: in use (NVML return code 19)"
     assert isinstance(error, (NvmlError, DraError))
 
 
-def test_a_code_without_class_keeps_its_number():
+def test_a_code_that_is_not_listed_keeps_its_number():
     error = error_of("nvmlX", 14)
-    assert type(error) is errors.UnknownNvmlError
+    assert type(error) is NvmlError
     assert error.code == 14
     assert str(error) == "nvmlX: unknown error (NVML return code 14)"
 

@@ -1,4 +1,4 @@
-"""The driver killed at every step that it takes on disk, with the real binding on the stub library."""
+"""The driver, killed at every step that it takes on disk, with the real binding on the stub library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rig(tmp_path, stub_library, monkeypatch) -> GpuRig:
     (made.node.root / "run").mkdir()
     for name, value in StubState(made.node.root / "run/nvml", gpus).environment.items():
         monkeypatch.setenv(name, value)
-    made.driver.unprepare(made.driver.prepare(mig()))  # the library writes its state in its own spelling
+    made.driver.unprepare(made.driver.prepare(mig()))  # from now on the state file is as the library writes it
     return made
 
 
@@ -34,7 +34,7 @@ def mig(count: int = 1) -> FakeClaim:
     return claim(request("mig", device_class="mig.nvidia.com", count=count))
 
 
-def test_the_real_binding_makes_and_removes_a_mig_device(rig):
+def test_the_real_binding_creates_and_removes_mig_devices(rig):
     before = (rig.node.root / "run/nvml").read_text()
     prepared = rig.driver.prepare(mig(2))
     assert prepared.names == ["gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-4"]

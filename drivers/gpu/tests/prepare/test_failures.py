@@ -1,7 +1,7 @@
 """A failure at every call of NVML, every write to the kernel and every start of a program, in prepare and unprepare.
 
-After a failed prepare the node is as before; after a failed unprepare the next one succeeds; in both cases the claim
-can be prepared and unprepared again, and then the node is as before. The number of points is printed.
+After a failed prepare the node is as before. After a failed unprepare the next one succeeds. In both cases the claim
+can be prepared and unprepared again, and then the node is as before. The number of points of failure is printed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Bench:
             self.rig.node.file(path, "0")
         raw = self.rig.driver.allocate(scenario.make())
         self.claim = PreparedClaim(raw, (), None, {"main": None}, self.rig.node)
-        for gpu in self.rig.memory.gpus:  # not what a fresh GPU is like, so that defaults do not pass for restored
+        for gpu in self.rig.memory.gpus:  # not the default, so that a default does not look restored
             self.rig.memory.state(gpu.uuid).persistence = True
         self.before = self.rig.state()
 
@@ -87,10 +87,10 @@ class Bench:
         self.rig.driver.prepare(self.claim)
 
     def unprepare(self) -> None:
-        self.rig.driver._preparer.unprepare(self.claim.ref)
+        self.rig.unprepare(self.claim)
 
     def points(self, operation: Callable[[], None], *, after: bool) -> Iterator[tuple[str, int, bool]]:
-        """Where an operation that succeeds can fail: by NVML or otherwise, at which call, before or after it."""
+        """The points of failure of an operation: in NVML or elsewhere, at which call, before or after its effect."""
         nvml, other = len(self.rig.memory.faults.calls), len(self.rig.effects.calls)
         operation()
         for nth in range(1, len(self.rig.memory.faults.calls) - nvml + 1):
@@ -99,8 +99,8 @@ class Bench:
             yield "effect", nth, after
 
     def fails(self, operation: Callable[[], None], where: str, nth: int, after: bool) -> bool:
-        """Whether it fails with a failure there."""
-        self.rig.driver.discover()  # a fresh process has; its calls are not what is to fail
+        """Whether the operation fails because of a failure at this point."""
+        self.rig.driver.discover()  # as a new process does first; its calls do not fail
         if where == "nvml":
             self.rig.memory.faults.fail_call(nth, after=after)
         else:
@@ -160,17 +160,22 @@ def test_unprepare_succeeds_after_it_failed(tmp_path, scenario, after, capsys):
     assert points
 
 
+def _dead(*_: object) -> None:
+    """A process that has ended undoes nothing; its journal and records stay."""
+    raise OSError("the process has ended")
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS[1:6], ids=lambda one: one.name)
 @pytest.mark.parametrize("again", ["prepare", "unprepare"])
-def test_a_process_that_ends_in_the_middle_leaves_nothing(tmp_path, scenario, again, monkeypatch, capsys):
+def test_a_new_process_undoes_what_one_that_ended_left(tmp_path, scenario, again, monkeypatch, capsys):
     bench = Bench(tmp_path, scenario)
     points = list(bench.points(bench.prepare, after=False))
     bench.unprepare()
     points += [(where, nth, True) for where, nth, _ in points]
     died = 0
     for point in points:
-        with monkeypatch.context() as patch:  # whoever is dead undoes nothing
-            patch.setattr(bench.rig.driver._preparer, "_give_up", lambda *_: None)
+        with monkeypatch.context() as patch:
+            patch.setattr("dra_driver_gpu.driver.unprepare", _dead)
             died += bench.fails(bench.prepare, *point)
         bench.rig.driver.restart()
         if again == "prepare":

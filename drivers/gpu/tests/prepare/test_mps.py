@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 import threading
+from dataclasses import replace
 
 import pytest
-from dra_driver_gpu.effects import Command
+from dra_driver_gpu.blocks.node_access import Command, SystemEffects
 from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.prepare.mps import MpsDaemons, _mounted_in
-from dra_driver_gpu.prepare.mps_daemon import Daemon, mark
+from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, mps_daemons, with_mounts
 
 from dra_sdk import ConfigError, DraError, PermanentError, RetriableError
 from dra_sdk.testing import claim, request
+from tests.waiting import wait
 
 
 @pytest.fixture
@@ -22,42 +23,59 @@ def mps(config):
     return lambda **limits: config("GpuConfig", strategy="MPS", mpsConfig=limits)
 
 
-@pytest.fixture(autouse=True)
-def no_daemon_is_left(make_gpus, request):
-    yield
-    for rig in request.node.stash.get(RIGS, ()):
+@pytest.fixture
+def make_node(make_gpus):
+    """Makes a node; its daemons end with the test."""
+    made = []
+
+    def make(*models, **settings):
+        made.append(make_gpus(*models, **settings))
+        return made[-1]
+
+    yield make
+    for rig in made:
         rig.effects.kill(rig.effects.running_daemons(), force=True)
 
 
-RIGS = pytest.StashKey[list]()
-
-
-@pytest.fixture
-def make_node(make_gpus, request):
-    def make(*models, **settings):
-        rig = make_gpus(*models, **settings)
-        request.node.stash.setdefault(RIGS, []).append(rig)
-        return rig
-
-    return make
-
-
-def orders(rig):
-    return [line for path in rig.node.path("/s/mps").glob("*/log/orders") for line in path.read_text().splitlines()]
+def commands(rig):
+    return [line for path in rig.node.path("/s/mps").glob("*/log/commands") for line in path.read_text().splitlines()]
 
 
 def daemons(rig):
-    return MpsDaemons(rig.driver.plugin._site(rig.node.node))
+    return mps_daemons(rig.nvidia_node)
 
 
 def revived(rig):
-    return [each.id for each in daemons(rig).kept() if daemons(rig).revive(each)]
+    return [each.id for each in daemons(rig).wanted() if daemons(rig).revive(each)]
+
+
+class Recorded(SystemEffects):
+    """Programs are recorded, not run; each daemon is this process."""
+
+    def __init__(self):
+        self.daemons, self.programs = [], []
+
+    def start(self, command, log):
+        self.daemons.append(command)
+        return os.getpid()
+
+    def run(self, command):
+        self.programs.append(command)
+        return ""
+
+
+def recorded(rig):
+    """The commands of a daemon's start: the programs that run before and after it, and its own."""
+    effects, daemon = Recorded(), MpsDaemon("claim-uid", ["GPU-1"])
+    mps_daemons(replace(rig.nvidia_node, effects=effects)).start(daemon)
+    (command,) = effects.daemons
+    return daemon, command, effects.programs
 
 
 @pytest.fixture
 def impatient(monkeypatch):
     """For daemons that do not answer at all."""
-    monkeypatch.setattr("dra_driver_gpu.prepare.mps._SECONDS", 0.3)
+    monkeypatch.setattr("dra_driver_gpu.prepare.mps.ANSWER_SECONDS", 0.3)
 
 
 def test_a_daemon_with_limits(make_node, mps):
@@ -66,14 +84,14 @@ def test_a_daemon_with_limits(make_node, mps):
     prepared = rig.driver.prepare(asked)
     uuid = rig.memory.gpus[0].uuid
     assert len(rig.effects.running_daemons()) >= 1
-    assert orders(rig)[-2:] == [
+    assert commands(rig)[-2:] == [
         "set_default_active_thread_percentage 50",
         f"set_default_device_pinned_mem_limit {uuid} 10240M",
     ]
     assert rig.memory.state(uuid).compute_mode is ComputeMode.EXCLUSIVE_PROCESS
     container = prepared.container()
     assert container.env["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
-    assert container.mounts["/tmp/nvidia-mps"]["source"].startswith(f"/s/mps/{mark(prepared.ref.uid)}-")
+    assert container.mounts["/tmp/nvidia-mps"]["source"].startswith(f"/s/mps/{claim_id(prepared.ref.uid)}-")
     assert container.mounts["/tmp/nvidia-mps"]["options"][0] == "rw"
     assert "/dev/shm" in container.mounts
     rig.driver.unprepare(prepared)
@@ -107,14 +125,14 @@ def test_mig_devices_are_removed_after_their_daemon(make_node, config):
     assert not rig.memory.state(rig.memory.gpus[0].uuid).mig.current
 
 
-def test_a_daemon_outlives_us_and_is_found_again(make_node, mps):
+def test_a_daemon_outlives_the_driver_and_is_found_again(make_node, mps):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps()))
-    (daemon_id,) = daemons(rig).leftovers()
-    before = daemons(rig)._running(daemon_id)
+    (daemon_id,) = daemons(rig).ids()
+    before = daemons(rig).processes(daemon_id)
     rig.driver.restart()
     assert revived(rig) == []
-    assert daemons(rig)._running(daemon_id)[0] == before[0]
+    assert daemons(rig).processes(daemon_id)[0] == before[0]
     rig.driver.unprepare(prepared)
     assert rig.effects.running_daemons() == []
 
@@ -122,21 +140,23 @@ def test_a_daemon_outlives_us_and_is_found_again(make_node, mps):
 def test_a_daemon_that_died_is_started_again_with_its_limits(make_node, mps, caplog):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps(defaultActiveThreadPercentage=10)))
-    (log,) = rig.node.path("/s/mps").glob("*/log/orders")
+    (log,) = rig.node.path("/s/mps").glob("*/log/commands")
     rig.effects.kill(rig.effects.running_daemons(), force=True)
-    assert rig.site.clock.until(lambda: not rig.effects.running_daemons(), 30)
+    wait(lambda: not rig.effects.running_daemons())
     log.unlink()
     stop, plugin = threading.Event(), rig.driver.plugin
     watcher = threading.Thread(target=plugin.dra_watch, args=(rig.node.node, lambda: None, stop))
     watcher.start()
-    assert rig.site.clock.until(lambda: "was started again" in caplog.text, 50)
-    stop.set()
-    watcher.join()
-    assert "set_default_active_thread_percentage 10" in orders(rig)
+    try:
+        wait(lambda: "was started again" in caplog.text)
+    finally:
+        stop.set()
+        watcher.join()
+    assert "set_default_active_thread_percentage 10" in commands(rig)
     rig.driver.unprepare(prepared)
 
 
-def test_a_daemon_that_does_not_come_up(make_node, mps):
+def test_a_daemon_that_does_not_start(make_node, mps):
     rig = make_node("L4")
     rig.node.file("/usr/bin/nvidia-cuda-mps-control", "#!/bin/sh\necho no device of mine >&2\nexit 3\n").chmod(0o755)
     with pytest.raises(RetriableError, match="the MPS daemon ended at once: no device of mine"):
@@ -150,12 +170,12 @@ def test_a_daemon_that_does_not_answer(make_node, mps):
     rig.node.file("/usr/bin/nvidia-cuda-mps-control", '#!/bin/sh\n[ "$1" = -f ] || exit 1\nexec sleep 60\n').chmod(
         0o755
     )
-    with pytest.raises(RetriableError, match="the MPS daemon does not answer: it said nothing"):
+    with pytest.raises(RetriableError, match="the MPS daemon does not answer: its log is empty"):
         rig.driver.prepare(claim("gpu", config=mps()))
     assert rig.effects.running_daemons() == []
 
 
-def test_a_daemon_that_does_not_listen_is_ended_by_force(make_node, mps, impatient):
+def test_a_daemon_that_does_not_answer_is_killed(make_node, mps, impatient):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps()))
     (pid, *_) = rig.effects.running_daemons()
@@ -164,43 +184,40 @@ def test_a_daemon_that_does_not_listen_is_ended_by_force(make_node, mps, impatie
     assert rig.effects.running_daemons() == []
 
 
-def test_private_shared_memory_is_mounted_for_daemon_and_clients(make_node, mps):
+def test_private_shared_memory_is_mounted_for_daemon_and_clients(make_node):
     rig = make_node("L4", mps_shm="private")
-    site = rig.site
-    daemon = Daemon("claim-uid", ["GPU-1"])
-    command = MpsDaemons(site)._daemon(daemon)
+    daemon, command, programs = recorded(rig)
     shm = f"{rig.node.root}/s/mps/{daemon.id}/shm"
     assert command.argv[:4] == ["unshare", "--mount", "--propagation", "private"]
     assert command.argv[7:11] == ["sh", shm, "/dev/shm", "--"]
-    MpsDaemons(site)._mount_shm(daemon.id)
-    assert rig.effects.calls[-1].startswith("run mount -t tmpfs -o rw,nosuid,nodev,noexec,relatime,size=")
-    assert MpsDaemons(site).host_directory(daemon.id, "shm") == f"/s/mps/{daemon.id}/shm"
+    assert str(programs[0]).startswith("mount -t tmpfs -o rw,nosuid,nodev,noexec,relatime,size=")
+    assert programs[0].argv[-1] == shm
 
 
 @pytest.mark.parametrize(
     ("limits", "why"),
     [({"defaultPerDevicePinnedMemoryLimit": {"7": "1Gi"}}, "'7' is none of requests gpu")],
 )
-def test_a_limit_for_what_is_not_there(make_node, mps, limits, why):
+def test_a_limit_for_an_unknown_device_is_an_error(make_node, mps, limits, why):
     rig = make_node("L4")
     with pytest.raises(ConfigError, match=why):
         rig.driver.prepare(claim("gpu", config=mps(**limits)))
     rig.driver.assert_clean()
 
 
-def test_what_cannot_have_a_daemon(make_node, mps):
+def test_a_shared_device_cannot_have_a_daemon(make_node, mps):
     rig = make_node("L4", sharing="2")
     with pytest.raises(PermanentError, match="device gpu-0 is shared by claims"):
         rig.driver.prepare(claim("gpu", config=mps()))
 
 
-def test_mps_can_be_switched_off(make_node, mps):
+def test_mps_can_be_disabled(make_node, mps):
     rig = make_node("L4", mps=False)
-    with pytest.raises(PermanentError, match=r"MPS is switched off on this node \(DRA_GPU_MPS\)"):
+    with pytest.raises(PermanentError, match=r"MPS is disabled on this node \(DRA_GPU_MPS\)"):
         rig.driver.prepare(claim("gpu", config=mps()))
 
 
-def test_what_a_claim_without_state_left_is_ended(make_node, mps):
+def test_the_daemon_of_a_claim_without_state_is_ended(make_node, mps):
     rig = make_node("L4", "L4")
     lost = rig.driver.prepare(claim("gpu", config=mps()))
     next(rig.driver.data.glob("claims/*.json")).unlink()
@@ -220,29 +237,29 @@ def test_a_failed_start_can_be_tried_again(make_node, mps):
     rig.driver.unprepare(rig.driver.prepare(asked))
 
 
-def test_after_a_reboot_it_is_started_for_the_claim_alone(make_node, mps):
+def test_after_a_reboot_a_daemon_is_started_only_when_its_claim_is_prepared(make_node, mps):
     rig = make_node("L4")
     prepared = rig.driver.prepare(claim("gpu", config=mps()))
     rig.effects.kill(rig.effects.running_daemons(), force=True)
-    rig.site.clock.until(lambda: not rig.effects.running_daemons(), 30)
+    wait(lambda: not rig.effects.running_daemons())
     rig.driver.reboot()
-    assert daemons(rig).kept() == []
+    assert daemons(rig).wanted() == []
     rig.driver.prepare(prepared)
     assert rig.effects.running_daemons()
     rig.driver.unprepare(prepared)
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"boot": "x", "what": 1}', '{"boot": "BOOT", "what": 1}'])
-def test_a_file_that_makes_no_sense_stops_nobody(make_node, mps, content):
+def test_a_malformed_file_is_left_out_and_removed(make_node, mps, content):
     rig = make_node("L4")
-    rig.node.file("/s/mps/claim-00000/daemon.json", content.replace("BOOT", rig.site.boot_id))
-    assert daemons(rig).kept() == []
+    rig.node.file("/s/mps/claim-00000/daemon.json", content.replace("BOOT", rig.nvidia_node.boot_id))
+    assert daemons(rig).wanted() == []
     rig.driver.prepare(claim("gpu"))
     assert not rig.node.path("/s/mps/claim-00000").exists()
 
 
-def test_each_mig_device_has_a_daemon_of_its_own(make_node, config):
-    """CUDA, and so a daemon, sees only the first of several MIG devices."""
+def test_each_mig_device_has_its_own_daemon(make_node, config):
+    """CUDA, and so a daemon, uses only the first of several MIG devices."""
     rig = make_node("H100-80GB", dynamic_mig=True)
     limits = {"defaultPerDevicePinnedMemoryLimit": {"b": "2Gi"}}
     asked = claim(*(request(name, device_class="mig.nvidia.com") for name in "ab"))
@@ -253,14 +270,14 @@ def test_each_mig_device_has_a_daemon_of_its_own(make_node, config):
     started = [path.read_text() for path in rig.node.path("/s/mps").glob("*/log/output.log")]
     assert len({text.split()[2] for text in started}) == 2
     assert all("," not in text for text in started)
-    (limited,) = [line for line in orders(rig) if "pinned" in line]
+    (limited,) = [line for line in commands(rig) if "pinned" in line]
     assert limited.endswith(" 2048M")
     rig.driver.unprepare(prepared)
     assert rig.effects.running_daemons() == []
 
 
-def test_several_mig_devices_of_one_request_have_no_daemon(make_node, config):
-    """A container of it would be the client of the last one's daemon, and compute on the first."""
+def test_several_mig_devices_of_one_request_cannot_have_mps(make_node, config):
+    """A container would be the client of the last device's daemon, and compute on the first device."""
     rig = make_node("H100-80GB", dynamic_mig=True)
     asked = claim(
         request("mig", device_class="mig.nvidia.com", count=2), config=config("MigDeviceConfig", strategy="MPS")
@@ -273,17 +290,16 @@ def test_several_mig_devices_of_one_request_have_no_daemon(make_node, config):
 
 
 def test_the_path_of_a_daemons_socket_is_short_enough():
-    daemon = Daemon("0b4e7ee2-7a31-4b5c-8d2f-3f1f6a3f7d10", ["GPU-2fa81118-0000-0000-0000-000000000000"])
+    daemon = MpsDaemon("0b4e7ee2-7a31-4b5c-8d2f-3f1f6a3f7d10", ["GPU-2fa81118-0000-0000-0000-000000000000"])
     path = f"/host/var/lib/kubelet/plugins/gpu.nvidia.com/mps/{daemon.id}/pipe/control_privileged"
     assert len(path) <= 107
 
 
-def test_in_a_drivers_container_its_programs_run_in_its_root(make_node):
+def test_programs_of_a_driver_container_run_in_its_root(make_node):
     rig = make_node("L4", driver_root="/run/nvidia/driver", mps_shm="private")
     rig.node.file("/run/nvidia/driver/bin/sh")
-    daemons, daemon = MpsDaemons(rig.site), Daemon("claim-uid", ["GPU-1"])
+    daemon, start, (*_, order) = recorded(rig)
     root, own = f"{rig.node.root}/run/nvidia/driver", f"{rig.node.root}/s/mps/{daemon.id}"
-    start, order = daemons._daemon(daemon), daemons._control(daemon.id, "quit")
     control = ["chroot", root, "/usr/bin/nvidia-cuda-mps-control"]
     assert start.argv[8:] == [own, f"{root}/mnt", f"{own}/shm", f"{root}/dev/shm", "--", *control, "-f"]
     assert order.argv[8:] == [own, f"{root}/mnt", "--", *control]
@@ -291,11 +307,10 @@ def test_in_a_drivers_container_its_programs_run_in_its_root(make_node):
     assert not {"LD_PRELOAD", "LD_LIBRARY_PATH"} & set(start.env)
 
 
-def test_on_a_mounted_host_its_programs_run_in_the_hosts_root(make_node):
+def test_programs_of_a_mounted_host_run_in_its_root(make_node):
     rig = make_node("L4", mps_shm="private")
     rig.node.file("/bin/sh")
-    daemon = Daemon("claim-uid", ["GPU-1"])
-    command = MpsDaemons(rig.site)._daemon(daemon)
+    daemon, command, _ = recorded(rig)
     root = str(rig.node.root)
     assert command.argv[8:11] == [f"{root}/s/mps/{daemon.id}/shm", f"{root}/dev/shm", "--"]
     assert command.env["CUDA_MPS_PIPE_DIRECTORY"] == f"/s/mps/{daemon.id}/pipe"
@@ -304,37 +319,37 @@ def test_on_a_mounted_host_its_programs_run_in_the_hosts_root(make_node):
 def test_from_a_bare_directory_a_daemon_finds_its_server_and_libraries(make_node):
     rig = make_node("L4", driver_root="/home/kubernetes/bin/nvidia")
     rig.node.file("/home/kubernetes/bin/nvidia/usr/lib/libc.so.6")
-    env = MpsDaemons(rig.site)._daemon(Daemon("claim-uid", ["GPU-1"])).env
+    env = recorded(rig)[1].env
     root = f"{rig.node.root}/home/kubernetes/bin/nvidia"
     assert env["LD_LIBRARY_PATH"] == f"{root}/usr/lib/x86_64-linux-gnu"
     assert env["PATH"].startswith(f"{root}/usr/bin:")
 
 
-def test_directories_are_seen_at_other_places_by_the_command_alone(tmp_path):
-    """The script itself, with a `mount` that only tells what it was asked."""
-    told, mount = tmp_path / "told", tmp_path / "mount"
-    mount.write_text(f'#!/bin/sh\necho "$@" >> {told}\n[ "$2" != /bad ]\n')
+def test_a_command_in_a_mount_namespace_sees_directories_at_other_paths(tmp_path):
+    """The script itself, with a `mount` that only records its arguments."""
+    record, mount = tmp_path / "record", tmp_path / "mount"
+    mount.write_text(f'#!/bin/sh\necho "$@" >> {record}\n[ "$2" != /bad ]\n')
     mount.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    made = _mounted_in(Command(["echo", "a b", "--", "c"]), [("/x y", "/1"), ("/z", "/2")])
+    made = with_mounts(Command(["echo", "a b", "--", "c"]), [("/x y", "/1"), ("/z", "/2")])
     assert made.argv[:4] == ["unshare", "--mount", "--propagation", "private"]
     done = subprocess.run(made.argv[4:], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "a b -- c\n"
-    assert told.read_text() == "--bind /x y /1\n--bind /z /2\n"
-    bad = _mounted_in(Command(["echo"]), [("/bad", "/1")])
+    assert record.read_text() == "--bind /x y /1\n--bind /z /2\n"
+    bad = with_mounts(Command(["echo"]), [("/bad", "/1")])
     assert subprocess.run(bad.argv[4:], env=env, capture_output=True, check=False).returncode == 1
 
 
-def test_an_order_that_is_not_answered_is_not_waited_for_long(make_node):
-    rig = make_node("L4")
-    assert MpsDaemons(rig.site)._control("id", "quit").timeout == 5.0
+def test_a_command_to_a_daemon_has_five_seconds(make_node):
+    _, _, (order,) = recorded(make_node("L4"))
+    assert (order.stdin, order.timeout) == ("get_server_list\n", 5.0)
 
 
-def test_with_shared_memory_of_its_own_from_start_to_end(make_node, mps):
+def test_private_shared_memory_from_start_to_end(make_node, mps):
     rig = make_node("L4", mps_shm="private")
     prepared = rig.driver.prepare(claim("gpu", config=mps(defaultActiveThreadPercentage=50)))
     assert prepared.container().mounts["/dev/shm"]["source"].startswith("/s/mps/")
     assert [call for call in rig.effects.calls if call.startswith("run mount")]
-    assert orders(rig)[-1] == "set_default_active_thread_percentage 50"
+    assert commands(rig)[-1] == "set_default_active_thread_percentage 50"
     rig.driver.unprepare(prepared)
     assert rig.effects.running_daemons() == []

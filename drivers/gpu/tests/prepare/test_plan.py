@@ -1,17 +1,16 @@
-"""Which configuration applies to which device, and what is said of that which does not."""
+"""Which configuration applies to which device, and what happens to configuration that applies to none."""
 
 from __future__ import annotations
 
 import pytest
 
-from dra_sdk import ConfigError
-from dra_sdk.errors import ClaimError
+from dra_sdk import ClaimError, ConfigError
 from dra_sdk.testing import claim, first_of, request
 
 MIG = request("mig", device_class="mig.nvidia.com")
 
 
-def test_one_for_all_applies_where_it_fits(make_gpus, config):
+def test_configuration_for_all_requests_applies_where_its_kind_fits(make_gpus, config):
     rig = make_gpus("H100-80GB", "H100-80GB", dynamic_mig=True)
     slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Long"})
     asked = claim("gpu", MIG).configured(slow).configured(config("MigDeviceConfig", strategy="TimeSlicing"))
@@ -19,7 +18,7 @@ def test_one_for_all_applies_where_it_fits(make_gpus, config):
     assert [call[-1] for call in rig.effects.calls] == ["3"]
 
 
-def test_the_wrong_kind_for_a_request_that_is_named(make_gpus, config):
+def test_the_wrong_kind_for_a_named_request_is_an_error(make_gpus, config):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     asked = claim(MIG).configured(config("GpuConfig", strategy="TimeSlicing"), "mig")
     with pytest.raises(
@@ -29,13 +28,13 @@ def test_the_wrong_kind_for_a_request_that_is_named(make_gpus, config):
     rig.driver.assert_clean()
 
 
-def test_the_wrong_kind_for_all_is_told(make_gpus, config, caplog):
+def test_the_wrong_kind_for_all_requests_is_logged(make_gpus, config, caplog):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     rig.driver.prepare(claim(MIG, config=config("GpuConfig", strategy="TimeSlicing")))
     assert "config[0] of the allocation: GpuConfig applies to none of its devices" in caplog.text
 
 
-def test_one_for_a_request_covers_its_alternatives_as_far_as_it_fits(make_gpus, config):
+def test_configuration_for_a_request_covers_its_alternatives_of_the_right_kind(make_gpus, config):
     rig = make_gpus("L4")
     asked = claim(first_of("any", request("big", device_class="mig.nvidia.com"), request("gpu")))
     slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Short"})
@@ -45,7 +44,7 @@ def test_one_for_a_request_covers_its_alternatives_as_far_as_it_fits(make_gpus, 
     assert [call[-1] for call in rig.effects.calls] == ["1"]
 
 
-def test_the_last_one_wins_and_the_claims_over_the_classes(make_gpus, config):
+def test_the_last_entry_takes_precedence_and_that_of_the_claim_over_that_of_its_class(make_gpus, config):
     rig = make_gpus("L4")
     entry = {"opaque": {"driver": "gpu.nvidia.com", "parameters": config("GpuConfig", strategy="MPS")}}
     rig.driver.add_class("shared", 'device.attributes["gpu.nvidia.com"].type == "gpu"', config=[entry])
@@ -65,13 +64,13 @@ def test_the_last_one_wins_and_the_claims_over_the_classes(make_gpus, config):
         ({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharin": {}}, "sharin: unknown field"),
     ],
 )
-def test_what_nobody_understands(make_gpus, parameters, why):
+def test_unknown_configuration_is_an_error(make_gpus, parameters, why):
     rig = make_gpus("L4")
     with pytest.raises(ConfigError, match=why):
         rig.driver.prepare(claim("gpu", config=parameters))
 
 
-def test_a_device_that_is_none_of_ours(make_gpus):
+def test_a_device_of_another_driver_is_an_error(make_gpus):
     rig = make_gpus("L4")
     with pytest.raises(ClaimError, match="device node-1/tpu-0 is not among those that driver"):
         rig.driver.prepare(rig.same(rig.driver.prepare(claim("gpu")), device="tpu-0"))

@@ -7,18 +7,17 @@ import os
 import shutil
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.prepare.holders import holders
-from dra_driver_gpu.selection import Selection
+from dra_driver_gpu.settings import Selection
 
 from dra_sdk import DraError, PermanentError, RetriableError
 from dra_sdk.hardware import read_pci_devices
 from dra_sdk.testing import NotAllocatedError, claim, request
+from tests.waiting import wait
 
 GPU = "0000:10:00.0"
 
@@ -81,7 +80,7 @@ def test_from_nvidia_to_vfio_and_back(make_vms):
     container = prepared.container()
     assert set(container.devices) == {"/dev/vfio/20"}
     assert container.env["NVIDIA_VISIBLE_DEVICES"] == "void"
-    assert len(container.mounts) == 1  # its metadata; a virtual machine brings its own driver
+    assert len(container.mounts) == 1  # the metadata; a virtual machine has its own driver
     rig.driver.restart()
     rig.driver.unprepare(prepared)
     assert driver(rig) == "nvidia"
@@ -120,7 +119,7 @@ def test_the_iommu_interface(make_vms, config, with_device, nodes):
     assert set(prepared.container().devices) == nodes
 
 
-def test_a_gpu_that_an_operator_gave_to_vfio_stays_there(make_vms):
+def test_a_gpu_that_an_operator_bound_to_vfio_stays_bound(make_vms):
     rig = make_vms("L4", "L4")
     set_driver(rig, "vfio-pci")
     rig.node.file("/dev/vfio/20")
@@ -131,21 +130,21 @@ def test_a_gpu_that_an_operator_gave_to_vfio_stays_there(make_vms):
     assert rig.effects.calls == []
 
 
-@pytest.mark.parametrize("former", ["nouveau", None])
-def test_whatever_driver_it_had_is_put_back(make_vms, former):
+@pytest.mark.parametrize("before", ["nouveau", None])
+def test_its_driver_and_override_are_restored(make_vms, before):
     rig = make_vms("L4")
     for file in ("bind", "unbind"):
         rig.node.file(f"/sys/bus/pci/drivers/nouveau/{file}")
-    set_driver(rig, former)
+    set_driver(rig, before)
     rig.node.file(f"/sys/bus/pci/devices/{GPU}/driver_override", "nouveau\n")
     prepared = rig.driver.prepare(claim(vm()))
     assert driver(rig) == "vfio-pci"
     rig.driver.unprepare(prepared)
-    assert driver(rig) == former
+    assert driver(rig) == before
     assert rig.node.path(f"/sys/bus/pci/devices/{GPU}/driver_override").read_text() == "nouveau\n"
 
 
-def test_its_audio_function_goes_with_it(make_vms):
+def test_its_audio_function_is_bound_with_it(make_vms):
     rig = make_vms("L4")
     audio = "0000:10:00.1"
     function(rig, audio, "0x040300", 20, "snd_hda_intel")
@@ -155,7 +154,7 @@ def test_its_audio_function_goes_with_it(make_vms):
     assert (driver(rig), driver(rig, audio)) == ("nvidia", "snd_hda_intel")
 
 
-def test_a_stranger_in_its_iommu_group(make_vms):
+def test_another_function_in_its_iommu_group_is_an_error(make_vms):
     rig = make_vms("L4")
     function(rig, "0000:12:00.0", "0x020000", 20, "mlx5_core")
     with pytest.raises(PermanentError, match=r"0000:12:00.0 with driver mlx5_core is in the same IOMMU group 20"):
@@ -164,22 +163,22 @@ def test_a_stranger_in_its_iommu_group(make_vms):
 
 
 @pytest.mark.parametrize(("name", "class_code"), [("pcieport", "0x060400"), ("pci-stub", "0x020000")])
-def test_who_does_no_dma_may_be_in_its_iommu_group(make_vms, name, class_code):
+def test_a_function_without_dma_may_be_in_its_iommu_group(make_vms, name, class_code):
     rig = make_vms("L4")
     function(rig, "0000:12:00.0", class_code, 20, name)
     rig.driver.prepare(claim(vm()))
     assert driver(rig) == "vfio-pci"
 
 
-def test_a_bridge_whose_driver_may_do_dma(make_vms):
-    """As the kernel decides (tests/lab): VFIO gives nothing of such a group to anybody."""
+def test_a_bridge_whose_driver_may_do_dma_is_an_error(make_vms):
+    """As the kernel decides (tests/lab): VFIO refuses the whole group."""
     rig = make_vms("L4")
     function(rig, "0000:12:00.0", "0x060400", 20, "shpchp")
     with pytest.raises(PermanentError, match=r"0000:12:00.0 with driver shpchp is in the same IOMMU group 20"):
         rig.driver.prepare(claim(vm()))
 
 
-def test_a_gpu_with_virtual_functions(make_vms):
+def test_a_gpu_with_virtual_functions_is_an_error(make_vms):
     rig = make_vms("L4")
     rig.node.file(f"/sys/bus/pci/devices/{GPU}/sriov_totalvfs", "4\n")
     rig.node.link(f"/sys/devices/pci0000:0f/{GPU}/virtfn0", "../0000:10:00.4")
@@ -187,7 +186,7 @@ def test_a_gpu_with_virtual_functions(make_vms):
         rig.driver.prepare(claim(vm()))
 
 
-def test_whoever_holds_the_gpu_is_waited_for_and_named(make_vms):
+def test_processes_that_have_the_gpu_open_are_waited_for_and_named(make_vms):
     rig = make_vms("L4")
     asked = rig.driver.allocate(claim(vm()))
     link = rig.node.path("/proc/4711/fd/3")
@@ -201,16 +200,7 @@ def test_whoever_holds_the_gpu_is_waited_for_and_named(make_vms):
     assert driver(rig) == "vfio-pci"
 
 
-def test_holders_on_this_machine(make_vms, tmp_path):
-    rig = make_vms("L4")
-    held = tmp_path / "held"
-    with held.open("w"):
-        site = type(rig.site)(Path("/"), rig.settings, rig.site.library, rig.effects)
-        assert holders(site, str(held)) == [os.getpid()]
-    assert holders(site, str(held)) == []
-
-
-def test_a_lock_of_the_driver_is_taken_first(make_vms):
+def test_the_unbind_lock_of_the_driver_is_taken_first(make_vms):
     rig = make_vms("L4")
     lock = rig.node.file(f"/proc/driver/nvidia/gpus/{GPU}/unbindLock", "0\n")
     rig.driver.prepare(claim(vm()))
@@ -219,7 +209,7 @@ def test_a_lock_of_the_driver_is_taken_first(make_vms):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_kernel_module_is_loaded_where_it_is_missing(make_vms, there):
+def test_the_kernel_module_is_loaded_if_it_is_missing(make_vms, there):
     rig = make_vms("L4")
     rig.node.remove("/sys/bus/pci/drivers/vfio-pci")
     if there:
@@ -232,7 +222,7 @@ def test_the_kernel_module_is_loaded_where_it_is_missing(make_vms, there):
     assert driver(rig) == ("vfio-pci" if there else "nvidia")
 
 
-def test_a_node_whose_gpus_are_all_with_vfio_needs_no_driver(make_vms):
+def test_a_node_whose_gpus_are_all_bound_to_vfio_needs_no_driver(make_vms):
     rig = make_vms("L4", nvml=RealNvml)
     set_driver(rig, "vfio-pci")
     for path in rig.node.path("/usr/lib/x86_64-linux-gnu").glob("libnvidia-ml*"):
@@ -242,7 +232,7 @@ def test_a_node_whose_gpus_are_all_with_vfio_needs_no_driver(make_vms):
     rig.driver.unprepare(rig.driver.prepare(claim(vm())))
 
 
-def test_a_gpu_that_is_cut_is_not_given_away(make_vms):
+def test_a_gpu_with_mig_devices_is_not_allocated(make_vms):
     rig = make_vms("H100-80GB", dynamic_mig=True)
     rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
     with pytest.raises(NotAllocatedError):
@@ -258,7 +248,7 @@ def test_two_gpus_of_one_claim(make_vms):
     assert (driver(rig), driver(rig, "0000:11:00.0")) == ("nvidia", "nvidia")
 
 
-def test_it_is_the_gpu_that_was_published_though_numbers_have_shifted(make_vms):
+def test_it_is_the_published_gpu_although_indices_have_shifted(make_vms):
     rig = make_vms("L4", "L4", "L4")
     where = 'device.attributes["resource.kubernetes.io"].pciBusID == "0000:11:00.0"'
     asked = rig.driver.allocate(claim(vm(where=where)))
@@ -268,7 +258,7 @@ def test_it_is_the_gpu_that_was_published_though_numbers_have_shifted(make_vms):
 
 
 def test_the_gpu_of_one_virtual_machine_is_not_given_to_another(make_vms):
-    """Once a GPU before it has dropped off the bus it has another name, under which the scheduler knows no holder."""
+    """After another GPU fell off the bus it has another name, which the scheduler takes for a free device."""
     rig = make_vms("L4", "L4")
     where = 'device.attributes["resource.kubernetes.io"].pciBusID == "0000:11:00.0"'
     first = rig.driver.prepare(claim(vm(where=where)))
@@ -277,7 +267,7 @@ def test_the_gpu_of_one_virtual_machine_is_not_given_to_another(make_vms):
         rig.memory.unbind(gpu.uuid)
     rig.driver.discover()
     assert (first.names, list(rig.driver.devices)) == (["gpu-vfio-1"], ["gpu-vfio-0"])
-    with pytest.raises(RetriableError, match=f"0000:11:00.0 is with the virtual machine of claim {first.ref.uid}"):
+    with pytest.raises(RetriableError, match=f"0000:11:00.0 belongs to the virtual machine of claim {first.ref.uid}"):
         rig.driver.prepare(claim(vm(where=where)))
     rig.driver.unprepare(first)
     assert driver(rig, "0000:11:00.0") == "nvidia"
@@ -312,7 +302,7 @@ def test_admin_access_binds_nothing(make_vms):
     assert rig.effects.calls == []
 
 
-# -- whoever has it
+# -- processes that use it
 
 
 def hold(rig, node, pid=4711):
@@ -325,7 +315,7 @@ def hold(rig, node, pid=4711):
 @pytest.mark.parametrize(
     "node", ["/dev/dri/card1", "/dev/dri/renderD128", "/host/dev/nvidia0", "/dev/nvidia0 (deleted)"]
 )
-def test_whoever_holds_it_by_another_node(make_vms, node):
+def test_a_process_that_has_another_of_its_nodes_open_is_waited_for(make_vms, node):
     rig = make_vms("L4")
     asked = rig.driver.allocate(claim(vm()))
     hold(rig, node)
@@ -333,14 +323,15 @@ def test_whoever_holds_it_by_another_node(make_vms, node):
         rig.driver.prepare(asked)
 
 
-def test_whoever_holds_another_one_is_not_waited_for(make_vms):
+def test_processes_that_use_other_gpus_are_not_waited_for(make_vms):
     rig = make_vms("L4")
     for fd, node in enumerate(("/dev/nvidia01", "/dev/nvidiactl", "/dev/dri/card2", "/dev/nvidia1")):
         hold(rig, node, 4711 + fd)
     rig.driver.prepare(claim(vm()))
+    assert driver(rig) == "vfio-pci"
 
 
-def test_a_library_that_does_not_know_the_gpu_is_no_reason_not_to_wait(make_vms):
+def test_processes_are_waited_for_although_nvml_does_not_know_the_gpu(make_vms):
     rig = make_vms("L4")
     asked = rig.driver.allocate(claim(vm()))
     hold(rig, "/dev/nvidia0")
@@ -350,25 +341,27 @@ def test_a_library_that_does_not_know_the_gpu_is_no_reason_not_to_wait(make_vms)
     assert driver(rig) == "nvidia"
 
 
-def test_other_claims_do_not_wait_for_whoever_holds_it(make_gpus):
+def test_claims_for_other_gpus_do_not_wait_for_its_users(make_gpus):
     rig = make_gpus("L4", "L4", passthrough=True, vfio_seconds=50.0)
     asked = rig.driver.allocate(claim(vm()))
     other = rig.driver.allocate(claim("gpu"))
     link = hold(rig, "/dev/nvidia0")
-    waiting = threading.Thread(target=rig.driver.prepare, args=(asked,))
+    waiting = threading.Thread(target=rig.driver.prepare, args=(rig.prepared(asked),))
     waiting.start()
-    rig.site.clock.sleep(0.3)
-    prepared = rig.driver.prepare(other)
-    assert (waiting.is_alive(), driver(rig)) == (True, "nvidia")
-    link.unlink()
-    waiting.join()
+    try:
+        wait(lambda: rig.record(GPU).vfio)  # from now on it waits for the process
+        prepared = rig.driver.prepare(rig.prepared(other))
+        assert (waiting.is_alive(), driver(rig)) == (True, "nvidia")
+    finally:
+        link.unlink()
+        waiting.join()
     assert driver(rig) == "vfio-pci"
     assert prepared.names == ["gpu-1"]
 
 
 @pytest.mark.parametrize("node", ["/dev/vfio/20", "/dev/vfio/devices/vfio3"])
 def test_a_virtual_machine_that_still_runs_is_waited_for_and_named(make_vms, node):
-    """The kernel would not return from unbinding before it has ended."""
+    """Unbinding would block in the kernel until it has ended."""
     rig = make_vms("L4")
     rig.node.file(f"/sys/bus/pci/devices/{GPU}/vfio-dev/vfio3/uevent")
     prepared = rig.driver.prepare(claim(vm()))
@@ -381,8 +374,8 @@ def test_a_virtual_machine_that_still_runs_is_waited_for_and_named(make_vms, nod
     assert driver(rig) == "nvidia"
 
 
-def test_a_group_that_the_kernel_calls_busy_is_waited_for(make_vms, monkeypatch):
-    """So it is where a process closed the group and kept the device, which its open files do not tell."""
+def test_a_group_that_the_kernel_reports_as_busy_is_waited_for(make_vms, monkeypatch):
+    """A process may have closed the group and kept the device, which its open files do not show."""
     rig = make_vms("L4")
     prepared = rig.driver.prepare(claim(vm()))
     real = os.open
@@ -401,48 +394,50 @@ def test_a_group_that_the_kernel_calls_busy_is_waited_for(make_vms, monkeypatch)
     assert driver(rig) == "nvidia"
 
 
-# -- the way back
+# -- unprepare
 
 
-def test_nvml_is_closed_while_a_driver_changes_so_that_it_learns_of_the_gpu(make_vms, monkeypatch):
+def test_nvml_is_closed_while_a_driver_changes_so_that_it_finds_the_gpu(make_vms, monkeypatch):
     rig = make_vms("L4")
-    opened, write = [], rig.effects.write
+    users, write = [], rig.effects.write
 
     def watched(path, text):
-        opened.append(rig.memory._driver.initialized)
+        users.append(rig.memory.users)
         write(path, text)
 
     monkeypatch.setattr(rig.effects, "write", watched)
-    library = rig.driver.plugin._libraries.of(rig.node.root)
+    library = rig.driver.plugin.nvidia_node(rig.node.node).library
     stop = threading.Event()
 
     def watch():
         while not stop.is_set():
             with library.use():
-                library.wanted_closed.wait(5)
+                while not (stop.is_set() or library.wait_for_close_request(0.05)):
+                    pass
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    rig.driver.unprepare(rig.driver.prepare(claim(vm())))
-    stop.set()
-    library.wanted_closed.set()
-    watcher.join()
-    assert opened
-    assert set(opened) == {0}
+    try:
+        rig.driver.unprepare(rig.driver.prepare(claim(vm())))
+    finally:
+        stop.set()
+        watcher.join()
+    assert users
+    assert set(users) == {0}
 
 
-def test_a_gpu_that_fell_off_the_bus_meanwhile_does_not_keep_the_claim(make_vms, caplog):
+def test_a_gpu_that_fell_off_the_bus_does_not_fail_the_unprepare(make_vms, caplog):
     rig = make_vms("L4")
     rig.memory.state(rig.memory.gpus[0].uuid).persistence = True
     prepared = rig.driver.prepare(claim(vm()))
     rig.memory.lose(rig.memory.gpus[0].uuid)
     rig.driver.unprepare(prepared)
     rig.driver.assert_clean()
-    assert "is gone, so its persistence mode is not set" in caplog.text
+    assert "is gone, so its persistence mode is not restored" in caplog.text
 
 
-def test_a_driver_that_was_removed_meanwhile_does_not_keep_the_claim(make_vms, caplog):
-    """It takes the GPU by itself when it comes back."""
+def test_a_driver_that_was_removed_does_not_fail_the_unprepare(make_vms, caplog):
+    """It takes the GPU by itself when it is loaded again."""
     rig = make_vms("L4")
     rig.memory.state(rig.memory.gpus[0].uuid).persistence = True
     prepared = rig.driver.prepare(claim(vm()))
@@ -452,11 +447,11 @@ def test_a_driver_that_was_removed_meanwhile_does_not_keep_the_claim(make_vms, c
     rig.driver.assert_clean()
     assert driver(rig) is None
     assert rig.node.path(f"/sys/bus/pci/devices/{GPU}/driver_override").read_text() == "(null)\n"
-    assert "stays without driver: the kernel has nvidia no more" in caplog.text
-    assert "its persistence mode is not set" in caplog.text
+    assert "stays without driver: the kernel no longer has nvidia" in caplog.text
+    assert "its persistence mode is not restored" in caplog.text
 
 
-def test_a_lock_that_was_taken_in_vain_is_given_back(make_vms):
+def test_the_unbind_lock_is_released_if_binding_fails(make_vms):
     rig = make_vms("L4")
     lock = rig.node.file(f"/proc/driver/nvidia/gpus/{GPU}/unbindLock", "0\n")
     asked = rig.driver.allocate(claim(vm()))
@@ -479,23 +474,23 @@ def test_two_gpus_of_one_group_with_their_audio_functions(make_vms):
     assert {driver(rig, f"0000:1{bus}:00.1") for bus in (0, 1)} == {"snd_hda_intel"}
 
 
-def test_a_persistence_daemon_in_the_drivers_container_is_told_by_the_tool(make_vms, monkeypatch):
-    """NVML of ours does not find its socket, and it would hold the GPU for ever."""
+def test_nvidia_smi_sets_persistence_if_its_daemon_is_in_a_driver_container(make_vms, monkeypatch):
+    """Our NVML does not find its socket, and the daemon would hold the GPU."""
     rig = make_vms("L4", driver_root="/run/nvidia/driver")
     for path in ("bin/sh", "run/nvidia-persistenced/socket"):
         rig.node.file(f"/run/nvidia/driver/{path}")
     rig.memory.state(rig.memory.gpus[0].uuid).persistence = True
-    told = []
-    monkeypatch.setattr(rig.effects, "run", lambda command: told.append(list(command.argv)) or "")
+    commands = []
+    monkeypatch.setattr(rig.effects, "run", lambda command: commands.append(list(command.argv)) or "")
     rig.driver.unprepare(rig.driver.prepare(claim(vm())))
     root = f"{rig.node.root}/run/nvidia/driver"
-    assert told == [["chroot", root, "/usr/bin/nvidia-smi", "-i", GPU, "-pm", on] for on in ("0", "1")]
+    assert commands == [["chroot", root, "/usr/bin/nvidia-smi", "-i", GPU, "-pm", on] for on in ("0", "1")]
 
 
-# -- what is remembered of it
+# -- its record
 
 
-def test_a_gpu_that_no_claim_owns_any_more_comes_back_at_the_next_claim(make_vms):
+def test_a_gpu_of_a_claim_without_state_is_restored_at_the_next_claim(make_vms):
     rig = make_vms("L4", "L4")
     lost = rig.driver.prepare(claim(vm()))
     next(rig.driver.data.glob("claims/*.json")).unlink()
@@ -508,7 +503,7 @@ def test_a_gpu_that_no_claim_owns_any_more_comes_back_at_the_next_claim(make_vms
     assert not list(rig.node.path("/s/gpus").rglob("record.json"))
 
 
-def test_it_keeps_its_product_name_while_it_is_with_vfio(make_vms):
+def test_it_keeps_its_product_name_while_it_is_bound_to_vfio(make_vms):
     rig = make_vms("L4", "L4")
     set_driver(rig, "vfio-pci", "0000:11:00.0")
     rig.memory.unbind(rig.memory.gpus[1].uuid)
@@ -516,12 +511,12 @@ def test_it_keeps_its_product_name_while_it_is_with_vfio(make_vms):
     assert prepared.names == ["gpu-vfio-0"]
     rig.memory.unbind(rig.memory.gpus[0].uuid)
     rig.driver.discover()
-    told = {name: each.attributes.get("productName") for name, each in rig.driver.devices.items()}
-    assert told == {"gpu-vfio-0": "NVIDIA L4", "gpu-vfio-1": None}
+    products = {name: each.attributes.get("productName") for name, each in rig.driver.devices.items()}
+    assert products == {"gpu-vfio-0": "NVIDIA L4", "gpu-vfio-1": None}
 
 
 @pytest.mark.parametrize("word", ["0", "*L4*", "uuid"])
-def test_an_allowed_gpu_stays_published_while_it_is_with_vfio(make_gpus, word):
+def test_an_allowed_gpu_stays_published_while_it_is_bound_to_vfio(make_gpus, word):
     rig = make_gpus("L4", passthrough=True)
     allowed = rig.memory.gpus[0].uuid if word == "uuid" else word
     rig.settings = replace(rig.settings, selection=Selection(allow=[allowed]))

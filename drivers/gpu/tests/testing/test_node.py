@@ -1,11 +1,11 @@
-"""Nodes with GPUs, as the readers of the SDK see them."""
+"""Nodes with GPUs that are made of files, as readers see them."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from dra_driver_gpu.nvml.capabilities import mig_capability
+from dra_driver_gpu.edits.device_nodes import mig_capabilities
 from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.real import find_library
 from dra_driver_gpu.testing import GpuNode
@@ -48,18 +48,18 @@ def test_device_nodes_are_there(tmp_path):
     assert names >= {"nvidia0", "nvidia5", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "dri/card1", "dri/renderD129"}
 
 
-def test_all_instances_can_be_made_at_once(tmp_path):
+def test_all_instances_can_exist_at_once(tmp_path):
     node = GpuNode(tmp_path, [fake_gpu("A30", 0), fake_gpu("L4", 1)])
     node.set_all_instances()
-    assert mig_capability(node.host, 0, 14, 7).minor == 3 + 15 * 9 - 1
+    assert mig_capabilities(node.host, 0, 14, 7)[1].minor == 3 + 15 * 9 - 1
     assert not (node.host.proc / "driver/nvidia/capabilities/gpu1").exists()
 
 
-def test_a_reset_takes_the_capabilities_along(tmp_path):
+def test_a_reset_removes_the_capabilities(tmp_path):
     node = GpuNode(tmp_path, [fake_gpu("A30", mig=True)])
     nvml = node.nvml()
     nvml.init()
     nvml.device_by_index(0).create_gpu_instance(5)
     assert list((node.host.proc / "driver/nvidia/capabilities/gpu0").rglob("access"))
-    nvml.recover(nvml.gpus[0].uuid)
+    nvml.reset(nvml.gpus[0].uuid)
     assert not list((node.host.proc / "driver/nvidia/capabilities/gpu0").rglob("access"))

@@ -1,4 +1,4 @@
-"""The stub library itself: building it, and its state file."""
+"""The stub library: building it, and its state file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dra_driver_gpu.nvml.real import RealNvml
 from dra_driver_gpu.nvml.values import ComputeMode
 from dra_driver_gpu.testing import StubState, build_stub, nvml_stub
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 
 @pytest.fixture(scope="module")
@@ -29,25 +29,25 @@ def nvml(library, state, tmp_path, monkeypatch):
     nvml = RealNvml(library=library)
     nvml.init()
     yield nvml
-    StubState(tmp_path / "nvml", [])  # whatever the test made of the file
+    StubState(tmp_path / "nvml", [])  # a readable file again
     nvml.shutdown()
 
 
-def test_without_compiler_it_says_so(tmp_path):
+def test_a_missing_compiler_is_reported(tmp_path):
     with pytest.raises(SettingsError, match="needs the C compiler no-such-cc, which is not on PATH"):
         build_stub(tmp_path, compiler="no-such-cc")
 
 
-def test_what_the_compiler_says_is_told(tmp_path, monkeypatch):
+def test_errors_of_the_compiler_are_reported(tmp_path, monkeypatch):
     (tmp_path / "broken.c").write_text("int x = ;")
     monkeypatch.setattr(nvml_stub, "SOURCES", tmp_path)
     with pytest.raises(SettingsError, match=r"does not compile: .*broken\.c:1"):
         build_stub(tmp_path)
 
 
-def test_what_the_library_writes_it_reads_again(nvml, tmp_path):
+def test_the_library_reads_what_it_wrote(nvml, tmp_path):
     gpu = nvml.device_by_index(0)
-    gpu.set_persistence_mode(on=True)  # from now on the file is the library's own
+    gpu.set_persistence_mode(on=True)  # from now on the file is as the library writes it
     gpu.set_mig_mode(on=True)
     first = (tmp_path / "nvml").read_text()
     instance = gpu.create_gpu_instance(9)
@@ -66,7 +66,7 @@ def test_an_operator_sets_modes(nvml, state):
     assert (gpu.compute_mode(), gpu.persistence_mode()) == (ComputeMode.PROHIBITED, True)
 
 
-def test_a_line_that_makes_no_sense_is_told_on_stderr(nvml, tmp_path, capfd):
+def test_a_malformed_line_is_reported_on_stderr(nvml, tmp_path, capfd):
     with (tmp_path / "nvml").open("a") as file:
         file.write("gi 0 99 19 0 1\n")
     with pytest.raises(errors.DriverNotLoadedError):

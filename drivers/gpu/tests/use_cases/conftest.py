@@ -70,7 +70,7 @@ class Played:
             sharing=settings.sharing,
             vfio_seconds=0.2,
         )
-        node.place(self.rig.node.root)
+        node.complete(self.rig.node.root)
         self.rig.gpus.set_all_instances()
         self.rig.register_nodes()
         self.rig.driver.discover()
@@ -103,8 +103,8 @@ class Played:
 
     def _objects(self, node: ExampleNode) -> list[JSON]:
         """The node under the name that the rig has."""
-        others = json.loads(json.dumps(node.others()).replace(f'"{node.name}"', f'"{self.rig.node.name}"'))
-        return [*others, *self.rig.driver.slices()]
+        objects = json.loads(json.dumps(node.other_objects()).replace(f'"{node.name}"', f'"{self.rig.node.name}"'))
+        return [*objects, *self.rig.driver.slices()]
 
     def _prepare(self, claim: JSON) -> None:
         raw = self.rig.driver.cluster.adopt(claim)
@@ -126,7 +126,7 @@ class Played:
         return {path for path in self.container(name).devices if path.removeprefix("/dev/nvidia").isdecimal()}
 
     def state(self) -> Any:
-        """What must be as before when all is over."""
+        """What must be as before once all claims are unprepared."""
         states = [self.memory.state(gpu.uuid) for gpu in self.memory.gpus]
         gpus = [(each.mig.current, each.compute_mode, sorted(each.instances)) for each in states]
         drivers = {

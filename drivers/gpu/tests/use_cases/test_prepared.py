@@ -1,4 +1,4 @@
-"""What the containers of each use case get; afterwards the node is as it was, which the fixture looks at."""
+"""What the containers of each use case get. The fixture checks that the node is afterwards as it was before."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_01_claims_share_a_gpu(play: Play) -> None:
     assert len({each.share_id for each in held}) == 4
 
 
-def test_02_a_gpu_beside_a_vf(play: Play) -> None:
+def test_02_a_gpu_and_a_vf_below_one_pcie_root(play: Play) -> None:
     assert play("02-complex-constraints").gpus("train/train") == {"/dev/nvidia3"}
 
 
-def test_03_each_pod_has_its_kind(play: Play) -> None:
+def test_03_each_pod_has_its_model_of_gpu(play: Play) -> None:
     played = play("03-several-gpu-types")
     found = {name: played.gpus(name) for name in ("train/train", "infer/infer", "anything/demo")}
     assert found == {
@@ -46,7 +46,7 @@ def test_03_each_pod_has_its_kind(play: Play) -> None:
     }
 
 
-def test_04_two_pods_take_turns(play: Play) -> None:
+def test_04_two_pods_share_a_gpu_in_time_slices(play: Play) -> None:
     played = play("04-time-slicing")
     assert played.gpus("simulation-1/run") == played.gpus("simulation-2/run") == {"/dev/nvidia0"}
     assert slices_set(played) == ["3"]
@@ -63,7 +63,7 @@ def test_05_two_containers_are_clients_of_one_daemon(play: Play) -> None:
     assert played.memory.state(gpu).compute_mode is ComputeMode.EXCLUSIVE_PROCESS
 
 
-def test_06_a_gpu_is_for_a_machine_or_for_containers(play: Play) -> None:
+def test_06_a_gpu_is_for_a_virtual_machine_or_for_containers(play: Play) -> None:
     played = play("06-vfio")
     assert played.gpus("container/cuda") == {"/dev/nvidia0"}
     machine = played.container("machine-1/virt-launcher").devices
@@ -80,13 +80,13 @@ def test_07_monitoring_sees_all_and_holds_none(play: Play) -> None:
     assert played.gpus("batch/batch") == {"/dev/nvidia1"}
 
 
-def test_08_two_rails(play: Play) -> None:
+def test_08_two_gpus_each_with_its_nic(play: Play) -> None:
     played = play("08-gpu-nic-alignment")
     assert played.gpus("worker-0/train") == {"/dev/nvidia0", "/dev/nvidia1"}
     assert played.gpus("worker-1/train") == {"/dev/nvidia2", "/dev/nvidia3"}
 
 
-def test_09_two_partitions_of_one_gpu(play: Play) -> None:
+def test_09_two_mig_devices_of_one_gpu(play: Play) -> None:
     played = play("09-mig-alignment")
     instances = {each.row.name: each.id for each in played.memory.state(played.memory.gpus[1].uuid).instances.values()}
     for name, profile in (("model", "3g.20gb"), ("decoder", "1g.5gb")):
@@ -94,7 +94,7 @@ def test_09_two_partitions_of_one_gpu(play: Play) -> None:
         assert capabilities(played.container(f"stream/{name}")) == {capability(1, mine), capability(1, mine, 0)}
 
 
-def test_10_partitions_come_to_be(play: Play) -> None:
+def test_10_mig_devices_are_created_on_demand(play: Play) -> None:
     played = play("10-dynamic-mig")
     first, second = (played.memory.state(gpu.uuid) for gpu in played.memory.gpus)
     assert sorted((each.row.name, each.placement.start) for each in first.instances.values()) == [
@@ -107,7 +107,7 @@ def test_10_partitions_come_to_be(play: Play) -> None:
     assert "small" not in played.prepared
 
 
-def test_11_compute_of_its_own_in_shared_memory(play: Play) -> None:
+def test_11_compute_instances_share_memory(play: Play) -> None:
     played = play("11-mig-shared-memory")
     left, right = sorted(
         played.memory.state(played.memory.gpus[0].uuid).instances.values(), key=lambda each: each.placement.start
@@ -124,7 +124,7 @@ def test_11_compute_of_its_own_in_shared_memory(play: Play) -> None:
     }
 
 
-def test_12_each_container_has_a_policy_of_its_own(play: Play) -> None:
+def test_12_each_container_has_its_own_policy(play: Play) -> None:
     played = play("12-application-policies")
     for replica in ("replica-1", "replica-2"):
         prefill, decode = (played.container(f"{replica}/{name}") for name in ("prefill", "decode"))

@@ -1,4 +1,4 @@
-"""The nodes of the examples are what the driver publishes; every use case comes out the same on the driver itself."""
+"""The nodes of the examples are what the driver publishes, and every use case has the same result on the driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_node_of_an_example_is_what_the_driver_publishes(name: str, tmp_path
     )
 
 
-def test_there_are_twelve() -> None:
+def test_there_are_twelve_use_cases() -> None:
     assert [case.partition("-")[0] for case in CASES] == [f"{number:02}" for number in range(1, 13)]
 
 
@@ -40,7 +40,7 @@ def test_a_use_case_on_what_the_driver_discovers(
     for name, value in node.settings.items():
         monkeypatch.setenv(name, value)
     others = tmp_path / "others.yaml"
-    others.write_text(yaml.safe_dump_all(node.others()))
+    others.write_text(yaml.safe_dump_all(node.other_objects()))
     driver = ("--driver", "dra_driver_gpu:GpuDriver", "--fixture", tmp_path / "root", "--node", node.name)
     discovered = simulate(others, manifest, *driver)
     file = next(EXAMPLES / "nodes" / f"{name}.yaml" for name, each in NODES.items() if each is node)

@@ -1,6 +1,6 @@
-"""NVML in memory: the GPUs of a node with faithful state, for tests, fixtures and simulated nodes."""
+"""NVML in memory: GPUs that keep the rules of NVML and MIG, for tests, fixtures and simulated nodes."""
 
-from dra_driver_gpu.nvml.memory.faults import Faults
+from dra_driver_gpu.nvml.memory.driver import Faults
 from dra_driver_gpu.nvml.memory.fixture import FIXTURE_FILE, read_fixture
 from dra_driver_gpu.nvml.memory.library import MemoryNvml
 from dra_driver_gpu.nvml.memory.models import MODELS, FakeGpu, GpuModel, fake_gpu, model

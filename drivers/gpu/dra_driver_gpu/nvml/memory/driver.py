@@ -1,4 +1,10 @@
-"""What all handles of the in-memory NVML share: the GPUs, one lock, the event sets, and how a call is made."""
+"""The kernel driver in memory: its GPUs, one lock, the queues of event sets, and failures that a test asks for.
+
+    nvml.faults.fail("nvmlGpuInstanceDestroy", ReturnCode.IN_USE, nth=2)
+    nvml.faults.fail_call(7, KilledError())      # the process dies in the seventh call from now
+
+Functions are named as in nvml.h. A failure is the NvmlError of a return code, or any exception that is given.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +17,100 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from dra_driver_gpu.nvml.errors import ReturnCode, error_of
-from dra_driver_gpu.nvml.memory.faults import Faults
 from dra_driver_gpu.nvml.memory.models import FakeGpu
-from dra_driver_gpu.nvml.memory.state import GpuState, Refusal
+from dra_driver_gpu.nvml.memory.state import GpuState, RefusedError
 from dra_driver_gpu.nvml.values import EventType
 
 
+@dataclass
+class Fault:
+    """A failure of some calls of one function, or of any function.
+
+    call: the NVML function; None for any.
+    failure: the return code that is answered, or the exception that is raised.
+    nth: the call that fails, counted from 1.
+    times: how many calls fail, from `nth` on.
+    after: the call takes effect before it fails.
+    """
+
+    call: str | None
+    failure: ReturnCode | BaseException
+    nth: int
+    times: int
+    after: bool
+
+    def count(self, call: str) -> bool:
+        """Count one call; True if it fails."""
+        if self.call not in {None, call}:
+            return False
+        self.nth -= 1
+        return -self.times < self.nth <= 0
+
+    @property
+    def used_up(self) -> bool:
+        """Whether no later call fails because of it."""
+        return self.nth <= -self.times + 1
+
+    def error(self, call: str) -> BaseException:
+        """What `call` raises."""
+        return self.failure if isinstance(self.failure, BaseException) else error_of(call, self.failure)
+
+
+class Faults:
+    """The failures to come. `calls` lists every call that was made."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._faults: list[Fault] = []
+
+    def fail(
+        self,
+        call: str,
+        failure: ReturnCode | BaseException = ReturnCode.UNKNOWN,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        after: bool = False,
+    ) -> None:
+        """Let the `nth` call of this function from now on fail, and `times` - 1 calls after it.
+
+        With `after` the call takes effect before it fails, like a call whose answer is lost.
+        """
+        self._faults.append(Fault(call, failure, nth, times, after))
+
+    def fail_call(
+        self, nth: int, failure: ReturnCode | BaseException = ReturnCode.UNKNOWN, *, after: bool = False
+    ) -> None:
+        """Let the `nth` call from now on fail, whichever function it is."""
+        self._faults.append(Fault(None, failure, nth, 1, after))
+
+    def clear(self) -> None:
+        """Forget the failures to come and the calls that were made."""
+        self._faults.clear()
+        self.calls.clear()
+
+    def enter(self, call: str) -> BaseException | None:
+        """Record a call. Raises if it fails before its effect; returns what it must raise after its effect."""
+        self.calls.append(call)
+        due = [each for each in self._faults if each.count(call)]
+        self._faults = [each for each in self._faults if not each.used_up]
+        if not due:
+            return None
+        if due[0].after:
+            return due[0].error(call)
+        raise due[0].error(call)
+
+
 @dataclass(frozen=True)
-class Happening:
-    """An event on its way to the event sets."""
+class QueuedEvent:
+    """An event on its way to the event sets.
+
+    gpu_uuid: the physical GPU.
+    type: what happened.
+    data: the XID if it is an XID error.
+    gpu_instance_id: the GPU instance concerned, or `WHOLE_GPU`.
+    compute_instance_id: the compute instance concerned, or `WHOLE_GPU`.
+    """
 
     gpu_uuid: str
     type: EventType
@@ -30,15 +121,20 @@ class Happening:
 
 @dataclass
 class EventQueue:
-    """What one event set is registered for, and what has happened since."""
+    """The kernel's side of one event set.
+
+    registered: the event types it is registered for, by GPU.
+    waiting: events that `wait` has not returned yet, the oldest first.
+    freed: the set is invalid.
+    """
 
     registered: dict[str, EventType] = field(default_factory=dict)
-    waiting: deque[Happening] = field(default_factory=deque)
+    waiting: deque[QueuedEvent] = field(default_factory=deque)
     freed: bool = False
 
 
 class Driver:
-    """The kernel's side: its GPUs outlive any library that is initialized on it."""
+    """The kernel's side. Its GPUs outlive every library that is initialized on it."""
 
     def __init__(self, gpus: Iterable[FakeGpu], driver_version: str, cuda_version: int, *, privileged: bool) -> None:
         self.gpus = {gpu.uuid: GpuState.of(gpu) for gpu in gpus}
@@ -53,7 +149,7 @@ class Driver:
 
     @contextmanager
     def call(self, name: str, gpu: GpuState | None = None, *, changes: bool = False) -> Iterator[None]:
-        """Surrounds one NVML call: counts it, refuses what any call can be refused for, and names refusals."""
+        """Run one NVML call: count it, check what any call can fail for, and turn refusals into NvmlErrors."""
         with self.changed:
             afterwards = self.faults.enter(name)
             if not self.initialized and name != "nvmlInitWithFlags":
@@ -64,33 +160,33 @@ class Driver:
                 raise error_of(name, ReturnCode.NO_PERMISSION)
             try:
                 yield
-            except Refusal as refusal:
-                raise error_of(name, refusal.code) from None
+            except RefusedError as refused:
+                raise error_of(name, refused.code) from None
             if changes and gpu is not None:
                 for watcher in self.watchers:
                     watcher(gpu)
             if afterwards is not None:
                 raise afterwards
 
-    def happen(self, happening: Happening) -> None:
-        """Gives an event to every set that is registered for it."""
+    def send(self, event: QueuedEvent) -> None:
+        """Give an event to every set that is registered for it."""
         with self.changed:
             for queue in self.queues:
-                if happening.type & queue.registered.get(happening.gpu_uuid, EventType(0)):
-                    queue.waiting.append(happening)
+                if event.type & queue.registered.get(event.gpu_uuid, EventType(0)):
+                    queue.waiting.append(event)
             self.changed.notify_all()
 
 
 class Bound(Protocol):
-    """A handle: something of one GPU of a driver."""
+    """A handle to something on one GPU of a driver."""
 
     @property
     def driver(self) -> Driver:
-        """The driver it is a handle of."""
+        """The driver."""
 
     @property
     def state(self) -> GpuState:
-        """The GPU it is of."""
+        """The GPU."""
 
 
 H = TypeVar("H", bound=Bound)
@@ -100,7 +196,7 @@ Method = Callable[Concatenate[H, P], R]
 
 
 def nvml_call(name: str, *, changes: bool = False) -> Callable[[Method[H, P, R]], Method[H, P, R]]:
-    """Makes a method of a handle the NVML function of this name; `changes` asks for privilege."""
+    """Make a method of a handle the NVML function of this name; `changes` needs privilege."""
 
     def decorate(method: Method[H, P, R]) -> Method[H, P, R]:
         @functools.wraps(method)

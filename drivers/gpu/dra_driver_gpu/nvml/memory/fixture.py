@@ -1,17 +1,17 @@
-"""Reads the GPUs of a fixture: a file `nvml.yaml` in the tree of a node that has no GPUs, and so no NVML.
+"""Reads the GPUs of a fixture: a file `nvml.yaml` in the root of a node, which stands for its NVML.
 
-    driver: 580.95.05            # optional, as are cuda (13000) and everything but `model` below
+    driver: 580.95.05            # optional, like cuda (13000) and everything below except `model`
     gpus:
     - model: A100-40GB           # see `MODELS`
       count: 4
       mig: true
-      instances:                 # of each of the four: static MIG devices
+      instances:                 # the MIG devices of each of the four GPUs
       - {profile: 3g.20gb, start: 0}
-      - {profile: 3g.20gb, start: 4, compute: [1, 2]}   # cut into compute instances of 1 and 2 slices
+      - {profile: 3g.20gb, start: 4, compute: [1, 2]}   # divided into compute instances of 1 and 2 slices
     - model: L4
       pciAddress: "0000:41:00.0"
 
-Minor numbers count up over all GPUs; PCI address and UUID follow from them.
+Minor numbers count up over all GPUs; PCI addresses and UUIDs follow from them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dra_driver_gpu.nvml.memory.library import MemoryNvml
 from dra_driver_gpu.nvml.memory.models import FakeGpu, fake_gpu
-from dra_driver_gpu.nvml.memory.state import GpuState, Refusal
-from dra_driver_gpu.nvml.values import Placement
-from dra_sdk.errors import SettingsError
+from dra_driver_gpu.nvml.memory.state import GpuState, RefusedError
+from dra_driver_gpu.nvml.mig import Placement
+from dra_sdk import SettingsError
 
 FIXTURE_FILE: Final = "nvml.yaml"
 _MAX_GPUS: Final = 32
@@ -62,9 +62,9 @@ class _Fixture(_Strict):
 
 
 def read_fixture(path: Path) -> MemoryNvml:
-    """The NVML that this file describes, not initialized.
+    """The NVML that this file describes, not yet initialized.
 
-    Raises SettingsError that names the file, the field and what is wrong with it.
+    Raises SettingsError with the file, the field and what is wrong.
     """
     fixture = _read(path)
     entries = [entry for entry in fixture.gpus for _ in range(entry.count)]
@@ -84,7 +84,7 @@ def _read(path: Path) -> _Fixture:
         return _Fixture.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         raise SettingsError(f"{path}: {'; '.join(_problems(error))}") from None
@@ -106,7 +106,7 @@ def _gpu(entry: _Gpu, minor: int) -> FakeGpu:
 
 
 def _create(state: GpuState, wanted: _Instance) -> None:
-    """Makes a GPU instance with one compute instance as large as itself, or those that are wanted."""
+    """Create a GPU instance with the listed compute instances; by default one as large as the GPU instance."""
     rows = {row.name: row for row in state.gpu.model.mig}
     where = f"instance {wanted.profile} at {wanted.start} of GPU {state.gpu.minor}"
     if wanted.profile not in rows:
@@ -119,5 +119,5 @@ def _create(state: GpuState, wanted: _Instance) -> None:
             if slices not in by_slices:
                 raise SettingsError(f"{where}: no compute instance of {slices} slices; there are {sorted(by_slices)}")
             state.create_compute(instance, by_slices[slices].id)
-    except Refusal as refusal:
-        raise SettingsError(f"{where} cannot be made: {refusal.code.name}") from None
+    except RefusedError as refused:
+        raise SettingsError(f"{where} cannot be created: {refused.code.name}") from None

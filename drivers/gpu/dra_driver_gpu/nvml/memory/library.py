@@ -1,11 +1,12 @@
-"""The NVML library in memory: `MemoryNvml`, with what a test does to the GPUs behind the driver's back.
+"""The NVML library in memory: `MemoryNvml`, and what a test does to its GPUs.
 
     nvml = MemoryNvml([fake_gpu("A100-40GB", 0), fake_gpu("H100-80GB", 1)])
     nvml.init()
     nvml.add_process(nvml.gpus[0].uuid, pid=4711)
-    nvml.happen(nvml.gpus[1].uuid, EventType.XID_CRITICAL_ERROR, 79)
+    nvml.inject_event(nvml.gpus[1].uuid, EventType.XID_CRITICAL_ERROR, 79)
 
-State is of the node, not of the library: it survives shutdown and init, as MIG devices survive a driver restart.
+The state belongs to the node, not to the library: it survives shutdown and init, as MIG devices survive a restart of
+the driver.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from collections.abc import Callable, Iterable
 
 from dra_driver_gpu.nvml.api import Event, Gpu
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory.driver import Driver, EventQueue, Happening
-from dra_driver_gpu.nvml.memory.faults import Faults
-from dra_driver_gpu.nvml.memory.gpu import MemoryGpu
+from dra_driver_gpu.nvml.memory.driver import Driver, EventQueue, Faults, QueuedEvent
+from dra_driver_gpu.nvml.memory.handles import MemoryGpu
 from dra_driver_gpu.nvml.memory.models import FakeGpu
-from dra_driver_gpu.nvml.memory.state import GpuState, ProcessKind, Refusal
+from dra_driver_gpu.nvml.memory.state import GpuState, ProcessKind, RefusedError
 from dra_driver_gpu.nvml.values import (
     WHOLE_GPU,
     EccCounter,
@@ -32,7 +32,7 @@ from dra_driver_gpu.nvml.values import (
 
 
 class MemoryNvml:
-    """The `Nvml` protocol in memory. `privileged=False` refuses whatever needs root."""
+    """The `Nvml` protocol in memory. With `privileged=False` it refuses everything that needs root."""
 
     def __init__(
         self,
@@ -49,6 +49,16 @@ class MemoryNvml:
     def faults(self) -> Faults:
         """The failures to come, and every call that was made."""
         return self._driver.faults
+
+    @property
+    def users(self) -> int:
+        """How often NVML is initialized and not yet shut down; 0 means that it holds no GPU open."""
+        return self._driver.initialized
+
+    @property
+    def event_sets(self) -> int:
+        """How many event sets are not freed."""
+        return len(self._driver.queues)
 
     def init(self) -> None:
         """See `Nvml.init`."""
@@ -103,12 +113,12 @@ class MemoryNvml:
 
     def _handle(self, found: list[GpuState], otherwise: ReturnCode = ReturnCode.NOT_FOUND) -> MemoryGpu:
         if not found:
-            raise Refusal(otherwise)
+            raise RefusedError(otherwise)
         if found[0].lost:
-            raise Refusal(ReturnCode.GPU_IS_LOST)
+            raise RefusedError(ReturnCode.GPU_IS_LOST)
         return MemoryGpu(self._driver, found[0])
 
-    # what happens to the GPUs
+    # What a test does to the GPUs.
 
     def fail(
         self,
@@ -119,15 +129,15 @@ class MemoryNvml:
         times: int = 1,
         after: bool = False,
     ) -> None:
-        """Lets the `nth` call of an NVML function fail; the same as `faults.fail`."""
+        """Let the `nth` call of an NVML function fail: the same as `faults.fail`."""
         self.faults.fail(call, failure, nth=nth, times=times, after=after)
 
     def state(self, uuid: str) -> GpuState:
-        """The GPU's state, to look at."""
+        """The state of a GPU, to be read or set."""
         return self._driver.gpus[uuid]
 
     def watch(self, watcher: Callable[[GpuState], None]) -> None:
-        """Calls `watcher` after each call that may have changed a GPU, under the lock: it must not call NVML."""
+        """Call `watcher` after each call that may have changed a GPU. It runs under the lock: it must not call NVML."""
         self._driver.watchers.append(watcher)
 
     def add_process(
@@ -140,18 +150,18 @@ class MemoryNvml:
         compute_instance_id: int = WHOLE_GPU,
         kind: ProcessKind = ProcessKind.COMPUTE,
     ) -> None:
-        """Starts a process on a GPU, or on one of its MIG devices."""
+        """Start a process on a GPU, or on one of its MIG devices."""
         with self._driver.changed:
             process = Process(pid, used_bytes, gpu_instance_id, compute_instance_id)
             self.state(uuid).processes.append((kind, process))
 
     def end_process(self, pid: int) -> None:
-        """Ends a process on every GPU."""
+        """End a process on every GPU."""
         with self._driver.changed:
             for state in self._driver.gpus.values():
                 state.processes = [one for one in state.processes if one[1].pid != pid]
 
-    def happen(
+    def inject_event(
         self,
         uuid: str,
         event: EventType,
@@ -160,45 +170,45 @@ class MemoryNvml:
         gpu_instance_id: int = WHOLE_GPU,
         compute_instance_id: int = WHOLE_GPU,
     ) -> None:
-        """Gives an event to every set that is registered for it; earlier events are not kept for later sets."""
-        self._driver.happen(Happening(uuid, event, data, gpu_instance_id, compute_instance_id))
+        """Give an event to every event set that is registered for it; a later set does not get it."""
+        self._driver.send(QueuedEvent(uuid, event, data, gpu_instance_id, compute_instance_id))
 
     def lose(self, uuid: str) -> None:
-        """Lets a GPU fall off the bus: every call on it fails until `recover`, waiting included."""
+        """Let a GPU fall off the bus: every call on it fails until `reset`, waiting for events included."""
         with self._driver.changed:
             self.state(uuid).lost = True
             self._driver.changed.notify_all()
 
-    def recover(self, uuid: str) -> None:
-        """Resets a GPU, which brings it back: its instances and processes are gone, MIG mode is as after a reset."""
+    def reset(self, uuid: str) -> None:
+        """Reset a GPU, which also brings a lost one back. Its instances and processes are gone."""
         with self._driver.changed:
             self.state(uuid).reset()
             for watcher in self._driver.watchers:
                 watcher(self.state(uuid))
 
     def unbind(self, uuid: str) -> GpuState:
-        """Takes a GPU from the kernel driver: NVML knows it no longer. What is returned brings it back by `bind`."""
+        """Take a GPU from the kernel driver, so that NVML no longer knows it. `bind` with the result brings it back."""
         with self._driver.changed:
             return self._driver.gpus.pop(uuid)
 
     def bind(self, state: GpuState) -> None:
-        """Gives a GPU that was unbound to the kernel driver again, reset."""
+        """Give an unbound GPU back to the kernel driver, reset."""
         with self._driver.changed:
             state.reset()
             self._driver.gpus[state.gpu.uuid] = state
 
     def set_ecc_errors(self, uuid: str, kind: EccKind, counter: EccCounter, count: int) -> None:
-        """Sets an ECC counter."""
+        """Set an ECC counter."""
         with self._driver.changed:
             self.state(uuid).ecc[kind, counter] = count
 
     def set_remapped_rows(self, uuid: str, rows: RemappedRows) -> None:
-        """Sets the numbers of remapped rows."""
+        """Set the remapped rows."""
         with self._driver.changed:
             self.state(uuid).rows = rows
 
     def set_recovery_action(self, uuid: str, action: RecoveryAction) -> None:
-        """Sets what the driver says must happen to the GPU."""
+        """Set what the driver says must happen to the GPU."""
         with self._driver.changed:
             self.state(uuid).recovery_action = action
 
@@ -213,56 +223,56 @@ class MemoryEventSet:
     def register(self, gpu: Gpu, types: EventType) -> None:
         """See `EventSet.register`."""
         if not isinstance(gpu, MemoryGpu):
-            raise TypeError(f"a GPU of this library is wanted, not {type(gpu).__name__}")
+            raise TypeError(f"an event set takes GPUs of the same library, not {type(gpu).__name__}")
         with self._driver.call("nvmlDeviceRegisterEvents", gpu.state):
-            self._require()
+            self._require_valid()
             if types & ~gpu.state.supported_events:
-                raise Refusal(ReturnCode.NOT_SUPPORTED)
+                raise RefusedError(ReturnCode.NOT_SUPPORTED)
             registered = self._queue.registered
             registered[gpu.state.gpu.uuid] = registered.get(gpu.state.gpu.uuid, EventType(0)) | types
 
     def wait(self, timeout_ms: int) -> Event | None:
         """See `EventSet.wait`."""
         with self._driver.call("nvmlEventSetWait_v2"):
-            self._require()
+            self._require_valid()
             until = time.monotonic() + timeout_ms / 1000
             while not self._queue.waiting and not self._lost() and time.monotonic() < until:
                 self._driver.changed.wait(until - time.monotonic())
-                self._require()
+                self._require_valid()
             if self._queue.waiting:
                 return self._event(self._queue.waiting.popleft())
             if self._lost():
-                raise Refusal(ReturnCode.GPU_IS_LOST)
+                raise RefusedError(ReturnCode.GPU_IS_LOST)
             return None
 
     def free(self) -> None:
         """See `EventSet.free`."""
         with self._driver.call("nvmlEventSetFree"):
-            self._require()
+            self._require_valid()
             self._queue.freed = True
             self._driver.queues.remove(self._queue)
             self._driver.changed.notify_all()
 
-    def _require(self) -> None:
+    def _require_valid(self) -> None:
         if self._queue.freed:
-            raise Refusal(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
 
     def _lost(self) -> bool:
         return any(uuid in self._driver.gpus and self._driver.gpus[uuid].lost for uuid in self._queue.registered)
 
-    def _event(self, happening: Happening) -> Event:
+    def _event(self, queued: QueuedEvent) -> Event:
         return Event(
-            gpu=MemoryGpu(self._driver, self._driver.gpus[happening.gpu_uuid]),
-            type=happening.type,
-            data=happening.data,
-            gpu_instance_id=happening.gpu_instance_id,
-            compute_instance_id=happening.compute_instance_id,
+            gpu=MemoryGpu(self._driver, self._driver.gpus[queued.gpu_uuid]),
+            type=queued.type,
+            data=queued.data,
+            gpu_instance_id=queued.gpu_instance_id,
+            compute_instance_id=queued.compute_instance_id,
         )
 
 
 def _pci_numbers(address: str) -> tuple[int, ...]:
-    """Domain, bus and device, however they are spelled; refuses what is no address."""
+    """Domain, bus and device of an address in either spelling; INVALID_ARGUMENT for anything else."""
     try:
         return tuple(int(part, 16) for part in address.split(".", maxsplit=1)[0].split(":"))
     except ValueError:
-        raise Refusal(ReturnCode.INVALID_ARGUMENT) from None
+        raise RefusedError(ReturnCode.INVALID_ARGUMENT) from None

@@ -1,6 +1,6 @@
 """The state of one GPU in memory, and the rules of MIG on it. Pure: no locks, no handles, no faults.
 
-A refusal is a `Refusal` with NVML's return code; the caller knows which function was called.
+What NVML would refuse raises `RefusedError` with NVML's return code; the caller adds the function that was called.
 Sources: the MIG user guide for placements and sharing, nvml.h for the return codes.
 """
 
@@ -12,17 +12,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dra_driver_gpu.nvml.errors import ReturnCode
-from dra_driver_gpu.nvml.memory.models import FakeGpu, compute_instance_profiles
-from dra_driver_gpu.nvml.memory.tables import MigRow
+from dra_driver_gpu.nvml.memory.models import FakeGpu, MigRow, compute_instance_profiles
+from dra_driver_gpu.nvml.mig import ComputeInstanceProfile, MigMode, Placement
 from dra_driver_gpu.nvml.values import (
     WHOLE_GPU,
-    ComputeInstanceProfile,
     ComputeMode,
     EccCounter,
     EccKind,
     EventType,
-    MigMode,
-    Placement,
     Process,
     RecoveryAction,
     RemappedRows,
@@ -33,8 +30,8 @@ _NO_ROWS = RemappedRows(0, 0, pending=False, failed=False)
 _ALWAYS = EventType.XID_CRITICAL_ERROR | EventType.PSTATE | EventType.CLOCK | EventType.POWER_SOURCE_CHANGE
 
 
-class Refusal(Exception):  # noqa: N818  it never leaves the package: it becomes the NvmlError of the call
-    """NVML's answer is this return code."""
+class RefusedError(Exception):
+    """NVML answers with this return code. It never leaves the package: it becomes the NvmlError of the call."""
 
     def __init__(self, code: ReturnCode) -> None:
         super().__init__(code)
@@ -42,7 +39,7 @@ class Refusal(Exception):  # noqa: N818  it never leaves the package: it becomes
 
 
 class ProcessKind(Enum):
-    """Which of NVML's three lists a process is in."""
+    """The list of NVML that a process is in."""
 
     COMPUTE = "compute"
     GRAPHICS = "graphics"
@@ -51,7 +48,14 @@ class ProcessKind(Enum):
 
 @dataclass
 class ComputeInstanceState:
-    """A compute instance; `index` is that of its MIG device."""
+    """A compute instance.
+
+    id: its number within the GPU instance.
+    profile: its profile.
+    placement: its compute slices.
+    index: the index of its MIG device.
+    uuid: the UUID of its MIG device.
+    """
 
     id: int
     profile: ComputeInstanceProfile
@@ -62,7 +66,14 @@ class ComputeInstanceState:
 
 @dataclass
 class GpuInstanceState:
-    """A GPU instance and what it is cut into."""
+    """A GPU instance.
+
+    id: its number on the GPU.
+    row: its profile.
+    placement: its memory slices.
+    profiles: the compute instance profiles that it offers.
+    compute_instances: its compute instances by number.
+    """
 
     id: int
     row: MigRow
@@ -73,7 +84,19 @@ class GpuInstanceState:
 
 @dataclass
 class GpuState:
-    """Everything that can change about one GPU."""
+    """Everything that can change about one GPU.
+
+    gpu: what it is.
+    mig: whether MIG is on.
+    compute_mode: its compute mode.
+    persistence: its persistence mode is on.
+    lost: it fell off the bus.
+    recovery_action: what the driver says must happen to it.
+    rows: its remapped rows.
+    ecc: its ECC counters; a counter that is absent is 0.
+    processes: its processes, each with the list that it is in.
+    instances: its GPU instances by number.
+    """
 
     gpu: FakeGpu
     mig: MigMode
@@ -88,48 +111,53 @@ class GpuState:
 
     @classmethod
     def of(cls, gpu: FakeGpu) -> GpuState:
-        """A GPU as it is after the node has started."""
+        """A GPU just after the node has booted."""
         return cls(gpu=gpu, mig=MigMode(gpu.mig, gpu.mig))
 
     @property
     def supported_events(self) -> EventType:
-        """What event sets can be registered for: ECC events only with ECC."""
+        """The events that an event set can be registered for: ECC events only with ECC."""
         return _ALWAYS | _ECC_EVENTS if self.gpu.ecc else _ALWAYS
 
     @property
     def used_bytes(self) -> int:
-        """What the processes use together."""
+        """The memory that all processes use."""
         return sum(process.used_bytes or 0 for _, process in self.processes)
 
     def used_in(self, instance_id: int) -> int:
-        """What the processes in one GPU instance use together."""
+        """The memory that the processes of one GPU instance use."""
         return sum(one.used_bytes or 0 for _, one in self.processes if one.gpu_instance_id == instance_id)
 
     # MIG mode
 
     def require_mig(self) -> None:
-        """Refuses where MIG is off or missing."""
+        """NOT_SUPPORTED if MIG is off or missing."""
         if not self.mig.current:
-            raise Refusal(ReturnCode.NOT_SUPPORTED)
+            raise RefusedError(ReturnCode.NOT_SUPPORTED)
+
+    def require_mig_off(self) -> None:
+        """NOT_SUPPORTED if MIG is on: NVML then takes compute modes of MIG devices only."""
+        if self.mig.current:
+            raise RefusedError(ReturnCode.NOT_SUPPORTED)
 
     def set_mig(self, on: bool) -> None:
-        """Switches MIG. What cannot be switched now stays pending where a reset would switch it."""
+        """Turn MIG on or off; what a reset would change becomes the pending mode."""
         if not self.gpu.model.mig:
-            raise Refusal(ReturnCode.NOT_SUPPORTED)
+            raise RefusedError(ReturnCode.NOT_SUPPORTED)
         resettable = self.gpu.model.toggles_live or not self.gpu.guest
         if not self.gpu.model.toggles_live:
             self.mig = MigMode(self.mig.current, on)
         if on == self.mig.current:
             self.mig = MigMode(on, on)
         elif self.processes or self.instances:
-            raise Refusal(ReturnCode.IN_USE)
+            raise RefusedError(ReturnCode.IN_USE)
         elif not resettable:
-            raise Refusal(ReturnCode.RESET_REQUIRED)
+            raise RefusedError(ReturnCode.RESET_REQUIRED)
         else:
             self.mig = MigMode(on, on)
 
     def reset(self) -> None:
-        """What a GPU reset leaves: no instances, no processes, MIG as pending; Hopper and later forget MIG."""
+        """Reset the GPU: no instances, no processes, MIG as pending; from Hopper on MIG is off afterwards."""
         on = self.mig.pending and not self.gpu.model.toggles_live
         self.instances.clear()
         self.processes.clear()
@@ -141,28 +169,28 @@ class GpuState:
     # GPU instances
 
     def row(self, profile_id: int, otherwise: ReturnCode = ReturnCode.INVALID_ARGUMENT) -> MigRow:
-        """The profile with this id; refuses with `otherwise` where the GPU has none."""
+        """The profile with this id; answers `otherwise` if the GPU has none."""
         for one in self.gpu.model.mig:
             if one.id == profile_id:
                 return one
-        raise Refusal(otherwise)
+        raise RefusedError(otherwise)
 
     def create(self, profile_id: int, placement: Placement | None) -> GpuInstanceState:
-        """A new GPU instance, at `placement` or at the last that is free, as the driver does it."""
+        """Create a GPU instance at `placement`, or at the last free one, which is the driver's choice."""
         self.require_mig()
         row = self.row(profile_id)
         if placement is not None and placement not in row.placements:
-            raise Refusal(ReturnCode.INVALID_ARGUMENT)
+            raise RefusedError(ReturnCode.INVALID_ARGUMENT)
         wanted = row.placements[::-1] if placement is None else (placement,)
         for one in wanted:
             if self._fits(row, one):
                 return self._add(row, one)
-        raise Refusal(ReturnCode.INSUFFICIENT_RESOURCES)
+        raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
 
     def destroy(self, instance: GpuInstanceState) -> None:
-        """Removes a GPU instance that nothing is on."""
+        """Remove a GPU instance; IN_USE while it has compute instances or processes."""
         if instance.compute_instances or self._runs(instance.id, None):
-            raise Refusal(ReturnCode.IN_USE)
+            raise RefusedError(ReturnCode.IN_USE)
         del self.instances[instance.id]
 
     def _add(self, row: MigRow, placement: Placement) -> GpuInstanceState:
@@ -172,7 +200,7 @@ class GpuState:
         return state
 
     def _instance_id(self, placement: Placement) -> int:
-        """The whole is 0, its halves 1 and 2, its quarters 3 to 6, its eighths from 7 on."""
+        """The whole GPU is 0, its halves are 1 and 2, its quarters 3 to 6, its eighths 7 and more."""
         parts = self.gpu.model.memory_slices // placement.size
         return parts - 1 + placement.start // placement.size
 
@@ -189,11 +217,11 @@ class GpuState:
     # compute instances
 
     def create_compute(self, instance: GpuInstanceState, profile_id: int) -> ComputeInstanceState:
-        """A new compute instance in the first free slices of a GPU instance; makes a MIG device."""
+        """Create a compute instance, and so a MIG device, in the first free slices of a GPU instance."""
         profile = compute_profile(instance, profile_id)
         placement = _free_slices(instance, profile.slices)
         if placement is None:
-            raise Refusal(ReturnCode.INSUFFICIENT_RESOURCES)
+            raise RefusedError(ReturnCode.INSUFFICIENT_RESOURCES)
         compute_id = _lowest_free(instance.compute_instances)
         name = f"{self.gpu.uuid}/{instance.id}/{compute_id}"
         state = ComputeInstanceState(
@@ -207,9 +235,9 @@ class GpuState:
         return state
 
     def destroy_compute(self, instance: GpuInstanceState, compute: ComputeInstanceState) -> None:
-        """Removes a compute instance that no process runs on."""
+        """Remove a compute instance; IN_USE while a process runs on it."""
         if self._runs(instance.id, compute.id):
-            raise Refusal(ReturnCode.IN_USE)
+            raise RefusedError(ReturnCode.IN_USE)
         del instance.compute_instances[compute.id]
 
     def devices(self) -> list[tuple[GpuInstanceState, ComputeInstanceState]]:
@@ -222,7 +250,7 @@ class GpuState:
 
     @property
     def max_devices(self) -> int:
-        """How many MIG devices there can be: one for each compute slice; 0 while MIG is off."""
+        """How many MIG devices there can be: one per compute slice; 0 while MIG is off."""
         return max(row.slices for row in self.gpu.model.mig) if self.mig.current else 0
 
     def _runs(self, instance_id: int, compute_id: int | None) -> bool:
@@ -233,15 +261,15 @@ class GpuState:
 
 
 def compute_profile(instance: GpuInstanceState, profile_id: int) -> ComputeInstanceProfile:
-    """The compute instance profile with this id; refuses where the GPU instance has none."""
+    """The compute instance profile with this id; NOT_SUPPORTED if the GPU instance has none."""
     for one in instance.profiles:
         if one.id == profile_id:
             return one
-    raise Refusal(ReturnCode.NOT_SUPPORTED)
+    raise RefusedError(ReturnCode.NOT_SUPPORTED)
 
 
 def _demand(row: MigRow) -> tuple[int, ...]:
-    """What a GPU instance takes of what the whole GPU has."""
+    """What a GPU instance takes of the GPU."""
     return (row.slices, row.multiprocessors, row.memory_mib, *row.engines)
 
 

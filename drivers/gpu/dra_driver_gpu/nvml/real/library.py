@@ -1,23 +1,47 @@
-"""The real NVML: `RealNvml` over nvidia-ml-py, and its event sets."""
+"""The real NVML: finds `libnvidia-ml.so.1` under a driver root, loads nvidia-ml-py on it, and opens it.
+
+nvidia-ml-py keeps its library in a module variable and knows no path but that of the dynamic loader. To use a library
+at any path, and two libraries in one process, each library gets its own copy of the module.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+import sys
+import threading
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
+from dra_driver_gpu.blocks.host_paths import file_below
 from dra_driver_gpu.nvml.api import Event, Gpu
-from dra_driver_gpu.nvml.errors import TimedOutError
-from dra_driver_gpu.nvml.real.binding import find_library, load
-from dra_driver_gpu.nvml.real.calls import Binding, ask
-from dra_driver_gpu.nvml.real.gpu import RealGpu
+from dra_driver_gpu.nvml.errors import LibraryNotFoundError, TimedOutError
+from dra_driver_gpu.nvml.real.handles import Binding, RealGpu, ask
 from dra_driver_gpu.nvml.values import EventType
+
+SONAME: Final = "libnvidia-ml.so.1"
+LIBRARY_DIRS: Final = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/local/nvidia/lib64",
+    "usr/lib",
+)
+"""The directories for libraries below a driver root, of distributions, the driver container and managed nodes."""
+_MODULE: Final = "pynvml"
+_loaded: dict[str, ModuleType] = {}
+_lock = threading.Lock()
 
 
 class RealNvml:
-    """The `Nvml` protocol over the library found under `driver_root`, or over `library` where that is given.
+    """The `Nvml` protocol over the library under `driver_root`, or over `library` if that is given.
 
-    Nothing is loaded before `init`, so that a node whose driver comes later can be waited for. The library is looked
-    for again whenever nobody used it: a driver that is renewed brings a new one, and the old one fits it no more.
+    Nothing is loaded before `init`, so the driver may be installed later. The library is looked up again at each `init`
+    that follows the last `shutdown`: an updated driver brings a new library, and the kernel module refuses the old one.
     """
 
     def __init__(self, driver_root: Path = Path("/"), *, library: Path | None = None) -> None:
@@ -86,7 +110,7 @@ class RealEventSet:
     def register(self, gpu: Gpu, types: EventType) -> None:
         """See `EventSet.register`."""
         if not isinstance(gpu, RealGpu):
-            raise TypeError(f"a GPU of this library is wanted, not {type(gpu).__name__}")
+            raise TypeError(f"an event set takes GPUs of the same library, not {type(gpu).__name__}")
         ask(self._binding, "nvmlDeviceRegisterEvents", gpu.handle, int(types), self._handle)
 
     def wait(self, timeout_ms: int) -> Event | None:
@@ -106,3 +130,49 @@ class RealEventSet:
     def free(self) -> None:
         """See `EventSet.free`."""
         ask(self._binding, "nvmlEventSetFree", self._handle)
+
+
+def find_library(root: Path = Path("/")) -> str:
+    """The path of the library under a driver root; the bare soname if `root` is `/` and has it elsewhere.
+
+    Raises LibraryNotFoundError that lists the directories searched.
+    """
+    for directory in LIBRARY_DIRS:
+        found = file_below(root, Path(directory, SONAME))
+        if found is not None:
+            return str(found)
+    if root == Path("/"):
+        return SONAME
+    searched = ", ".join(LIBRARY_DIRS)
+    raise LibraryNotFoundError("dlopen", detail=f"no {SONAME} under driver root {root} (searched {searched})")
+
+
+def load(library: str) -> ModuleType:
+    """nvidia-ml-py bound to the library at this path; the same module for the same path.
+
+    Raises LibraryNotFoundError if the package is missing or the library cannot be loaded.
+    """
+    with _lock:
+        if library not in _loaded:
+            _loaded[library] = _load(library, f"{__name__}.{_MODULE}{len(_loaded)}")
+        return _loaded[library]
+
+
+def _load(library: str, name: str) -> ModuleType:
+    origin = importlib.util.find_spec(_MODULE)
+    if origin is None or origin.origin is None:
+        raise LibraryNotFoundError(
+            "import pynvml", detail="nvidia-ml-py is not installed; it comes with the extra dra-sdk[gpu]"
+        )
+    spec = importlib.util.spec_from_file_location(name, origin.origin)
+    if spec is None or spec.loader is None:
+        raise LibraryNotFoundError("import pynvml", detail=f"{origin.origin} cannot be imported")
+    try:
+        handle = ctypes.CDLL(library)
+    except OSError as error:
+        raise LibraryNotFoundError("dlopen", detail=f"{library} cannot be loaded: {error}") from None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # nvidia-ml-py looks itself up while it creates its exception classes
+    spec.loader.exec_module(module)
+    vars(module)["nvmlLib"] = handle
+    return module

@@ -32,7 +32,7 @@ int library_up(void) { return initialized > 0; }
 
 void library_count(int by) { initialized += by; }
 
-/* A node that mounts the state read-only cannot lock it; it only reads, and files are replaced in one step. */
+/* A node that mounts the state read-only cannot lock it. It only reads, and the file is replaced in one step. */
 static int lock_file(void) {
     const char *path = getenv("NVML_STUB_STATE");
     char name[4096];

@@ -18,11 +18,11 @@ struct device {
     struct compute_instance *ci;
 };
 
-/* Begins a call: the answer is SUCCESS, or the code that it ends with at once. */
+/* Begins a call: SUCCESS, or the code with which it ends at once. */
 int call_begin(struct call *call, const char *name);
 /* The same, for a function that needs root. */
 int call_begin_change(struct call *call, const char *name);
-/* Ends a call, writing the state where `dirty` is set: the function's answer. */
+/* Ends a call and writes the state if `dirty` is set; returns the function's answer. */
 nvmlReturn_t call_end(struct call *call, int code);
 
 int library_up(void);

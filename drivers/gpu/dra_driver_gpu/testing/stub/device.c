@@ -1,4 +1,4 @@
-/* What a GPU is, and its modes. Where MIG devices have it too, the handle may be of one. */
+/* What a GPU is, and its modes. Functions that MIG devices have as well take their handles. */
 
 #include "call.h"
 

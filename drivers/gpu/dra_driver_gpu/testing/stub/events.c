@@ -1,4 +1,5 @@
-/* Event sets. Events come through the state file, each with a serial number; a set delivers what came after it asked. */
+/* Event sets. Events come through the state file, each with a serial number; a set delivers
+ * those of a GPU that come after it was registered for the GPU. */
 
 #include "call.h"
 

@@ -80,7 +80,7 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstanc
     return call_end(&call, code);
 }
 
-/* The first free slices of this many; the number of slices where there are none. */
+/* Where this many slices are free side by side; the number of all slices if they are nowhere. */
 static unsigned free_slices(const struct gpu_instance *gi, unsigned slices, unsigned size) {
     for (unsigned start = 0; start + size <= slices; start++) {
         int taken = 0;
@@ -103,7 +103,7 @@ static unsigned free_index(const struct gpu *gpu) {
     return index;
 }
 
-/* The same MIG device has the same UUID each time, as the driver does it: two FNV-1a sums of who it is. */
+/* The same MIG device has the same UUID each time, as with the driver: two FNV-1a sums of its numbers. */
 static void make_uuid(const struct device *d, unsigned id, char *uuid, unsigned size) {
     char who[128];
     unsigned long long sums[2] = {0xcbf29ce484222325ull, 0x84222325cbf29ce4ull};

@@ -15,7 +15,7 @@ static int busy(const struct device *d) {
     return 0;
 }
 
-/* Switches MIG as far as it goes now: the activation status. Before Hopper the wish stays pending. */
+/* Turns MIG on or off if that is possible now, and returns the activation status. Before Hopper the mode stays pending. */
 static int activate(struct device *d, unsigned mode) {
     if (!d->gpu->live) d->gpu->pending = mode;
     if (mode == d->gpu->mig) {
@@ -199,7 +199,7 @@ static int fits(struct gpu *gpu, const struct profile *p, nvmlPlacement_t at) {
     return same < p->instances;
 }
 
-/* The whole is 0, its halves 1 and 2, its quarters 3 to 6, its eighths from 7 on. */
+/* The whole GPU is 0, its halves 1 and 2, its quarters 3 to 6, its eighths 7 and more. */
 static unsigned instance_id(const struct gpu *gpu, nvmlPlacement_t at) {
     unsigned whole = 0;
     for (unsigned i = 0; i < gpu->profile_count; i++)

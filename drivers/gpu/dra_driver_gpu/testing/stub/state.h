@@ -102,9 +102,9 @@ struct state {
 
 extern struct state state;
 
-/* Reads the file; false where there is none or it makes no sense. */
+/* Reads the file; false if it is missing or malformed. */
 int state_read(void);
-/* Writes the file anew; false where it cannot be written. */
+/* Writes the whole file; false if it cannot be written. */
 int state_write(void);
 
 #endif

@@ -1,4 +1,4 @@
-"""What only the in-memory NVML does: threads, watchers, state to look at."""
+"""What only the in-memory NVML has: watchers, and threads that share it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import threading
 import pytest
 from dra_driver_gpu.nvml.errors import GpuIsLostError, InvalidArgumentError
 from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
-from dra_driver_gpu.nvml.values import EventType, Placement
+from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.values import EventType
 
 _XID = EventType.XID_CRITICAL_ERROR
 
@@ -26,11 +27,11 @@ def test_watchers_see_each_change(nvml):
     compute = instance.create_compute_instance(0)
     compute.destroy()
     nvml.device_by_index(0).uuid()
-    nvml.recover(nvml.gpus[0].uuid)
+    nvml.reset(nvml.gpus[0].uuid)
     assert seen == [{9: []}, {9: [0]}, {9: []}, {}]
 
 
-def test_one_set_freed_while_another_thread_waits_on_it_ends_the_wait(nvml):
+def test_freeing_a_set_ends_the_wait_of_another_thread(nvml):
     events = nvml.create_event_set()
     events.register(nvml.device_by_index(0), _XID)
     ended = []
@@ -50,7 +51,7 @@ def test_one_set_freed_while_another_thread_waits_on_it_ends_the_wait(nvml):
     assert ended == ["invalid"]
 
 
-def test_losing_a_gpu_wakes_who_waits(nvml):
+def test_losing_a_gpu_ends_the_wait(nvml):
     events = nvml.create_event_set()
     events.register(nvml.device_by_index(0), _XID)
     timer = threading.Timer(0.05, nvml.lose, (nvml.gpus[0].uuid,))
@@ -60,7 +61,7 @@ def test_losing_a_gpu_wakes_who_waits(nvml):
     timer.join()
 
 
-def test_creating_from_many_threads_gives_each_slice_once(nvml):
+def test_many_threads_get_each_slice_once(nvml):
     gpu = nvml.device_by_index(0)
     made = []
 
@@ -90,7 +91,7 @@ def test_instance_ids_follow_from_the_placement(nvml):
     assert list(ids.values()) == [0, 2, 5, 13]
 
 
-def test_a_handle_of_an_instance_made_again_is_not_the_old_one(nvml):
+def test_a_handle_to_an_instance_that_is_created_again_is_a_new_one(nvml):
     gpu = nvml.device_by_index(0)
     old = gpu.create_gpu_instance(19, Placement(0, 1))
     old.destroy()

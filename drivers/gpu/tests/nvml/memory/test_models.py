@@ -1,4 +1,4 @@
-"""The GPU models, and what follows from their tables."""
+"""The GPU models and their MIG profiles."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import pytest
 from dra_driver_gpu.nvml.memory import MODELS, fake_gpu, model
 from dra_driver_gpu.nvml.memory.models import compute_instance_profiles
 from dra_driver_gpu.nvml.memory.state import GpuState
-from dra_driver_gpu.nvml.values import Architecture, Placement
+from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.values import Architecture
 
-from dra_sdk.errors import SettingsError
+from dra_sdk import SettingsError
 
 _WITH_MIG = [name for name, one in MODELS.items() if one.mig]
 
 
-def test_unknown_model_names_the_known_ones():
+def test_an_unknown_model_is_refused_with_the_known_ones():
     with pytest.raises(SettingsError, match=r"no GPU model 'V100'; the models are A100-40GB, .*B200-180GB"):
         model("V100")
 
@@ -25,7 +26,7 @@ def test_gpus_of_different_minor_numbers_differ():
 
 
 @pytest.mark.parametrize("name", _WITH_MIG)
-def test_tables_hold_together(name):
+def test_the_profiles_of_a_model_are_consistent(name):
     one = MODELS[name]
     assert len({row.id for row in one.mig}) == len({row.kind for row in one.mig}) == len(one.mig)
     whole = max(one.mig, key=lambda row: row.slices)
@@ -40,17 +41,17 @@ def test_tables_hold_together(name):
 
 
 @pytest.mark.parametrize(("name", "live"), [("A100-40GB", False), ("A30", False), ("H200-141GB", True), ("L4", False)])
-def test_mig_is_switched_live_from_hopper_on(name, live):
+def test_mig_mode_changes_without_reset_from_hopper_on(name, live):
     assert MODELS[name].toggles_live is live
 
 
-def test_memory_slices_are_what_the_largest_profile_takes():
+def test_a_model_has_as_many_memory_slices_as_its_largest_profile():
     assert {name: MODELS[name].memory_slices for name in ("A100-80GB", "A30", "L4")} == {
         "A100-80GB": 8, "A30": 4, "L4": 0,
     }  # fmt: skip
 
 
-def test_the_whole_of_a_gpu_instance_has_all_its_multiprocessors():
+def test_the_largest_compute_instance_has_all_multiprocessors_of_its_gpu_instance():
     h100 = MODELS["H100-80GB"]
     three = next(row for row in h100.mig if row.name == "3g.40gb")
     shares = {one.name: one.multiprocessors for one in compute_instance_profiles(h100, three)}
@@ -58,7 +59,7 @@ def test_the_whole_of_a_gpu_instance_has_all_its_multiprocessors():
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "shown"),
     [
         (
             "H200-141GB",
@@ -86,15 +87,15 @@ def test_the_whole_of_a_gpu_instance_has_all_its_multiprocessors():
         ),
     ],
 )
-def test_what_nvidia_smi_tells_of_the_profiles(name, told):
+def test_profiles_are_those_that_nvidia_smi_shows(name, shown):
     """Instances, multiprocessors and GiB of `nvidia-smi mig -lgip` on such a GPU."""
     found = {row.name: (row.instances, row.multiprocessors, f"{row.memory_mib / 1024:.2f}") for row in MODELS[name].mig}
-    assert found == told
+    assert found == shown
 
 
 @pytest.mark.parametrize("name", ["A100-40GB", "H100-80GB", "H200-141GB", "B200-180GB"])
-def test_gpus_with_eight_memory_slices_are_cut_alike(name):
-    """Id, compute slices, memory slices and places of each profile."""
+def test_gpus_with_eight_memory_slices_have_the_same_profiles(name):
+    """Id, compute slices, memory slices and placements of each profile."""
     assert [(row.id, row.slices, row.size, row.starts) for row in MODELS[name].mig] == [
         (19, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
         (20, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
@@ -109,7 +110,7 @@ def test_gpus_with_eight_memory_slices_are_cut_alike(name):
 @pytest.mark.parametrize(
     ("start", "profile", "number"), [(0, 14, 3), (2, 14, 4), (4, 14, 5), (2, 19, 9), (6, 19, 13), (0, 9, 1), (4, 9, 2)]
 )
-def test_the_number_of_a_gpu_instance_follows_from_its_place(start, profile, number):
+def test_the_id_of_a_gpu_instance_follows_from_its_placement(start, profile, number):
     state = GpuState.of(fake_gpu("B200-180GB", mig=True))
     assert state.create(profile, Placement(start, state.row(profile).size)).id == number
 

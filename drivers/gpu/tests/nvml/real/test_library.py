@@ -1,7 +1,8 @@
-"""What only the real binding can meet: libraries that are old, missing or broken, and other processes."""
+"""What only the real binding has: finding and loading libraries, old ones too, and other processes."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -9,12 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.describe import read_cards
-from dra_driver_gpu.health.readings import read
-from dra_driver_gpu.nvml import errors, profiles
+from dra_driver_gpu.blocks.host_paths import file_below
+from dra_driver_gpu.describe import read_inventory
+from dra_driver_gpu.health.history import read
+from dra_driver_gpu.nvml import errors, queries
 from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, fake_gpu
-from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.nvml.values import Architecture, Brand, Placement, RecoveryAction
+from dra_driver_gpu.nvml.mig import Placement, profile_name
+from dra_driver_gpu.nvml.real import RealNvml, find_library
+from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS, SONAME, load
+from dra_driver_gpu.nvml.values import Architecture, Brand, RecoveryAction
 from dra_driver_gpu.testing import StubState, build_stub
 
 from dra_sdk.hardware import Host
@@ -35,7 +39,7 @@ def state(tmp_path, monkeypatch):
     return state
 
 
-def test_library_is_found_under_the_driver_root(state, stub_library, tmp_path):
+def test_the_library_is_found_under_the_driver_root(state, stub_library, tmp_path):
     directory = tmp_path / "driver/usr/lib/x86_64-linux-gnu"
     directory.mkdir(parents=True)
     (directory / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580")
@@ -46,7 +50,7 @@ def test_library_is_found_under_the_driver_root(state, stub_library, tmp_path):
     nvml.shutdown()
 
 
-def test_a_driver_that_comes_later_is_waited_for(state, stub_library, tmp_path):
+def test_a_driver_can_be_installed_later(state, stub_library, tmp_path):
     nvml = RealNvml(tmp_path / "driver")
     with pytest.raises(errors.LibraryNotFoundError):
         nvml.init()
@@ -62,18 +66,18 @@ def test_without_kernel_driver_init_fails(monkeypatch, stub_library, tmp_path):
         RealNvml(library=stub_library).init()
 
 
-def test_an_old_library_answers_with_what_it_has(state, tmp_path):
+def test_an_old_library_reports_what_it_can(state, tmp_path):
     nvml = RealNvml(library=build_stub(tmp_path, without=_OLD))
     nvml.init()
     gpu = nvml.device_by_index(0)
     assert gpu.memory().total_bytes == 40960 << 20
     with pytest.raises(errors.FunctionNotFoundError):
         gpu.addressing_mode()
-    first = profiles.gpu_instance_profiles(gpu)[0]
+    first = queries.gpu_instance_profiles(gpu)[0]
     assert (first.id, first.name, first.multiprocessors, first.memory_mib) == (19, "", 14, 4864)
-    assert profiles.profile_name(first, gpu.memory().total_bytes) == "1g.5gb"
+    assert profile_name(first, gpu.memory().total_bytes) == "1g.5gb"
     instance = gpu.create_gpu_instance(first.id, Placement(0, 1))
-    [share] = profiles.compute_instance_profiles(instance)
+    [share] = queries.compute_instance_profiles(instance)
     assert (share.id, share.name, share.shared_copy_engines) == (0, "", 1)
     nvml.shutdown()
 
@@ -93,16 +97,16 @@ _BEFORE_MIG = (
 def test_a_gpu_of_a_driver_from_before_mig_is_read(state, tmp_path):
     nvml = RealNvml(library=build_stub(tmp_path, without=_BEFORE_MIG))
     nvml.init()
-    found = read_cards(nvml, Host(tmp_path))
-    assert not found.problems
-    [card] = found.cards
-    assert (card.memory_bytes, card.mig, card.sizes, card.cuda_version) == (40960 << 20, False, (), None)
+    found = read_inventory(nvml, Host(tmp_path))
+    assert not found.errors
+    [gpu] = found.gpus
+    assert (gpu.memory_bytes, gpu.mig, gpu.profiles, gpu.cuda_version) == (40960 << 20, False, (), None)
     assert read(nvml.device_by_index(0)).action is RecoveryAction.NONE
     nvml.shutdown()
 
 
-def test_a_new_driver_is_used_without_a_restart(state, stub_library, tmp_path):
-    """A driver container that is renewed brings another library; the one that is loaded answers version mismatch."""
+def test_an_updated_driver_is_used_without_a_restart(state, stub_library, tmp_path):
+    """An updated driver container brings another library; the loaded one answers LIB_RM_VERSION_MISMATCH."""
     directory = tmp_path / "driver/usr/lib64"
     directory.mkdir(parents=True)
     link = directory / "libnvidia-ml.so.1"
@@ -116,7 +120,7 @@ def test_a_new_driver_is_used_without_a_restart(state, stub_library, tmp_path):
     link.unlink()
     link.symlink_to("libnvidia-ml.so.580.2")
     nvml.shutdown()
-    assert nvml.device_by_index(0) == old  # somebody else still uses it
+    assert nvml.device_by_index(0) == old  # there is another user
     nvml.shutdown()
     nvml.init()
     assert nvml.device_by_index(0) != old
@@ -138,7 +142,7 @@ def test_numbers_newer_than_this_driver_are_unknown(tmp_path, monkeypatch, stub_
     nvml.shutdown()
 
 
-def test_another_process_sees_what_this_one_makes(state, stub_library):
+def test_another_process_sees_the_same_mig_devices(state, stub_library):
     nvml = RealNvml(library=stub_library)
     nvml.init()
     gpu = nvml.device_by_index(0)
@@ -146,9 +150,9 @@ def test_another_process_sees_what_this_one_makes(state, stub_library):
     uuid = instance.create_compute_instance(0).info().device.uuid()
     program = (
         "import sys; from pathlib import Path\n"
-        "from dra_driver_gpu.nvml.real import RealNvml; from dra_driver_gpu.nvml import profiles\n"
+        "from dra_driver_gpu.nvml.real import RealNvml; from dra_driver_gpu.nvml import queries\n"
         "nvml = RealNvml(library=Path(sys.argv[1])); nvml.init(); gpu = nvml.device_by_index(0)\n"
-        "print(profiles.mig_devices(gpu)[0].uuid()); gpu.create_gpu_instance(19)\n"
+        "print(queries.mig_devices(gpu)[0].uuid()); gpu.create_gpu_instance(19)\n"
     )
     paths = os.pathsep.join(str(Path(__file__).parents[number]) for number in (3, 5))
     done = subprocess.run(
@@ -159,7 +163,7 @@ def test_another_process_sees_what_this_one_makes(state, stub_library):
         check=True,
     )
     assert done.stdout.strip() == uuid
-    assert len(profiles.gpu_instances(gpu)) == 2
+    assert len(queries.gpu_instances(gpu)) == 2
     nvml.shutdown()
 
 
@@ -168,7 +172,85 @@ def test_two_libraries_do_not_share_their_state(state, stub_library, tmp_path):
     copy.write_bytes(stub_library.read_bytes())
     first, second = RealNvml(library=stub_library), RealNvml(library=copy)
     first.init()
-    with pytest.raises(errors.UninitializedError):
+    with pytest.raises(errors.NvmlError, match=r"nvmlDeviceGetCount_v2: .*not initialized"):
         second.device_count()
     assert first.device_count() == 1
     first.shutdown()
+
+
+def _write(path, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("directory", LIBRARY_DIRS)
+def test_the_library_is_found_in_every_library_directory(tmp_path, directory):
+    library = _write(tmp_path / directory / SONAME)
+    assert find_library(tmp_path) == str(library)
+
+
+def test_links_are_followed_inside_the_driver_root(tmp_path):
+    library = _write(tmp_path / "root/usr/lib64/libnvidia-ml.so.580.95.05")
+    (tmp_path / "root/usr/lib64/libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.95.05")
+    assert find_library(tmp_path / "root") == str(library)
+
+
+def test_absolute_links_point_into_the_driver_root_not_to_the_host(tmp_path):
+    library = _write(tmp_path / "root/opt/nvidia/libnvidia-ml.so.580.95.05")
+    (tmp_path / "root/usr/lib64").mkdir(parents=True)
+    (tmp_path / "root/usr/lib64/libnvidia-ml.so.1").symlink_to("/opt/nvidia/libnvidia-ml.so.580.95.05")
+    assert find_library(tmp_path / "root") == str(library)
+
+
+def test_linked_directories_are_followed_inside_the_driver_root(tmp_path):
+    library = _write(tmp_path / "root/usr/lib64/libnvidia-ml.so.1")
+    (tmp_path / "root/lib64").symlink_to("/usr/lib64")
+    (tmp_path / "root/more").symlink_to("usr")
+    assert file_below(tmp_path / "root", tmp_path.joinpath("lib64", SONAME).relative_to(tmp_path)) == library
+    assert file_below(tmp_path / "root", tmp_path.joinpath("more/lib64", SONAME).relative_to(tmp_path)) == library
+
+
+def test_a_link_out_of_the_driver_root_stays_file_below(tmp_path):
+    _write(tmp_path / "secret")
+    (tmp_path / "root/usr/lib64").mkdir(parents=True)
+    (tmp_path / "root/usr/lib64" / SONAME).symlink_to("../../../secret")
+    with pytest.raises(errors.LibraryNotFoundError):
+        find_library(tmp_path / "root")
+
+
+def test_a_loop_of_links_and_a_directory_are_no_library(tmp_path):
+    (tmp_path / "usr/lib64").mkdir(parents=True)
+    (tmp_path / "usr/lib64" / SONAME).symlink_to(SONAME)
+    (tmp_path / "lib64" / SONAME).mkdir(parents=True)
+    with pytest.raises(errors.LibraryNotFoundError):
+        find_library(tmp_path)
+
+
+def test_a_missing_library_is_reported_with_the_directories_searched(tmp_path):
+    with pytest.raises(
+        errors.LibraryNotFoundError, match=rf"no {SONAME} under driver root {tmp_path} \(searched usr/lib64, "
+    ) as found:
+        find_library(tmp_path)
+    assert found.value.code == 12
+
+
+def test_a_file_that_is_no_library_is_reported(tmp_path):
+    library = _write(tmp_path / SONAME, "not ELF")
+    with pytest.raises(errors.LibraryNotFoundError, match=f"{library} cannot be loaded"):
+        load(str(library))
+
+
+def test_without_nvidia_ml_py_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        errors.LibraryNotFoundError, match=r"nvidia-ml-py is not installed; it comes with the extra dra-sdk\[gpu\]"
+    ):
+        load(str(tmp_path / "anything"))
+
+
+def test_each_library_has_its_own_binding(stub_library, tmp_path):
+    copy = tmp_path / "copy.so"
+    copy.write_bytes(stub_library.read_bytes())
+    assert load(str(stub_library)) is load(str(stub_library))
+    assert load(str(copy)) is not load(str(stub_library))

@@ -1,0 +1,52 @@
+"""Paths below another root: a host that is mounted somewhere, or the root file system of a driver container.
+
+Links are followed as programs do whose `/` is that root. The kernel would follow an absolute link from the root of this
+process instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from dra_sdk import HardwareError
+
+PROGRAM_DIRS: Final = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin")
+"""The directories for programs, below a root, in the order of the search."""
+_MAX_LINKS: Final = 40
+
+
+def follow(root: Path, path: str | Path) -> Path:
+    """The file at `path` below `root`, with links followed as if `root` were `/`; missing parts stay as they are.
+
+    Raises HardwareError if links form a loop.
+    """
+    parts, at, links = deque(Path(path).parts), root, 0
+    while parts:
+        part = parts.popleft()
+        if part in {"/", ".."}:
+            at = root if part == "/" or at == root else at.parent
+            continue
+        at /= part
+        if at.is_symlink():
+            links += 1
+            if links > _MAX_LINKS:
+                raise HardwareError(f"{path} below {root}: too many levels of symbolic links, at {at}")
+            parts.extendleft(reversed(at.readlink().parts))
+            at = at.parent
+    return at
+
+
+def file_below(root: Path, path: Path) -> Path | None:
+    """The regular file at `path` below `root`, with links followed as `follow` does; None if there is none."""
+    try:
+        found = follow(root, path)
+    except HardwareError:  # a loop of links
+        return None
+    return found if found.is_file() else None
+
+
+def find_program(root: Path, name: str) -> Path | None:
+    """The program with this name in one of `PROGRAM_DIRS` below `root`; None if there is none."""
+    return next((found for each in PROGRAM_DIRS if (found := file_below(root, Path(each, name)))), None)

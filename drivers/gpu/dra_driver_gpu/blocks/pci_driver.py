@@ -1,0 +1,172 @@
+"""The kernel driver of a PCI function: read it, change it, and wait until no process uses the function.
+
+A kernel driver releases a function only after its last user has left, and the write that asks for it blocks until then.
+So wait for the users first. Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dra_driver_gpu.blocks.node_access import NodeAccess
+from dra_sdk import HardwareError, RetriableError
+from dra_sdk.hardware import link_name, optional, read_text
+
+log = logging.getLogger(__name__)
+_NO_OVERRIDE: Final = "(null)"
+_IOMMU_GROUP: Final = re.compile(r"/dev/vfio/\d+")
+_INTERVALS: Final = 5  # of the clock, between two checks of all open files of all processes
+
+
+@dataclass(frozen=True, slots=True)
+class PciBinding:
+    """How a PCI function is bound.
+
+    address: its PCI address.
+    driver: its driver; None without one.
+    override: its `driver_override`; empty without one.
+    """
+
+    address: str
+    driver: str | None
+    override: str
+
+
+def read_binding(node: NodeAccess, address: str) -> PciBinding:
+    """How the function at a PCI address is bound now."""
+    path = function_path(node, address)
+    override = optional(read_text, path / "driver_override") or ""
+    return PciBinding(address, _driver(path), "" if override == _NO_OVERRIDE else override)
+
+
+def bind(node: NodeAccess, address: str, driver: str) -> None:
+    """Bind a function to this driver. Raises RetriableError if the driver does not take it."""
+    path = function_path(node, address)
+    if _driver(path) == driver:
+        return
+    _load(node, driver)
+    _unbind(node, path)
+    node.effects.write(path / "driver_override", f"{driver}\n")
+    node.effects.write(_drivers(node) / driver / "bind", address)
+    if (found := _driver(path)) != driver:
+        raise RetriableError(f"PCI function {address} has driver {found or 'none'} after it was bound to {driver}")
+
+
+def restore(node: NodeAccess, before: PciBinding) -> None:
+    """Bind a function as it was before; nothing to do if the function is gone.
+
+    If the driver was removed since, the function stays without driver: it is bound when the driver is loaded.
+    """
+    path = function_path(node, before.address)
+    if not path.exists():
+        return
+    now, driver = read_binding(node, before.address), before.driver
+    if driver is not None and not (_drivers(node) / driver).exists():
+        log.warning("PCI function %s stays without driver: the kernel no longer has %s", before.address, driver)
+        driver = None
+    if now.driver != driver:
+        _unbind(node, path)
+        if driver is not None:
+            # The override must allow the driver, or the kernel refuses to bind.
+            node.effects.write(path / "driver_override", f"{driver}\n")
+            node.effects.write(_drivers(node) / driver / "bind", before.address)
+    if read_binding(node, before.address).override != before.override:
+        node.effects.write(path / "driver_override", f"{before.override}\n")
+    if (found := _driver(path)) != driver:
+        raise RetriableError(f"PCI function {before.address} has driver {found or 'none'}, not {driver} as before")
+
+
+def function_path(node: NodeAccess, address: str) -> Path:
+    """The directory of a function in sysfs."""
+    return node.host.sys / "bus/pci/devices" / address
+
+
+def load_module(node: NodeAccess, module: str) -> None:
+    """Load a kernel module. Raises CommandError."""
+    node.run_on_host("modprobe", module)
+
+
+def holders(node: NodeAccess, *nodes: str) -> list[int]:
+    """The processes that have one of these device nodes open, by this path below any root."""
+    processes = (path for path in node.host.proc.iterdir() if path.name.isdecimal())
+    return sorted(int(path.name) for path in processes if any(_links_to(fd, nodes) for fd in _entries(path / "fd")))
+
+
+def own_pid(node: NodeAccess) -> int:
+    """The pid of this process as the host counts; inside a container with a pid namespace `os.getpid` differs."""
+    found = link_name(node.host.proc / "self")
+    return int(found) if found and found.isdecimal() else os.getpid()
+
+
+def wait_until_free(
+    node: NodeAccess, name: str, nodes: Sequence[str], seconds: float, *, ignored: int | None = None
+) -> None:
+    """Wait until no process except `ignored` has one of these device nodes open.
+
+    Raises RetriableError with `name` and the processes that still have one after `seconds`.
+    """
+    left: list[int] = []
+
+    def free() -> bool:
+        left[:] = [pid for pid in holders(node, *nodes) if pid != ignored] if nodes else []
+        return not left and not any(_busy(node, each) for each in nodes)
+
+    clock = replace(node.clock, interval=_INTERVALS * node.clock.interval)
+    if not clock.until(free, seconds):
+        by = f"processes {', '.join(map(str, left))}" if left else "a process that closed the group and kept the device"
+        raise RetriableError(f"{name} was still in use after {seconds:.0f} s, by {by}")
+
+
+def _busy(node: NodeAccess, device_node: str) -> bool:
+    """Whether the kernel refuses to open an IOMMU group because one of its functions is in use.
+
+    A process may have closed the group and kept the function; its open files do not show which function that is.
+    """
+    if not _IOMMU_GROUP.fullmatch(device_node):
+        return False
+    try:
+        os.close(os.open(node.local(device_node), os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:  # the process ended
+        return []
+
+
+def _links_to(path: Path, nodes: Sequence[str]) -> bool:
+    try:
+        return str(path.readlink()).removesuffix(" (deleted)").endswith(tuple(nodes))
+    except OSError:
+        return False
+
+
+def _unbind(node: NodeAccess, path: Path) -> None:
+    if (path / "driver").is_symlink():
+        node.effects.write(_drivers(node) / str(_driver(path)) / "unbind", path.name)
+
+
+def _load(node: NodeAccess, driver: str) -> None:
+    if not (_drivers(node) / driver).exists():
+        load_module(node, driver)
+    if not (_drivers(node) / driver).exists():
+        raise HardwareError(f"the kernel has no PCI driver {driver}")
+
+
+def _drivers(node: NodeAccess) -> Path:
+    return node.host.sys / "bus/pci/drivers"
+
+
+def _driver(path: Path) -> str | None:
+    return link_name(path / "driver")

@@ -1,0 +1,54 @@
+"""Polling: until a condition holds, within the time of a call; and for changes, for as long as a driver runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from threading import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, which tests can replace, and the end of the current call: no wait goes beyond it.
+
+    now: the time in seconds of a steady clock.
+    sleep: wait for a number of seconds.
+    interval: seconds between two checks of a condition.
+    end: when the call ends, as `now` counts.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    interval: float = 0.1
+    end: float = math.inf
+
+    def within(self, seconds: float) -> Clock:
+        """The same clock for a call that may take `seconds`, all its waits together."""
+        return replace(self, end=min(self.end, self.now() + seconds))
+
+    def left(self, seconds: float) -> float:
+        """`seconds`, or fewer if the call ends earlier."""
+        return max(0.0, min(seconds, self.end - self.now()))
+
+    def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Check `done` until it holds; False if it does not within `seconds`."""
+        end = self.now() + self.left(seconds)
+        while not done():
+            if self.now() >= end:
+                return False
+            self.sleep(self.interval)
+        return True
+
+
+def watch(snapshot: Callable[[], Hashable], changed: Callable[[], None], stop: Event, seconds: float) -> None:
+    """Take a snapshot now and every `seconds`; call `changed` when it differs from the one before. Ends with `stop`."""
+    if stop.is_set():
+        return
+    last = snapshot()
+    while not stop.wait(seconds):
+        now = snapshot()
+        if now != last:
+            changed()
+        last = now

@@ -1,0 +1,179 @@
+"""One device of a ResourceSlice: names, attributes, capacities and counters, as users of `gpu.nvidia.com` know them.
+
+Devices are named after the minor number of their GPU, not its index: indices shift when a GPU falls off the bus.
+Counters keep devices of one GPU apart (KEP-4815).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from dra_driver_gpu.blocks.sharing import MEMORY
+from dra_driver_gpu.describe.inventory import GpuInfo, MigProfile
+from dra_driver_gpu.nvml.mig import GpuInstanceProfile, Placement
+from dra_sdk import AttributeValue, Quantity, Version
+from dra_sdk.hardware import pci_attributes
+
+DRIVER_NAME: Final = "gpu.nvidia.com"
+"""The driver, and the domain of its attributes."""
+_GPU: Final = re.compile(r"gpu-(\d+)")
+_VFIO: Final = re.compile(r"gpu-vfio-(\d+)")
+_MIG: Final = re.compile(r"gpu-(\d+)-mig-(.+?)(?:-ci(\d+))?-(\d+)-(\d+)")
+_LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
+_ENGINES: Final = {
+    "multiprocessors": "multiprocessors",
+    "copyEngines": "copy_engines",
+    "decoders": "decoders",
+    "encoders": "encoders",
+    "jpegEngines": "jpeg_engines",
+    "ofaEngines": "ofa_engines",
+}
+"""Capacity → field of a profile. The counter is the field with dashes."""
+
+
+class MigName(NamedTuple):
+    """What the name of a MIG device says.
+
+    minor: the minor number of its GPU.
+    profile_id: the id of its profile.
+    start: the first memory slice of its GPU instance.
+    compute: the compute instance if it is one of several in its GPU instance, else None.
+    """
+
+    minor: int
+    profile_id: int
+    start: int
+    compute: int | None = None
+
+
+def gpu_name(minor: int) -> str:
+    """A whole GPU: `gpu-0`."""
+    return f"gpu-{minor}"
+
+
+def vfio_name(index: int) -> str:
+    """A GPU for virtual machines, by its index among the node's GPUs in the order of PCI addresses: `gpu-vfio-0`."""
+    return f"gpu-vfio-{index}"
+
+
+def mig_name(minor: int, profile: str, profile_id: int, start: int, compute: int | None = None) -> str:
+    """A MIG device: `gpu-0-mig-1g5gb-19-3` for profile `1g.5gb` with id 19 at memory slice 3.
+
+    Compute instance 1 of several in a GPU instance: `gpu-0-mig-1c3g20gb-ci1-9-0`.
+    """
+    label = profile.replace(".", "").replace("+", "-") + ("" if compute is None else f"-ci{compute}")
+    return f"{gpu_name(minor)}-mig-{label}-{profile_id}-{start}"
+
+
+def counter_set_name(minor: int) -> str:
+    """The counters that all devices of one GPU share."""
+    return f"{gpu_name(minor)}-counter-set"
+
+
+def parse_gpu_name(name: str) -> int | None:
+    """The minor number in the name of a whole GPU; None for any other name."""
+    match = _GPU.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_vfio_name(name: str) -> int | None:
+    """The index in the name of a GPU for virtual machines; None for any other name."""
+    match = _VFIO.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_mig_name(name: str) -> MigName | None:
+    """The parts of a MIG device's name; None for any other name."""
+    match = _MIG.fullmatch(name)
+    if match is None:
+        return None
+    return MigName(int(match[1]), int(match[4]), int(match[5]), None if match[3] is None else int(match[3]))
+
+
+def gpu_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
+    """The attributes of a whole GPU."""
+    return {"type": "gpu", "uuid": gpu.uuid, **_common_attributes(gpu)}
+
+
+def mig_attributes(gpu: GpuInfo, profile: str, uuid: str | None = None) -> dict[str, AttributeValue]:
+    """The attributes of a MIG device; one that does not exist yet has no UUID."""
+    own: dict[str, AttributeValue] = {"type": "mig", "parentUUID": gpu.uuid, "profile": profile}
+    return (own if uuid is None else {**own, "uuid": uuid}) | _common_attributes(gpu)
+
+
+def cuda_version(number: int) -> Version:
+    """The version that NVML reports as 1000 * major + 10 * minor: 13000 → `13.0.0`."""
+    return Version.lenient(f"{number // 1000}.{number % 1000 // 10}")
+
+
+def gpu_capacity(gpu: GpuInfo) -> dict[str, Quantity]:
+    """The capacity of a whole GPU; none if host and GPU share memory."""
+    return {} if gpu.memory_bytes is None else {MEMORY: Quantity.of(gpu.memory_bytes, binary=True)}
+
+
+def mig_capacity(profile: GpuInstanceProfile) -> dict[str, Quantity]:
+    """The capacities of a MIG device of this profile; a capacity of zero is there as well."""
+    engines = {name: Quantity(getattr(profile, field)) for name, field in _ENGINES.items()}
+    return {**engines, MEMORY: _mebibytes(profile.memory_mib)}
+
+
+def slice_capacity(placement: Placement) -> dict[str, int]:
+    """A capacity of one for each memory slice that an existing MIG device has."""
+    return {f"memorySlice{number}": 1 for number in _slices(placement)}
+
+
+def mig_counters(profile: MigProfile, placement: Placement) -> dict[str, Quantity]:
+    """The counters that a MIG device consumes."""
+    slices = {f"memory-slice-{number}": Quantity(1) for number in _slices(placement)}
+    return {**_counters(profile.profile), **slices}
+
+
+def gpu_counters(gpu: GpuInfo) -> dict[str, Quantity]:
+    """All counters of a GPU: for each the most that any profile needs, and one for each memory slice.
+
+    A profile that fits several times needs its amount as many times: some GPUs report an engine for each small instance
+    that the largest instance reports only once.
+    """
+    most: dict[str, Quantity] = {}
+    for each in gpu.profiles:
+        for name, amount in _counters(each.profile, each.profile.instances).items():
+            most[name] = max(amount, most.get(name, Quantity(0)))
+    length = max((placement.start + placement.size for placement in _placements(gpu.profiles)), default=0)
+    return {**most, **{f"memory-slice-{number}": Quantity(1) for number in range(length)}}
+
+
+def _common_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
+    """What a GPU and all its MIG devices have in common."""
+    attributes: dict[str, AttributeValue] = {
+        "productName": gpu.product[:_LONGEST_STRING],
+        "brand": gpu.brand.label,
+        "architecture": gpu.architecture.label,
+        "cudaComputeCapability": Version.lenient(f"{gpu.compute_capability[0]}.{gpu.compute_capability[1]}"),
+        "driverVersion": Version.lenient(gpu.driver_version),
+    }
+    if gpu.cuda_version is not None:
+        attributes["cudaDriverVersion"] = cuda_version(gpu.cuda_version)
+    if gpu.addressing_mode is not None:
+        attributes["addressingMode"] = gpu.addressing_mode.label
+    if gpu.pci is not None:
+        attributes |= pci_attributes(gpu.pci)
+    return attributes
+
+
+def _counters(profile: GpuInstanceProfile, times: int = 1) -> dict[str, Quantity]:
+    engines = {field.replace("_", "-"): Quantity(times * getattr(profile, field)) for field in _ENGINES.values()}
+    return {**engines, MEMORY: _mebibytes(times * profile.memory_mib)}
+
+
+def _mebibytes(number: int) -> Quantity:
+    return Quantity(f"{number}Mi")
+
+
+def _slices(placement: Placement) -> range:
+    return range(placement.start, placement.start + placement.size)
+
+
+def _placements(profiles: Iterable[MigProfile]) -> Iterable[Placement]:
+    return (placement for each in profiles for placement in each.placements)

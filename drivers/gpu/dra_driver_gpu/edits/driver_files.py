@@ -1,0 +1,163 @@
+"""The driver's files for a container: libraries, programs, firmware, sockets of its daemons, and the hooks they need.
+
+Files are mounted at the paths that they have in the driver root. A container's loader finds libraries after a hook of
+the container toolkit, `nvidia-cdi-hook`, has renewed its cache. Without the toolkit, libraries are mounted at the names
+that programs link to as well, and the loader finds these in its standard directories without a cache. Links below the
+driver root are followed there, never to our own files.
+
+Source: the CDI specs that the container toolkit writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from dra_driver_gpu.blocks.host_paths import PROGRAM_DIRS, file_below, follow
+from dra_driver_gpu.edits.libraries import DriverLibraries, expected_links, find_libraries
+from dra_driver_gpu.nvidia_node import NvidiaNode
+from dra_sdk import ContainerEdits, Hook, Mount
+
+_PROGRAMS: Final = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-persistenced",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+    "nvidia-imex",
+    "nvidia-imex-ctl",
+)
+_DATA: Final = (
+    "nvidia/nvoptix.bin",
+    "OpenCL/vendors/nvidia.icd",
+    "glvnd/egl_vendor.d/10_nvidia.json",
+    "egl/egl_external_platform.d/09_nvidia_wayland2.json",
+    "egl/egl_external_platform.d/10_nvidia_wayland.json",
+    "egl/egl_external_platform.d/15_nvidia_gbm.json",
+    "egl/egl_external_platform.d/20_nvidia_xcb.json",
+    "egl/egl_external_platform.d/20_nvidia_xlib.json",
+    "vulkan/icd.d/nvidia_icd.json",
+    "vulkan/icd.d/nvidia_icd.x86_64.json",
+    "vulkan/icd.d/nvidia_icd.aarch64.json",
+    "vulkan/icd.d/nvidia_layers.json",
+    "vulkan/implicit_layer.d/nvidia_layers.json",
+    "X11/xorg.conf.d/10-nvidia.conf",
+    "X11/xorg.conf.d/nvidia-drm-outputclass.conf",
+)
+"""What the loaders of OpenCL, graphics and ray tracing read, below one of `_DATA_DIRS`."""
+_DATA_DIRS: Final = ("usr/share", "etc")
+_SOCKETS: Final = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
+_READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+_SOCKET_OPTIONS: Final = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
+_HOOK: Final = "nvidia-cdi-hook"
+_HOOK_PATHS: Final = (f"/usr/bin/{_HOOK}", f"/usr/local/nvidia/toolkit/{_HOOK}")
+_OLD_SUBCOMMANDS: Final = frozenset({"create-symlinks", "update-ldcache"})
+_NEW_SUBCOMMANDS: Final = frozenset(
+    {"enable-cuda-compat", "disable-device-node-modification", "update-application-profile"}
+)
+
+
+def driver_edits(node: NvidiaNode, version: str) -> ContainerEdits:
+    """Mounts, hooks and environment of the driver with this version."""
+    found = find_libraries(node.driver_root, version)
+    mounts = [_mount(node, path, path) for path in (*found.libraries, *found.modules)]
+    mounts += [*_programs(node), *_data(node), *_firmware(node, version), *_sockets(node)]
+    env = {"NVIDIA_CTK_LIBCUDA_DIR": ":".join(found.cuda_directories)} if found.cuda_directories else {}
+    hook = find_hook(node)
+    if hook is None:
+        mounts += [_mount(node, library, link) for link, library in found.links.items()]
+        return ContainerEdits(mounts=mounts, env=env)
+    return ContainerEdits(mounts=mounts, env=env, hooks=list(_hooks(node, hook, found, version)))
+
+
+def find_hook(node: NvidiaNode) -> str | None:
+    """`nvidia-cdi-hook` as a path of the host: as set, or found in the driver root or on the host; None if missing."""
+    if node.settings.cdi_hook:
+        return node.settings.cdi_hook
+    if (found := node.program(_HOOK)) is not None:
+        return node.host_path(found)
+    return next((path for path in _HOOK_PATHS if node.local(path).is_file()), None)
+
+
+def link_hook(hook: str, links: Mapping[str, str]) -> list[Hook]:
+    """The hook that creates links in a container, each path with its target; none if there is no link."""
+    arguments = [argument for link, target in links.items() for argument in ("--link", f"{target}::{link}")]
+    return [Hook("createContainer", hook, [_HOOK, "create-symlinks", *arguments])] if arguments else []
+
+
+def _hooks(node: NvidiaNode, hook: str, found: DriverLibraries, version: str) -> Iterator[Hook]:
+    """The hooks for a container with these libraries.
+
+    The program belongs to the node and may be older than this driver. A subcommand that it does not know would keep the
+    container from starting, so only subcommands that it has are used.
+    """
+    calls = [
+        ["enable-cuda-compat", f"--host-driver-version={version}"],
+        ["update-ldcache", *(argument for each in found.directories for argument in ("--folder", each))],
+        ["disable-device-node-modification"],
+        ["update-application-profile"],
+    ]
+    known = _subcommands(node, hook)
+    yield from link_hook(hook, expected_links(found, version))
+    for name, *arguments in calls:
+        if name in known and (arguments or name not in _OLD_SUBCOMMANDS):
+            yield Hook("createContainer", hook, [_HOOK, name, *arguments])
+
+
+def _subcommands(node: NvidiaNode, hook: str) -> frozenset[str]:
+    """The subcommands of the program; if it cannot be read, those that every version has."""
+    found: frozenset[str] = frozenset()
+    # The container of the toolkit puts a script in front of the program.
+    for path in (follow(node.root, hook), follow(node.root, f"{hook}.real")):
+        try:
+            status = path.stat()
+            found |= _new_subcommands(path, status.st_mtime_ns, status.st_size)
+        except OSError:
+            continue
+    return _OLD_SUBCOMMANDS | found
+
+
+@lru_cache(maxsize=8)
+def _new_subcommands(path: Path, _changed: int, _size: int) -> frozenset[str]:
+    """The newer subcommands whose names a program contains; read again only if the file has changed."""
+    content = path.read_bytes()
+    return frozenset(name for name in _NEW_SUBCOMMANDS if name.encode() in content)
+
+
+def _programs(node: NvidiaNode) -> Iterator[Mount]:
+    """Programs under the name by which they are found, which may be a link to another file."""
+    for name in _PROGRAMS:
+        yield from list(_existing(node, [Path(each, name) for each in PROGRAM_DIRS]))[:1]
+
+
+def _data(node: NvidiaNode) -> Iterator[Mount]:
+    yield from _existing(node, [Path(directory, name) for name in _DATA for directory in _DATA_DIRS])
+
+
+def _existing(node: NvidiaNode, paths: Sequence[Path]) -> Iterator[Mount]:
+    for path in paths:
+        if (real := file_below(node.driver_root, path)) is not None:
+            yield Mount(node.host_path(real), f"/{path}", _READ_ONLY)
+
+
+def _firmware(node: NvidiaNode, version: str) -> Iterator[Mount]:
+    name = Path("lib/firmware/nvidia", version)
+    directory = follow(node.driver_root, name)
+    for path in sorted(directory.glob("gsp*.bin")):
+        yield Mount(node.host_path(path), f"/{name / path.name}", _READ_ONLY)
+
+
+def _sockets(node: NvidiaNode) -> Iterator[Mount]:
+    """Sockets of daemons in the driver's container, or else on the host."""
+    for path in _SOCKETS:
+        if (found := follow(node.driver_root, path)).exists():
+            yield Mount(node.host_path(found), f"/{path}", _SOCKET_OPTIONS)
+        elif node.local(f"/{path}").exists():
+            yield Mount(f"/{path}", f"/{path}", _SOCKET_OPTIONS)
+
+
+def _mount(node: NvidiaNode, path: Path, target: Path) -> Mount:
+    """A file at a path in the container; both are relative to the driver root."""
+    return Mount(node.host_path(node.driver_root / path), f"/{target}", _READ_ONLY)

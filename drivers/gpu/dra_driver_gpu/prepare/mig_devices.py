@@ -1,0 +1,194 @@
+"""MIG devices of claims: created where the scheduler placed them, used as they are, and removed with the last claim.
+
+A MIG device is a GPU instance with one compute instance of its whole size. Both are found by profile and placement, not
+by id: so a GPU instance without compute instance, which is no MIG device, is found as well. The GPU's record lists the
+instances that we created; every other MIG device belongs to an operator, is used as it is, and stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dra_driver_gpu.blocks.polling import Clock
+from dra_driver_gpu.describe.devices import MigName
+from dra_driver_gpu.gpu_record import JSON, MIG_STEP, GpuRecord, gpu_records, instance_key
+from dra_driver_gpu.nvidia_node import NvidiaNode
+from dra_driver_gpu.nvml import ComputeInstance, Gpu, GpuInstance, Nvml
+from dra_driver_gpu.nvml.errors import InsufficientResourcesError, NotFoundError, NotSupportedError
+from dra_driver_gpu.nvml.mig import ComputeInstanceProfileKind, GpuInstanceProfile, Placement
+from dra_driver_gpu.nvml.queries import compute_instances, gpu_instance_profiles, gpu_instances, mig_enabled
+from dra_driver_gpu.prepare.gpus import find_gpu, once_free, turn_mig_off, turn_mig_on
+from dra_driver_gpu.prepare.plan import PlannedDevice
+from dra_sdk import Claim, PermanentError, RetriableError
+
+_WHOLE: Final = {
+    1: ComputeInstanceProfileKind.SLICE_1,
+    2: ComputeInstanceProfileKind.SLICE_2,
+    3: ComputeInstanceProfileKind.SLICE_3,
+    4: ComputeInstanceProfileKind.SLICE_4,
+    6: ComputeInstanceProfileKind.SLICE_6,
+    7: ComputeInstanceProfileKind.SLICE_7,
+    8: ComputeInstanceProfileKind.SLICE_8,
+}
+"""The compute instance that is as large as its GPU instance, by slices; kinds with other engines do not serve here."""
+_TURN_OFF_SECONDS: Final = 1.0  # for MIG to be turned off; the next claim for the whole GPU tries again
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A MIG device that exists.
+
+    uuid: its UUID.
+    gpu_instance: the id of its GPU instance.
+    compute_instance: the id of its compute instance.
+    """
+
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+
+
+def find_mig_device(nvml: Nvml, planned: PlannedDevice) -> tuple[Gpu, MigInstance | None]:
+    """The GPU of a MIG device, and the device if it exists: for admin access, which changes nothing."""
+    gpu = find_gpu(nvml, planned)
+    return gpu, _existing(gpu, planned.mig) if planned.mig and mig_enabled(gpu) else None
+
+
+def obtain_mig_device(
+    node: NvidiaNode, nvml: Nvml, claim: Claim[Any], planned: PlannedDevice
+) -> tuple[Gpu, MigInstance]:
+    """The GPU of a MIG device, and the device, which is created if it is missing and that is allowed.
+
+    Raises RetriableError if it is missing and cannot be created now.
+    """
+    name = planned.mig
+    if name is None:
+        raise ValueError(f"{planned.device.name} is not a MIG device")
+    gpu = find_gpu(nvml, planned)
+    uuid, records = gpu.uuid(), gpu_records(node)
+    # We never create one of several compute instances in a GPU instance.
+    key = instance_key(name.profile_id, name.start) if name.compute is None else ""
+    with records.locked(uuid) as record:
+        found = _existing(gpu, name) if mig_enabled(gpu) else None
+        made = record.instances.get(key)
+        if found is not None and made is None:
+            return gpu, found
+        if made is None:
+            _check_may_create(node, gpu, planned, name)
+        claim.journal({"step": MIG_STEP, "gpu": uuid, "profile": name.profile_id, "start": name.start})
+        claims = [] if made is None else [each for each in made["claims"] if each != claim.uid]
+        record.instances[key] = {**(made or {}), "claims": [*claims, claim.uid]}
+        records.save(uuid, record)
+        if found is None:
+            gpu = turn_mig_on(node, nvml, uuid, record)
+            if made is not None:  # an earlier attempt was interrupted
+                _destroy(gpu, name.profile_id, name.start, node.clock, node.settings.busy_seconds)
+            found = _create(gpu, name)
+        record.instances[key] |= {"uuid": found.uuid, "gi": found.gpu_instance, "ci": found.compute_instance}
+        records.save(uuid, record)
+        return gpu, found
+
+
+def release_mig_device(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> None:
+    """Undo `obtain_mig_device` for the claim `uid` with `entry` in its journal; the last claim removes the device."""
+    uuid, profile, start = entry["gpu"], entry["profile"], entry["start"]
+    key, records = instance_key(profile, start), gpu_records(node)
+    with records.locked(uuid) as record:
+        made = record.instances.get(key)
+        if made is not None:
+            made["claims"] = [each for each in made["claims"] if each != uid]
+        if made is None or not made["claims"]:
+            _remove(node, nvml.device_by_uuid(uuid), record, profile, start)
+        records.save(uuid, record)
+
+
+def _check_may_create(node: NvidiaNode, gpu: Gpu, planned: PlannedDevice, name: MigName) -> None:
+    if not node.settings.dynamic_mig or name.compute is not None:
+        raise RetriableError(f"MIG device {planned.device.name} no longer exists, and is not created on demand")
+    if _instance(gpu, name.profile_id, name.start) is not None:
+        raise RetriableError(
+            f"MIG device {planned.device.name} cannot be created: somebody else's GPU instance is there, without "
+            "compute instance or with several"
+        )
+
+
+def _remove(node: NvidiaNode, gpu: Gpu, record: GpuRecord, profile: int, start: int) -> None:
+    _destroy(gpu, profile, start, node.clock, node.settings.busy_seconds)
+    record.instances.pop(instance_key(profile, start), None)
+    turn_mig_off(node, gpu, record, min(_TURN_OFF_SECONDS, node.settings.busy_seconds))
+
+
+def _existing(gpu: Gpu, name: MigName) -> MigInstance | None:
+    """The MIG device with this profile and placement; None if there is none, or if it is divided otherwise."""
+    instance = _instance(gpu, name.profile_id, name.start)
+    if instance is None:
+        return None
+    computes = compute_instances(instance)
+    if name.compute is not None:
+        found = (_describe(instance, each) for each in computes)
+        return next((each for each in found if each.compute_instance == name.compute), None)
+    if len(computes) != 1:
+        return None
+    attributes = computes[0].info().device.attributes()
+    whole = attributes.compute_instance_slices == attributes.gpu_instance_slices
+    return _describe(instance, computes[0]) if whole else None
+
+
+def _create(gpu: Gpu, name: MigName) -> MigInstance:
+    """Create a MIG device; MIG is on. `_destroy` finds what was created before an error."""
+    profile = _profile(gpu, name)
+    placements = [each for each in gpu.possible_placements(profile.id) if each.start == name.start]
+    if not placements:
+        raise PermanentError(f"profile {name.profile_id} of GPU {name.minor} cannot start at slice {name.start}")
+    instance = _create_gpu_instance(gpu, profile, placements[0])
+    kind = _WHOLE.get(profile.slices)
+    if kind is None:
+        raise PermanentError(f"a MIG device of {profile.slices} slices has no compute instance of its size")
+    compute = instance.create_compute_instance(instance.compute_instance_profile(kind).id)
+    return _describe(instance, compute)
+
+
+def _destroy(gpu: Gpu, profile_id: int, start: int, clock: Clock, seconds: float) -> None:
+    """Remove a MIG device, complete or not, if there is one. Raises RetriableError while processes run on it."""
+    instance = _instance(gpu, profile_id, start)
+    if instance is None:
+        return
+    number = instance.info().id
+    for compute in compute_instances(instance):
+        once_free(compute.destroy, clock, seconds, gpu, number)
+    once_free(instance.destroy, clock, seconds, gpu, number)
+    if _instance(gpu, profile_id, start) is not None:
+        raise RetriableError(f"the GPU instance at slice {start} was destroyed, and is still there")
+
+
+def _profile(gpu: Gpu, name: MigName) -> GpuInstanceProfile:
+    for profile in gpu_instance_profiles(gpu):
+        if profile.id == name.profile_id:
+            return profile
+    raise PermanentError(f"GPU {name.minor} has no MIG profile with id {name.profile_id}")
+
+
+def _create_gpu_instance(gpu: Gpu, profile: GpuInstanceProfile, placement: Placement) -> GpuInstance:
+    try:
+        return gpu.create_gpu_instance(profile.id, placement)
+    except InsufficientResourcesError as error:
+        taken = sorted(each.info().placement for each in gpu_instances(gpu))
+        slices = ", ".join(f"slices {each.start}-{each.start + each.size - 1}" for each in taken) or "nothing"
+        raise RetriableError(
+            f"there is no room for {profile.name or profile.id} at slice {placement.start}: MIG devices take {slices}"
+        ) from error
+
+
+def _instance(gpu: Gpu, profile_id: int, start: int) -> GpuInstance | None:
+    """The GPU instance with this profile and placement; None also if MIG is off."""
+    try:
+        found = gpu.gpu_instances(profile_id)
+    except (NotSupportedError, NotFoundError):
+        return None
+    return next((each for each in found if each.info().placement.start == start), None)
+
+
+def _describe(instance: GpuInstance, compute: ComputeInstance) -> MigInstance:
+    info = compute.info()
+    return MigInstance(info.device.uuid(), instance.info().id, info.id)

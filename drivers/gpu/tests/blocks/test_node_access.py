@@ -1,0 +1,158 @@
+"""Acting on this machine: programs that end, hang or cannot be killed, daemons, and files of the kernel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from dra_driver_gpu.blocks.node_access import (
+    Command,
+    CommandError,
+    NodeAccess,
+    SystemEffects,
+    WriteError,
+    children,
+)
+from dra_driver_gpu.blocks.polling import Clock
+
+from tests.waiting import wait
+
+
+def test_a_program_reads_its_stdin_and_its_output_is_returned():
+    assert SystemEffects().run(Command(["cat"], "yes")) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("script", "error"), [("echo out; echo err >&2; exit 3", "status 3: err out"), ("exit 1", "status 1: no output")]
+)
+def test_the_output_of_a_program_that_fails_is_in_the_error(script, error):
+    with pytest.raises(CommandError, match=error):
+        SystemEffects().run(Command(["sh", "-c", script]))
+
+
+def test_a_missing_program():
+    with pytest.raises(CommandError, match="/no/such: cannot be run: No such file"):
+        SystemEffects().run(Command(["/no/such"]))
+
+
+def test_output_in_another_encoding_is_no_error():
+    assert SystemEffects().run(Command(["printf", r"\377"])) == "\ufffd"
+
+
+@pytest.fixture
+def pid_file(tmp_path, monkeypatch):
+    """The time of a program begins when it has written its pid here: before that, the machine is only busy."""
+    path, communicate = tmp_path / "pid", subprocess.Popen.communicate
+
+    def once_started(process, *arguments, **more):
+        wait(lambda: path.exists() and path.read_text().endswith("\n"))
+        return communicate(process, *arguments, **more)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", once_started)
+    return path
+
+
+def test_a_program_that_hangs_is_killed_with_everything_that_it_started(pid_file):
+    own = f"sleep 60 & echo $! > {pid_file}; wait"
+    with pytest.raises(CommandError, match="no answer within 0 s"):
+        SystemEffects().run(Command(["sh", "-c", own], timeout=0.3))
+    wait(lambda: _ended(int(pid_file.read_text())))
+
+
+def test_a_program_that_cannot_be_killed_is_left_and_reaped_later(pid_file, monkeypatch):
+    """As nvidia-smi is on a GPU that fell off the bus."""
+    kill = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    with pytest.raises(CommandError, match="no answer within 0 s"):
+        SystemEffects().run(Command(["sh", "-c", f"echo $$ > {pid_file}; exec sleep 3600"], timeout=0.3))
+    pid = int(pid_file.read_text())
+    assert SystemEffects().started(pid) is not None, "nobody waits for its end"
+    assert pid in children()
+    kill(pid, signal.SIGKILL)
+    wait(lambda: pid not in children())
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process is gone, or has ended and waits for another parent to read its status."""
+    return SystemEffects().started(pid) is None
+
+
+def test_a_file_that_cannot_be_written_is_in_the_error(tmp_path):
+    with pytest.raises(WriteError, match=f"cannot write '1' to {tmp_path}/no: No such file"):
+        SystemEffects().write(tmp_path / "no", "1\n")
+
+
+def test_a_process_is_identified_by_its_start_time(tmp_path):
+    system = SystemEffects()
+    own = system.started(os.getpid())
+    assert own == system.started(os.getpid())
+    pid = system.start(Command(["sleep", "60"]), tmp_path / "log")
+    assert (system.started(pid) or 0) >= (own or 0) > 0
+    os.kill(pid, signal.SIGKILL)
+    wait(lambda: system.started(pid) is None)  # a zombie has ended
+    assert Path(f"/proc/{pid}").exists()
+    assert system.running("DRA_GPU_TEST_MARK=none") == []  # which reaps it
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_name_of_a_process_may_look_like_its_state(tmp_path):
+    program = tmp_path / "a) S 1 (b"
+    program.symlink_to("/bin/sleep")
+    system = SystemEffects()
+    pid = system.start(Command([str(program), "60"]), tmp_path / "log")
+    assert (system.started(pid) or 0) >= (system.started(os.getpid()) or 0)
+    system.kill([pid], force=True)
+    wait(lambda: system.started(pid) is None)
+
+
+def test_running_processes_are_listed_the_oldest_first(tmp_path, monkeypatch):
+    system = SystemEffects()
+    env = {"DRA_GPU_TEST_MARK": str(tmp_path)}
+    pids = [system.start(Command(["sleep", "60"], env=env), tmp_path / "log") for _ in range(3)]
+    times = {pids[0]: 30, pids[1]: None, pids[2]: 20}  # the second one has just ended
+    monkeypatch.setattr(system, "started", times.get)
+    found = system.running(f"DRA_GPU_TEST_MARK={tmp_path}")
+    system.kill(pids, force=True)
+    assert found == [pids[2], pids[0]]
+
+
+class Recorded(SystemEffects):
+    """Programs are recorded, not run."""
+
+    def __init__(self):
+        self.commands = []
+
+    def run(self, command):
+        self.commands.append(command)
+        return ""
+
+
+def test_a_program_gets_the_time_that_is_left_of_the_call(tmp_path):
+    effects, now = Recorded(), [100.0]
+    node = NodeAccess(tmp_path, effects, Clock(now=lambda: now[0])).within(10)
+    for _ in range(2):
+        node.run(Command(["x"], timeout=7))
+        now[0] += 8
+    node.run(Command(["x"]))  # the call has ended: a program that undoes something still gets a second
+    assert [each.timeout for each in effects.commands] == [7, 2, 1]
+
+
+def test_a_program_of_the_host_runs_in_the_root_of_the_host(tmp_path):
+    effects = Recorded()
+    for root in (Path("/"), tmp_path):
+        NodeAccess(root, effects).run_on_host("modprobe", "vfio-pci")
+    assert [each.argv for each in effects.commands] == [
+        ("modprobe", "vfio-pci"),
+        ["chroot", str(tmp_path), "modprobe", "vfio-pci"],
+    ]
+
+
+def test_links_of_a_mounted_host_are_followed_there(tmp_path):
+    (tmp_path / "var/lib").mkdir(parents=True)
+    (tmp_path / "var/lib/kubelet").symlink_to("/data/kubelet")
+    assert NodeAccess(tmp_path, SystemEffects()).local("/var/lib/kubelet/x") == tmp_path / "data/kubelet/x"
+    assert NodeAccess(Path("/"), SystemEffects()).local("/var/lib/kubelet") == Path("/var/lib/kubelet")

@@ -1,0 +1,249 @@
+"""The inventory of a node, with old drivers and changes while it is read, and snapshots, which notice changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
+from dra_driver_gpu.describe.inventory import Inventory, snapshot
+from dra_driver_gpu.gpu_record import gpu_records
+from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, MemoryNvml, fake_gpu
+from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.values import Architecture, Brand
+
+from dra_sdk.hardware import Host
+from dra_sdk.testing import claim, request
+
+OPTIONAL = (
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetGpuInstanceProfileInfoV",
+    "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlDeviceGetArchitecture",
+    "nvmlDeviceGetBrand",
+    "nvmlSystemGetCudaDriverVersion_v2",
+    "nvmlDeviceGetAddressingMode",
+    "nvmlDeviceGetVirtualizationMode",
+)
+MIG = {"dynamic_mig": True, "created_by_us": lambda _gpu, _mig: False}
+
+
+def read(nvml: MemoryNvml) -> Inventory:
+    nvml.init()
+    try:
+        return read_inventory(nvml, Host(Path("/nowhere")))
+    finally:
+        nvml.shutdown()
+
+
+def names(nvml: MemoryNvml, **options: Any) -> list[str]:
+    return [each.name for each in make_pool("n", read(nvml).gpus, (), PublishOptions(**options)).devices]
+
+
+def create(nvml: MemoryNvml, profile: int, placement: Placement, *, compute: int | None = 0) -> None:
+    nvml.init()
+    instance = nvml.device_by_index(0).create_gpu_instance(profile, placement)
+    if compute is not None:
+        instance.create_compute_instance(compute)
+    nvml.shutdown()
+
+
+@pytest.mark.parametrize("code", [ReturnCode.FUNCTION_NOT_FOUND, ReturnCode.NOT_SUPPORTED])
+@pytest.mark.parametrize("function", OPTIONAL)
+def test_a_driver_that_does_not_report_this_hides_no_gpu(function: str, code: ReturnCode) -> None:
+    nvml = MemoryNvml([fake_gpu("H100-80GB")])
+    nvml.fail(function, code, times=10**6)
+    found = read(nvml)
+    assert not found.errors
+    assert names(nvml) == ["gpu-0"]
+
+
+def test_what_a_driver_does_not_report_is_unknown_or_left_out() -> None:
+    nvml = MemoryNvml([fake_gpu("H100-80GB")])
+    for function in OPTIONAL:
+        nvml.fail(function, ReturnCode.FUNCTION_NOT_FOUND, times=10**6)
+    [gpu] = read(nvml).gpus
+    assert (gpu.architecture, gpu.brand, gpu.cuda_version) == (Architecture.UNKNOWN, Brand.UNKNOWN, None)
+    assert (gpu.mig, gpu.guest, gpu.profiles) == (False, False, ())
+    [device] = make_pool("n", [gpu], (), PublishOptions(dynamic_mig=True)).devices
+    assert "cudaDriverVersion" not in device.attributes
+    assert device.attributes["architecture"] == "Unknown"
+
+
+def test_a_gpu_that_is_lost_while_it_is_read_hides_no_other() -> None:
+    nvml = MemoryNvml([fake_gpu("L4", minor) for minor in range(3)])
+    calls = len((read(nvml), nvml.faults.calls)[1])
+    for nth in range(5, calls):
+        nvml.faults.clear()
+        nvml.faults.fail_call(nth, ReturnCode.GPU_IS_LOST)
+        assert len(read(nvml).gpus) == 2
+
+
+@pytest.mark.parametrize("code", [ReturnCode.NOT_FOUND, ReturnCode.INVALID_ARGUMENT])
+@pytest.mark.parametrize(
+    "function", ["nvmlDeviceGetGpuInstanceId", "nvmlGpuInstanceGetInfo", "nvmlDeviceGetAttributes_v2"]
+)
+def test_a_mig_device_that_is_destroyed_while_it_is_read_hides_no_other(function: str, code: ReturnCode) -> None:
+    nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
+    for start in (0, 1):
+        create(nvml, 19, Placement(start, 1))
+    nvml.fail(function, code)
+    assert len(names(nvml)) == 1
+    assert len(names(nvml)) == 2
+
+
+def test_a_gpu_instance_without_compute_instance_is_no_device_but_takes_its_slices() -> None:
+    nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
+    create(nvml, 9, Placement(4, 4), compute=None)
+    create(nvml, 19, Placement(0, 1))
+    assert names(nvml) == ["gpu-0-mig-1g5gb-19-0"]
+    published = names(nvml, **MIG)
+    assert "gpu-0-mig-3g20gb-9-0" not in published  # somebody else created a smaller MIG device at 0
+    assert [each for each in published if each.endswith(("-4", "-5", "-6"))] == []
+    assert "gpu-0-mig-1g5gb-19-0" in published
+
+
+def test_our_own_instance_that_is_being_created_takes_no_slices() -> None:
+    nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
+    create(nvml, 9, Placement(4, 4), compute=None)
+    assert "gpu-0-mig-3g20gb-9-4" in names(nvml, dynamic_mig=True, created_by_us=lambda _gpu, _mig: True)
+
+
+def test_counters_suffice_for_as_many_instances_as_nvml_says() -> None:
+    """Also if the largest instance has no more decoders than each of the small ones."""
+    model = MODELS["B200-180GB"]
+    rows = tuple(replace(row, engines=(*row.engines[:1], 1, *row.engines[2:])) for row in model.mig)
+    nvml = MemoryNvml([FakeGpu(model=replace(model, mig=rows), minor=0, uuid="GPU-x", pci_address="0000:10:00.0")])
+    found = make_pool("n", read(nvml).gpus, (), PublishOptions(dynamic_mig=True))
+    [counters] = found.counter_sets
+    assert counters.counters["decoders"] == 7
+    whole = next(each for each in found.devices if each.name == "gpu-0")
+    assert whole.consumes[0].counters == counters.counters
+
+
+@pytest.mark.parametrize("name", [name for name, one in MODELS.items() if one.mig])
+def test_the_counters_are_those_of_the_largest_profile(name: str) -> None:
+    nvml = MemoryNvml([fake_gpu(name, mig=True)])
+    [counters] = make_pool("n", read(nvml).gpus, (), PublishOptions(dynamic_mig=True)).counter_sets
+    whole = max(MODELS[name].mig, key=lambda row: row.slices)
+    assert counters.counters["multiprocessors"] == whole.multiprocessors
+    assert counters.counters["memory"] == whole.memory_mib << 20
+    assert [counters.counters[each] for each in ("copy-engines", "decoders", "encoders")] == list(whole.engines[:3])
+
+
+def test_memory_slices_are_left_out_if_a_device_has_too_many_capacities(make_gpus: Any) -> None:
+    """The largest of an RTX PRO 6000 has 12 memory slices; with these it would have 33 attributes and capacities."""
+    gpu = fake_gpu("RTX-PRO-6000", mig=True)
+    rig = make_gpus(gpu, "L4", sharing="4")
+    create(rig.memory, 0, Placement(0, 12), compute=3)
+    rig.driver.discover()
+    rig.driver.assert_publishable("1.36")
+    whole = rig.driver.devices["gpu-0-mig-4g96gb-0-0"]
+    assert whole.capacity["memory"].value == 97408 << 20
+    assert not [each for each in whole.capacity if each.startswith("memorySlice")]
+    assert rig.driver.devices.keys() == {"gpu-0-mig-4g96gb-0-0", "gpu-1"}
+
+
+def test_memory_slices_are_capacities_if_there_is_room(make_gpus: Any) -> None:
+    rig = make_gpus(fake_gpu("RTX-PRO-6000", mig=True))
+    create(rig.memory, 5, Placement(6, 6), compute=1)
+    rig.driver.discover()
+    [half] = rig.driver.devices.values()
+    assert {each for each in half.capacity if each.startswith("memorySlice")} == {
+        f"memorySlice{number}" for number in range(6, 12)
+    }
+
+
+# -- snapshots
+
+
+@pytest.fixture
+def look(make_gpus):
+    """A node with an H100 that has MIG on, its GPU, and a function that takes a snapshot."""
+    rig = make_gpus(fake_gpu("H100-80GB", mig=True), dynamic_mig=True)
+    with rig.memory_open() as nvml:
+        yield rig, nvml.device_by_index(0), lambda: frozenset(snapshot(nvml, gpu_records(rig.nvidia_node)))
+
+
+def test_a_gpu_instance_without_compute_instance_that_moves_is_noticed(look):
+    _, gpu, seen = look
+    before = seen()
+    instance = gpu.create_gpu_instance(19, Placement(0, 1))
+    at_first = seen()
+    instance.destroy()
+    gpu.create_gpu_instance(19, Placement(5, 1))
+    assert len({before, at_first, seen()}) == 3
+
+
+def test_a_compute_instance_that_is_created_again_in_another_size_is_noticed(look):
+    _, gpu, seen = look
+    instance = gpu.create_gpu_instance(9, Placement(0, 4))
+    small = instance.create_compute_instance(0)
+    number, before = small.info().id, seen()
+    assert seen() == before
+    small.destroy()
+    assert seen() != before
+    again = instance.create_compute_instance(1)
+    assert again.info().id == number
+    assert seen() != before
+
+
+def test_our_own_mig_devices_are_no_change(make_gpus):
+    rig = make_gpus("H100-80GB", dynamic_mig=True)
+    plugin = rig.driver.plugin
+    before = plugin.snapshot(rig.node.node)
+    prepared = rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))
+    assert rig.memory.state(rig.memory.gpus[0].uuid).mig.current
+    assert plugin.snapshot(rig.node.node) == before
+    rig.driver.unprepare(prepared)
+    assert plugin.snapshot(rig.node.node) == before
+
+
+def test_mig_that_others_turn_on_is_noticed_with_dynamic_mig_too(make_gpus):
+    """An A100 with MIG on has MIG devices only, so the published devices change."""
+    rig = make_gpus("A100-40GB", dynamic_mig=True)
+    assert "gpu-0" in rig.driver.devices
+    before = rig.driver.plugin.snapshot(rig.node.node)
+    with rig.memory_open() as nvml:
+        nvml.device_by_index(0).set_mig_mode(on=True)
+    assert rig.driver.plugin.snapshot(rig.node.node) != before
+    rig.driver.discover()
+    assert "gpu-0" not in rig.driver.devices
+
+
+def test_an_instance_that_is_destroyed_during_a_snapshot_hides_no_other(look):
+    rig, gpu, seen = look
+    for start in (0, 1):
+        gpu.create_gpu_instance(19, Placement(start, 1)).create_compute_instance(0)
+    whole = seen()
+    rig.memory.fail("nvmlGpuInstanceGetInfo", ReturnCode.NOT_FOUND)
+    (one,) = seen()
+    (both,) = whole
+    assert one[:3] == both[:3]
+    assert one[3] < both[3]
+    assert one[3]
+
+
+def test_a_gpu_that_fails_is_a_change_and_hides_no_other(make_gpus):
+    rig = make_gpus("L4", "L4")
+    before = rig.driver.plugin.snapshot(rig.node.node)
+    rig.memory.lose(rig.memory.gpus[0].uuid)
+    after = rig.driver.plugin.snapshot(rig.node.node)
+    assert len(after) == len(before) == 2
+    assert len(after & before) == 1
+
+
+def test_a_snapshot_needs_few_calls(make_gpus):
+    rig = make_gpus(*["H100-80GB"] * 8)
+    rig.memory.faults.clear()
+    rig.driver.plugin.snapshot(rig.node.node)
+    assert len(rig.memory.faults.calls) <= 3 + 4 * 8
+
+
+def test_a_snapshot_has_pci_functions_only_with_passthrough(make_gpus, make_rig_at, tmp_path):
+    plain = make_gpus("L4")
+    for rig, functions in ((plain, 0), (make_rig_at(tmp_path / "vfio", [fake_gpu("L4")], passthrough=True), 1)):
+        assert len(rig.driver.plugin.snapshot(rig.node.node)) == 1 + functions
