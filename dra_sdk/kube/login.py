@@ -64,7 +64,10 @@ class Session:
         return self._target
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections; a later request opens a new one."""
+        target, self._target = self._target, None
+        if target is not None:
+            target.close()
         self.pool.clear()
 
 
