@@ -1,4 +1,4 @@
-"""The cluster's certificate authority, made by openssl, and kubeconfig files for those who hold its certificates."""
+"""The cluster's certificate authority, made with openssl, and kubeconfig files for the holders of its certificates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 DAYS = 30
 CURVE = "prime256v1"
-"""P-256 keys: an RSA key takes openssl up to a second, and a cluster needs ten."""
-
+"""Keys are P-256: openssl needs up to a second for an RSA key, and a cluster has ten keys."""
 _OPENSSL_CONFIG = """\
 [req]
 distinguished_name = subject
@@ -35,7 +34,10 @@ extendedKeyUsage = serverAuth, clientAuth
 
 @dataclass(frozen=True)
 class Authority:
-    """A folder with `ca.crt`, `ca.key` and the certificates this authority issued, `<name>.crt` and `<name>.key`."""
+    """A certificate authority.
+
+    folder: has its own `ca.crt` and `ca.key`, and `<name>.crt` and `<name>.key` of each certificate that it issued.
+    """
 
     folder: Path
 
@@ -46,9 +48,9 @@ class Authority:
         self._request("ca", "/CN=dra-sdk-cluster-ca", "authority", [])
 
     def issue(self, name: str, user: str, *, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> None:
-        """Issues a certificate for `user` in `groups` (Kubernetes reads CN and O), valid as a server for `hosts`.
+        """Issues a certificate for `user` in `groups` (its CN and O), also valid for servers at `hosts`.
 
-        A host is written as openssl wants it, `IP:127.0.0.1` or `DNS:localhost`.
+        Each host is in openssl's form, `IP:127.0.0.1` or `DNS:localhost`.
         """
         subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
         more = ["-CA", str(self.certificate("ca")), "-CAkey", str(self.key("ca"))]
@@ -57,7 +59,7 @@ class Authority:
         self._request(name, subject, "leaf", more)
 
     def signing_key(self, name: str) -> None:
-        """Makes a key pair without certificate, `<name>.key` and `<name>.pub`, to sign service-account tokens."""
+        """Makes the key pair `<name>.key` and `<name>.pub`, without certificate, to sign service-account tokens."""
         private = str(self.key(name))
         _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", f"ec_paramgen_curve:{CURVE}", "-out", private)
         _openssl("pkey", "-in", private, "-pubout", "-out", str(self.folder / f"{name}.pub"))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.harness import pki
 from tests.cluster.harness.api import Api
-from tests.cluster.harness.patience import PATIENCE
+from tests.cluster.harness.waiting import TIMEOUT
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"kind": "Pod"}'
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
@@ -30,7 +30,7 @@ def serve(listener: socket.socket, authority: pki.Authority) -> None:
     """Drop a connection before it speaks TLS, break another one off within the answer, answer the third."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.certificate("server"), authority.key("server"))
-    listener.settimeout(PATIENCE)
+    listener.settimeout(TIMEOUT)
     first, _ = listener.accept()
     first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
     first.close()

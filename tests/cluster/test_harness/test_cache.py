@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.harness import HarnessError
 from tests.cluster.harness.build import BINARIES, missing
-from tests.cluster.harness.cache import Cache, Version, _try_lock
+from tests.cluster.harness.cache import Cache, Version, try_lock
 from tests.cluster.harness.progress import Progress
 
 
@@ -48,9 +48,9 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 def test_cache_lock_keeps_a_second_builder_out_until_released(tmp_path):
     cache = Cache(tmp_path / "cache")
     with cache.lock(Progress(io.StringIO())), (cache.root / "lock").open("a+") as second:
-        assert not _try_lock(second)
+        assert not try_lock(second)
     with (cache.root / "lock").open("a+") as second:
-        assert _try_lock(second)
+        assert try_lock(second)
 
 
 def test_a_binary_counts_only_when_it_can_be_executed(tmp_path):

@@ -17,7 +17,7 @@ def test_second_command_on_a_cluster_is_refused_and_the_lock_goes_with_the_clust
     with cleanup.lock(layout):
         layout.root.mkdir()
     assert (tmp_path / "run" / ".unit.lock").exists()
-    assert cleanup.others(layout) == []
+    assert cleanup.other_clusters(layout) == []
 
 
 def test_original_sysctls_are_those_the_first_cluster_saw(tmp_path):
@@ -25,4 +25,4 @@ def test_original_sysctls_are_those_the_first_cluster_saw(tmp_path):
     first.root.mkdir()
     make_state(sysctls={"kernel/panic": "77"}).save(first.state_file)
     assert cleanup.original_sysctls(second) == {"kernel/panic": "77"}
-    assert cleanup.others(second) == [first.root]
+    assert cleanup.other_clusters(second) == [first.root]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,14 @@ from tests.cluster.harness import leftovers
 
 ID = "a1" * 32
 OTHER_ID = "b2" * 32
+MOUNTINFO = r"""
+20 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda rw
+30 20 0:5 / /run/c rw - tmpfs tmpfs rw,size=1k
+31 30 0:6 / /run/c/with\040blank rw - cgroup cgroup rw,cpu,cpuacct
+32 30 0:7 / /run/c/a rw shared:2 master:1 - overlay overlay rw
+33 32 0:8 / /run/c/a/b rw - cgroup2 cgroup2 rw
+34 20 0:9 / /run/cc rw - tmpfs tmpfs rw
+""".strip()
 
 
 def test_cgroups_of_our_containers_go_and_others_stay(tmp_path):
@@ -96,3 +105,14 @@ def test_sysctls_are_put_back(tmp_path):
     leftovers.restore_sysctls(before, tmp_path)
     assert leftovers.read_sysctls(tmp_path) == before
     assert set(before) == set(leftovers.SYSCTLS)
+
+
+def test_mountinfo_is_read_with_escapes_and_optional_fields():
+    parsed = leftovers.parse_mounts(MOUNTINFO)
+    assert parsed[2] == leftovers.Mount(Path("/run/c/with blank"), "cgroup", ("rw", "cpu", "cpuacct"))
+    assert [mount.kind for mount in parsed] == ["ext4", "tmpfs", "cgroup", "overlay", "cgroup2", "tmpfs"]
+
+
+def test_mounts_below_a_folder_come_innermost_first_and_without_its_neighbours():
+    found = leftovers.mounts_below(Path("/run/c"), leftovers.parse_mounts(MOUNTINFO))
+    assert [str(path) for path in found] == ["/run/c/a/b", "/run/c/a", "/run/c/with blank", "/run/c"]

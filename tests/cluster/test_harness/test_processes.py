@@ -8,18 +8,18 @@ import time
 
 import pytest
 
-from tests.cluster.harness.patience import PATIENCE
 from tests.cluster.harness.processes import (
     MARK,
     Process,
+    foreign_processes,
     kill,
     marked,
     parse_stat,
     spawn,
-    strangers,
     terminate,
     wait_gone,
 )
+from tests.cluster.harness.waiting import TIMEOUT
 
 SLEEP = ["/bin/sh", "-c", "exec sleep 600"]
 
@@ -71,7 +71,7 @@ def test_terminate_kills_what_ignores_it(tmp_path, started):
 
 def test_ended_child_is_not_alive_and_leaves_no_zombie(tmp_path):
     process = spawn(["/bin/true"], tmp_path / "log", {})
-    assert wait_gone([process], PATIENCE) == []
+    assert wait_gone([process], TIMEOUT) == []
     with pytest.raises(ChildProcessError):
         os.waitpid(process.pid, 0)
 
@@ -83,4 +83,4 @@ def test_stranger_is_a_process_without_mark(tmp_path, started):
     ours = spawn([str(program), "600"], tmp_path / "log", {MARK: "unit"})
     theirs = spawn([str(program), "600"], tmp_path / "log", {})
     started += [ours, theirs]
-    assert strangers(name) == [theirs.pid]
+    assert foreign_processes(name) == [theirs.pid]
