@@ -1,7 +1,7 @@
 """CEL selectors on a real API server and in `dra_sdk.cel`: which compile, and which are refused for their cost.
 
 DeviceClasses are created with dryRun, so nothing is stored. DRA_SDK_CEL_CASES is the number of random expressions
-(400), besides those of tests/cel/observed.json. DRA_SDK_CEL_SEED repeats a run.
+(400), in addition to those of tests/cel/observed.json. DRA_SDK_CEL_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Server(Requests):
 
         The server answers InternalError for a constant part without a value, which is invalid here.
         """
-        status, said = self._send("POST", f"{collection('DeviceClass')}?dryRun=All", device_class(text))
+        status, said = self.send("POST", f"{collection('DeviceClass')}?dryRun=All", device_class(text))
         if status == CREATED:
             return "accepted"
         assert status == UNPROCESSABLE, said

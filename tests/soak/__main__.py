@@ -105,9 +105,12 @@ class Round:
         """Returns whether pytest has ended."""
         return self._process.poll() is not None
 
-    def stop(self) -> None:
-        """Ends pytest as Ctrl-C does, so that the tests clean up; kills it if that takes too long."""
+    def interrupt(self) -> None:
+        """Asks pytest to end as Ctrl-C does, so that the tests clean up."""
         self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """Waits until pytest has ended; kills it if that takes too long."""
         try:
             self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -189,7 +192,9 @@ def _run(options: argparse.Namespace, rest: list[str], progress: Progress, step:
         step.detail = f"{options.rounds} rounds"
     finally:
         for each in running:
-            each.stop()
+            each.interrupt()
+        for each in running:
+            each.end()
 
 
 def _chosen(log: Log, directory: Path, progress: Progress) -> Path:
@@ -241,5 +246,6 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGTERM, signal.SIGINT):  # SIGINT may be ignored here, and the rounds would inherit that
+        signal.signal(number, _end)
     sys.exit(main())

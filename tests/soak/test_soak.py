@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.soak.__main__ import Log, load
+from tests.waiting import wait
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(600)  # each test starts several runs of pytest
 TESTS = """
 import pathlib, socket, subprocess, threading, pytest
 
@@ -126,6 +128,29 @@ def test_without_concurrent_tests_one_round_is_enough(soak, tmp_path):
     assert done.returncode == 0
     assert "0 of 1 tests start threads" in done.stderr
     assert not (tmp_path / "output/round-2.jsonl").exists()
+
+
+def test_a_signal_ends_the_rounds_and_lets_their_tests_clean_up(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pathlib, time\n"
+        "def test_waits():\n"
+        "    here = pathlib.Path(__file__).parent\n"
+        "    try:\n"
+        "        (here / 'began').touch()\n"
+        "        time.sleep(600)\n"
+        "    finally:\n"
+        "        (here / 'cleaned').touch()\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    options = ["--rounds=3", "--load=0", f"--output={tmp_path / 'output'}", f"--rootdir={tmp_path}", str(tmp_path)]
+    # As a shell starts a program in the background: it ignores SIGINT.
+    with subprocess.Popen(
+        ["env", "--ignore-signal=INT", sys.executable, "-m", "tests.soak", *options], cwd=ROOT
+    ) as soak:
+        wait((tmp_path / "began").exists)
+        soak.terminate()
+        assert soak.wait() == 130
+    assert (tmp_path / "cleaned").exists()
 
 
 def test_the_load_ends_with_the_block(monkeypatch):

@@ -22,7 +22,7 @@ from tests.cluster.harness.progress import Progress
 
 KEPT = Path(__file__).parent / "kept"
 GATES = {"DRAListTypeAttributes": True, "DRADeviceTaintRules": True}
-"""Gates that are set besides all beta gates, which are on."""
+"""Gates that are on in addition to all beta gates."""
 OF_1_37 = (
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def gates_of(version: str) -> dict[str, bool]:
-    """Returns the gates besides all beta gates: every feature of DRA that a release has."""
+    """Returns the gates to turn on in addition to all beta gates: every feature of DRA in a release."""
     return {**GATES, **dict.fromkeys(OF_1_37 if is_newer(version) else (), True)}
 
 

@@ -65,19 +65,19 @@ class Requests:
     def create(self, obj: JSON) -> JSON | Refusal:
         """Creates an object; returns it as stored, or why it is refused."""
         path = collection(obj["kind"], obj["metadata"].get("namespace"))
-        status, said = self._send("POST", f"{path}?fieldValidation=Strict", obj)
+        status, said = self.send("POST", f"{path}?fieldValidation=Strict", obj)
         if status in _REFUSED:
             return refusal(said)
         return _good(status, said)
 
     def get(self, kind: str, namespace: str | None, name: str) -> JSON:
         """Returns an object; None if it does not exist."""
-        return _good(*self._send("GET", f"{collection(kind, namespace)}/{name}"))
+        return _good(*self.send("GET", f"{collection(kind, namespace)}/{name}"))
 
     def patch(self, kind: str, namespace: str | None, name: str, change: JSON, *, status: bool = False) -> JSON:
         """Merges a change into an object, or into its status."""
         path = f"{collection(kind, namespace)}/{name}{'/status' if status else ''}"
-        return _good(*self._send("PATCH", path, change, "application/merge-patch+json"))
+        return _good(*self.send("PATCH", path, change, "application/merge-patch+json"))
 
     def delete(self, kind: str, namespace: str | None, name: str, *, finalized: bool = False) -> None:
         """Deletes an object at once; a `finalized` one despite its finalizers. It need not exist."""
@@ -89,13 +89,14 @@ class Requests:
         self._good_or_gone("DELETE", path, options)
 
     def _good_or_gone(self, method: str, path: str, body: JSON, content: str = "application/json") -> None:
-        status, said = self._send(method, path, body, content)
+        status, said = self.send(method, path, body, content)
         if status != HTTPStatus.NOT_FOUND:
             _good(status, said)
 
-    def _send(
+    def send(
         self, method: str, path: str, body: JSON | None = None, content: str = "application/json"
     ) -> tuple[int, JSON]:
+        """Sends a request; returns the status and the JSON of the answer."""
         headers = {"Accept": "application/json", "Content-Type": content}
         # Compact and sorted, as the server writes it after a patch: it compares opaque parameters byte by byte.
         text = None if body is None else json.dumps(body, separators=(",", ":"), sort_keys=True)

@@ -138,7 +138,7 @@ class Runner:
             attempt = _Attempt(self._real, Ours(self._profile, _nodes(slot), namespaces()), named)
             try:
                 return Result(case, *attempt.run(settle))
-            except Exception:  # noqa: BLE001 (whatever it is, the case is worth keeping)
+            except Exception:  # noqa: BLE001 (a case that ends in any error is kept)
                 return Result(case, [Disagreement(named.name, "a crash", "", traceback.format_exc())], Tally())
             finally:
                 attempt.clean()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 SUITES = {"test-cluster": (*debian.CLUSTER, *debian.PODMAN), "test-differential": debian.CONTROL_PLANE}
-"""What the tests of each target of the Makefile need, besides what is needed once to fill the cache."""
+"""What the tests of each target of the Makefile need, without what fills the cache."""
 _MISSING = 2
 """The exit status if the machine lacks a program."""
 

@@ -51,7 +51,7 @@ class ControlPlaneSettings:
 
     version: the Kubernetes version.
     gates: the feature gates of its components.
-    users: users who get a kubeconfig of group system:masters, besides `admin`.
+    users: further users in the group system:masters, who get a kubeconfig like `admin`.
     flags: further flags for the components, by their names.
     scheduler: whether it has a scheduler.
     """

@@ -1,4 +1,4 @@
-"""Requests to a server that is too busy, and to none."""
+"""Requests to a server that is too busy, and to one that is down."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def authority(tmp_path) -> pki.Authority:
 
 
 def serve(listener: socket.socket, authority: pki.Authority) -> None:
-    """Drop a connection before it speaks TLS, break another one off within the answer, answer the third."""
+    """Drops the first connection before TLS, breaks off the second one within the answer, and answers the third."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.certificate("server"), authority.key("server"))
     listener.settimeout(TIMEOUT)
@@ -49,7 +49,7 @@ def test_a_server_that_is_too_busy_is_asked_again(authority):
         done.result()
 
 
-def test_where_there_is_no_server_that_is_told_at_once(authority):
+def test_a_server_that_is_down_is_an_error_at_once(authority):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):

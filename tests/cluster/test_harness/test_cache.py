@@ -1,4 +1,4 @@
-"""Versions, and the folder where binaries are kept."""
+"""Versions, and the folder for binaries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_version_is_read_with_or_without_v(text, version, staging):
     ("text", "reason"),
     [("1.36", "expected 1"), ("latest", "expected 1"), ("1.33.9", "since 1.34"), ("2.0.0", "expected 1")],
 )
-def test_version_that_cannot_be_is_refused(text, reason):
+def test_an_impossible_version_is_refused(text, reason):
     with pytest.raises(HarnessError, match=reason):
         Version.parse(text)
 

@@ -1,4 +1,4 @@
-"""What a cluster leaves on the machine is taken away, and what is others' stays."""
+"""What a cluster leaves on the machine is removed, and what belongs to others stays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOUNTINFO = r"""
 """.strip()
 
 
-def test_cgroups_of_our_containers_go_and_others_stay(tmp_path):
+def test_cgroups_of_the_containers_are_removed_and_others_stay(tmp_path):
     for hierarchy in ("cpu", "memory"):
         (tmp_path / hierarchy / "k8s.io" / ID / "inner" / "most").mkdir(parents=True)
     (tmp_path / "cpu" / "k8s.io" / OTHER_ID).mkdir()
@@ -37,17 +37,17 @@ def test_processes_of_a_cgroup_are_those_that_still_exist(tmp_path):
     assert [process.pid for process in found] == [os.getpid()]
 
 
-def test_shim_sockets_are_those_containerd_noted(tmp_path):
+def test_shim_sockets_are_those_that_containerd_recorded(tmp_path):
     tasks, sockets = tmp_path / "tasks", tmp_path / "containerd" / "s"
     sockets.mkdir(parents=True)
-    noted = {"bootstrap.json": '{"version":3,"address":"unix://%s"}', "address": "unix://%s\n"}
-    for number, (name, text) in enumerate(noted.items()):
+    recorded = {"bootstrap.json": '{"version":3,"address":"unix://%s"}', "address": "unix://%s\n"}
+    for number, (name, text) in enumerate(recorded.items()):
         (sockets / str(number)).touch()
         (tasks / str(number)).mkdir(parents=True)
         (tasks / str(number) / name).write_text(text % (sockets / str(number)))
-    (tasks / "no-notes").mkdir()
+    (tasks / "no-record").mkdir()
     (sockets / "of-another").touch()
-    assert sorted(leftovers.container_ids(tasks)) == ["0", "1", "no-notes"]
+    assert sorted(leftovers.container_ids(tasks)) == ["0", "1", "no-record"]
     leftovers.remove_shim_sockets(leftovers.shim_sockets(tasks), sockets)
     assert [path.name for path in sockets.iterdir()] == ["of-another"]
     (sockets / "of-another").unlink()
@@ -84,7 +84,7 @@ def test_log_links_of_other_clusters_stay(tmp_path):
     assert [path.name for path in links.iterdir()] == ["theirs.log"]
 
 
-def test_device_plugin_folder_goes_unless_a_plugin_is_in_it(tmp_path):
+def test_the_device_plugin_folder_is_removed_unless_a_plugin_is_in_it(tmp_path):
     folder = tmp_path / "kubelet" / "device-plugins"
     folder.mkdir(parents=True)
     for name in ("kubelet.sock", "kubelet_internal_checkpoint", "gpu.sock"):
@@ -96,7 +96,7 @@ def test_device_plugin_folder_goes_unless_a_plugin_is_in_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sysctls_are_put_back(tmp_path):
+def test_sysctls_are_restored(tmp_path):
     for name in leftovers.SYSCTLS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")

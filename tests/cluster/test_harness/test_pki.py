@@ -35,7 +35,7 @@ def test_signing_key_comes_with_its_public_half(tmp_path):
     assert openssl("pkey", "-in", authority.key("sa"), "-pubout") == (tmp_path / "sa.pub").read_text()
 
 
-def test_openssl_failure_says_what_openssl_said(tmp_path):
+def test_the_error_of_openssl_has_its_output(tmp_path):
     authority = pki.Authority(tmp_path / "nowhere")
     with pytest.raises(HarnessError, match=r"openssl req .* failed:\n.+"):
         authority.issue("x", "x")

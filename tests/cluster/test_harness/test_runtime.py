@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.cluster.harness.runtime import CNI_PLUGINS, PROGRAMS, Runtime
 
 
-def test_runtime_names_what_is_missing(tmp_path):
+def test_the_runtime_names_missing_programs(tmp_path):
     runtime = Runtime.under(tmp_path)
     for folder, names in ((runtime.bin, PROGRAMS), (runtime.cni, CNI_PLUGINS)):
         folder.mkdir(parents=True)

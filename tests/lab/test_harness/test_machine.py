@@ -1,4 +1,4 @@
-"""A run ends, whatever the machine does. A shell script stands for QEMU; `test_lab.py` boots the machine itself."""
+"""A run always ends. A shell script stands for QEMU; `test_lab.py` boots the machine itself."""
 
 from __future__ import annotations
 
