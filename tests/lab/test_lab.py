@@ -1,6 +1,6 @@
 """Boots the virtual machine once and reports the result of each test inside it as a test of its own.
 
-Needs root. Three minutes on two idle cores, six on two busy ones: every instruction of the machine is emulated.
+Needs root. Three minutes on an idle machine, many more on a busy one: every instruction is emulated.
 """
 
 from __future__ import annotations

@@ -108,7 +108,6 @@ def test_a_former_driver_that_was_removed_gets_the_function_when_it_is_loaded_ag
     wait(lambda: gpu.state() == ("igb", "", True))
 
 
-@pytest.mark.timeout(900)
 def test_it_survives_being_killed_at_every_step(rig, gpu, monkeypatch, capsys):
     state = lambda _root: {gpu.address: repr(gpu.state())}  # noqa: E731
     monkeypatch.setattr("dra_sdk.testing.crashes.tree", state)
