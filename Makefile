@@ -4,6 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 KUBE_VERSION ?= 1.36.3
 export KUBE_VERSION
+# How often `make soak` repeats, from which seed, and which tests.
+N ?= 50
+SEED ?=
+ARGS ?=
 
 # What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit,
 # every GPU in every mode for every release.
@@ -14,7 +18,7 @@ SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit faults test-cluster test-differential test-lab cluster-up cluster-down bench bench-matching proto clean
+.PHONY: demo test lint unit faults soak test-cluster test-differential test-lab cluster-build cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -33,17 +37,25 @@ unit: $(VENV)/.developed
 faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --timeout 300
 
-test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root and Go for the first build
+soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
+	$(BIN)/python -m tests.soak --rounds $(N) $(SEED:%=--seed %) $(ARGS)
+
+test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root, podman, and Go for the first build
+	$(BIN)/python -m tests.cluster.harness check --suite $@
 	$(BIN)/python -m tests.cluster.harness build
 	$(BIN)/python -m pytest tests/cluster $(DRAWN:%=--ignore %)
 
 test-differential: $(VENV)/.developed   ## drawn cases for a real API server and scheduler, and for the simulated ones
+	$(BIN)/python -m tests.cluster.harness check --suite $@
 	$(BIN)/python -m tests.cluster.harness build
 	$(BIN)/python -m pytest $(DRAWN)
 
-test-lab: $(VENV)/.developed   ## GPU passthrough in a virtual machine with a real kernel, PCI and IOMMU; needs root, and apt once
+test-lab: $(VENV)/.developed   ## GPU passthrough in a virtual machine with a real kernel, PCI and IOMMU; needs root and debootstrap
 	$(BIN)/python -m tests.lab.harness prepare
 	$(BIN)/python -m pytest tests/lab
+
+cluster-build: $(VENV)/.developed   ## the Kubernetes binaries for these tests, once for each KUBE_VERSION
+	$(BIN)/python -m tests.cluster.harness build
 
 cluster-up: $(VENV)/.developed   ## the same cluster, left running
 	$(BIN)/python -m tests.cluster.harness up

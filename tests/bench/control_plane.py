@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_sdk.kube.client import KubeClient
-from tests.cluster.harness import plane
-from tests.cluster.harness.plane import PlaneSettings
+from tests.cluster.harness.control_plane import ControlPlaneSettings
+from tests.cluster.harness.control_plane import control_plane as plain_control_plane
 from tests.cluster.harness.progress import Progress
 
 NAME = "bench"
@@ -37,8 +37,8 @@ def control_plane(root: Path, version: str, users: list[str], progress: Progress
     policy, audit_log = root / "audit-policy.json", root / "audit.log"
     policy.write_text(json.dumps(_audit_policy(users)))
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}"]
-    settings = PlaneSettings(version, users=users, flags={"apiserver": flags})
-    with plane.control_plane(NAME, root, settings, progress) as running:
+    settings = ControlPlaneSettings(version, users=users, flags={"apiserver": flags})
+    with plain_control_plane(NAME, root, settings, progress) as running:
         client = KubeClient.connect(running.kubeconfig("admin"), agent="bench")
         try:
             kubeconfigs = {user: running.kubeconfig(user) for user in users}

@@ -11,10 +11,9 @@ from dra_sdk.tools.conformance.check import Status, run_checks
 from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.target import Target
 from tests.bench.godriver_build import ensure_godriver
-from tests.cluster.harness import plane
 from tests.cluster.harness.cache import Cache
+from tests.cluster.harness.control_plane import ControlPlaneSettings, control_plane
 from tests.cluster.harness.errors import HarnessError
-from tests.cluster.harness.plane import PlaneSettings
 from tests.cluster.harness.progress import Progress
 
 DOCUMENT = Path(__file__).parents[2] / "docs/conformance.md"
@@ -44,7 +43,7 @@ def test_the_go_driver_fails_what_the_documentation_says(server: str, command: s
     if server == "embedded":
         results = _results(Target(command=command))
     else:
-        with plane.control_plane("conformance", tmp_path, PlaneSettings(VERSION), Progress()) as running:
+        with control_plane("conformance", tmp_path, ControlPlaneSettings(VERSION), Progress()) as running:
             results = _results(Target(command=command, kubeconfig=running.kubeconfig("admin")))
     assert {ident for ident, status in results.items() if status is Status.FAILED} == documented()
     assert sum(status is Status.PASSED for status in results.values()) > len(CHECKS) * 0.8

@@ -1,7 +1,7 @@
-"""One real cluster for all tests here, and drivers as processes on it. Needs root; see tests/cluster/harness.
+"""One real cluster for all tests here, and drivers as processes on it. It needs root; see tests/cluster/harness.
 
-DRA_SDK_TEST_CLUSTER names the cluster (at most 10 characters); one that is up already under this name is used, and
-left up.
+DRA_SDK_TEST_CLUSTER is the name of the cluster (at most 10 characters). If it is up already, the tests use it and
+leave it up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import ADMINS, admin_namespace, device_class
 
 LIMIT = 900.0
-"""Seconds for one test: more than a few waits that fail, which say more than a test that is broken off."""
+"""Seconds for one test. It is more than some waits that fail, because their messages say more."""
 NAME = os.environ.get("DRA_SDK_TEST_CLUSTER", "test")
 BLUE = 'device.attributes["lamps.example.com"].colour == "blue"'
 
@@ -30,10 +30,10 @@ LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    described = "the releases that a test is about: since=36, until=36, because=why it means nothing on others"
+    described = "the releases that a test is for: since=36, until=36, because=why it means nothing on others"
     config.addinivalue_line("markers", f"{MARK}({described})")
     config.stash[LEFT_OUT] = {}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, clusters and drivers are taken away
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes clusters and drivers, as Ctrl-C does
 
 
 def pytest_report_header() -> list[str]:
@@ -41,7 +41,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A kubelet retries after ten seconds or a minute and more, so these tests may take longer than others."""
+    """Gives these tests more time, because a kubelet retries after ten seconds, a minute, or more."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT))
@@ -54,14 +54,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """What is left out on this release, and why."""
+    """Says what is left out on this release, and why."""
     found = config.stash[LEFT_OUT].items()
     return [f"left out on Kubernetes {VERSION}: {', '.join(names)}: {reason}" for reason, names in found]
 
 
 @contextmanager
 def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Iterator[Cluster]:
-    """A cluster with the classes, the driver's account and the namespace of administrators that the tests use."""
+    """Runs a cluster with the classes, the drivers' account and the namespace of administrators of the tests."""
     assert os.geteuid() == 0, "the cluster tests need root"
     found = Cluster.find(name)
     wanted = {**turned_on(), **(gates or {})}
@@ -83,14 +83,14 @@ def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Itera
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A cluster of this test run, taken away afterwards."""
+    """The cluster of this test run, which is removed afterwards."""
     with running_cluster(NAME) as running:
         yield running
 
 
 @pytest.fixture
 def drivers(cluster: Cluster, tmp_path: Path) -> Iterator[Drivers]:
-    """Starts drivers; they are stopped, and their claims are gone, when the test ends."""
+    """Starts drivers. When the test ends, their claims are deleted and they are stopped."""
     made = Drivers(cluster, tmp_path)
     yield made
     made.clean()

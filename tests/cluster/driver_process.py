@@ -1,4 +1,4 @@
-"""A driver as its own operating system process, acting as its own service account on a real cluster."""
+"""A driver as a process of its own, with a service account of the real cluster."""
 
 from __future__ import annotations
 
@@ -16,23 +16,31 @@ from typing import Any
 
 from tests.cluster.harness import network
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.harness.patience import PATIENCE
 from tests.cluster.harness.processes import MARK
+from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.knobs import Knobs
 
 ROOT = Path(__file__).parents[2]
 STOP_TIMEOUT = 90.0
-"""Seconds to end in good order: calls under way get 20, threads 5 each, and the machine may be busy."""
+"""Seconds to stop: running calls get 20, threads 5 each, and the machine may be busy."""
 KEPT_FOR = 30.0
-"""Seconds that the kubelet leaves the slices of a driver alone that it has lost (`defaultWipingDelay` of 1.36)."""
+"""Seconds after which the kubelet removes the slices of a driver that went away (`defaultWipingDelay` of 1.36)."""
 _PORTS = range(10000, 20000)
-"""Below those that the kernel and the cluster choose from: a driver's port stays free while the driver is away."""
+"""Below the ports that the kernel and the cluster use, so that a driver's port stays free while it does not run."""
 
 
 class DriverUnderTest:
-    """`dra-sdk run` on the cluster's node; `name` is the driver's name in the API, `target` what `run` is given.
+    """`dra-sdk run` on the cluster's node.
 
-    Its log and its knobs are in `folder`. Instances of one driver share the knobs; `instance` tells their logs apart.
+    cluster: the cluster.
+    target: the driver, as `dra-sdk run` takes it.
+    name: the driver's name in the API.
+    log: the file with its log. `instance` is part of its name, if a driver has several instances.
+    knobs: its knobs, which its instances share.
+    path: the path of its slices in the API.
+    data: the directory of its state.
+    process: its process; None before it was started.
+    port: the port of its metrics.
     """
 
     def __init__(self, cluster: Cluster, target: str, name: str, folder: Path, instance: str = "") -> None:
@@ -44,8 +52,8 @@ class DriverUnderTest:
         self.process: subprocess.Popen[bytes] | None = None
         self._kubeconfig = _account(cluster)
         self.port = _free_port()
-        self._since = 0  # where in the log the last start is
-        self._left = float("inf")  # when it was last told to go
+        self._since = 0  # the position in the log of its last start
+        self._left = float("inf")  # when it was last stopped
 
     # -- life
 
@@ -56,7 +64,7 @@ class DriverUnderTest:
             "--kubelet-dir", str(self.cluster.kubelet_dir), "--cdi-dir", str(self.cluster.cdi_dir),
             "--http-address", f"127.0.0.1:{self.port}", *flags,
         ]  # fmt: skip
-        # With the mark, taking the cluster away ends a driver whose test was killed.
+        # The mark makes `down` end the driver of a test that was killed.
         added = {"PYTHONPATH": str(ROOT), "KNOBS": str(self.knobs.directory), "KNOB_DRIVER": self.name}
         with self.log.open("ab") as log:
             self._since = log.tell()
@@ -67,7 +75,7 @@ class DriverUnderTest:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> int:
-        """Ask it to end, as a kubelet does; its exit status."""
+        """Ends it with SIGTERM, as the kubelet does; returns its exit status."""
         assert self.process is not None
         self._left = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
@@ -89,7 +97,7 @@ class DriverUnderTest:
 
     # -- waiting
 
-    def wait(self, check: Callable[[], object], timeout: float = PATIENCE) -> None:
+    def wait(self, check: Callable[[], object], timeout: float = TIMEOUT) -> None:
         deadline = time.monotonic() + timeout
         while not check():
             assert self.running(), f"the driver ended: {self.log_text()}"
@@ -97,33 +105,33 @@ class DriverUnderTest:
             time.sleep(0.1)
 
     def wait_free(self) -> None:
-        """Until it holds no claim and has no CDI spec."""
+        """Waits until it holds no claim and has no CDI spec."""
         self.wait(lambda: not self.held() and not self.specs())
 
     def wait_registered_again(self, before: int) -> None:
-        """Until the kubelet has registered it once more than `before` times since its start."""
+        """Waits until the kubelet has registered it more than `before` times since its start."""
         self.wait(lambda: self.registrations() > before)
 
-    # -- what can be seen of it
+    # -- state
 
     def log_text(self) -> str:
         return self.log.read_text()
 
     def ready(self) -> bool:
-        """Whether its slices are published and the kubelet has registered it."""
+        """Returns whether its slices are published and the kubelet has registered it."""
         return bool(self.slices() and self.registrations())
 
     def registrations(self) -> int:
-        """How often the kubelet has registered it since its last start."""
+        """Returns how often the kubelet has registered it since its last start."""
         return self.log_text().encode()[self._since :].count(b"registered with the kubelet")
 
     def slices(self) -> list[dict[str, Any]]:
         return list(self.cluster.api.get(self.path)["items"])
 
     def assert_kept(self, before: list[dict[str, Any]]) -> None:
-        """Its slices are what they were `before` it went away, and nobody has written them since, nor will.
+        """Asserts that its slices are those of `before` it went away, unchanged, and that it has nothing to write.
 
-        Where it was away so long that the kubelet may have taken them, it has published the same again.
+        If it was away so long that the kubelet may have removed them, it must have published the same again.
         """
         self.wait(lambda: self._sum("dra_sdk_slices_synced{") == 1)
         if time.monotonic() - self._left < KEPT_FOR:
@@ -132,23 +140,23 @@ class DriverUnderTest:
         self.wait(lambda: [each["spec"] for each in self.slices()] == [each["spec"] for each in before])
 
     def published(self, device: str) -> dict[str, Any]:
-        """One device as the API server has it."""
+        """Returns one of its devices, as the API server has it."""
         found = [each for piece in self.slices() for each in piece["spec"].get("devices", []) if each["name"] == device]
         return dict(found[0])
 
     def held(self) -> list[Path]:
-        """The state files of claims."""
+        """Returns the state files of the claims that it holds."""
         return sorted(self.data.glob("claims*/*.json"))
 
     def specs(self) -> list[Path]:
         return sorted(self.cluster.cdi_dir.glob("*.json"))
 
     def answered(self, call: str) -> int:
-        """How many claims of `prepare` or `unprepare` calls it has answered since its start, with or without error."""
+        """Returns for how many claims it has answered `prepare` or `unprepare` since its start, errors included."""
         return self._sum(f'dra_sdk_call_seconds_count{{call="{call}"')
 
     def _sum(self, wanted: str) -> int:
-        """The sum of those of its metrics that begin so."""
+        """Returns the sum of its metrics that begin with these words."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as page:
             lines = page.read().decode().splitlines()
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(wanted))
@@ -156,7 +164,7 @@ class DriverUnderTest:
 
 @cache
 def _account(cluster: Cluster) -> Path:
-    """The account of all drivers of a cluster; its token is good for a day."""
+    """Returns a kubeconfig of the drivers' account; its token is valid for a day."""
     return cluster.service_account_kubeconfig("dra-sdk", "dra-driver")
 
 

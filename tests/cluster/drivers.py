@@ -1,4 +1,4 @@
-"""The drivers of one test, and taking away whatever the test left of them and their claims."""
+"""The drivers of one test, and removing what the test leaves of them and of their claims."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.harness.patience import PATIENCE
+from tests.cluster.harness.waiting import TIMEOUT
 
-# Pods first: 1.34 does not notice that a claim for extended resources has lost its pod, but looks when the claim goes.
+# Pods first: 1.34 does not notice that the pod of a claim for extended resources is gone until the claim is deleted.
 EVERYTHING = ("pods", "resourceclaims,resourceclaimtemplates")
 KNOBS = "knobs.example.com"
 
 
 class Drivers:
-    """Starts drivers on one cluster; `clean` when the test has ended, however it did."""
+    """Starts drivers on one cluster; call `clean` when the test has ended."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster, self._folder = cluster, folder
         self._started: list[DriverUnderTest] = []
 
     def start(self, target: str, name: str, *flags: str) -> DriverUnderTest:
-        """Start a driver and wait until it has published and is registered."""
+        """Starts a driver, and waits until it has published its slices and is registered."""
         driver = self._new(target, name)
         driver.start(*flags)
         driver.wait(driver.ready)
@@ -37,22 +37,22 @@ class Drivers:
         name: str = KNOBS,
         instance: str = "",
         until: Callable[[DriverUnderTest], object] = DriverUnderTest.ready,
-        **turned: Any,
+        **settings: Any,
     ) -> DriverUnderTest:
-        """Start the driver with knobs, some of them turned already, and wait until it is as far as it is to be."""
+        """Starts the driver with knobs, some of them set already, and waits for `until`."""
         driver = self._new("tests.cluster.knob_driver:KnobDriver", name, instance)
-        driver.knobs.set(**turned)
+        driver.knobs.set(**settings)
         driver.start(*flags)
         driver.wait(lambda: until(driver))
         return driver
 
     def clean(self) -> None:
-        """Delete all pods and claims, see that the drivers hold nothing any more, and end them in good order."""
+        """Deletes all pods and claims, waits until the drivers hold none, and stops the drivers."""
         for driver in self._started:
             driver.knobs.reset()
         try:
             for kinds in EVERYTHING:
-                everywhere = ("--all", "--all-namespaces", "--wait=true", f"--timeout={PATIENCE:.0f}s")
+                everywhere = ("--all", "--all-namespaces", "--wait=true", f"--timeout={TIMEOUT:.0f}s")
                 self._cluster.kubectl("delete", kinds, *everywhere)
             for driver in filter(DriverUnderTest.running, self._started):
                 driver.wait(lambda driver=driver: not driver.held())  # type: ignore[misc]
@@ -71,9 +71,9 @@ class Drivers:
         return self._started[-1]
 
     def _remove(self, driver: DriverUnderTest) -> None:
-        """What an ended driver leaves on purpose: its slices and its state, and its sockets if it was killed."""
+        """Removes what a driver leaves when it ends: its slices and its state, and its sockets if it was killed."""
         self._cluster.api.delete(driver.path)
         for stale in (self._cluster.kubelet_dir / "plugins_registry").glob(f"{driver.name}-*"):
             stale.unlink()
-        with contextlib.suppress(FileNotFoundError):  # of several instances, or of one that had none
+        with contextlib.suppress(FileNotFoundError):  # it has none, or another instance removed it
             shutil.rmtree(driver.data)

@@ -1,4 +1,4 @@
-"""Drawn CEL expressions about a device: sound ones of every function, ones that cost too much, and broken ones."""
+"""Random CEL expressions about a device: valid ones with every function, too expensive ones, and invalid ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NESTED: Final = 0.08
 
 
 def expression(draw: random.Random) -> str:
-    """One expression, bool or meant to be: one in four is damaged, one in twelve loops within loops."""
+    """Returns an expression of type bool. One in four is damaged, and one in twelve has nested loops."""
     made = _drawn(draw, "b", draw.choice(_DEPTHS))
     if draw.random() < _NESTED:
         for name in "pqr"[: draw.randint(1, 3)]:
@@ -76,5 +76,5 @@ def _drawn(draw: random.Random, kind: str, depth: int) -> str:
 
 
 def _ways(kind: str) -> list[str]:
-    """The patterns of a type; `||` does not part two of them."""
+    """Returns the patterns of a type, which `||` does not separate."""
     return [each.replace("\0", "||") for each in PATTERNS[kind].replace("||", "\0").split("|")]

@@ -1,4 +1,4 @@
-"""The driver of lamps with knobs: a test chooses its devices and their health, and lets its hooks fail or wait."""
+"""The driver of lamps with knobs: a test sets its devices and their health, and makes its hooks fail or wait."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def lamps() -> tuple[list[Device], list[CounterSet]]:
 
 
 def partitions() -> tuple[list[Device], list[CounterSet]]:
-    """A board that is given away whole or in halves."""
+    """Returns a board that can be allocated whole or in halves."""
     sizes = {"board": 8, "half-0": 4, "half-1": 4}
     devices = [Device(name, {"size": size}, consumes=[_wires(size)]) for name, size in sizes.items()]
     return devices, [CounterSet("wires", {"wires": 8})]
 
 
 def shared() -> tuple[list[Device], list[CounterSet]]:
-    """A spotlight that many may use, until its light is spent."""
+    """Returns a spotlight that many claims may share, as far as its light goes."""
     light = Capacity(10, RequestPolicy(default=1, min=1, step=1))
     return [Device("spot", capacity={"light": light}, allow_multiple_allocations=True)], []
 
 
 def everything() -> tuple[list[Device], list[CounterSet]]:
-    """Devices with a field of each feature that a cluster may lack."""
+    """Returns devices with a field of each feature that a cluster may lack."""
     light = Capacity(10, RequestPolicy(default=1, min=1, step=1))
     return [
         Device("plain"),
@@ -73,7 +73,7 @@ DEVICES: dict[str, Callable[[], tuple[list[Device], list[CounterSet]]]] = {
 
 
 class KnobDriver(LampDriver):
-    """Called KNOB_DRIVER, with its knobs in the directory KNOBS."""
+    """The driver. KNOB_DRIVER is its name, and KNOBS the directory of its knobs."""
 
     def __init__(self) -> None:
         self._knobs = Knobs(Path(os.environ["KNOBS"]))
@@ -83,7 +83,7 @@ class KnobDriver(LampDriver):
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         with self._knobs.hook("discover", node.name):
-            self._knobs.be_deaf()
+            self._knobs.block()
             devices, counter_sets = DEVICES[self._knobs["devices"]]()
         yield ResourcePool(node.name, devices, counter_sets)
 
@@ -103,11 +103,11 @@ class KnobDriver(LampDriver):
             super().dra_unprepare(claim)
 
     def dra_device_health(self, stop: Event) -> Iterator[list[DeviceHealth]]:
-        told, due = None, 0.0
+        sent, due = None, 0.0
         while not stop.wait(POLL):
             broken, now = self._knobs["unhealthy"], time.monotonic()
-            if broken != told or now >= due:
-                told, due = broken, now + REPEAT
+            if broken != sent or now >= due:
+                sent, due = broken, now + REPEAT
                 devices, _ = DEVICES[self._knobs["devices"]]()
                 yield [_health(device.name, broken.get(device.name)) for device in devices]
 

@@ -40,4 +40,4 @@ class LampDriver:
             yield device.prepared(ContainerEdits(env=env, device_nodes=[node], mounts=[mount]))
 
     def dra_unprepare(self, claim: HeldClaim) -> None:
-        """Nothing to switch off; its presence lets the tests see that the hook is called."""
+        """Does nothing. The hook exists so that tests can see that it is called."""

@@ -6,15 +6,15 @@ from typing import Any
 
 JSON = dict[str, Any]
 ADMINS = "admins"
-"""A namespace of every cluster of these tests, where admin access is allowed."""
-# Not `env`: a shell drops variables whose names are no identifiers, and a claim's UID has dashes.
+"""The namespace of every cluster of these tests in which admin access is allowed."""
+# Not `env`: a shell drops variables whose names are not identifiers, and a claim's UID has dashes.
 SHOW = "cat /proc/1/environ; echo; echo done; trap 'exit 0' TERM; sleep 3600 & wait"
 SHORT = "true"
-STUBBORN = "trap 'echo told to end' TERM; echo done; while true; do sleep 1; done"
+STUBBORN = "trap 'echo asked to end' TERM; echo done; while true; do sleep 1; done"
 
 
 def admin_namespace(name: str) -> JSON:
-    """A namespace where admin access is allowed."""
+    """Returns a namespace in which admin access is allowed."""
     labels = {"resource.kubernetes.io/admin-access": "true"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
@@ -29,12 +29,12 @@ def request(name: str, device_class: str, **exactly: Any) -> JSON:
 
 
 def first_available(name: str, **alternatives: JSON) -> JSON:
-    """A request with alternatives, most wanted first: subrequest name → what else belongs to it."""
+    """Returns a request with alternatives, the preferred one first: name of the subrequest → its other fields."""
     return {"name": name, "firstAvailable": [{"name": key, **value} for key, value in alternatives.items()]}
 
 
 def where(expression: str) -> JSON:
-    """What narrows a request to some devices."""
+    """Returns the fields that narrow a request to some devices."""
     return {"selectors": [{"cel": {"expression": expression}}]}
 
 
@@ -81,7 +81,7 @@ def pod(name: str, claims: list[JSON], *containers: JSON, grace: int = 1) -> JSO
 
 
 def pod_with(name: str, *claims: JSON, command: str = SHOW, grace: int = 1) -> JSON:
-    """A pod with one container, `main`, that uses these claims or templates, each a made object."""
+    """Returns a pod with one container, `main`, that uses these claims or templates, which are whole objects."""
     uses = [
         {"name": f"use-{place}", _REFERENCES[each["kind"]]: each["metadata"]["name"]}
         for place, each in enumerate(claims)

@@ -1,4 +1,4 @@
-"""What the cluster tests do with pods that use lamps, and what they read of them afterwards."""
+"""Pods with devices: starting them, waiting for them, and reading what became of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dra_sdk.tools.simulator.kubelet.claims import load
-from tests.cluster.features import HEALTH_IS_TOLD_OF, KUBELET_KNOWS_SHARES
+from tests.cluster.features import HEALTH_IS_REPORTED_OF, KUBELET_KNOWS_SHARES
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import SHOW, claim, container, pod, pod_with, request, template
 
@@ -17,32 +17,32 @@ JSON = dict[str, Any]
 
 
 def start_pod(cluster: Cluster, name: str, device_class: str = "lamp", *, command: str = SHOW, grace: int = 1) -> None:
-    """Create a pod with a claim of its own for one device of the class."""
+    """Creates a pod with a claim of its own for one device of the class."""
     one = template(f"one-{device_class}", [request("desk", device_class)])
     cluster.apply(one, pod_with(name, one, command=command, grace=grace))
 
 
 def run_pod(cluster: Cluster, name: str, device_class: str = "lamp", *, command: str = SHOW, grace: int = 1) -> None:
-    """The same, and wait until it runs."""
+    """Creates the pod of `start_pod`, and waits until it runs."""
     start_pod(cluster, name, device_class, command=command, grace=grace)
     cluster.wait_pod(name)
 
 
-def start_told_pod(cluster: Cluster, name: str, device_class: str = "lamp") -> None:
-    """The same, with a claim of the kind whose devices' health the kubelet of this release tells."""
-    if "template" in HEALTH_IS_TOLD_OF:
+def start_pod_with_health(cluster: Cluster, name: str, device_class: str = "lamp") -> None:
+    """Creates a pod like `start_pod`, with a claim of a kind whose health the kubelet of this release reports."""
+    if "template" in HEALTH_IS_REPORTED_OF:
         start_pod(cluster, name, device_class)
     else:
         apply_named(cluster, name, device_class)
 
 
-def run_told_pod(cluster: Cluster, name: str, device_class: str = "lamp") -> None:
-    start_told_pod(cluster, name, device_class)
+def run_pod_with_health(cluster: Cluster, name: str, device_class: str = "lamp") -> None:
+    start_pod_with_health(cluster, name, device_class)
     cluster.wait_pod(name)
 
 
 def apply_named(cluster: Cluster, name: str, device_class: str, use: str = "") -> None:
-    """Create a pod and a claim of the same name, which the pod calls `use`, by default by that name, too."""
+    """Creates a pod and a claim of the same name, which the pod calls `use`, by default also by that name."""
     use = use or name
     uses = [{"name": use, "resourceClaimName": name}]
     cluster.apply(claim(name, [request("desk", device_class)]), pod(name, uses, container("main", {"name": use})))
@@ -53,14 +53,14 @@ def read_pod(cluster: Cluster, name: str) -> JSON:
 
 
 def started_at(cluster: Cluster, name: str) -> str:
-    """When its only container started; it must not have been restarted."""
+    """Returns when its only container started; AssertionError if it was restarted."""
     state = read_pod(cluster, name)["status"]["containerStatuses"][0]
     assert state["restartCount"] == 0
     return str(state["state"]["running"]["startedAt"])
 
 
 def logs(cluster: Cluster, pod_name: str, container: str = "main", namespace: str = "default") -> str:
-    """What a container printed, once that ends with `done`."""
+    """Returns the output of a container, once it ends with `done`."""
 
     def read() -> str | None:
         text = cluster.kubectl("logs", pod_name, "-c", container, f"--namespace={namespace}", check=False)
@@ -70,31 +70,31 @@ def logs(cluster: Cluster, pod_name: str, container: str = "main", namespace: st
 
 
 def wait_printed(cluster: Cluster, pod_name: str, line: str) -> None:
-    """Until its only container has printed this line."""
+    """Waits until its only container has printed this line."""
     cluster.wait_until(
         lambda: line in cluster.kubectl("logs", pod_name, check=False).splitlines(), f"{line!r} of {pod_name}"
     )
 
 
 def printed(cluster: Cluster, pod_name: str, container: str = "main") -> dict[str, str]:
-    """The environment of devices that a container printed."""
+    """Returns the variables of devices that a container printed."""
     environment = logs(cluster, pod_name, container).partition("\n")[0].split("\0")
     return dict(each.split("=", 1) for each in environment if each.startswith(("LAMP", "BRIGHTNESS", "DRA_")))
 
 
 def end_container(cluster: Cluster, pod_name: str) -> None:
-    """End a pod's only container, which shows what it has (`SHOW`), without the kubelet; until it has ended."""
+    """Ends a pod's only container, which runs SHOW, without the kubelet; waits until it has ended."""
     process = cluster.container_process(pod_name)
 
     def ended() -> bool:
-        process.send(signal.SIGTERM)  # before it has set its trap, the first process of a container hears nothing
+        process.send(signal.SIGTERM)  # the first process of a container ignores signals until it has set its trap
         return not process.alive()
 
     cluster.wait_until(ended, f"the container of {pod_name} has ended")
 
 
 def claim_of(cluster: Cluster, pod_name: str) -> str:
-    """The name of a pod's first claim, also of one that was made from a template."""
+    """Returns the name of a pod's first claim, also if it was made from a template."""
 
     def name() -> str | None:
         statuses = read_pod(cluster, pod_name)["status"].get("resourceClaimStatuses", [])
@@ -106,7 +106,7 @@ def claim_of(cluster: Cluster, pod_name: str) -> str:
 
 
 def allocated(cluster: Cluster, claim: str, namespace: str = "default") -> list[JSON]:
-    """The devices that the scheduler gave to a claim, once it has."""
+    """Waits until the scheduler has allocated a claim; returns its devices."""
     path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{claim}"
 
     def found() -> Any:
@@ -117,7 +117,7 @@ def allocated(cluster: Cluster, claim: str, namespace: str = "default") -> list[
 
 
 def wait_unschedulable(cluster: Cluster, name: str) -> None:
-    """Until the scheduler has looked at a pod and found no devices for it."""
+    """Waits until the scheduler has found no devices for a pod."""
 
     def refused() -> bool:
         conditions = read_pod(cluster, name)["status"].get("conditions", [])
@@ -127,31 +127,31 @@ def wait_unschedulable(cluster: Cluster, name: str) -> None:
 
 
 def shares(cluster: Cluster, claim: str) -> list[tuple[str, str]]:
-    """Request and share of each device, as the kubelet keeps them of the driver's answer."""
+    """Returns request and share of each device, as the kubelet keeps them from the driver's answer."""
     (found,) = [info for info in load(cluster.kubelet_dir / "dra_manager_state") if info.ref.name == claim]
     return sorted((*device.requests, str(device.share_id)) for device in found.devices)
 
 
 def given_shares(cluster: Cluster, claim: str) -> list[tuple[str, str]]:
-    """The same, as the scheduler gave them."""
+    """Returns request and share of each device, as the scheduler allocated them."""
     return sorted((each["request"], each["shareID"]) for each in allocated(cluster, claim))
 
 
 def known_shares(cluster: Cluster, claim: str) -> list[tuple[str, str]]:
-    """The same, as far as the kubelet can know them: that of 1.34 cannot be told a share."""
+    """Returns what `shares` should be: the scheduler's, without the shares if the kubelet knows none (1.34)."""
     given = given_shares(cluster, claim)
     return given if KUBELET_KNOWS_SHARES else [(request, "None") for request, _ in given]
 
 
 def device_health(cluster: Cluster, pod_name: str) -> list[tuple[str, str]]:
-    """Health and message of each device that the first container uses, as the kubelet tells it."""
+    """Returns health and message of each device of the first container, as the kubelet reports them."""
     status = read_pod(cluster, pod_name)["status"]["containerStatuses"][0]
     resources = [each for entry in status.get("allocatedResourcesStatus", []) for each in entry["resources"]]
     return [(each["health"], each.get("message", "")) for each in resources]
 
 
 def failures(cluster: Cluster, names: Iterable[str]) -> list[str]:
-    """What the kubelet complained about these pods: events of failed prepares."""
+    """Returns the messages of the kubelet's events about failed prepares of these pods."""
     found = []
     for name in names:
         uid = read_pod(cluster, name)["metadata"]["uid"]
@@ -161,19 +161,19 @@ def failures(cluster: Cluster, names: Iterable[str]) -> list[str]:
 
 
 def wait_failure(cluster: Cluster, name: str, words: str = "") -> None:
-    """Wait until the kubelet complains that preparing for a pod failed, with these words in it."""
+    """Waits until an event says that a prepare for a pod failed, with these words in it."""
     cluster.wait_until(
         lambda: any(words in each for each in failures(cluster, [name])), f"a failed prepare of {name}: {words}"
     )
 
 
 def nudge(cluster: Cluster, *names: str) -> None:
-    """Have the kubelet look at pods now: after a failure it would wait for 90 seconds, unless the pod changes."""
+    """Makes the kubelet look at pods now: after a failure it would wait for 90 seconds, unless the pod changes."""
     cluster.kubectl("annotate", "pod", *names, f"nudged={time.monotonic()}", "--overwrite")
 
 
 def insist(cluster: Cluster, name: str) -> None:
-    """Have the kubelet look at a pod every second until it runs: while it reconnects to a driver, it may fail."""
+    """Makes the kubelet look at a pod every second until it runs: prepares fail while it reconnects to a driver."""
 
     def runs() -> bool:
         nudge(cluster, name)

@@ -1,4 +1,4 @@
-"""What the real scheduler allocates, and what becomes of it: partitions, shares, alternatives, admin access."""
+"""Allocations of the real scheduler on the node: partitions, shares, alternatives, admin access."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_ADMINS = f"--namespace={ADMINS}"
 
 
 def run(cluster: Cluster, name: str, *requests: JSON, configs: list[JSON] | None = None) -> None:
-    """Create a claim and a pod with it, both of this name."""
+    """Creates a claim and a pod that uses it, both of this name."""
     made = claim(name, list(requests), configs)
     cluster.apply(made, pod_with(name, made))
 
@@ -81,7 +81,7 @@ def test_one_claim_with_two_shares_of_one_device(cluster: Cluster, drivers: Driv
 
 
 @pytest.mark.parametrize(("reds", "chosen", "brightness"), [(4, "red", "50"), (5, "blue", "5")])
-def test_the_chosen_alternative_brings_its_configuration(
+def test_the_configuration_of_the_chosen_alternative_applies(
     cluster: Cluster, knobs: DriverUnderTest, reds: int, chosen: str, brightness: str
 ) -> None:
     colour = f'device.attributes["{KNOBS}"].colour == "%s"'
@@ -94,7 +94,7 @@ def test_the_chosen_alternative_brings_its_configuration(
     assert printed(cluster, "lit")["BRIGHTNESS_DESK"] == brightness
 
 
-def test_admin_access_sees_devices_that_others_hold(cluster: Cluster, knobs: DriverUnderTest) -> None:
+def test_admin_access_gets_devices_that_other_claims_hold(cluster: Cluster, knobs: DriverUnderTest) -> None:
     run(cluster, "lit", request("desk", "knobs"))
     cluster.wait_pod("lit")
     since = started_at(cluster, "lit")

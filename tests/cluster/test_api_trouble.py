@@ -1,4 +1,4 @@
-"""The API server is slow or away just when a claim must be read."""
+"""The API server is slow or down while the driver must read a claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster.trouble import paused, without_api_server
 
 
 def start_pod_with_two_claims(cluster: Cluster, driver: DriverUnderTest) -> None:
-    """The driver is held in the hook for the first claim and has not read the second yet; one call brings both."""
+    """Starts a pod whose two claims come in one call. The driver waits in the hook for the first."""
     driver.knobs.set(hold=["prepare first"])
     claims = [claim(name, [request(name, "knobs")]) for name in ("first", "second")]
     cluster.apply(*claims, pod_with("lit", *claims))

@@ -1,7 +1,7 @@
-"""The DaemonSets of `deploy/` on a real cluster: what a driver in a pod may do, and what it is kept from.
+"""The DaemonSets of `deploy/` on a real cluster: what a driver in a pod may do, and what it may not.
 
-Nothing can be pulled here, so the image is busybox with this machine's Python and this repository mounted into it;
-all else is as in the files, but for the kubelet's and the runtime's directories, which the cluster has elsewhere.
+No image can be pulled here, so the image is busybox with this machine's Python and this repository mounted into it.
+The directories of the kubelet and the runtime are those of the cluster. Everything else is as in the files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import yaml
 from tests.cluster.driver_process import ROOT
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.image import BUSYBOX
+from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import claim, pod_with, request
 
 JSON = dict[str, Any]
@@ -26,7 +27,7 @@ SETTINGS = {"PYTHONPATH": f"{ROOT}:{ROOT}/drivers/cpu:{ROOT}/drivers/gpu", "PYTH
 
 
 def daemonset(file: str, cluster: Cluster, **environment: str) -> JSON:
-    """The DaemonSet of a file as this cluster can run it."""
+    """Returns the DaemonSet of a file as this cluster can run it."""
     places = {
         "/var/lib/kubelet": str(cluster.kubelet_dir),
         "/var/run/cdi": str(cluster.cdi_dir),
@@ -52,7 +53,7 @@ def daemonset(file: str, cluster: Cluster, **environment: str) -> JSON:
 
 @pytest.fixture
 def apply(cluster: Cluster) -> Iterator[Any]:
-    """Applies DaemonSets, waits until their pods are ready, and takes them away again."""
+    """Applies DaemonSets and waits until their pods are ready; removes them after the test."""
     made: set[str] = set()
 
     def put(found: JSON) -> None:
@@ -60,13 +61,15 @@ def apply(cluster: Cluster) -> Iterator[Any]:
         made.add(name)
         cluster.apply(found)
         try:
-            cluster.kubectl("rollout", "status", f"daemonset/{name}", "--namespace=dra-sdk", "--timeout=120s")
+            cluster.kubectl(
+                "rollout", "status", f"daemonset/{name}", "--namespace=dra-sdk", f"--timeout={TIMEOUT:.0f}s"
+            )
         except Exception as error:
             selected = ("--namespace=dra-sdk", f"--selector=app.kubernetes.io/name={name}")
-            told = [
+            said = [
                 cluster.kubectl(verb, *more, *selected, check=False) for verb, *more in (["logs"], ["describe", "pod"])
             ]
-            raise AssertionError("\n".join(told)) from error
+            raise AssertionError("\n".join(said)) from error
 
     yield put
     cluster.kubectl("delete", "pods,resourceclaims", "--all", "--wait=true")
@@ -91,7 +94,7 @@ def test_the_cpu_driver_serves_pods_and_is_replaced_without_a_gap(cluster: Clust
     assert "DRA_CPUSET_" in cluster.kubectl("logs", "user")
     found["spec"]["template"]["metadata"]["annotations"] = {"changed": "yes"}
     apply(found)
-    cluster.kubectl("wait", "--for=delete", f"pod/{first}", "--namespace=dra-sdk", "--timeout=120s")
+    cluster.kubectl("wait", "--for=delete", f"pod/{first}", "--namespace=dra-sdk", f"--timeout={TIMEOUT:.0f}s")
     (second,) = driver_pods(cluster)
     assert second != first
     cluster.kubectl("delete", "pod", "user", "--wait=true")
@@ -100,7 +103,7 @@ def test_the_cpu_driver_serves_pods_and_is_replaced_without_a_gap(cluster: Clust
 
 
 def test_the_gpu_driver_finds_the_gpus_of_the_hosts_root(cluster: Cluster, apply: Any, tmp_path: Path) -> None:
-    """A tree with `nvml.yaml` stands for the host's root, as everywhere without GPUs."""
+    """A tree with `nvml.yaml` stands for the host's root."""
     (tmp_path / "nvml.yaml").write_bytes((ROOT / "drivers/gpu/dra_driver_gpu/fixtures/l4x4/nvml.yaml").read_bytes())
     boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
     boot_id.parent.mkdir(parents=True)
@@ -110,7 +113,7 @@ def test_the_gpu_driver_finds_the_gpus_of_the_hosts_root(cluster: Cluster, apply
     host["hostPath"]["path"] = str(tmp_path)
     (container,) = found["spec"]["template"]["spec"]["containers"]
     (mount,) = (each for each in container["volumeMounts"] if each["name"] == "host")
-    mount["mountPropagation"] = "None"  # the tree lies on a file system that is not shared
+    mount["mountPropagation"] = "None"  # the file system of the tree is not shared
     apply(found)
     published = cluster.api.get("/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3Dgpu.nvidia.com")
     names = [device["name"] for each in published["items"] for device in each["spec"].get("devices", [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
-from tests.cluster.features import HAS_HEALTH_MESSAGES, HEALTH_IS_TOLD_OF
+from tests.cluster.features import HAS_HEALTH_MESSAGES, HEALTH_IS_REPORTED_OF
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, pod_with, request
 from tests.cluster.pods import (
@@ -15,8 +15,8 @@ from tests.cluster.pods import (
     nudge,
     printed,
     run_pod,
-    run_told_pod,
-    start_told_pod,
+    run_pod_with_health,
+    start_pod_with_health,
     started_at,
 )
 
@@ -35,8 +35,8 @@ def lamp_of(cluster: Cluster, pod: str) -> str:
 
 
 def test_health_reaches_the_status_of_the_pod_that_has_the_device(cluster: Cluster, knobs: DriverUnderTest) -> None:
-    run_told_pod(cluster, "first", "knobs")
-    run_told_pod(cluster, "second", "knobs")
+    run_pod_with_health(cluster, "first", "knobs")
+    run_pod_with_health(cluster, "second", "knobs")
     wait_health(cluster, "first", HEALTHY)
     wait_health(cluster, "second", HEALTHY)
     knobs.knobs.set(unhealthy={lamp_of(cluster, "first"): WORDS})
@@ -47,18 +47,18 @@ def test_health_reaches_the_status_of_the_pod_that_has_the_device(cluster: Clust
 
 
 def test_health_is_unknown_while_the_driver_is_away_and_known_again(cluster: Cluster, knobs: DriverUnderTest) -> None:
-    run_told_pod(cluster, "lit", "knobs")
+    run_pod_with_health(cluster, "lit", "knobs")
     wait_health(cluster, "lit", HEALTHY)
     knobs.kill()
 
     def unknown() -> bool:
-        nudge(cluster, "lit")  # the kubelet forgets at once, but tells at its next look at the pod
-        return [told for told, _ in device_health(cluster, "lit")] == ["Unknown"]
+        nudge(cluster, "lit")  # the kubelet knows at once, but reports it when it next looks at the pod
+        return [health for health, _ in device_health(cluster, "lit")] == ["Unknown"]
 
     cluster.wait_until(unknown, "health Unknown")
     knobs.start()
     wait_health(cluster, "lit", HEALTHY)
-    run_told_pod(cluster, "lit-too", "knobs")
+    run_pod_with_health(cluster, "lit-too", "knobs")
     knobs.knobs.set(unhealthy={lamp_of(cluster, "lit-too"): WORDS})
     wait_health(cluster, "lit-too", BROKEN)
 
@@ -67,7 +67,7 @@ def test_prepares_and_health_reports_go_on_together(cluster: Cluster, knobs: Dri
     names = ["a", "b", "c"]
     knobs.knobs.set(hold=["prepare"])
     for name in names:
-        start_told_pod(cluster, name, "knobs")
+        start_pod_with_health(cluster, name, "knobs")
     knobs.wait(lambda: len(knobs.knobs.calls("prepare", "begin")) == len(names))
     knobs.knobs.set(hold=[], unhealthy={lamp_of(cluster, "a"): WORDS})
     for name in names:
@@ -82,7 +82,7 @@ def test_prepares_and_health_reports_go_on_together(cluster: Cluster, knobs: Dri
 
 def test_health_of_a_share_of_a_device(cluster: Cluster, drivers: Drivers) -> None:
     driver = drivers.knobs(devices="shared")
-    run_told_pod(cluster, "lit", "knobs")
+    run_pod_with_health(cluster, "lit", "knobs")
     assert allocated(cluster, claim_of(cluster, "lit"))[0]["shareID"]
     wait_health(cluster, "lit", HEALTHY)
     driver.knobs.set(unhealthy={"spot": WORDS})
@@ -91,18 +91,18 @@ def test_health_of_a_share_of_a_device(cluster: Cluster, drivers: Drivers) -> No
     wait_health(cluster, "lit", HEALTHY)
 
 
-def test_which_claims_the_kubelet_tells_the_health_of(cluster: Cluster, knobs: DriverUnderTest) -> None:
+def test_the_kubelet_reports_the_health_of_these_kinds_of_claims(cluster: Cluster, knobs: DriverUnderTest) -> None:
     run_pod(cluster, "template", "knobs")
     apply_named(cluster, "named", "knobs")
     apply_named(cluster, "other", "knobs", use="lamp")
     for name in ("named", "other"):
         cluster.wait_pod(name)
-    for name in sorted(HEALTH_IS_TOLD_OF):
+    for name in sorted(HEALTH_IS_REPORTED_OF):
         wait_health(cluster, name, HEALTHY)
     knobs.knobs.set(unhealthy={lamp_of(cluster, name): WORDS for name in KINDS})
-    for name in sorted(HEALTH_IS_TOLD_OF):
+    for name in sorted(HEALTH_IS_REPORTED_OF):
         wait_health(cluster, name, BROKEN)
-    assert [name for name in KINDS if device_health(cluster, name)] == sorted(HEALTH_IS_TOLD_OF)
+    assert [name for name in KINDS if device_health(cluster, name)] == sorted(HEALTH_IS_REPORTED_OF)
 
 
 def test_an_unhealthy_device_gets_no_new_pod_and_keeps_its_old_one(cluster: Cluster, knobs: DriverUnderTest) -> None:
@@ -120,8 +120,8 @@ def test_an_unhealthy_device_gets_no_new_pod_and_keeps_its_old_one(cluster: Clus
 
 
 def test_a_no_execute_taint_evicts_the_pod_and_its_successor_gets_another(cluster: Cluster, drivers: Drivers) -> None:
-    # A name of its own: a slice that is deleted while the controller manager has no API server stays in its memory for
-    # good (1.36.3 passes over DeletedFinalStateUnknown), and hides the taints of later slices of that driver and pool.
+    # A name of its own: if a slice is deleted while the API server is down, the controller manager never forgets it
+    # (1.36.3 ignores DeletedFinalStateUnknown), and it hides the taints of later slices of that driver and pool.
     driver = drivers.knobs("--unhealthy-taint", "NoExecute", name="other.example.com")
     run_pod(cluster, "lit", "other")
     run_pod(cluster, "bystander", "other")

@@ -1,4 +1,4 @@
-"""What happens to slices, claims and pods when a part of a real cluster goes away and comes back."""
+"""Slices, claims and pods while a part of a real cluster is down, and when it is back."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_a_driver_restart_touches_neither_slices_nor_pods(cluster: Cluster, lamp
     assert started_at(cluster, "lit") == since
 
 
-def test_a_killed_driver_comes_back_over_its_stale_sockets(cluster: Cluster, lamps: DriverUnderTest) -> None:
+def test_a_killed_driver_replaces_its_stale_sockets(cluster: Cluster, lamps: DriverUnderTest) -> None:
     run_pod(cluster, "lit")
     lamps.kill()
-    for spec in lamps.specs():  # as if the tmpfs had been wiped
+    for spec in lamps.specs():  # as after a reboot, which empties the tmpfs
         spec.unlink()
     lamps.start()
     lamps.wait(lamps.registrations)
@@ -53,7 +53,7 @@ def test_a_kubelet_restart_brings_slices_back_and_keeps_pods(cluster: Cluster, l
 def test_a_prepare_that_fails_leaves_nothing_and_succeeds_later(cluster: Cluster, knobs: DriverUnderTest) -> None:
     knobs.knobs.set(fail=["prepare"])
     start_pod(cluster, "lit", "knobs")
-    wait_failure(cluster, "lit", "the knob for prepare is turned to fail")
+    wait_failure(cluster, "lit", "the knob for prepare is set to fail")
     assert not knobs.held()
     assert not knobs.specs()
     knobs.knobs.reset()
@@ -78,7 +78,7 @@ def test_unprepare_needs_no_api_server(cluster: Cluster, lamps: DriverUnderTest)
     wait_printed(cluster, "stubborn", "done")
     container = cluster.container_process("stubborn")
     cluster.kubectl("delete", "pod", "stubborn", "--wait=false")
-    wait_printed(cluster, "stubborn", "told to end")  # so the kubelet knows of it
+    wait_printed(cluster, "stubborn", "asked to end")  # so the kubelet knows that it is deleted
     with without_api_server(cluster):
         assert lamps.held()
         container.send(SIGKILL)
@@ -90,7 +90,7 @@ def test_unprepare_needs_no_api_server(cluster: Cluster, lamps: DriverUnderTest)
 def test_the_service_account_may_do_no_more_than_it_needs(cluster: Cluster, lamps: DriverUnderTest) -> None:
     account = cluster.service_account_kubeconfig("dra-sdk", "dra-driver")
     as_driver = f"--kubeconfig={account}"
-    assert lamps.slices(), "it could publish with this account"
+    assert lamps.slices(), "the account can publish"
     for verb, resource in (("list", "resourceclaims"), ("get", "secrets"), ("update", "nodes"), ("create", "pods")):
         assert cluster.kubectl("auth", "can-i", verb, resource, as_driver, check=False).startswith("no")
     refused = cluster.kubectl("create", "-f", "-", as_driver, input=foreign_slice(), check=False)

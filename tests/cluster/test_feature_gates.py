@@ -1,4 +1,4 @@
-"""A cluster whose features are switched off: what it drops is told, with the feature's name, and the rest works."""
+"""A cluster with features off: the driver logs what the server drops, with the feature's name; the rest works."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ FIELDS = {
     "allowMultipleAllocations": "DRAConsumableCapacity",
     "bindingConditions": "DRADeviceBindingConditions",
 }
-# and what depends on these, or is built on them
+# These gates, and those that depend on them.
 OFF = {*FIELDS.values(), "DRADeviceTaintRules", "DRAFractionalCapacityRange"}
 OFF |= {"ResourceHealthStatus", "ResourceHealthStatusMessage"}
-TOLD = "probably these feature gates are disabled"
-SETTLED = 3.0  # seconds that show whether the driver tries again and again
+DROPPED = "probably these feature gates are disabled"
+SETTLED = 3.0  # seconds, which are enough to see a driver that repeats its writes
 
 
 @pytest.fixture(scope="module")
 def old_cluster() -> Iterator[Cluster]:
-    """A second cluster, which lacks the features."""
+    """A second cluster, without the features."""
     with running_cluster(f"{NAME}-gates", dict.fromkeys(sorted(known(OFF)), False)) as running:
         yield running
 
 
 @pytest.fixture
 def driver(old_cluster: Cluster, tmp_path: Path) -> Iterator[DriverUnderTest]:
-    """The driver whose devices use all of them."""
+    """A driver whose devices use all the features."""
     drivers = Drivers(old_cluster, tmp_path)
     yield drivers.knobs(devices="everything")
     drivers.clean()
 
 
 def writes(cluster: Cluster) -> int:
-    """How many requests to write ResourceSlices the API server has had."""
+    """Returns how many requests to write ResourceSlices the API server has had."""
     lines = cluster.kubectl("get", "--raw", "/metrics").splitlines()
     counted = [
         line for line in lines if line.startswith("apiserver_request_total{") and 'resource="resourceslices"' in line
@@ -56,22 +56,22 @@ def writes(cluster: Cluster) -> int:
     )
 
 
-def test_dropped_fields_are_told_with_their_gates_and_nothing_loops(
+def test_dropped_fields_are_logged_with_their_gates_and_nothing_loops(
     old_cluster: Cluster, driver: DriverUnderTest
 ) -> None:
-    driver.wait(lambda: TOLD in driver.log_text())
-    told = driver.log_text()
+    driver.wait(lambda: DROPPED in driver.log_text())
+    logged = driver.log_text()
     for field, gate in FIELDS.items():
-        assert field in told
-        assert gate in told
+        assert field in logged
+        assert gate in logged
     before, slices = writes(old_cluster), driver.slices()
     time.sleep(SETTLED)
     assert writes(old_cluster) == before
     assert driver.slices() == slices
-    assert driver.log_text().count(TOLD) == told.count(TOLD)
+    assert driver.log_text().count(DROPPED) == logged.count(DROPPED)
 
 
-def test_devices_work_without_what_was_dropped(old_cluster: Cluster, driver: DriverUnderTest) -> None:
+def test_devices_work_without_the_dropped_fields(old_cluster: Cluster, driver: DriverUnderTest) -> None:
     everything = claim("everything", [request("all", "knobs", allocationMode="All")])
     old_cluster.apply(everything, pod_with("lit", everything))
     old_cluster.wait_pod("lit")
@@ -80,7 +80,7 @@ def test_devices_work_without_what_was_dropped(old_cluster: Cluster, driver: Dri
     assert len(driver.held()) == 1
 
 
-def test_health_is_asked_for_by_nobody_and_does_no_harm(old_cluster: Cluster, driver: DriverUnderTest) -> None:
+def test_health_that_the_kubelet_does_not_ask_for_does_no_harm(old_cluster: Cluster, driver: DriverUnderTest) -> None:
     run_pod(old_cluster, "lit", "knobs")
     driver.knobs.set(unhealthy={"plain": "broken"})
     driver.wait(lambda: "plain is unhealthy: broken" in driver.log_text())

@@ -82,7 +82,7 @@ def test_a_deleted_pod_frees_its_devices(cluster: Cluster, lamps: DriverUnderTes
     assert len(lamps.specs()) == 1
 
 
-def test_a_wrong_configuration_is_told_in_the_events(cluster: Cluster, lamps: DriverUnderTest) -> None:
+def test_the_events_name_a_wrong_configuration(cluster: Cluster, lamps: DriverUnderTest) -> None:
     cluster.apply(claim("too-bright", [request("desk", "lamp")], [lamp(101)]))
     uses = [{"name": "lamps", "resourceClaimName": "too-bright"}]
     cluster.apply(pod("dazzled", uses, container("main", {"name": "lamps"})))

@@ -1,4 +1,4 @@
-"""The kubelet ends at a bad moment and comes back: calls are repeated, and nothing is done twice or forgotten."""
+"""The kubelet restarts at a bad moment: calls are repeated, and nothing is done twice or forgotten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_pod_that_was_created_while_the_kubelet_was_away(cluster: Cluster, kno
 def test_a_failed_prepare_is_repeated_after_a_kubelet_restart(cluster: Cluster, knobs: DriverUnderTest) -> None:
     knobs.knobs.set(fail=["prepare"])
     start_pod(cluster, "lit", "knobs")
-    wait_failure(cluster, "lit", "the knob for prepare is turned to fail")
+    wait_failure(cluster, "lit", "the knob for prepare is set to fail")
     assert not knobs.held()
     assert not knobs.specs()
     with stopped(cluster, "kubelet"):
@@ -95,8 +95,8 @@ def test_a_driver_that_is_late_to_say_who_it_is(cluster: Cluster, drivers: Drive
 
     seen = len(cluster.log("kubelet").read_text())
     with paused(cluster, "kubelet"):
-        driver = drivers.knobs(deaf=True, until=lambda driver: driver.knobs.calls("discover", "begin"))
+        driver = drivers.knobs(blocked=True, until=lambda driver: driver.knobs.calls("discover", "begin"))
     driver.wait(refused)
-    driver.knobs.hear()
+    driver.knobs.unblock()
     driver.wait(driver.ready)
     run_pod(cluster, "lit", "knobs")

@@ -1,4 +1,4 @@
-"""An administrator takes a device away with a DeviceTaintRule, in the best API version that the release serves."""
+"""An administrator taints a device with a DeviceTaintRule, in the newest API version that the release serves."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TAINT = {"key": "example.com/maintenance", "value": "board", "effect": "NoExecut
 
 
 @pytest.fixture
-def take_away(cluster: Cluster) -> Iterator[Callable[[str], None]]:
-    """Makes a rule for one device; it is gone when the test ends."""
+def taint_device(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Makes a rule for one device, which is deleted after the test."""
 
     def make(device: str) -> None:
         spec = {"deviceSelector": {"driver": KNOBS, "device": device}, "taint": TAINT}
@@ -35,7 +35,7 @@ def take_away(cluster: Cluster) -> Iterator[Callable[[str], None]]:
 
 
 def explained(cluster: Cluster, name: str) -> str:
-    """What `dra-sdk explain` says of a pod of this cluster, told which gates are on: a server does not say that."""
+    """Returns what `dra-sdk explain` says about a pod. It is given the feature gates, which a server does not tell."""
     gates = {**turned_on(), PROFILE.taint_rule_gate: True}
     flags = ["--feature-gates", ",".join(f"{gate}=true" for gate in gates if gate.startswith("DRA")), "--pod", name]
     config = str(cluster.kubeconfig)
@@ -46,17 +46,17 @@ def explained(cluster: Cluster, name: str) -> str:
 
 
 def test_a_rule_evicts_and_keeps_others_away_until_it_is_gone(
-    cluster: Cluster, knobs: DriverUnderTest, take_away: Callable[[str], None]
+    cluster: Cluster, knobs: DriverUnderTest, taint_device: Callable[[str], None]
 ) -> None:
     run_pod(cluster, "lit", "knobs")
     run_pod(cluster, "bystander", "knobs")
     taken = claim_of(cluster, "lit")
     lamp, since = str(allocated(cluster, taken)[0]["device"]), started_at(cluster, "bystander")
-    take_away(lamp)
+    taint_device(lamp)
     cluster.wait_gone("pod", "lit")
     cluster.wait_gone("resourceclaim", taken)
     knobs.wait(lambda: len(knobs.held()) == 1)
-    assert "taints" not in knobs.published(lamp), "a rule leaves the driver's slices alone"
+    assert "taints" not in knobs.published(lamp), "a rule does not change the driver's slices"
 
     rest = claim("rest", [request("all", "knobs", count=7)])
     cluster.apply(rest, pod_with("rest", rest))
@@ -75,6 +75,6 @@ def test_the_rules_are_served_as_expected(cluster: Cluster) -> None:
 
 
 def serves(cluster: Cluster, version: str) -> bool:
-    """Whether DeviceTaintRules can be had in this API version."""
+    """Returns whether the server has DeviceTaintRules in this API version."""
     found = cluster.api.get(f"/apis/resource.k8s.io/{version}")
     return found is not None and "devicetaintrules" in json.dumps(found)

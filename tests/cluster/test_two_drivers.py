@@ -1,4 +1,4 @@
-"""Claims that two drivers serve together: when one fails, the other is asked again for what it has done already."""
+"""Claims that two drivers serve together: if one fails, the kubelet asks the other one again as well."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.cluster.manifests import pod_with, request, template
 from tests.cluster.pods import nudge, printed, wait_failure
 
 OTHER = "other.example.com"
-# The kubelet asks the drivers in any order; of four pods some will have the good one first.
+# The kubelet asks the drivers in random order. More pods make it likely that one asks the good driver first.
 NAMES = ["a", "b", "c", "d"]
 Pair = tuple[DriverUnderTest, DriverUnderTest]
 
 
 @pytest.fixture
 def pair(drivers: Drivers) -> Pair:
-    """The driver that works, and the one that fails; they start at the same time."""
+    """The driver that works and the one that fails. They start at the same time."""
     good = drivers.knobs(until=DriverUnderTest.running)
     bad = drivers.knobs(name=OTHER)
     good.wait(good.ready)
@@ -30,13 +30,13 @@ def pair(drivers: Drivers) -> Pair:
 
 
 def start_pods(cluster: Cluster, *names: str) -> None:
-    """Start pods with a claim each that both drivers serve."""
+    """Starts pods, each with a claim that both drivers serve."""
     both = template("both", [request("mine", "knobs"), request("theirs", "other")])
     cluster.apply(both, *(pod_with(name, both) for name in names))
 
 
 def restart_kubelet(cluster: Cluster, pair: Pair) -> None:
-    """Restart it, and wait until it knows both drivers again."""
+    """Restarts the kubelet, and waits until it knows both drivers again."""
     before = [driver.registrations() for driver in pair]
     cluster.restart("kubelet")
     for driver, seen in zip(pair, before, strict=True):
@@ -44,20 +44,20 @@ def restart_kubelet(cluster: Cluster, pair: Pair) -> None:
 
 
 def contents(driver: DriverUnderTest) -> dict[Path, str]:
-    """The CDI specs of one driver."""
+    """Returns the CDI specs of one driver."""
     return {path: path.read_text() for path in driver.specs() if path.name.startswith(driver.name)}
 
 
 def prepared(cluster: Cluster, driver: DriverUnderTest) -> dict[Path, str]:
-    """The same, or, where there are none, let the kubelet try again."""
+    """Returns the CDI specs of one driver; if it has none, makes the kubelet try again."""
     if not (found := contents(driver)):
         nudge(cluster, *NAMES)
         time.sleep(1)
     return found
 
 
-def told_twice(cluster: Cluster) -> bool:
-    """Whether the kubelet has tried to name a device twice in the status of a pod."""
+def named_twice(cluster: Cluster) -> bool:
+    """Returns whether the kubelet has tried to name a device twice in the status of a pod."""
     lines = cluster.log("kubelet").read_text().splitlines()
     refused = [line for line in lines if "Failed to update status for pod" in line]
     return any("allocatedResourcesStatus" in line and "Duplicate value" in line for line in refused)
@@ -107,8 +107,10 @@ def test_one_of_two_fails_to_prepare(cluster: Cluster, pair: Pair) -> None:
     bad.knobs.set(fail=["prepare"])
     start_pods(cluster, *NAMES)
     for name in NAMES:
-        wait_failure(cluster, name, "the knob for prepare is turned to fail")
-    before = cluster.wait_until(lambda: prepared(cluster, good), "a pod for which the good one is asked first")
+        wait_failure(cluster, name, "the knob for prepare is set to fail")
+    before = cluster.wait_until(
+        lambda: prepared(cluster, good), "a pod for which the kubelet asks the good driver first"
+    )
     assert not contents(bad)
     bad.knobs.reset()
     nudge(cluster, *NAMES)
@@ -117,10 +119,10 @@ def test_one_of_two_fails_to_prepare(cluster: Cluster, pair: Pair) -> None:
             cluster.wait_pod(name)
         assert {"LAMP_MINE", "LAMP_THEIRS"} <= printed(cluster, name).keys()
     if STATUS_BREAKS_AFTER_A_RETRY:
-        cluster.wait_until(lambda: told_twice(cluster), "a status that the API server refuses")
+        cluster.wait_until(lambda: named_twice(cluster), "a status that the API server refuses")
     assert before.items() <= contents(good).items()
     assert len(good.knobs.calls("prepare", "begin")) == len(NAMES)
-    assert good.answered("prepare") > len(NAMES), "it was asked again, and answered from what it remembers"
+    assert good.answered("prepare") > len(NAMES), "it was asked again, and answered from its state"
 
 
 def test_one_of_two_fails_to_unprepare(cluster: Cluster, pair: Pair) -> None:

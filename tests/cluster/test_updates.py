@@ -1,4 +1,4 @@
-"""Replacing a running driver by another version of itself: side by side, in vain, and one after the other."""
+"""Replacing a running driver by another version: side by side, without success, and one after the other."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ PERIOD = 0.5
 
 @contextmanager
 def pods_starting(cluster: Cluster) -> Iterator[list[str]]:
-    """Start short pods all the while, and yield the names of those that were started."""
+    """Starts short pods until the block ends; yields the list of their names, which grows."""
     names: list[str] = []
-    enough = Event()
+    stop = Event()
 
-    def go_on() -> None:
-        while not enough.wait(PERIOD):
+    def start_pods() -> None:
+        while not stop.wait(PERIOD):
             start_pod(cluster, f"load-{len(names)}", "knobs", command=SHORT)
             names.append(f"load-{len(names)}")
 
     with ThreadPoolExecutor(1) as pool:
-        load = pool.submit(go_on)
+        load = pool.submit(start_pods)
         try:
             yield names
         finally:
-            enough.set()
+            stop.set()
             load.result()
 
 
 def pids(driver: DriverUnderTest) -> set[int]:
-    """The processes that have prepared a claim."""
+    """Returns the processes that have prepared a claim."""
     return {call.pid for call in driver.knobs.calls("prepare", "done")}
 
 
@@ -79,7 +79,7 @@ def test_a_failed_update_leaves_the_old_driver_serving(cluster: Cluster, drivers
     old.wait_free()
 
 
-def test_a_sequential_update_keeps_slices_and_serves_who_waited(cluster: Cluster, drivers: Drivers) -> None:
+def test_a_sequential_update_keeps_slices_and_serves_waiting_pods(cluster: Cluster, drivers: Drivers) -> None:
     driver = drivers.knobs()
     run_pod(cluster, "early", "knobs")
     before, since = driver.slices(), started_at(cluster, "early")

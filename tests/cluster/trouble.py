@@ -1,4 +1,4 @@
-"""Trouble for the components of a cluster that leaves no trace when it is over."""
+"""Outages of a cluster's components, which end with the block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster.harness.cluster import Cluster
 
 @contextmanager
 def paused(cluster: Cluster, component: str) -> Iterator[None]:
-    """A component that keeps its connections and answers nothing."""
+    """Pauses a component, which keeps its connections and answers nothing."""
     pid = cluster.pid(component)
     os.kill(pid, SIGSTOP)
     try:
@@ -23,10 +23,10 @@ def paused(cluster: Cluster, component: str) -> Iterator[None]:
 
 @contextmanager
 def without_api_server(cluster: Cluster) -> Iterator[None]:
-    """No API server, killed: it would wait a minute for those who watch it.
+    """Kills the API server, which would otherwise wait a minute for its open watches.
 
-    The control plane ends with it and starts with it, as where there is a leader to elect: else, each of its watches
-    would be opened again after a pause of its own, up to half a minute.
+    The rest of the control plane is killed and started with it. Otherwise each of its watches would be opened again
+    after a pause of up to half a minute.
     """
     gone = ("scheduler", "controller-manager", "apiserver")
     for component in gone:
@@ -40,7 +40,7 @@ def without_api_server(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def stopped(cluster: Cluster, component: str) -> Iterator[None]:
-    """A component that has ended and is started again afterwards."""
+    """Stops a component, and starts it again afterwards."""
     cluster.stop(component)
     try:
         yield

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -194,6 +195,21 @@ def test_close_ends_patience(serve, connect):
     client.close()
     thread.join(LONG)
     assert failed.is_set()
+
+
+def test_close_closes_idle_connections(connect):
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        client = connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        created = pool.submit(client.create, "/api/v1/namespaces", {"metadata": {"name": "a"}})
+        with listener.accept()[0] as connection:
+            connection.settimeout(LONG)
+            asked = b""
+            while not asked.endswith(b'{"metadata":{"name":"a"}}'):
+                asked += connection.recv(10000)
+            connection.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}")
+            assert created.result() == {}
+            client.close()
+            assert connection.recv(1) == b""
 
 
 def test_credentials_are_read_again_after_a_401(serve, connect, tmp_path):

@@ -1,1 +1,1 @@
-"""A virtual machine with real PCI functions and an IOMMU, and what the drivers do in it."""
+"""A virtual machine with real PCI functions and an IOMMU, and the tests of drivers inside it."""

@@ -1,4 +1,4 @@
-"""What runs on the host by itself; `inside` runs in the machine (pytest names it there, or nothing of it runs)."""
+"""Runs the tests of the harness on this machine. Those in `inside` run in the virtual machine only."""
 
 from __future__ import annotations
 

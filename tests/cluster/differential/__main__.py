@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.differential`: draw cases, run them, keep those that disagree."""
+"""`python -m tests.cluster.differential`: generates random cases, runs them, and keeps those that disagree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.cluster.harness.progress import Progress
 
 KEPT = Path(__file__).parent / "kept"
 GATES = {"DRAListTypeAttributes": True, "DRADeviceTaintRules": True}
-"""Beside all beta gates, which are on."""
+"""Gates that are on in addition to all beta gates."""
 OF_1_37 = (
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
@@ -33,7 +33,7 @@ _NEWER = 37
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the cases; 1 where any disagrees."""
+    """Runs the cases; returns 1 if any disagrees."""
     parser = argparse.ArgumentParser("python -m tests.cluster.differential", description=__doc__)
     parser.add_argument("--cases", type=int, default=1000, help="how many to draw (default 1000)")
     parser.add_argument("--seed", default=str(time.time_ns()), help="of the cases")
@@ -64,17 +64,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def gates_of(version: str) -> dict[str, bool]:
-    """The gates beside all beta gates: everything of DRA that a release has."""
+    """Returns the gates to turn on in addition to all beta gates: every feature of DRA in a release."""
     return {**GATES, **dict.fromkeys(OF_1_37 if is_newer(version) else (), True)}
 
 
 def is_newer(version: str) -> bool:
-    """Whether a release has what 1.37 brought."""
+    """Returns whether a release has the features of 1.37."""
     return ServerProfile.of(version).minor >= _NEWER
 
 
 def profile_of(version: str, gates: dict[str, bool]) -> ServerProfile:
-    """The profile of a server with all beta gates on and these changes."""
+    """Returns the profile of a server with all beta gates on and these changes."""
     return ServerProfile.of(version, gates)
 
 

@@ -1,4 +1,4 @@
-"""Plain requests to the API server, fast enough for tens of thousands, with what the server refuses field by field."""
+"""Requests to the API server, fast enough for tens of thousands of them, and refusals field by field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib3 import HTTPSConnectionPool
 from tests.cluster.differential.case import JSON
 from tests.cluster.harness.api import Api
 from tests.cluster.harness.errors import HarnessError
-from tests.cluster.harness.patience import PATIENCE
+from tests.cluster.harness.waiting import TIMEOUT
 
 _GROUPS: Final = {
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
@@ -34,50 +34,53 @@ _REFUSED: Final = (
     HTTPStatus.NOT_FOUND,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
-"""Not found is what a server says about kinds that it does not serve."""
+"""Statuses of a refusal. A server answers 404 for a kind that it does not serve."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the API server does not take: pairs of field and type, none where it could not even decode the object."""
+    """Why the API server refuses an object.
+
+    It has a pair of field and type for each problem, and none if the server could not decode the object.
+    """
 
     fields: frozenset[tuple[str, str]]
     message: str
 
 
 class Requests:
-    """The administrator's requests; thread-safe."""
+    """Requests of the administrator. It is safe for threads."""
 
     def __init__(self, api: Api) -> None:
         address = urlsplit(api.server)
         assert address.hostname is not None
         self._pool = HTTPSConnectionPool(
-            address.hostname, address.port, maxsize=_CONNECTIONS, ssl_context=api.trust, timeout=PATIENCE
+            address.hostname, address.port, maxsize=_CONNECTIONS, ssl_context=api.trust, timeout=TIMEOUT
         )
 
     def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         self._pool.close()
 
     def create(self, obj: JSON) -> JSON | Refusal:
-        """Create an object; what was stored, or why it is refused."""
+        """Creates an object; returns it as stored, or why it is refused."""
         path = collection(obj["kind"], obj["metadata"].get("namespace"))
-        status, said = self._send("POST", f"{path}?fieldValidation=Strict", obj)
+        status, said = self.send("POST", f"{path}?fieldValidation=Strict", obj)
         if status in _REFUSED:
             return refusal(said)
         return _good(status, said)
 
     def get(self, kind: str, namespace: str | None, name: str) -> JSON:
-        """Read an object."""
-        return _good(*self._send("GET", f"{collection(kind, namespace)}/{name}"))
+        """Returns an object; None if it does not exist."""
+        return _good(*self.send("GET", f"{collection(kind, namespace)}/{name}"))
 
     def patch(self, kind: str, namespace: str | None, name: str, change: JSON, *, status: bool = False) -> JSON:
-        """Merge a change into an object, or into its status."""
+        """Merges a change into an object, or into its status."""
         path = f"{collection(kind, namespace)}/{name}{'/status' if status else ''}"
-        return _good(*self._send("PATCH", path, change, "application/merge-patch+json"))
+        return _good(*self.send("PATCH", path, change, "application/merge-patch+json"))
 
     def delete(self, kind: str, namespace: str | None, name: str, *, finalized: bool = False) -> None:
-        """Delete an object at once, or a `finalized` one whatever its finalizers wait for; none there is fine."""
+        """Deletes an object at once; a `finalized` one despite its finalizers. It need not exist."""
         path = f"{collection(kind, namespace)}/{name}"
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         if finalized:
@@ -86,15 +89,16 @@ class Requests:
         self._good_or_gone("DELETE", path, options)
 
     def _good_or_gone(self, method: str, path: str, body: JSON, content: str = "application/json") -> None:
-        status, said = self._send(method, path, body, content)
+        status, said = self.send(method, path, body, content)
         if status != HTTPStatus.NOT_FOUND:
             _good(status, said)
 
-    def _send(
+    def send(
         self, method: str, path: str, body: JSON | None = None, content: str = "application/json"
     ) -> tuple[int, JSON]:
+        """Sends a request; returns the status and the JSON of the answer."""
         headers = {"Accept": "application/json", "Content-Type": content}
-        # compact and sorted, as the server writes it after a patch: it compares opaque parameters byte by byte
+        # Compact and sorted, as the server writes it after a patch: it compares opaque parameters byte by byte.
         text = None if body is None else json.dumps(body, separators=(",", ":"), sort_keys=True)
         answer = self._pool.request(method, path, body=text, headers=headers)
         try:
@@ -104,7 +108,7 @@ class Requests:
 
 
 def collection(kind: str, namespace: str | None = None) -> str:
-    """The path of all objects of a kind."""
+    """Returns the path of all objects of a kind."""
     if kind in _GROUPS:
         return _GROUPS[kind]
     group, plural = _NAMESPACED[kind]
@@ -118,7 +122,7 @@ def _good(status: int, said: JSON) -> JSON:
 
 
 def refusal(said: JSON) -> Refusal:
-    """A refusal from a meta/v1 Status."""
+    """Returns the refusal in a meta/v1 Status."""
     causes: list[dict[str, Any]] = (said.get("details") or {}).get("causes") or []
     fields = frozenset((cause.get("field", ""), cause["reason"].removeprefix("FieldValue")) for cause in causes)
     return Refusal(fields, str(said.get("message", "")))

@@ -1,7 +1,7 @@
-"""A case: objects to create, then pods to schedule one after the other, on nodes of its own.
+"""A case: objects to create, and then pods to schedule one after the other, on nodes of its own.
 
-Names of a case contain CASE and its nodes SLOT, which are replaced by others of the same length when it is run, so
-that many cases share a cluster without seeing each other. As JSON a case can be kept and run again.
+The names of a case contain CASE, and those of its nodes SLOT. When the case runs, both are replaced by others of the
+same length, so that many cases share a cluster without seeing each other. A case can be kept as JSON and run again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ JSON = dict[str, Any]
 CASE: Final = "case0"
 SLOT: Final = "slot0"
 PLAIN, ADMIN = "team", "admins"
-"""Namespaces: in the second one, claims may ask for admin access."""
+"""The namespaces. In the second one, claims may ask for admin access."""
 NODES: Final = tuple(f"{SLOT}-n{index}" for index in range(4))
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Company(Enum):
-    """Which cases can run at the same time without seeing each other: those of one kind, or none."""
+    """Which cases can run at the same time: those of the same kind, except NONE, because they do not see each other."""
 
     SOME = "no request for all devices"
     ALL = "no counter sets"
@@ -33,11 +33,15 @@ class Company(Enum):
 
 @dataclass(frozen=True)
 class PodPlan:
-    """A pod: names of claims (or of templates) that it uses, and which of the nodes that fit it takes.
+    """A pod to schedule.
 
-    `init` and `containers` may ask for extended resources, for which the scheduler makes a claim.
-
-    `choice` counts, modulo their number, in the sorted names of the nodes that fit.
+    name: its name.
+    namespace: its namespace.
+    claims: the names of the claims that it uses.
+    templates: the names of the claim templates that it uses.
+    choice: which of the nodes that fit it takes: an index into their sorted names, modulo their number.
+    init: its init containers.
+    containers: its containers. Both may ask for extended resources, for which the scheduler makes a claim.
     """
 
     name: str
@@ -49,7 +53,7 @@ class PodPlan:
     containers: tuple[JSON, ...] = ({"name": "main"},)
 
     def claim_names(self) -> list[str]:
-        """The names of its claims; those made from a template are called after the pod."""
+        """Returns the names of its claims. Those from a template start with the name of the pod."""
         return [*self.claims, *(f"{self.name}-{template}" for template in self.templates)]
 
     @property
@@ -60,7 +64,14 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class Case:
-    """Objects in the order of their creation, and pods in the order in which they are scheduled."""
+    """A case.
+
+    name: its name.
+    objects: the objects in the order of their creation.
+    pods: the pods in the order in which they are scheduled.
+    nodes: the names of its nodes.
+    tags: the features that it is about.
+    """
 
     name: str
     objects: tuple[JSON, ...]
@@ -69,16 +80,16 @@ class Case:
     tags: tuple[str, ...] = field(default=())
 
     def of_kind(self, kind: str) -> Iterator[JSON]:
-        """Its objects of one kind."""
+        """Returns its objects of one kind."""
         return (each for each in self.objects if each["kind"] == kind)
 
     def named(self, number: int, slot: int) -> Case:
-        """The same case with names that no other case has now."""
+        """Returns the case with names of its own, which follow from the numbers of the run and of the nodes."""
         text = json.dumps(to_json(self)).replace(CASE, f"c{_base36(number, 4)}").replace(SLOT, f"s{_base36(slot, 4)}")
         return from_json(json.loads(text))
 
     def company(self) -> Company:
-        """With which others it can run, under the names that it is written with."""
+        """Returns with which cases it can run, under its original names."""
         if any(_seen_everywhere(each) for each in self.objects):
             return Company.NONE
         text = json.dumps(self.objects)
@@ -87,13 +98,13 @@ class Case:
         return Company.NONE if '"All"' in text else Company.SOME
 
     def without(self, *, objects: frozenset[int] = frozenset(), pods: frozenset[int] = frozenset()) -> Case:
-        """The same without the objects and pods at these places."""
+        """Returns the case without the objects and pods at these indexes."""
         kept = tuple(each for index, each in enumerate(self.objects) if index not in objects)
         return replace(self, objects=kept, pods=tuple(p for i, p in enumerate(self.pods) if i not in pods))
 
 
 def node_objects(slot: str) -> list[JSON]:
-    """The nodes of one slot: two zones of two nodes each. All but the last can leave out operations."""
+    """Returns the nodes of one slot: two zones of two nodes each. All but the last can skip node operations."""
     return [
         {
             "apiVersion": "v1",
@@ -112,7 +123,7 @@ def node_objects(slot: str) -> list[JSON]:
 
 
 def to_json(case: Case) -> JSON:
-    """The case as JSON, for a file."""
+    """Returns the case as JSON, for a file."""
     pods = [
         {
             "name": pod.name,
@@ -130,7 +141,7 @@ def to_json(case: Case) -> JSON:
 
 
 def from_json(content: Mapping[str, Any]) -> Case:
-    """A case from `to_json`."""
+    """Returns the case that `to_json` wrote."""
     pods = tuple(_plan(pod) for pod in content["pods"])
     tags = tuple(content.get("tags", ()))
     return Case(content["name"], tuple(content["objects"]), pods, tuple(content["nodes"]), tags)
@@ -142,12 +153,12 @@ def _plan(pod: Mapping[str, Any]) -> PodPlan:
 
 
 def load(path: Path) -> Case:
-    """A case from a file."""
+    """Reads a case from a file."""
     return from_json(json.loads(path.read_text()))
 
 
 def save(case: Case, folder: Path) -> Path:
-    """Write a case into a folder under its name."""
+    """Writes a case into a folder under its name; returns the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{case.name}.json"
     path.write_text(json.dumps(to_json(case), indent=1) + "\n")

@@ -18,7 +18,7 @@ _OPTIONAL: Final = frozenset({"key", "operator", "value", "effect"})
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One thing they see differently."""
+    """A difference between both."""
 
     subject: str
     what: str
@@ -30,7 +30,7 @@ class Disagreement:
 
 
 def compare_created(obj: JSON, real: JSON | Refusal, ours: JSON | Refusal) -> Disagreement | None:
-    """Whether an object is taken and what is stored of it, or for which fields it is refused."""
+    """Compares whether an object is accepted, what is stored of it, and for which fields it is refused."""
     subject = f"{obj['kind']} {obj['metadata']['name']}"
     if isinstance(real, Refusal) and isinstance(ours, Refusal):
         if real.fields == ours.fields:
@@ -43,7 +43,7 @@ def compare_created(obj: JSON, real: JSON | Refusal, ours: JSON | Refusal) -> Di
 
 
 def compare_pod(plan: PodPlan, real: Verdict, ours: Prospect, *, exact: bool) -> Disagreement | None:
-    """Whether and where a pod can run, and what its claims get on the node that it got.
+    """Compares whether and where a pod can run, and what its claims get on the node that it got.
 
     Where devices are not taken in an `exact` order, neither what is got nor whether an error shows can be said. For
     extended resources ours says only why, not whether that is an error.
@@ -69,7 +69,7 @@ def compare_pod(plan: PodPlan, real: Verdict, ours: Prospect, *, exact: bool) ->
 
 
 def has_changed_its_claim(real: Verdict) -> bool:
-    """Whether the scheduler fails at a claim whose requests it has itself changed in its memory.
+    """Returns whether the scheduler fails at a claim whose requests it has changed in its own memory.
 
     Seen with kube-scheduler 1.36.3: of a request for 10Pi of a capacity it wrote back 11259006363393536, which is
     7294967296 more, and the API server refused the update. Presumably a copy shares a large number with its original.
@@ -78,7 +78,7 @@ def has_changed_its_claim(real: Verdict) -> bool:
 
 
 def compare_placed(plan: PodPlan, real: Verdict, ours: Prospect, placed: Placed) -> Disagreement | None:
-    """The whole simulated scheduler: it takes one of the nodes that really fit, and allocates the same there."""
+    """Compares the whole simulated scheduler: it must take one of the nodes that really fit, and allocate the same."""
     if has_changed_its_claim(real):
         return None
     node, subject = placed.node, f"pod {plan.name}, simulated"
@@ -91,7 +91,7 @@ def compare_placed(plan: PodPlan, real: Verdict, ours: Prospect, placed: Placed)
 
 
 def compare_extended(plan: PodPlan, real: Verdict, placed: Placed) -> Disagreement | None:
-    """The claim for extended resources, on the node that the pod really got."""
+    """Compares the claim for extended resources, on the node that the pod really got."""
     if real.extended is None and placed.extended is None:
         return None
     left, right = _made(real.extended), _made(placed.extended)
@@ -101,14 +101,14 @@ def compare_extended(plan: PodPlan, real: Verdict, placed: Placed) -> Disagreeme
 
 
 def _made(claim: JSON | None) -> Any:
-    """What there is to say about a claim made for extended resources; its name is drawn."""
+    """Returns the parts of a claim for extended resources that can be compared; its name is random."""
     if claim is None:
         return None
     return plain({"spec": claim["spec"], "allocation": claim["status"]["allocation"], "mappings": claim["mappings"]})
 
 
 def plain(value: Any) -> Any:
-    """A copy without what differs from run to run and without empty parts."""
+    """Returns a copy without empty parts and without what differs from run to run."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     if not isinstance(value, dict):

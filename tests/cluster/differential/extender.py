@@ -1,4 +1,4 @@
-"""A scheduler extender: hears which nodes fit a pod, and leaves one of them.
+"""A scheduler extender: it receives the nodes that fit a pod, and leaves one of them.
 
 The scheduler tells its extenders which nodes passed all filters. That is the only place where it says so, and it lets
 a case decide which node is taken. Source: k8s.io/kube-scheduler/extender/v1.
@@ -17,7 +17,7 @@ CHOICE: Final = "differential/choice"
 
 
 class Extender:
-    """An HTTP server on the loopback interface that the scheduler asks."""
+    """An HTTP server on the loopback interface, which the scheduler asks."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -27,16 +27,16 @@ class Extender:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its URL."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def fitting(self, uid: str) -> list[str]:
-        """The nodes that fitted a pod when it was last tried, sorted."""
+        """Returns the nodes that fitted a pod when it was last tried, sorted."""
         with self._lock:
             return self._fitting.get(uid, [])
 
     def choose(self, pod: dict[str, Any], nodes: list[str]) -> str:
-        """Remember the nodes and return the one that the pod wants."""
+        """Remembers the nodes and returns the one that the pod wants."""
         metadata, nodes = pod["metadata"], sorted(nodes)
         with self._lock:
             self._fitting[metadata["uid"]] = nodes
@@ -44,7 +44,7 @@ class Extender:
 
     @contextmanager
     def running(self) -> Iterator[Extender]:
-        """Serve until the block ends."""
+        """Serves until the block ends."""
         thread = Thread(target=self._server.serve_forever, args=(0.05,), name="extender")
         thread.start()
         try:
@@ -69,6 +69,6 @@ def _handler(extender: Extender) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the name in the base class)
-            """A request a pod is nothing to log."""
+            """Logs nothing: there is a request for each pod."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""A case by this package: what the simulator's server takes and stores, and what its scheduler does with a pod."""
+"""A case in the simulator: what its API server accepts and stores, and what its scheduler does with a pod."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ from tests.cluster.differential.case import JSON, PodPlan
 
 @dataclass(frozen=True)
 class Prospect:
-    """What should become of a pod: allocations of its claims by node that fits, or the error, or the reason why not."""
+    """What the scheduler should do with a pod.
+
+    fitting: for each node that fits, the allocations of the pod's claims.
+    error: why the pod cannot be scheduled at all; empty if there is no error.
+    reasons: for each other node, why it does not fit.
+    """
 
     fitting: dict[str, dict[str, JSON]] = field(default_factory=dict)
     error: str = ""
@@ -38,9 +43,12 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where the simulated scheduler puts a pod, and what its claims get; or the reason why nowhere.
+    """What the simulated scheduler did with a pod.
 
-    `extended` is the claim that it makes for extended resources.
+    node: the node that the pod got; None if it got none.
+    allocations: what its claims got.
+    extended: the claim that the scheduler made for its extended resources.
+    reason: why the pod got no node.
     """
 
     node: str | None
@@ -50,7 +58,7 @@ class Placed:
 
 
 class Ours:
-    """One case: `create` each object, then ask for the `prospect` of each pod and tell what the claims really got."""
+    """One case: `create` each object; then, for each pod, ask for its `prospect` and store its real allocations."""
 
     def __init__(self, profile: ServerProfile, nodes: Iterable[JSON], namespaces: Iterable[JSON]) -> None:
         self._profile, self._features = profile, SchedulerFeatures.of(profile)
@@ -64,12 +72,12 @@ class Ours:
         self._claims: dict[tuple[str, str], JSON] = {}
 
     def create(self, obj: JSON) -> JSON | Refusal:
-        """Create an object; what is stored, or why it is refused."""
+        """Creates an object; returns it as stored, or why it is refused."""
         group, version, plural = _address(obj)
         served = self._store.catalog.find(group, version, plural)
-        if served is None and obj["kind"] == "DeviceTaintRule":  # of several versions that are served, ours has one
+        if served is None and obj["kind"] == "DeviceTaintRule":  # of several served versions, the simulator has one
             served = next((each for each in self._store.catalog if each.plural == plural), None)
-        if served is None:  # whether a beta API is served is a setting of its own, so the real one may store it
+        if served is None:  # the real server may serve more beta APIs, which is a setting
             return copy.deepcopy(obj)
         namespace = obj["metadata"].get("namespace", "")
         try:
@@ -83,12 +91,12 @@ class Ours:
         return made
 
     def has(self, plan: PodPlan) -> bool:
-        """Whether all that a pod refers to was taken."""
+        """Returns whether all objects that a pod refers to were accepted."""
         claims = all((plan.namespace, name) in self._claims for name in plan.claims)
         return claims and self._templates.keys() >= set(plan.templates)
 
     def generate_claims(self, plan: PodPlan) -> None:
-        """Claims from the templates of a pod."""
+        """Makes the claims from the templates of a pod."""
         for name in plan.templates:
             metadata = {"name": f"{plan.name}-{name}", "namespace": plan.namespace}
             spec = self._templates[name]["spec"].get("spec") or {}
@@ -96,7 +104,7 @@ class Ours:
             self._claims[plan.namespace, metadata["name"]] = claim
 
     def allocated(self, plan: PodPlan, allocations: dict[str, JSON], extended: JSON | None) -> None:
-        """Take over what the claims of a pod were given, and the claim made for its extended resources."""
+        """Stores the real allocations of a pod's claims, and the claim that was made for its extended resources."""
         if extended is not None:
             self._claims[plan.namespace, extended["metadata"]["name"]] = extended
         reserved = [{"resource": "pods", "name": plan.name, "uid": plan.name}]
@@ -106,9 +114,9 @@ class Ours:
             self._claims[key] = {**self._claims[key], "status": status}
 
     def decided(self) -> bool:
-        """Whether the real scheduler always decides alike.
+        """Returns whether the real scheduler always decides in the same way.
 
-        Where slices of a pool disagree about their number, it takes that of whichever slice it comes across first.
+        If the slices of a pool disagree about their number, it uses the number of the slice that it sees first.
         """
         counts: dict[tuple[str, str, int], set[int]] = {}
         for each in self._of_kind("ResourceSlice"):
@@ -121,12 +129,12 @@ class Ours:
     def exact(self) -> bool:
         """Whether the real scheduler takes devices in a fixed order.
 
-        Its oldest allocator, which is used where newer features are off, goes through pools at random.
+        Its oldest allocator, which it uses without the newer features, tries pools in random order.
         """
         return self._features.variant != "stable"
 
     def prospect(self, plan: PodPlan, pod: JSON, nodes: Iterable[str]) -> Prospect:
-        """What the scheduler would do with a pod on these nodes."""
+        """Returns what the scheduler would do with a pod on these nodes."""
         if plan.extended:
             placed = {name: self.placed(plan, pod, [name]) for name in nodes}
             fitting = {name: each.allocations for name, each in placed.items() if each.node}
@@ -153,9 +161,9 @@ class Ours:
         return found
 
     def placed(self, plan: PodPlan, pod: JSON, nodes: Iterable[str] | None = None) -> Placed:
-        """What the simulated scheduler does with a pod, on all nodes or on some.
+        """Returns what the simulated scheduler does with a pod, on all nodes or on some.
 
-        Other pods of the case are left out, what their claims hold is not.
+        It does not see other pods of the case, but the devices of their claims are taken.
         """
         own = {(plan.namespace, name) for name in plan.claims}
         snapshot = Snapshot(
@@ -214,7 +222,7 @@ def _address(obj: JSON) -> tuple[str, str, str]:
 
 
 def _refuse_unknown(paths: list[str]) -> None:
-    """As a server does with fieldValidation=Strict."""
+    """Refuses unknown fields, as a server does with fieldValidation=Strict."""
     raise bad_request(f"unknown fields {', '.join(paths)}")
 
 

@@ -1,4 +1,4 @@
-"""Watching pods until the scheduler has decided about them."""
+"""Watches pods until the scheduler has decided about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE: Final = 0.1
 
 
 class PodWatcher:
-    """One watch of all pods, for any number of waiting threads."""
+    """One watch of all pods, for any number of threads that wait."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._client = KubeClient.connect(kubeconfig, agent="differential")
@@ -29,7 +29,7 @@ class PodWatcher:
         self._watch: Watch | None = None
 
     def decided(self, uid: str, timeout: float) -> JSON | None:
-        """A pod that is bound or said to be unschedulable; None where it is neither within `timeout` seconds.
+        """Returns a pod that is bound or marked as unschedulable; None if it is neither within `timeout` seconds.
 
         Not by its name: what is known of an earlier pod of the same name may still be here.
         """
@@ -44,7 +44,7 @@ class PodWatcher:
 
     @contextmanager
     def running(self) -> Iterator[PodWatcher]:
-        """Watch until the block ends."""
+        """Watches until the block ends."""
         thread = Thread(target=self._follow, name="pods")
         thread.start()
         try:
@@ -58,7 +58,7 @@ class PodWatcher:
             self._client.close()
 
     def _follow(self) -> None:
-        """List and watch; anew when the watch ends or the server does not answer in time."""
+        """Lists and watches; starts again when the watch ends or the server does not answer in time."""
         while not self._ended.is_set():
             try:
                 found = self._client.list(collection("Pod"))
@@ -69,7 +69,7 @@ class PodWatcher:
                 self._ended.wait(_PAUSE)
 
     def _read(self, version: str) -> None:
-        """Note what changes from a version on, until the watch ends."""
+        """Records the changes after a resource version, until the watch ends."""
         with self._changed:
             if self._ended.is_set():
                 return

@@ -14,10 +14,10 @@ from tests.cluster.differential.api import Refusal, Requests
 from tests.cluster.differential.case import ADMIN, JSON, PLAIN, PodPlan
 from tests.cluster.differential.extender import CHOICE, Extender
 from tests.cluster.differential.pods import PodWatcher
+from tests.cluster.harness.control_plane import BETA, ControlPlane, ControlPlaneSettings, control_plane
 from tests.cluster.harness.errors import HarnessError
-from tests.cluster.harness.patience import PATIENCE
-from tests.cluster.harness.plane import BETA, Plane, PlaneSettings, control_plane
 from tests.cluster.harness.progress import Progress
+from tests.cluster.harness.waiting import TIMEOUT
 
 PLUGINS: Final = ("PrioritySort", "NodeResourcesFit", "NodeAffinity", "DynamicResources", "DefaultBinder")
 _LOOK: Final = 0.05
@@ -25,7 +25,7 @@ _LOOK: Final = 0.05
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a pod: `fitting` are the nodes that passed the filters, `allocations` are by claim.
+    """What the scheduler did with a pod: `fitting` are the nodes that passed its filters, `allocations` are by claim.
 
     `extended` is the claim that was made for its extended resources.
     """
@@ -39,14 +39,14 @@ class Verdict:
 
 
 class RealCluster:
-    """The API server and the scheduler, as cases use them; thread-safe."""
+    """The API server and the scheduler, as cases use them. It is safe for threads."""
 
-    def __init__(self, plane: Plane, requests: Requests, extender: Extender, watcher: PodWatcher) -> None:
+    def __init__(self, plane: ControlPlane, requests: Requests, extender: Extender, watcher: PodWatcher) -> None:
         self.plane, self.requests = plane, requests
         self._extender, self._watcher = extender, watcher
 
     def schedule(self, plan: PodPlan, nodes: Iterable[str]) -> Verdict:
-        """Create a pod (and claims from its templates) and wait until the scheduler has decided about it."""
+        """Creates a pod and the claims of its templates, and waits until the scheduler has decided about it."""
         made = self.requests.create(pod_object(plan, nodes))
         if isinstance(made, Refusal):
             raise HarnessError(f"pod {plan.name}: {made.message}")
@@ -54,26 +54,26 @@ class RealCluster:
             self._generate_claims(plan, made)
         verdict = self._wait(plan, made["metadata"]["uid"])
         if verdict.kind != "scheduled":
-            # else it is tried again with each change that follows
+            # Otherwise the scheduler tries it again at each later change.
             self.requests.delete("Pod", plan.namespace, plan.name)
         return verdict
 
     def delete(self, objects: Iterable[JSON]) -> None:
-        """Delete objects that were created."""
+        """Deletes objects that were created."""
         for each in objects:
             metadata = each["metadata"]
             self.requests.delete(each["kind"], metadata.get("namespace"), metadata["name"])
 
     def claim(self, namespace: str, name: str) -> JSON:
-        """A claim as it is now."""
+        """Returns a claim as it is now."""
         return self.requests.get("ResourceClaim", namespace, name)
 
     def forget_claim(self, namespace: str, name: str) -> None:
-        """Delete a claim that may be allocated and reserved."""
+        """Deletes a claim that may be allocated and reserved."""
         self.requests.delete("ResourceClaim", namespace, name, finalized=True)
 
     def _generate_claims(self, plan: PodPlan, pod: JSON) -> None:
-        """What the claim controller does for a pod with templates."""
+        """Does what the claim controller does for a pod with templates."""
         owner = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -102,7 +102,7 @@ class RealCluster:
         self.requests.patch("Pod", plan.namespace, plan.name, change, status=True)
 
     def _wait(self, plan: PodPlan, uid: str) -> Verdict:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             pod = self._watcher.decided(uid, _LOOK)
             if pod is not None and (verdict := self._verdict(plan, pod)):
@@ -111,7 +111,7 @@ class RealCluster:
             if pod is None and self._extender.fitting(uid) and (verdict := self._bound(plan, uid, "")):
                 return verdict
             self.plane.check()
-        raise HarnessError(f"pod {plan.name}: the scheduler has not decided within {PATIENCE:.0f} s")
+        raise HarnessError(f"pod {plan.name}: the scheduler has not decided within {TIMEOUT:.0f} s")
 
     def _verdict(self, plan: PodPlan, pod: JSON) -> Verdict | None:
         node = pod["spec"].get("nodeName")
@@ -134,7 +134,7 @@ class RealCluster:
         return Verdict("scheduled", "", chosen, tuple(fitting), known, extended)
 
     def _extended(self, plan: PodPlan) -> JSON | None:
-        """The claim for a pod's extended resources, once it is allocated and the pod knows of it."""
+        """Returns the claim for a pod's extended resources, once it is allocated and in the pod's status."""
         if not plan.extended:
             return None
         status = self.requests.get("Pod", plan.namespace, plan.name)["status"].get("extendedResourceClaimStatus")
@@ -149,18 +149,18 @@ class RealCluster:
 def real_cluster(
     folder: Path, version: str, gates: dict[str, bool], progress: Progress, nodes: Iterable[JSON]
 ) -> Iterator[RealCluster]:
-    """Run a control plane whose scheduler does nothing but allocate devices, with nodes that are only objects."""
+    """Runs a control plane whose scheduler only allocates devices. Its nodes are only objects."""
     with ExitStack() as stack:
         extender = stack.enter_context(Extender().running())
         config = folder / "scheduler.json"
         kubeconfig = folder / "diff" / "scheduler.kubeconfig"
         config.write_text(json.dumps(_scheduler_config(kubeconfig, extender.url)))
         flags = {
-            # there is no controller that would give pods a token, or nodes their health
+            # No controller gives pods a token, or nodes their health.
             "apiserver": ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", *_TUNING],
             "scheduler": [f"--config={config}"],
         }
-        settings = PlaneSettings(version, {**BETA, **gates}, flags=flags, scheduler=True)
+        settings = ControlPlaneSettings(version, {**BETA, **gates}, flags=flags, scheduler=True)
         plane = stack.enter_context(control_plane("diff", folder, settings, progress))
         requests = Requests(plane.api)
         stack.callback(requests.close)
@@ -174,7 +174,7 @@ _TUNING: Final = ("--max-requests-inflight=2000", "--max-mutating-requests-infli
 
 
 def namespaces() -> list[JSON]:
-    """The namespaces of all cases."""
+    """Returns the namespaces of all cases."""
     labels = {ADMIN: {"resource.kubernetes.io/admin-access": "true"}, PLAIN: {}}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": each}}
@@ -194,13 +194,13 @@ def _scheduler_config(kubeconfig: Path, extender: str) -> JSON:
         "podMaxBackoffSeconds": 1,
         "profiles": [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": plugins}}],
         "extenders": [
-            {"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": f"{PATIENCE:.0f}s"}
+            {"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True, "httpTimeout": f"{TIMEOUT:.0f}s"}
         ],
     }
 
 
 def pod_object(plan: PodPlan, nodes: Iterable[str]) -> JSON:
-    """The pod of a plan."""
+    """Returns the pod of a plan."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     claims: list[dict[str, Any]] = [{"name": name, "resourceClaimName": name} for name in plan.claims]

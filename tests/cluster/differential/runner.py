@@ -1,4 +1,4 @@
-"""Running many cases at the same time on one control plane."""
+"""Runs many cases at the same time on one control plane."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tests.cluster.differential.real import RealCluster, namespaces, pod_object
 
 AT_ONCE: Final = 12
 SLOTS: Final = 48
-"""More than run at once, so that a slot has time to be forgotten by the scheduler before it is used again."""
+"""More slots than cases that run at once, so that the scheduler has forgotten a slot before it is used again."""
 _SETTLE: Final = 0.1
 _SLOWLY: Final = (0.5, 5.0)
-"""Seconds that the scheduler gets to see the objects of a case that disagreed, in one repetition after the other."""
+"""Seconds that the scheduler has to see the objects of a case that disagreed, for each repetition."""
 _ENOUGH: Final = 10
-"""When so many cases disagree for good, the machine is not to blame: the rest is repeated once."""
+"""If so many cases disagree in every repetition, the machine is not the cause: the others are repeated once only."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What a case was about in the end."""
+    """What a case was about."""
 
     objects: int = 0
     refused: int = 0
@@ -46,7 +46,7 @@ class Tally:
 
 @dataclass
 class Result:
-    """A case and where it disagrees; `first` is what a first, faster run disagreed about and a slower one did not."""
+    """A case and its differences; `first` has those of a first, faster run, if a slower one had none."""
 
     case: Case
     disagreements: list[Disagreement]
@@ -61,17 +61,17 @@ class Summary:
     results: list[Result] = field(default_factory=list)
 
     def add(self, result: Result, tell: Callable[[Result], None]) -> None:
-        """Count a result and tell of it."""
+        """Counts a result and reports it."""
         self.results.append(result)
         tell(result)
 
     @property
     def failed(self) -> list[Result]:
-        """The cases that disagree."""
+        """Returns the cases that disagree."""
         return [each for each in self.results if each.disagreements]
 
     def text(self) -> str:
-        """Counts in a line."""
+        """Returns the counts in one line."""
         outcomes = Counter(outcome for each in self.results for outcome in each.tally.outcomes)
         objects = sum(each.tally.objects for each in self.results)
         refused = sum(each.tally.refused for each in self.results)
@@ -95,7 +95,7 @@ class Runner:
             self._slots.put(slot)
 
     def run(self, cases: Iterable[Case], tell: Callable[[Result], None] = lambda _result: None) -> Summary:
-        """Run all cases; `tell` hears of each as it ends.
+        """Runs all cases; `tell` is called with each result as it comes.
 
         A case that disagrees is run again by itself, more and more slowly: the scheduler may not have seen all objects,
         or too many.
@@ -138,7 +138,7 @@ class Runner:
             attempt = _Attempt(self._real, Ours(self._profile, _nodes(slot), namespaces()), named)
             try:
                 return Result(case, *attempt.run(settle))
-            except Exception:  # noqa: BLE001 (whatever it is, the case is worth keeping)
+            except Exception:  # noqa: BLE001 (a case that ends in any error is kept)
                 return Result(case, [Disagreement(named.name, "a crash", "", traceback.format_exc())], Tally())
             finally:
                 attempt.clean()
@@ -147,7 +147,7 @@ class Runner:
 
 
 def _groups(cases: Iterable[Case]) -> Iterator[tuple[bool, list[Case]]]:
-    """The cases by whom they can be together with, and whether those of a group can run at the same time.
+    """Returns the cases in groups, and whether those of a group can run at the same time.
 
     Incomplete pools with counter sets are seen from all nodes, and a request for all devices fails where one is seen.
     """
@@ -158,7 +158,7 @@ def _groups(cases: Iterable[Case]) -> Iterator[tuple[bool, list[Case]]]:
 
 
 def nodes() -> Iterator[JSON]:
-    """The nodes of all slots."""
+    """Returns the nodes of all slots."""
     for slot in range(SLOTS):
         yield from _nodes(slot)
 
@@ -169,7 +169,7 @@ def _nodes(slot: int) -> list[JSON]:
 
 
 class _Attempt:
-    """One run of one case, under names of its own."""
+    """One run of a case, under names of its own."""
 
     def __init__(self, real: RealCluster, ours: Ours, case: Case) -> None:
         self._real, self._ours, self._case = real, ours, case
@@ -193,7 +193,7 @@ class _Attempt:
         return self._disagreements, Tally(len(self._case.objects), refused, tuple(outcomes))
 
     def clean(self) -> None:
-        """Delete what was created; claims in use last."""
+        """Deletes what was created; claims in use last."""
         for namespace, name in self._made_claims:
             self._real.forget_claim(namespace, name)
         for plan in self._pods:

@@ -1,4 +1,4 @@
-"""What counts as a disagreement."""
+"""What counts as a difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hearing what was decided about pods."""
+"""The watch reports what the scheduler decided about pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import ApiServer
 from tests.cluster.differential.case import JSON
 from tests.cluster.differential.pods import PodWatcher
-from tests.cluster.harness.patience import PATIENCE
+from tests.cluster.harness.waiting import TIMEOUT
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def server() -> Iterator[ApiServer]:
 
 
 def create(local: LocalClient, **spec: str) -> str:
-    """The UID of a new pod."""
+    """Creates a pod; returns its UID."""
     pod: JSON = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lit"}, "spec": {"containers": [], **spec}}
     return str(local.create("pods", pod, "default")["metadata"]["uid"])
 
@@ -35,12 +35,12 @@ def test_an_earlier_pod_of_the_same_name_decides_nothing(server: ApiServer, tmp_
     local = LocalClient(server.store)
     with PodWatcher(server.write_kubeconfig(tmp_path / "kubeconfig")).running() as watcher:
         first = create(local, nodeName="here")
-        assert watcher.decided(first, PATIENCE)
+        assert watcher.decided(first, TIMEOUT)
         local.delete("pods", "lit", "default")
         second = create(local)
         assert watcher.decided(second, 0.1) is None
         local.patch("pods", {"spec": {"nodeName": "there"}}, "lit", "default")
-        found = watcher.decided(second, PATIENCE)
+        found = watcher.decided(second, TIMEOUT)
         assert found is not None
         assert found["spec"]["nodeName"] == "there"
 
@@ -49,4 +49,4 @@ def test_an_earlier_pod_of_the_same_name_decides_nothing(server: ApiServer, tmp_
 def test_a_server_that_is_too_busy_is_asked_again(server: ApiServer, tmp_path: Path, verb: str) -> None:
     server.faults.add(FaultRule(Reject(statuses.too_many_requests(0)), verb=verb, resource="pods", times=3))
     with PodWatcher(server.write_kubeconfig(tmp_path / "kubeconfig")).running() as watcher:
-        assert watcher.decided(create(LocalClient(server.store), nodeName="here"), PATIENCE)
+        assert watcher.decided(create(LocalClient(server.store), nodeName="here"), TIMEOUT)

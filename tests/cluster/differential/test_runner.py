@@ -1,4 +1,4 @@
-"""Running cases again that disagreed."""
+"""Cases that disagree run again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.harness.cache import DEFAULT_VERSION
 
 
 class OnSlowMachine(Runner):
-    """Agrees once the scheduler is given `needed` seconds to see the objects; nothing else is done."""
+    """Agrees if the scheduler has `needed` seconds to see the objects; does nothing else."""
 
     def __init__(self, needed: float) -> None:
         super().__init__(RealCluster.__new__(RealCluster), ServerProfile.of(DEFAULT_VERSION))

@@ -1,4 +1,4 @@
-"""A real single-node Kubernetes for tests, on this machine, in one folder, gone without a trace after `down`.
+"""A real single-node Kubernetes for tests, on this machine, in one folder; `down` removes all of it.
 
 `Cluster.up()` from Python, `python -m tests.cluster.harness up` from a shell.
 """

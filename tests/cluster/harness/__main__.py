@@ -1,10 +1,17 @@
-"""`python -m tests.cluster.harness up|down|status|build`; the environment says which Kubernetes.
+"""`python -m tests.cluster.harness up|down|status|build|check|packages`: clusters by hand.
 
-KUBE_VERSION   1.<minor>.<patch>, 1.36.3 if not set
-ALPHA=1        all alpha feature gates on
-GATES          single gates, `Name=true,Other=false`
-DRA_SDK_CACHE  where binaries are kept, ~/.cache/dra-sdk if not set
-VERBOSE=1      print each package built and each command line
+up        brings a cluster up, and leaves it running
+down      removes it
+status    prints which of its components run; 0 if all do
+build     builds the Kubernetes binaries and downloads the container runtime, if they are not in the cache
+check     names the programs that this machine lacks, with the command that installs them; 2 if it lacks any
+packages  prints the Debian packages that this machine lacks for all these tests and the virtual machine
+
+KUBE_VERSION   1.<minor>.<patch>, 1.36.3 by default
+ALPHA=1        turns on all alpha feature gates
+GATES          sets single gates: `Name=true,Other=false`
+DRA_SDK_CACHE  the cache of the binaries, ~/.cache/dra-sdk by default
+VERBOSE=1      prints each package that is built and each command line
 """
 
 from __future__ import annotations
@@ -15,39 +22,45 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from . import debian
 from .build import ensure_kubernetes
+from .build import missing as missing_binaries
 from .cache import DEFAULT_VERSION, Cache, Version
 from .cluster import Cluster, take_down
 from .errors import HarnessError
 from .layout import DEFAULT_NAME, Layout
 from .progress import Progress
-from .runtime import ensure_runtime
+from .runtime import Runtime, ensure_runtime
 from .state import State
 
 if TYPE_CHECKING:
     from types import FrameType
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+SUITES = {"test-cluster": (*debian.CLUSTER, *debian.PODMAN), "test-differential": ()}
+"""What the tests of each target of the Makefile need, without what fills the cache."""
+_MISSING = 2
+"""The exit status if the machine lacks a program."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns 0, or 1 after saying on standard error what went wrong."""
+    """Runs one command; returns its exit status, 1 after a message on standard error."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m tests.cluster.harness", description=__doc__, formatter_class=shape)
-    parser.add_argument("command", choices=("up", "down", "status", "build"))
+    commands = {"up": _up, "down": _down, "status": _status, "build": _build, "check": _check, "packages": _packages}
+    parser.add_argument("command", choices=commands)
     parser.add_argument("--name", default=DEFAULT_NAME, help="which cluster, if there are several")
+    parser.add_argument("--suite", choices=SUITES, default="test-cluster", help="which tests to check for")
     options = parser.parse_args(arguments)
     try:
-        progress = Progress(verbose=flag("VERBOSE"))
-        commands = {"up": _up, "down": take_down, "status": _status, "build": _build}
-        return commands[options.command](options.name, progress) or 0
+        return commands[options.command](options) or 0
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
 def flag(name: str) -> bool:
-    """Reads an environment variable that is on or off."""
+    """Returns whether an environment variable is on."""
     value = os.environ.get(name, "").lower()
     if value not in _TRUE + _FALSE:
         raise HarnessError(f"{name}={value}: expected 1 or 0")
@@ -65,36 +78,66 @@ def gates(text: str) -> dict[str, bool]:
     return chosen
 
 
-def _up(name: str, progress: Progress) -> None:
-    version = os.environ.get("KUBE_VERSION") or DEFAULT_VERSION
+def _version() -> str:
+    return os.environ.get("KUBE_VERSION") or DEFAULT_VERSION
+
+
+def _progress() -> Progress:
+    return Progress(verbose=flag("VERBOSE"))
+
+
+def _up(options: argparse.Namespace) -> None:
     single = gates(os.environ.get("GATES", ""))
-    cluster = Cluster.up(version, alpha=flag("ALPHA"), gates=single, name=name, progress=progress)
+    cluster = Cluster.up(_version(), alpha=flag("ALPHA"), gates=single, name=options.name, progress=_progress())
     print(f"export KUBECONFIG={cluster.kubeconfig}")
 
 
-def _build(_name: str, progress: Progress) -> None:
-    cache, version = Cache.from_env(), Version.parse(os.environ.get("KUBE_VERSION") or DEFAULT_VERSION)
+def _down(options: argparse.Namespace) -> None:
+    take_down(options.name, _progress())
+
+
+def _build(_options: argparse.Namespace) -> None:
+    cache, progress = Cache.from_env(), _progress()
     ensure_runtime(cache, progress)
-    print(ensure_kubernetes(cache, version, progress))
+    print(ensure_kubernetes(cache, Version.parse(_version()), progress))
 
 
-def _status(name: str, progress: Progress) -> int:
-    """Prints what runs; 0 when the cluster is whole."""
-    layout = Layout.of(name)
+def _status(options: argparse.Namespace) -> int:
+    layout = Layout.of(options.name)
     state = State.load(layout.state_file)
     if state is None:
-        print(f"cluster {name!r} is down")
+        print(f"cluster {options.name!r} is down")
         return 1
-    cluster = Cluster(layout, state, progress)
-    print(f"cluster {name!r}: Kubernetes {cluster.version}, gates {cluster.gates}, {cluster.dir}")
+    cluster = Cluster(layout, state, _progress())
+    print(f"cluster {options.name!r}: Kubernetes {cluster.version}, gates {cluster.gates}, {cluster.dir}")
     states = cluster.component_states()
     for component, runs in states.items():
         print(f"  {component:18} {f'process {cluster.pid(component)}' if runs else 'does not run'}")
     return 0 if state.ready and all(states.values()) else 1
 
 
+def _check(options: argparse.Namespace) -> int:
+    lacking = debian.missing((*SUITES[options.suite], *_to_fill_the_cache()))
+    if not lacking:
+        return 0
+    print(f"error: {debian.explain(f'make {options.suite}', lacking)}", file=sys.stderr)
+    return _MISSING
+
+
+def _packages(_options: argparse.Namespace) -> None:
+    everything = (*SUITES["test-cluster"], *debian.TO_DOWNLOAD, *debian.NAMESPACES, *debian.TO_INSTALL)
+    print(" ".join(debian.packages(debian.missing(everything))))
+
+
+def _to_fill_the_cache() -> list[debian.Tool]:
+    cache = Cache.from_env()
+    build = debian.TO_BUILD if missing_binaries(cache.kube(Version.parse(_version()))) else ()
+    download = debian.TO_DOWNLOAD if Runtime.under(cache.runtime).missing() else ()
+    return [*build, *download]
+
+
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """Ends as after Ctrl-C, so that a half-started cluster is taken away."""
+    """Ends as after Ctrl-C, so that a half-started cluster is removed."""
     raise KeyboardInterrupt
 
 

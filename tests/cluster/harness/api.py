@@ -1,4 +1,4 @@
-"""Plain requests to the cluster's servers: a probe every 100 ms must not start a kubectl each time."""
+"""Requests to the servers of a cluster, without a kubectl for each: the harness asks every 100 ms."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from .errors import HarnessError
-from .patience import PATIENCE
+from .waiting import TIMEOUT
 
 if TYPE_CHECKING:
     from .pki import Authority
 
 _PROBE_TIMEOUT = 5.0
-"""Seconds for an answer where none is one, too; an answer that is needed may take `PATIENCE`."""
+"""Seconds for the answer to a probe, for which silence is an answer too. A request may take `TIMEOUT`."""
 _PAUSE = 0.1
 _TOO_BUSY = (ConnectionResetError, TimeoutError)
-"""What a client meets where a server gets no time to speak TLS; where there is none, the connection is refused."""
+"""What a client sees of a server that is too busy to speak TLS. A server that is down refuses the connection."""
 
 
 def fetch(
     url: str, trust: ssl.SSLContext | None = None, timeout: float = _PROBE_TIMEOUT, method: str = "GET"
 ) -> tuple[int, bytes]:
-    """Returns the status and the body of a request for `url`; OSError where there is none.
+    """Returns the status and the body of the answer to a request; OSError if there is no whole answer.
 
-    A proxy of the environment is not asked. Each connection, and each part of the answer, may take `timeout` seconds.
+    The proxies of the environment are ignored. The connection, and each part of the answer, may take `timeout` seconds.
     """
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if trust is not None:
@@ -47,11 +47,11 @@ def fetch(
             raise error.reason from error
         raise
     except HTTPException as error:
-        raise ConnectionResetError(f"{url}: the answer broke off: {error!r}") from error
+        raise ConnectionResetError(f"{url}: the answer is incomplete: {error!r}") from error
 
 
 def answers(url: str, trust: ssl.SSLContext | None = None) -> bool:
-    """Tells whether GET `url` gives 200; a refused or broken connection is a no."""
+    """Tells whether the answer to GET `url` is 200; False if the connection is refused or breaks."""
     try:
         return fetch(url, trust)[0] == HTTPStatus.OK
     except OSError:
@@ -59,7 +59,10 @@ def answers(url: str, trust: ssl.SSLContext | None = None) -> bool:
 
 
 class Api:
-    """The API server as the administrator sees it."""
+    """The API server, for the administrator.
+
+    server: its address, `https://<address>:<port>`.
+    """
 
     def __init__(self, authority: Authority, server: str) -> None:
         self.server = server
@@ -67,24 +70,24 @@ class Api:
 
     @cached_property
     def trust(self) -> ssl.SSLContext:
-        """Trusts the cluster's authority alone, and shows the administrator's certificate."""
+        """TLS that trusts only the cluster's authority, and presents the administrator's certificate."""
         context = ssl.create_default_context(cafile=str(self._authority.certificate("ca")))
         context.load_cert_chain(self._authority.certificate("admin"), self._authority.key("admin"))
         return context
 
     def get(self, path: str) -> Any:
-        """Returns the JSON at `path`, for example `/api/v1/nodes`; None where there is no such object."""
+        """Returns the JSON at `path`, for example `/api/v1/nodes`; None if there is no such object."""
         return self._send("GET", path)
 
     def delete(self, path: str) -> None:
-        """Deletes what is at `path`, an object or those of a collection; nothing there is fine."""
+        """Deletes the object, or all objects of the collection, at `path`; does nothing if there are none."""
         self._send("DELETE", path)
 
     def _send(self, method: str, path: str) -> Any:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             try:
-                status, body = fetch(self.server + path, self.trust, PATIENCE, method)
+                status, body = fetch(self.server + path, self.trust, TIMEOUT, method)
                 break
             except _TOO_BUSY:
                 if time.monotonic() > deadline:

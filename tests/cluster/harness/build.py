@@ -1,8 +1,8 @@
 """Builds the Kubernetes binaries from the Go module `k8s.io/kubernetes`, once per version.
 
-The module is meant to be built inside its own repository: it points at its siblings (`k8s.io/api`, ...) by relative
-paths. A module of our own that replaces each sibling by its published version builds the same programs from the
-module proxy alone, without a checkout of several gigabytes.
+The module is made to be built inside its own repository: it names its siblings (`k8s.io/api`, …) by relative paths.
+A small module of ours replaces each sibling by its published version. So the same programs are built from the module
+proxy alone, without a checkout of several gigabytes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .debian import TO_BUILD, find_go, require
 from .errors import HarnessError
 
 if TYPE_CHECKING:
@@ -28,21 +29,22 @@ _KEPT_ERROR_LINES = 30
 
 
 def missing(folder: Path) -> list[str]:
-    """Returns the binaries that are not in `folder` yet; each appears there by a rename, so a present one is whole."""
+    """Returns the binaries that are not in `folder` yet. One that is there is complete: it was renamed into place."""
     return [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
 
 
 def ensure_kubernetes(cache: Cache, version: Version, progress: Progress) -> Path:
-    """Returns the folder with all BINARIES of `version`, building what is missing.
+    """Returns the folder with all BINARIES of `version`; builds those that are missing.
 
-    An interrupted build goes on where it stopped: finished binaries stay, and Go keeps its own cache of packages.
+    An interrupted build continues where it stopped: finished binaries stay, and Go keeps its own cache of packages.
     """
     folder = cache.kube(version)
     if not missing(folder):
         return folder
     with cache.lock(progress):
         if todo := missing(folder):
-            go = _find_go()
+            require("the build of Kubernetes", TO_BUILD)
+            go = str(find_go())
             source = _ensure_source(go, cache, version, progress)
             folder.mkdir(parents=True, exist_ok=True)
             for name in todo:
@@ -60,7 +62,7 @@ def go_mod(version: Version, upstream: str) -> str:
 
 
 def link_flags(version: Version) -> str:
-    """Returns linker flags that strip the binary and stamp the version the API reports and clients compare."""
+    """Returns linker flags that strip the binary and set the version that the API reports and clients compare."""
     flags = ["-s", "-w"]
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
         for name, value in (("gitVersion", f"v{version}"), ("gitMajor", "1"), ("gitMinor", str(version.minor))):
@@ -68,23 +70,13 @@ def link_flags(version: Version) -> str:
     return " ".join(flags)
 
 
-def _find_go() -> str:
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
-    if go is None:
-        raise HarnessError(
-            "the Kubernetes binaries are built from source and need Go (any release since 1.21: it fetches the "
-            "toolchain the version asks for). Install it and put `go` on PATH"
-        )
-    return go
-
-
 def _go_environment() -> dict[str, str]:
-    """The caller's environment, static binaries, no stray workspace, a newer toolchain where Go's own is too old."""
+    """Returns the caller's environment with static binaries, no workspace, and a newer toolchain if Go is too old."""
     return {"GOTOOLCHAIN": "auto", **os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
 
 
 def _go(go: str, folder: Path, *args: str) -> str:
-    """Runs a go command in `folder`, returns what it printed."""
+    """Runs a go command in `folder` and returns its output."""
     done = subprocess.run([go, *args], cwd=folder, env=_go_environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HarnessError(f"go {' '.join(args)} failed:\n{_last_lines((done.stderr or done.stdout).splitlines())}")
@@ -92,7 +84,7 @@ def _go(go: str, folder: Path, *args: str) -> str:
 
 
 def _ensure_source(go: str, cache: Cache, version: Version, progress: Progress) -> Path:
-    """Returns the folder of the small module, resolved (`go mod tidy`); it appears there by a rename."""
+    """Returns the folder of the small module, with its dependencies resolved by `go mod tidy`."""
     source = cache.source(version)
     if (source / "go.mod").is_file() and (source / "go.sum").is_file():
         return source
@@ -110,7 +102,7 @@ def _ensure_source(go: str, cache: Cache, version: Version, progress: Progress) 
 
 
 def _build(go: str, source: Path, target: Path, version: Version, progress: Progress) -> None:
-    """Builds one binary beside its place, asks it for its version, and renames it into place."""
+    """Builds one binary beside its place, checks the version that it prints, and renames it into place."""
     partial = target.with_name(f".{target.name}.partial")
     command = [go, "build", "-v", "-trimpath", "-ldflags", link_flags(version), "-o", str(partial)]
     with progress.step(f"building {target.name} {version}") as step:
@@ -118,12 +110,12 @@ def _build(go: str, source: Path, target: Path, version: Version, progress: Prog
         arguments = ["version", "--client"] if target.name == "kubectl" else ["--version"]
         said = subprocess.run([str(partial), *arguments], capture_output=True, text=True, check=False)
         if f"v{version}" not in said.stdout:
-            raise HarnessError(f"{partial} does not say that it is v{version}: {said.stdout}{said.stderr}")
+            raise HarnessError(f"{partial} does not print version v{version}: {said.stdout}{said.stderr}")
         partial.replace(target)
 
 
 def _run_build(command: list[str], source: Path, step: Step, progress: Progress) -> None:
-    """Runs `go build -v`, which names each package it compiles, and counts them for whoever waits."""
+    """Runs `go build -v`, which prints each package that it compiles, and shows their number as progress."""
     lines: list[str] = []
     with subprocess.Popen(
         command, cwd=source, env=_go_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Where built and downloaded binaries live, and the lock that keeps two builders apart."""
+"""The cache of built and downloaded binaries, and the lock that keeps two builds apart."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 DEFAULT_VERSION = "1.36.3"
 OLDEST_MINOR = 34
-"""resource.k8s.io/v1 and the kubelet's v1.DRAPlugin appeared in 1.34."""
+"""The first release with resource.k8s.io/v1 and the kubelet's v1.DRAPlugin."""
 _VERSION = re.compile(r"v?1\.(\d+)\.(\d+)(-(?:alpha|beta|rc)\.\d+)?")
 
 
 @dataclass(frozen=True)
 class Version:
-    """A Kubernetes release, `1.<minor>.<patch>`, with an optional pre-release suffix such as `-rc.1`."""
+    """A Kubernetes release, `1.<minor>.<patch><suffix>`.
+
+    minor: the minor release, such as 36.
+    patch: the patch release.
+    suffix: the pre-release, such as `-rc.1`; empty for a release.
+    """
 
     minor: int
     patch: int
@@ -34,7 +39,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads `1.36.3` or `v1.36.3`; anything else, and any release before 1.34, is a HarnessError."""
+        """Reads `1.36.3` or `v1.36.3`; HarnessError for another form and for a release before 1.34."""
         match = _VERSION.fullmatch(text.strip())
         if match is None:
             raise HarnessError(f"Kubernetes version {text!r}: expected 1.<minor>.<patch>, say {DEFAULT_VERSION}")
@@ -45,7 +50,7 @@ class Version:
 
     @property
     def staging(self) -> str:
-        """The version of the modules released together with this one (`k8s.io/api` and its siblings)."""
+        """The version of the modules of the same release, `k8s.io/api` and its siblings."""
         return f"v0.{self.minor}.{self.patch}{self.suffix}"
 
     def __str__(self) -> str:
@@ -54,13 +59,16 @@ class Version:
 
 @dataclass(frozen=True)
 class Cache:
-    """The folder outside the checkout that survives `git clean`: one folder per Kubernetes version, one runtime."""
+    """A folder outside the checkout, which survives `git clean`.
+
+    root: the folder. It has one folder for each Kubernetes version, and one container runtime.
+    """
 
     root: Path
 
     @classmethod
     def from_env(cls) -> Self:
-        """Takes DRA_SDK_CACHE, or `dra-sdk` in XDG_CACHE_HOME, or `~/.cache/dra-sdk`."""
+        """Returns the cache at DRA_SDK_CACHE, or at `dra-sdk` in XDG_CACHE_HOME, or at `~/.cache/dra-sdk`."""
         if chosen := os.environ.get("DRA_SDK_CACHE"):
             return cls(Path(chosen).absolute())
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -71,31 +79,32 @@ class Cache:
         return self.root / "kube" / str(version)
 
     def source(self, version: Version) -> Path:
-        """The small Go module those binaries are built from."""
+        """The folder of the small Go module that builds these binaries."""
         return self.root / "src" / str(version)
 
     @property
     def runtime(self) -> Path:
-        """Unpacked packages: etcd, containerd, CNI plugins."""
+        """The folder of the unpacked packages: etcd, containerd, CNI plugins."""
         return self.root / "runtime"
 
     def failed_logs(self, name: str) -> Path:
-        """Where the logs of a cluster go that did not come up."""
+        """The folder for the logs of a cluster that failed to start."""
         return self.root / "failed" / name
 
     @contextmanager
     def lock(self, progress: Progress) -> Iterator[None]:
-        """Holds the only right to change the cache; waits for whoever has it. A dead holder's lock is free."""
+        """Keeps other processes from changing the cache; waits for one that does. A dead process holds no lock."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("a+") as file:
-            if not _try_lock(file):
+            if not try_lock(file):
                 with progress.step("waiting for another build in this cache"):
-                    while not _try_lock(file):
+                    while not try_lock(file):
                         time.sleep(0.5)
             yield
 
 
-def _try_lock(file: IO[str]) -> bool:
+def try_lock(file: IO[str]) -> bool:
+    """Takes the lock on an open file if nobody holds it; returns whether it did."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

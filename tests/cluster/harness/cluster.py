@@ -1,4 +1,4 @@
-"""A real single-node Kubernetes cluster for tests: bring it up, use it, break its parts, take it away."""
+"""A real single-node Kubernetes cluster for tests: bring it up, use it, break its components, take it down."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from . import bootstrap, cleanup, network, pki
+from . import cleanup, configuration, network, pki
 from .api import Api, fetch
 from .build import ensure_kubernetes
 from .cache import DEFAULT_VERSION, Cache, Version
 from .components import Components
 from .daemons import Daemons
+from .debian import CLUSTER, require
 from .errors import HarnessError
 from .layout import DEFAULT_NAME, Layout
-from .patience import PATIENCE
-from .processes import MARK, Process, strangers
+from .processes import MARK, Process, foreign_processes
 from .progress import Progress, Step
-from .runtime import Runtime, ensure_runtime, ensure_tools
+from .runtime import Runtime, ensure_runtime
 from .state import State, choose_ports
+from .waiting import TIMEOUT, poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,16 +31,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ENDED = {"Succeeded", "Failed"}
 _COLLECTIONS = {"resourceclaim": "/apis/resource.k8s.io/v1"}
-_UNHEARD = "TLS handshake timeout"
-"""What kubectl says where it had no connection after ten seconds, so that nobody has heard of its request."""
+_NO_CONNECTION = "TLS handshake timeout"
+"""What kubectl prints if it has no connection after ten seconds. Its request was not sent, so it can be repeated."""
 
 
 class Cluster:
     """A running cluster: etcd, API server, controller manager, scheduler, containerd and kubelet on this machine.
 
-    Components are called `etcd`, `containerd`, `apiserver`, `controller-manager`, `scheduler` and `kubelet`.
-    Images in it are `localhost/busybox:1` and `localhost/pause:1`, nothing can be pulled. Pods reach the API server
-    by its service and the machine by the node's address; there is no kube-proxy for other services, and no DNS.
+    The components are called `etcd`, `containerd`, `apiserver`, `controller-manager`, `scheduler` and `kubelet`.
+    The only images are `localhost/busybox:1` and `localhost/pause:1`; no other image can be pulled. Pods reach the API
+    server by its service, and the machine by the node's address. There is no kube-proxy for other services, and no DNS.
+
+    api: the API server, for the administrator.
     """
 
     def __init__(self, layout: Layout, state: State, progress: Progress) -> None:
@@ -53,7 +55,7 @@ class Cluster:
         environment = {**parts.environment(), MARK: layout.name}
         self._daemons = Daemons(layout, state, parts.all(), environment, progress)
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------------------
 
     @classmethod
     def up(
@@ -66,11 +68,11 @@ class Cluster:
         cache: Cache | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Returns the cluster `name`, ready for pods; builds binaries the first time, which takes minutes.
+        """Returns the cluster `name`, ready for pods. The first time it builds the binaries, which takes minutes.
 
-        All beta gates are on; `alpha` switches all alpha gates on too; `gates` sets single ones, by their names.
-        A cluster that already runs with the same version and gates is returned as it is. HarnessError when one
-        runs with others, when this machine lacks something, or when a component does not come up.
+        All beta gates are on; `alpha` also turns on all alpha gates; `gates` sets single gates by name. If the cluster
+        runs already with the same version and gates, it is returned as it is. HarnessError if it runs with others, if
+        this machine lacks something, or if a component does not start.
         """
         progress, cache, parsed = progress or Progress(), cache or Cache.from_env(), Version.parse(version)
         chosen = {"AllAlpha": alpha, "AllBeta": True, **(gates or {})}
@@ -82,10 +84,10 @@ class Cluster:
                 running._check_same(str(parsed), chosen)
                 progress.note(f"cluster {name!r} is already up")
                 return running
-            ensure_tools(progress)
+            require("the cluster", CLUSTER)
             ensure_runtime(cache, progress)
             ensure_kubernetes(cache, parsed, progress)
-            with progress.step("removing what an earlier run left"):
+            with progress.step("removing the leftovers of earlier runs"):
                 cleanup.remove(layout)
             ports = choose_ports(layout.service_address)
             state = State(name, str(parsed), chosen, str(cache.root), ports, cleanup.original_sysctls(layout))
@@ -95,7 +97,7 @@ class Cluster:
 
     @classmethod
     def find(cls, name: str = DEFAULT_NAME, *, progress: Progress | None = None) -> Self | None:
-        """Returns the cluster `name` if it came up wholly and all its components run."""
+        """Returns the cluster `name` if it came up completely and all its components run, else None."""
         layout = Layout.of(name)
         state = State.load(layout.state_file)
         if state is None or not state.ready:
@@ -104,14 +106,14 @@ class Cluster:
         return cluster if all(cluster.component_states().values()) else None
 
     def down(self) -> None:
-        """Takes the cluster away: processes, containers, mounts, cgroups, interfaces, files. Twice is fine."""
+        """Removes the cluster: processes, containers, mounts, cgroups, interfaces, files. It may be called twice."""
         take_down(self.name, self._progress)
 
-    # -- what it is ----------------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """The name it was brought up with."""
+        """The name of the cluster."""
         return self._layout.name
 
     @property
@@ -121,7 +123,7 @@ class Cluster:
 
     @property
     def gates(self) -> dict[str, bool]:
-        """The feature gates every component was given."""
+        """The feature gates of every component."""
         return dict(self._state.gates)
 
     @property
@@ -141,7 +143,7 @@ class Cluster:
 
     @property
     def dir(self) -> Path:
-        """The folder that holds everything of this cluster and goes with it."""
+        """The folder with all files of this cluster, which is removed with it."""
         return self._layout.root
 
     @property
@@ -151,17 +153,17 @@ class Cluster:
 
     @property
     def kubelet_dir(self) -> Path:
-        """The kubelet's root, in place of /var/lib/kubelet, with `plugins/`, `plugins_registry/`, `pod-resources/`."""
+        """The kubelet's root instead of /var/lib/kubelet, with `plugins/`, `plugins_registry/`, `pod-resources/`."""
         return self._layout.kubelet_dir
 
     @property
     def cdi_dir(self) -> Path:
-        """The only folder containerd reads CDI specs from, in place of /var/run/cdi."""
+        """The only folder from which containerd reads CDI specs, instead of /var/run/cdi."""
         return self._layout.cdi_dir
 
     @property
     def nri_socket(self) -> Path:
-        """containerd's NRI socket, in place of /var/run/nri/nri.sock."""
+        """containerd's NRI socket, instead of /var/run/nri/nri.sock."""
         return self._layout.nri_socket
 
     @property
@@ -176,37 +178,41 @@ class Cluster:
 
     def log(self, component: str) -> Path:
         """The log of one component."""
-        return self._layout.log(self._daemons.part(component).name)
+        return self._layout.log(self._daemons.component(component).name)
 
-    # -- use -----------------------------------------------------------------------------------------------------
+    # -- use ---------------------------------------------------------------------------------------------------
 
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - subprocess's name
-        """Runs kubectl of the cluster's version as administrator; returns what it printed.
+        """Runs kubectl of the cluster's version as administrator, and returns its output.
 
-        `input` becomes its standard input. With `check`, a failure is a HarnessError with kubectl's words; without,
-        what it said on standard error is appended to what is returned.
+        `input` is its standard input. With `check`, a failure is a HarnessError with kubectl's message; without, the
+        message is appended to the output.
         """
         program, cache = str(self._kube / "kubectl"), self.dir / "discovery"
         command = [program, f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}", *args]
-        deadline, unheard = time.monotonic() + PATIENCE, True
-        while unheard:
+
+        def connected() -> subprocess.CompletedProcess[str] | None:
             done = subprocess.run(command, input=input or "", capture_output=True, text=True, check=False)
-            unheard = _UNHEARD in done.stderr and time.monotonic() < deadline
+            return None if _NO_CONNECTION in done.stderr else done
+
+        done = poll(connected)
+        if done is None:
+            raise HarnessError(f"kubectl {' '.join(args)}: no connection to {self.server} within {TIMEOUT:g} s")
         if check and done.returncode != 0:
             raise HarnessError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
         return done.stdout if check else done.stdout + done.stderr
 
     def apply(self, *objects: Mapping[str, Any] | str) -> None:
-        """Creates or changes objects, each a mapping or YAML text, in their order."""
+        """Creates or changes objects in this order; each is a mapping or YAML."""
         texts = [manifest if isinstance(manifest, str) else json.dumps(manifest) for manifest in objects]
         self.kubectl("apply", "-f", "-", input="".join(f"---\n{text}\n" for text in texts))
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, pod: str | None = None, hours: int = 24) -> Path:
-        """Returns a kubeconfig that acts as an existing service account on this cluster's node.
+        """Returns a kubeconfig that acts as an existing service account on this cluster's node for `hours`.
 
-        The token is bound to the Node, or to `pod` (a pod of that namespace and account), so that requests carry
-        `authentication.kubernetes.io/node-name`, as those of a driver in a pod do: admission policies and
-        `associated-node` permissions see which node it speaks for. The token ends when the bound object is deleted.
+        The token is bound to the Node, or to `pod` of that namespace and account. So its requests have
+        `authentication.kubernetes.io/node-name`, as those of a driver in a pod have: admission policies and
+        `associated-node` permissions see the node. The token ends when the bound object is deleted.
         """
         bound = ["Node", self.node_name] if pod is None else ["Pod", pod]
         options = [f"--bound-object-kind={bound[0]}", f"--bound-object-name={bound[1]}", f"--duration={hours}h"]
@@ -216,34 +222,34 @@ class Cluster:
         path.write_text(pki.kubeconfig(self.server, self._authority.certificate("ca"), {"token": token}))
         return path
 
-    # -- wait ----------------------------------------------------------------------------------------------------
+    # -- wait --------------------------------------------------------------------------------------------------
 
     def wait_until(
-        self, check: Callable[[], T | None], what: str, timeout: float = PATIENCE, watch: Iterable[str] | None = None
+        self, check: Callable[[], T | None], what: str, timeout: float = TIMEOUT, watch: Iterable[str] | None = None
     ) -> T:
         """Calls `check` until it returns something true, and returns that.
 
-        HarnessError after `timeout` seconds, or at once when a component has died that should run, then with the
-        end of its log. `watch` names these components; if not given, it is all that were not stopped on purpose.
+        HarnessError after `timeout` seconds, or at once when a component of `watch` has died, with the end of its log.
+        By default, `watch` is every component that was not stopped.
         """
         return self._daemons.wait_until(check, what, timeout, watch)
 
-    def wait_node_ready(self, timeout: float = PATIENCE) -> None:
+    def wait_node_ready(self, timeout: float = TIMEOUT) -> None:
         """Waits until the node's Ready condition is True."""
         path = f"/api/v1/nodes/{self.node_name}"
         self.wait_until(lambda: _condition(self._try_get(path), "Ready"), f"node {self.node_name} Ready", timeout)
 
     def wait_namespace(self, name: str) -> None:
-        """Waits until pods can be made in a new namespace: they need its default service account."""
+        """Waits until pods can be created in a new namespace, which need its default service account."""
         path = _path("serviceaccount", name, "default")
         self.wait_until(lambda: self._try_get(path), f"the default service account of namespace {name}")
 
     def wait_pod(
-        self, name: str, *, namespace: str = "default", phase: str = "Running", timeout: float = PATIENCE
+        self, name: str, *, namespace: str = "default", phase: str = "Running", timeout: float = TIMEOUT
     ) -> dict[str, Any]:
-        """Waits until a pod reaches `phase` (with Running: until it is Ready too); returns the pod.
+        """Waits until a pod reaches `phase`, and with Running until it is Ready as well; returns the pod.
 
-        The HarnessError of one that does not, or that ends in another way, has the pod's events.
+        HarnessError with the pod's events if it does not, or if it ends in another phase.
         """
         path = _path("pod", namespace, name)
         seen: dict[str, Any] = {}
@@ -251,23 +257,23 @@ class Cluster:
         def reached() -> Any:
             pod = self.api.get(path)
             seen.update(pod or {"status": {"phase": "absent"}})
-            now = seen["status"]["phase"]
-            if now in _ENDED - {phase}:
+            current = seen["status"]["phase"]
+            if current in _ENDED - {phase}:
                 raise HarnessError(f"pod {namespace}/{name} has ended")
-            return pod if now == phase and (phase != "Running" or _condition(pod, "Ready")) else None
+            return pod if current == phase and (phase != "Running" or _condition(pod, "Ready")) else None
 
         try:
             return self.wait_until(reached, f"pod {namespace}/{name} {phase}", timeout)
         except HarnessError as error:
-            uid = seen.get("metadata", {}).get("uid", "")  # events of earlier pods of this name are not its own
+            uid = seen.get("metadata", {}).get("uid", "")  # not the events of earlier pods of this name
             which = (f"--namespace={namespace}", f"--field-selector=involvedObject.uid={uid}")
             events = self.kubectl("get", "events", *which, "--sort-by=.lastTimestamp", check=False)
             raise HarnessError(f"{error}; its status is {seen.get('status')}\n{events}") from None
 
-    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = PATIENCE) -> None:
+    def wait_gone(self, resource: str, name: str, *, namespace: str = "default", timeout: float = TIMEOUT) -> None:
         """Waits until an object is deleted; `resource` is `pod`, `serviceaccount` or `resourceclaim`.
 
-        The HarnessError of one that stays has the object, its events, and what devices are published.
+        HarnessError with the object, its events and the published slices if it stays.
         """
         where, path = f"--namespace={namespace}", _path(resource, namespace, name)
         try:
@@ -279,15 +285,15 @@ class Cluster:
             raise HarnessError(f"{error}\n{found}\n{events}\n{slices}") from None
 
     def container_process(self, pod: str, *, namespace: str = "default") -> Process:
-        """The first process of a pod's only container, as this machine sees it; HarnessError once it has ended."""
+        """Returns the first process of a pod's only container; HarnessError if it has ended."""
         (status,) = self.api.get(_path("pod", namespace, pod))["status"]["containerStatuses"]
-        note = self._layout.tasks / status["containerID"].removeprefix("containerd://") / "init.pid"
-        found = Process.of(int(note.read_text())) if note.exists() else None
+        file = self._layout.tasks / status["containerID"].removeprefix("containerd://") / "init.pid"
+        found = Process.of(int(file.read_text())) if file.exists() else None
         if found is None:
             raise HarnessError(f"the container of pod {namespace}/{pod} has ended")
         return found
 
-    # -- break and mend ------------------------------------------------------------------------------------------
+    # -- components --------------------------------------------------------------------------------------------
 
     def component_states(self) -> dict[str, bool]:
         """Returns for each component whether its process runs."""
@@ -298,49 +304,49 @@ class Cluster:
         return self._daemons.pid(component)
 
     def stop(self, component: str) -> None:
-        """Asks a component to end and waits for it; containers go on when it is the kubelet or containerd."""
+        """Asks a component to end and waits for it. Containers run on without the kubelet or containerd."""
         self._daemons.stop(component)
 
     def kill(self, component: str) -> None:
-        """Kills a component at once, as a crash does."""
+        """Kills a component at once, like a crash."""
         self._daemons.kill(component)
 
-    def start(self, component: str, timeout: float = PATIENCE) -> None:
+    def start(self, component: str, timeout: float = TIMEOUT) -> None:
         """Starts a stopped or crashed component and waits until it serves.
 
-        After the kubelet or containerd, it waits until the kubelet knows its pods and reaches their containers,
-        unless the API server is down: then the kubelet cannot tell who asks and answers nobody.
-        With the API server or etcd, a controller manager or scheduler that ended with it starts again too.
+        For the kubelet and containerd, it then waits until the kubelet knows its pods and reaches their containers,
+        unless the API server is down: then the kubelet cannot authenticate a request. For the API server and etcd, it
+        also starts a controller manager or scheduler that has ended with it.
         """
         self._daemons.start(component, timeout)
         runs = self.component_states()
         if component in {"kubelet", "containerd"} and runs["kubelet"] and runs["apiserver"]:
             self.wait_until(self._kubelet_is_back, "the kubelet knows its pods and reaches containerd", timeout)
 
-    def restart(self, component: str, timeout: float = PATIENCE) -> None:
+    def restart(self, component: str, timeout: float = TIMEOUT) -> None:
         """Stops a component and starts it again."""
         self.stop(component)
         self.start(component, timeout)
 
-    # -- insides -------------------------------------------------------------------------------------------------
+    # -- private -----------------------------------------------------------------------------------------------
 
     def _start_all(self, cache: Cache) -> None:
-        """Starts everything; if that fails, keeps the logs in the cache and takes away the rest."""
+        """Starts all components. If one fails, keeps the logs in the cache and removes the rest."""
         try:
             with self._progress.step(f"starting Kubernetes {self.version}") as step:
                 network.add_addresses(self._layout)
-                bootstrap.prepare(self._layout, self._state, self.server, self._runtime)
+                configuration.prepare(self._layout, self._state, self.server, self._runtime)
                 self._daemons.save()
                 self._start_components(step)
         except BaseException as error:
             kept = _keep_logs(self._layout, cache.failed_logs(self.name))
             cleanup.remove(self._layout)
             if isinstance(error, HarnessError):
-                raise HarnessError(f"{error}\nall logs are kept in {kept}") from error
+                raise HarnessError(f"{error}\nall logs are in {kept}") from error
             raise
 
     def _start_components(self, step: Step) -> None:
-        """Starts each component as soon as what it cannot do without serves; the API server takes longest."""
+        """Starts each component as soon as those that it needs serve. The API server takes longest."""
         daemons, rest = self._daemons, ("controller-manager", "scheduler", "kubelet")
         for name in ("etcd", "containerd"):
             daemons.launch(name)
@@ -349,7 +355,7 @@ class Cluster:
         daemons.launch("apiserver")
         step.detail = "containerd"
         daemons.wait_healthy("containerd")
-        bootstrap.import_image(self._layout, self._runtime)
+        configuration.import_image(self._layout, self._runtime)
         step.detail = "API server"
         daemons.wait_healthy("apiserver")
         for name in rest:
@@ -368,13 +374,13 @@ class Cluster:
         if (self.version, self.gates) != (version, gates):
             raise HarnessError(
                 f"cluster {self.name!r} runs Kubernetes {self.version} with gates {self.gates}, "
-                f"asked for was {version} with {gates}: take it down first, or give the other one another name"
+                f"not {version} with gates {gates}: take it down first, or choose another name"
             )
 
     def _kubelet_is_back(self) -> bool:
-        """Tells whether the kubelet reaches containerd and has heard of each pod of the node.
+        """Tells whether the kubelet reaches containerd and knows each pod of the node.
 
-        Before, it answers that there is no such pod, or that its connection is refused: it dials again with delay.
+        Until then it answers that there is no such pod, or that its connection to containerd is refused.
         """
         if self._ask_kubelet("/runningpods/") is None:
             return False
@@ -386,7 +392,7 @@ class Cluster:
         return all(pod["metadata"]["uid"] in identities for pod in listed["items"])
 
     def _ask_kubelet(self, path: str) -> Any:
-        """Returns the JSON the kubelet itself serves at `path`, None while it does not."""
+        """Returns the JSON that the kubelet serves at `path`; None if it does not."""
         url = f"https://{self._layout.node_address}:{self._state.ports['kubelet']}{path}"
         try:
             status, body = fetch(url, self.api.trust)
@@ -395,7 +401,7 @@ class Cluster:
         return json.loads(body) if status == HTTPStatus.OK else None
 
     def _try_get(self, path: str) -> Any:
-        """Like `api.get`, None also while the API server does not answer or lacks the roles it makes at start."""
+        """Returns what `api.get` does; None also while the API server does not answer, or has not made its roles."""
         try:
             return self.api.get(path)
         except (OSError, HarnessError):
@@ -403,7 +409,7 @@ class Cluster:
 
 
 def take_down(name: str = DEFAULT_NAME, progress: Progress | None = None) -> None:
-    """Takes the cluster `name` away, whatever state it is in, without needing it to be whole."""
+    """Removes the cluster `name` in any state."""
     layout = Layout.of(name)
     _check_machine(starting=False)
     with cleanup.lock(layout), (progress or Progress()).step(f"taking down cluster {name!r}"):
@@ -412,21 +418,21 @@ def take_down(name: str = DEFAULT_NAME, progress: Progress | None = None) -> Non
 
 def _check_machine(*, starting: bool = True) -> None:
     if os.geteuid() != 0:
-        raise HarnessError("a kubelet and containers need root: run this as root")
-    if starting and (others := strangers("kubelet")):
+        raise HarnessError("the cluster's kubelet and containers need root: run this as root")
+    if starting and (others := foreign_processes("kubelet")):
         raise HarnessError(
-            f"another kubelet runs on this machine (process {others[0]}); a second one would take over its "
+            f"another kubelet runs on this machine (process {others[0]}); a second one would replace its "
             "device-plugin socket"
         )
 
 
 def _path(resource: str, namespace: str, name: str) -> str:
-    """Where the API server has an object of a namespace."""
+    """Returns the path of an object in a namespace."""
     return f"{_COLLECTIONS.get(resource, '/api/v1')}/namespaces/{namespace}/{resource}s/{name}"
 
 
 def _condition(thing: Any, kind: str) -> bool:
-    """Tells whether an object's status condition `kind` is True."""
+    """Tells whether the condition `kind` in an object's status is True."""
     conditions = (thing or {}).get("status", {}).get("conditions", [])
     return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
 

@@ -1,4 +1,4 @@
-"""The six daemons of a cluster: how each is started and how it says that it is well."""
+"""The six daemons of a cluster: the command line of each, and the probe that tells whether it serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .api import answers
 from .cache import Version
-from .runtime import SEARCH_PATH
+from .debian import SEARCH_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .state import State
 
 TAINT_RULES = frozenset({"DRADeviceTaints", "DRADeviceTaintRules"})
-"""Gates behind DeviceTaintRule, which the scheduler and the controller manager wait for; 1.36 has it as beta."""
+"""Gates of DeviceTaintRule, which the scheduler and the controller manager wait for. It is beta since 1.36."""
 FIRST_WITH_BETA_TAINT_RULES = 36
 VERBOSITY = "--v=2"
-"""What each Kubernetes component logs: changes worth a line, not each request."""
+"""How much each Kubernetes component logs: changes, but not each request."""
 
 
 def served_apis(version: Version, gates: Mapping[str, bool]) -> str:
-    """Returns the API server's --runtime-config: alpha APIs only where the gates behind them can be on."""
+    """Returns the API server's --runtime-config: alpha APIs only if their gates can be on."""
     if gates.get("AllAlpha"):
         return "api/all=true"
     needs_rules = version.minor < FIRST_WITH_BETA_TAINT_RULES and any(gates.get(name) for name in TAINT_RULES)
@@ -36,7 +36,12 @@ def served_apis(version: Version, gates: Mapping[str, bool]) -> str:
 
 @dataclass(frozen=True)
 class Component:
-    """A daemon: its name, its command line, and a probe that is True once it serves."""
+    """A daemon.
+
+    name: its name in the cluster.
+    command: its command line.
+    healthy: a probe, which returns True once the daemon serves.
+    """
 
     name: str
     command: list[str]
@@ -44,7 +49,7 @@ class Component:
 
 
 class Components:
-    """Builds the components of one cluster from its paths, its ports and the folders of its binaries."""
+    """Makes the components of one cluster from its paths, its ports and the folders of its binaries."""
 
     def __init__(self, layout: Layout, state: State, kube: Path, runtime: Runtime, api: Api) -> None:
         self._layout, self._ports, self._kube, self._runtime, self._api = layout, state.ports, kube, runtime, api
@@ -52,12 +57,12 @@ class Components:
         self._apis = served_apis(Version.parse(state.version), state.gates)
 
     def environment(self) -> dict[str, str]:
-        """What every component sees: no proxy, no home of the caller's, temporary files in the cluster's folder."""
+        """Returns the environment of every component: no proxy; its files go to the cluster's folder."""
         path = f"{self._runtime.bin}:{SEARCH_PATH}"
         return {"PATH": path, "HOME": str(self._layout.root), "TMPDIR": str(self._layout.temporary)}
 
     def all(self) -> dict[str, Component]:
-        """Returns the components by name, each after those it needs."""
+        """Returns the components by name, each after those that it needs."""
         control_plane = (self._apiserver(), self._controllers(), self._scheduler())
         made = (self._etcd(), self._containerd(), *control_plane, self._kubelet())
         return {component.name: component for component in made}
@@ -81,7 +86,7 @@ class Components:
         command = [
             *(str(self._kube / "kube-apiserver"), VERBOSITY),
             *(f"--bind-address={address}", f"--secure-port={port}", f"--advertise-address={address}"),
-            # its service needs no endpoints, it listens at the service's address itself
+            # Its service needs no endpoints, because the server itself listens on the service's address.
             "--endpoint-reconciler-type=none",
             *(f"--etcd-servers={self._local('etcd')}", f"--etcd-cafile={self._pki('ca.crt')}"),
             *(f"--etcd-certfile={self._pki('etcd-client.crt')}", f"--etcd-keyfile={self._pki('etcd-client.key')}"),
@@ -151,7 +156,7 @@ class Components:
         return answers(f"https://{address}:{port}{path}", self._api.trust)
 
     def _containerd_listens(self) -> bool:
-        """Containerd opens its socket only after all its plugins are loaded."""
+        """Tells whether containerd accepts connections, which it does once all its plugins are loaded."""
         with socket.socket(socket.AF_UNIX) as attempt:
             try:
                 attempt.connect(str(self._layout.containerd_socket))

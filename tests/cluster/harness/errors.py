@@ -1,7 +1,7 @@
-"""The one exception of the cluster harness."""
+"""The exception of the harness."""
 
 from __future__ import annotations
 
 
 class HarnessError(Exception):
-    """Something the harness needs is missing or did not come up; the message says what, where and what to do."""
+    """The machine lacks something, or a component did not start. The message says what, where, and what to do."""

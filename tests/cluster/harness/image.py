@@ -1,4 +1,4 @@
-"""The cluster's only image: one busybox, as an OCI image layout in a tar file (OCI image-spec 1.0)."""
+"""The only image of the cluster: busybox, as an OCI image layout in a tar file (OCI image-spec 1.0)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ APPLETS = (
     *("taskset", "tee", "test", "time", "timeout", "top", "touch", "tr", "true", "umount", "uname", "uniq"),
     *("wc", "wget", "which", "xargs"),
 )
-# a shell as process 1 ignores a signal it has no trap for, and each deleted pod would wait out its grace period
+# A shell that is process 1 ignores signals without a trap, and each deleted pod would wait for its grace period.
 COMMAND = ["sh", "-c", "trap 'exit 0' TERM INT; sleep 1000000000 & wait"]
 _FILES = {
     "etc/passwd": b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
@@ -34,7 +34,8 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 def image_tar(busybox: bytes, architecture: str) -> bytes:
     """Returns a tar that `ctr images import` reads: one image under the names PAUSE and BUSYBOX.
 
-    `busybox` is a static executable, `architecture` its Go name (`amd64`, `arm64`). Equal input gives equal bytes.
+    `busybox` is a static executable, and `architecture` the Go name of its processor (`amd64`, `arm64`). The same input
+    gives the same bytes.
     """
     layer = _layer(busybox)
     config = _json(

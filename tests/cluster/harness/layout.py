@@ -1,4 +1,4 @@
-"""Where everything of one cluster lies: one folder that `down` removes whole."""
+"""The paths and addresses of one cluster. All files are in one folder, which `down` removes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from typing import Self
 from .errors import HarnessError
 
 RUN_ROOT = Path("/run/dra-sdk")
-"""Parent of all clusters. Short, because a driver's socket in `kubelet/plugins_registry` may be 107 bytes long in
-all (unix(7)); root's own; and on most machines gone after a reboot, as the processes are."""
+"""Parent of all clusters. It is short, because the path of a socket in `kubelet/plugins_registry` has at most 107 bytes
+(unix(7)). It belongs to root, and on most machines it is empty after a reboot."""
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of the cluster called `name`, and the names derived from it."""
+    """The paths of one cluster, and the names and addresses that follow from its name.
+
+    name: the name of the cluster.
+    root: the folder with all its files.
+    """
 
     name: str
     root: Path
 
     @classmethod
     def of(cls, name: str, run_root: Path = RUN_ROOT) -> Self:
-        """Checks a name (a DNS label of at most 16 characters) and returns its paths."""
+        """Returns the layout of a cluster; HarnessError for a name that is not a DNS label of at most 16 characters."""
         if _NAME.fullmatch(name) is None:
             raise HarnessError(
                 f"cluster name {name!r}: expected at most 16 lower-case letters, digits and inner hyphens "
-                "(the name is part of socket paths, which end at 107 bytes)"
+                "(the name is part of socket paths, which have at most 107 bytes)"
             )
         return cls(name, run_root / name)
 
@@ -41,22 +45,22 @@ class Layout:
 
     @property
     def network_name(self) -> str:
-        """The name of the pod network, part of what CNI plugins write outside the cluster's folder."""
+        """The name of the pod network, which names the files that CNI plugins write outside the cluster's folder."""
         return f"dra-sdk-{self.name}"
 
     @property
     def _number(self) -> int:
-        """Tells the addresses of several clusters apart: 0 for the default one, else a hash of the name."""
+        """The number in the addresses of this cluster: 0 for the default one, else a hash of the name."""
         return 0 if self.name == DEFAULT_NAME else 1 + zlib.crc32(self.name.encode()) % 255
 
     @property
     def pod_subnet(self) -> str:
-        """The pod network, of 198.18.0.0/15: for benchmarks (RFC 2544), so no LAN and no container engine has it."""
+        """The pod network, in 198.18.0.0/15. That is reserved for benchmarks (RFC 2544), so nothing else uses it."""
         return f"198.18.{self._number}.0/24"
 
     @property
     def pod_gateway(self) -> str:
-        """The address the pod network's interfaces have on the machine's side."""
+        """The address of the pod network's interfaces on the machine's side."""
         return f"198.18.{self._number}.1"
 
     @property
@@ -66,17 +70,17 @@ class Layout:
 
     @property
     def service_address(self) -> str:
-        """The API server's service and the API server itself, which, without kube-proxy, listens where pods look."""
+        """The address of the API server's service. Without kube-proxy, the server itself listens there."""
         return f"198.19.{self._number}.1"
 
     @property
     def node_address(self) -> str:
-        """The node's own address; Kubernetes takes none of 127.0.0.0/8."""
+        """The node's own address; Kubernetes accepts none of 127.0.0.0/8."""
         return f"198.19.{self._number}.129"
 
     @property
     def state_file(self) -> Path:
-        """What `State` is read from."""
+        """The file of `State`."""
         return self.root / "state.json"
 
     @property
@@ -159,10 +163,10 @@ class Layout:
         return self.logs / f"{component}.log"
 
     def tail(self, component: str, lines: int = 15) -> str:
-        """The end of a component's log, for error messages, without the hundreds of flags each logs at its start."""
+        """Returns the end of a component's log for error messages, without the flags that each logs at its start."""
         try:
             text = self.log(component).read_text(errors="replace")
         except FileNotFoundError:
             return "(no log)"
-        told = [line for line in text.splitlines() if "] FLAG: --" not in line]
-        return "\n".join(told[-lines:]) or "(empty log)"
+        kept = [line for line in text.splitlines() if "] FLAG: --" not in line]
+        return "\n".join(kept[-lines:]) or "(empty log)"

@@ -1,26 +1,29 @@
-"""What containerd, the CNI plugins and the kubelet leave outside the cluster's folder, and how to find which is ours.
+"""What a cluster leaves on the machine: mounts, and what its programs write outside the cluster's folder.
 
-Their paths are built into the programs: cgroups under `/k8s.io`, shim sockets in `/run/containerd/s`, CNI results in
-`/var/lib/cni/results`, links to logs in `/var/log/containers`, the kubelet's device-plugin folder, some sysctls.
+These paths are built into containerd, the CNI plugins and the kubelet: cgroups under `/k8s.io`, shim sockets in
+`/run/containerd/s`, CNI results in `/var/lib/cni/results`, links to logs in `/var/log/containers`, the kubelet's
+device-plugin folder, and some sysctls. Each function here finds what belongs to one cluster and removes only that.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
+import subprocess
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import mounts
 from .errors import HarnessError
-from .patience import PATIENCE
 from .processes import Process
+from .waiting import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+MOUNTINFO = Path("/proc/self/mountinfo")
 CGROUP_PARENT = "k8s.io"
 SHIM_SOCKETS = Path("/run/containerd/s")
 CNI_RESULTS = Path("/var/lib/cni/results")
@@ -31,12 +34,57 @@ SYSCTLS = (
     *("kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"),
     *("vm/overcommit_memory", "vm/panic_on_oom", "net/ipv4/ip_forward"),
 )
-"""What the kubelet sets for itself and the pod network turns on."""
+"""The sysctls that the kubelet sets and the pod network turns on."""
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 _SHIM_ADDRESS_FILES = ("bootstrap.json", "address")
 
 
+@dataclass(frozen=True)
+class Mount:
+    """One line of mountinfo.
+
+    point: where it is mounted.
+    kind: the type of the file system.
+    options: the options of the file system.
+    """
+
+    point: Path
+    kind: str
+    options: tuple[str, ...]
+
+
+def parse_mounts(text: str) -> list[Mount]:
+    """Reads /proc/<pid>/mountinfo (proc(5)), which writes blanks in paths as octal escapes."""
+    mounts = []
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), before.split(" ")[4])
+        kind, _, options = after.split(" ", 2)
+        mounts.append(Mount(Path(point), kind, tuple(options.split(","))))
+    return mounts
+
+
+def mounts_below(root: Path, mounts: list[Mount]) -> list[Path]:
+    """Returns the mount points at and below `root`, in the order in which they can be unmounted."""
+    return [mount.point for mount in reversed(mounts) if mount.point == root or root in mount.point.parents]
+
+
+def unmount_all(root: Path) -> None:
+    """Unmounts everything at and below `root`; HarnessError if a mount stays.
+
+    Nothing may stay, because the folder is deleted next: through a bind mount of a volume, that would delete the
+    machine's own files.
+    """
+    for point in mounts_below(root, parse_mounts(MOUNTINFO.read_text())):
+        if subprocess.run(["umount", str(point)], capture_output=True, check=False).returncode != 0:
+            # A process outside the cluster uses it: detach it now, and the kernel frees it when that process leaves.
+            subprocess.run(["umount", "--lazy", str(point)], capture_output=True, check=False)
+    if left := mounts_below(root, parse_mounts(MOUNTINFO.read_text())):
+        raise HarnessError(f"cannot unmount {', '.join(map(str, left))}")
+
+
 def container_ids(tasks: Path) -> list[str]:
-    """Returns the ids of the containers and pod sandboxes containerd has a folder for."""
+    """Returns the ids of the containers and pod sandboxes for which containerd has a folder."""
     return [folder.name for folder in tasks.iterdir()] if tasks.is_dir() else []
 
 
@@ -53,16 +101,15 @@ def cgroups_of(ids: Iterable[str], roots: Iterable[Path] | None = None) -> list[
 
 
 def cgroup_roots() -> list[Path]:
-    """Returns where cgroup hierarchies are mounted: one with version 2, several with version 1."""
-    known = mounts.parse(mounts.MOUNTINFO.read_text())
-    return [mount.point for mount in known if mount.kind in {"cgroup", "cgroup2"}]
+    """Returns where cgroup hierarchies are mounted: one of version 2, or several of version 1."""
+    return [mount.point for mount in parse_mounts(MOUNTINFO.read_text()) if mount.kind in {"cgroup", "cgroup2"}]
 
 
 def processes_in(cgroups: Iterable[Path]) -> list[Process]:
-    """Returns the processes of these cgroups: all of a container's, whatever they did to their environment."""
+    """Returns the processes of these cgroups. It finds those of a container that changed their environment, too."""
     found: dict[int, Process] = {}
     for cgroup in cgroups:
-        with suppress(OSError):  # the cgroup went with its last process; a threaded one refuses the read
+        with suppress(OSError):  # the cgroup ended with its last process; a threaded one refuses the read
             for pid in map(int, (cgroup / "cgroup.procs").read_text().split()):
                 process = Process.of(pid)
                 if process is not None:
@@ -71,22 +118,16 @@ def processes_in(cgroups: Iterable[Path]) -> list[Process]:
 
 
 def remove_cgroups(cgroups: list[Path], roots: Iterable[Path] | None = None) -> None:
-    """Removes empty cgroups, children first; a process that was just killed keeps its own for a moment."""
-    deadline = time.monotonic() + PATIENCE
+    """Removes empty cgroups, children first. A process that was just killed keeps its cgroup for a moment."""
     for cgroup in cgroups:
-        while cgroup.is_dir():
-            try:
-                cgroup.rmdir()
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise HarnessError(f"cannot remove cgroup {cgroup}: {error.strerror}") from error
-                time.sleep(0.05)
-    # with containers of another containerd in it, the parent stays
+        if not poll(partial(_is_removed, cgroup)):
+            raise HarnessError(f"cannot remove cgroup {cgroup}: it still has processes or children")
+    # The parent stays if it has containers of another containerd.
     _remove_empty(*(root / CGROUP_PARENT for root in (cgroup_roots() if roots is None else roots)))
 
 
 def shim_sockets(tasks: Path) -> list[Path]:
-    """Returns the sockets of container shims, whose addresses containerd notes beside each container."""
+    """Returns the sockets of container shims; containerd writes their addresses beside each container."""
     found = set()
     for folder in tasks.iterdir() if tasks.is_dir() else ():
         for name in _SHIM_ADDRESS_FILES:
@@ -96,7 +137,7 @@ def shim_sockets(tasks: Path) -> list[Path]:
 
 
 def shim_address(text: str) -> Path | None:
-    """Reads a shim's address, `unix://<path>` or JSON with that as `address`; None for anything else."""
+    """Reads a shim's address: `unix://<path>`, or JSON with that as `address`. None for anything else."""
     if text.startswith("{"):
         with suppress(ValueError):
             text = str(json.loads(text).get("address", ""))
@@ -104,16 +145,16 @@ def shim_address(text: str) -> Path | None:
 
 
 def remove_shim_sockets(sockets: list[Path], folder: Path = SHIM_SOCKETS) -> None:
-    """Removes sockets of dead shims, and containerd's folder for them if nothing else is in it."""
+    """Removes sockets of dead shims, and containerd's folder for them if it is empty then."""
     for path in sockets:
         path.unlink(missing_ok=True)
     _remove_empty(folder, folder.parent)
 
 
 def remove_network_results(network: str, ids: Iterable[str], results: Path = CNI_RESULTS) -> None:
-    """Removes what the CNI library remembers about `network` and about containers, and its folders if nothing is left.
+    """Removes the results that the CNI library keeps for `network` and for containers, and its folders if empty then.
 
-    The loopback network of all clusters has one name; its files are told apart by the containers' ids.
+    The loopback networks of all clusters have one name. The containers' ids tell their files apart.
     """
     ours, known = re.compile(rf"{re.escape(network)}-([0-9a-f]{{64}})-\w+"), set(ids)
     names = [path.name for path in results.glob("*")]
@@ -133,7 +174,7 @@ def remove_log_links(logs: Path, folder: Path = CONTAINER_LOGS) -> None:
 
 
 def remove_device_plugins(folder: Path = DEVICE_PLUGINS) -> None:
-    """Removes the kubelet's device-plugin socket and checkpoint; the kubelet knows no other place for them."""
+    """Removes the kubelet's device-plugin socket and checkpoint; their path is built into the kubelet."""
     for name in _DEVICE_PLUGIN_FILES:
         (folder / name).unlink(missing_ok=True)
     _remove_empty(folder, folder.parent)
@@ -145,7 +186,7 @@ def read_sysctls(root: Path = Path("/proc/sys")) -> dict[str, str]:
 
 
 def restore_sysctls(values: dict[str, str], root: Path = Path("/proc/sys")) -> None:
-    """Writes back the values that differ."""
+    """Sets the sysctls that have another value now."""
     for name, value in values.items():
         if (root / name).read_text().strip() != value:
             (root / name).write_text(value)
@@ -153,5 +194,11 @@ def restore_sysctls(values: dict[str, str], root: Path = Path("/proc/sys")) -> N
 
 def _remove_empty(*folders: Path) -> None:
     for folder in folders:
-        with suppress(OSError):  # in use by others, or already gone
+        with suppress(OSError):  # not empty, or already removed
             folder.rmdir()
+
+
+def _is_removed(cgroup: Path) -> bool:
+    with suppress(OSError):  # it still has a process
+        cgroup.rmdir()
+    return not cgroup.is_dir()

@@ -1,7 +1,7 @@
-"""The cluster's addresses on this machine's loopback interface, and interfaces of pods that outlived them.
+"""The cluster's addresses on this machine's loopback interface, and the interfaces that pods leave behind.
 
-The API server and the kubelet each get an address of the cluster's own instead of 127.0.0.1: a node may not have a
-loopback address, and pods of the pod network reach these as they would reach another machine.
+The API server and the kubelet get addresses of the cluster's own: a node may not have an address of 127.0.0.0/8, and
+pods of the pod network reach these as they would reach another machine.
 """
 
 from __future__ import annotations
@@ -17,35 +17,34 @@ if TYPE_CHECKING:
     from .layout import Layout
 
 HTTPS = 443
-"""The port of the API server's service; Kubernetes has no flag for another."""
-
+"""The port of the API server's service; Kubernetes has no flag for another one."""
 _IP_FREEBIND = 15
-"""ip(7): bind to an address that is not there; Python 3.11 has no name for it."""
+"""Lets a socket bind to an address that no interface has (ip(7)); Python 3.11 has no name for it."""
 
 
 def add_addresses(layout: Layout) -> None:
-    """Puts the cluster's addresses on the loopback interface; HarnessError when one is taken."""
+    """Adds the cluster's addresses to the loopback interface; HarnessError if an interface has one already."""
     for address in _addresses(layout):
         if holders := interfaces_with(address, _listing()):
             raise HarnessError(
                 f"address {address} of cluster {layout.name!r} is already on interface {holders[0]}: "
-                "choose another cluster name, its addresses follow from it"
+                "choose another cluster name, from which its addresses follow"
             )
         _ip("address", "add", f"{address}/32", "dev", "lo")
 
 
 def remove_addresses(layout: Layout) -> None:
-    """Takes the cluster's addresses off the loopback interface, where they are on it."""
+    """Removes those of the cluster's addresses that are on the loopback interface."""
     for address in _addresses(layout):
         if "lo" in interfaces_with(address, _listing()):
             _ip("address", "delete", f"{address}/32", "dev", "lo")
 
 
 def remove_pod_interfaces(gateway: str) -> None:
-    """Removes pods' interfaces from the machine's side; most go with their pod's network namespace."""
+    """Removes the machine's side of pods' interfaces. Most end with their pod's network namespace."""
     for name in interfaces_with(gateway, _listing()):
         if name.startswith("veth"):
-            # it may go by itself meanwhile
+            # It may end by itself at the same time.
             subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
 
 
@@ -55,9 +54,9 @@ def interfaces_with(address: str, listing: list[dict[str, Any]]) -> list[str]:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Tells whether a TCP server could listen there now; the address need not be on this machine yet."""
+    """Tells whether a TCP server could listen there now. This machine need not have the address yet."""
     with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections still linger
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # in spite of closed connections
         attempt.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
         try:
             attempt.bind((address, port))

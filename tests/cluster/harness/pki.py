@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import trustme
-
 from .errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import trustme
 
 ORGANIZATION = "dra-sdk"
 """The group of users that have no other: Kubernetes reads the organization of a certificate as a group."""
@@ -20,12 +20,17 @@ ORGANIZATION = "dra-sdk"
 
 @dataclass(frozen=True)
 class Authority:
-    """A folder with `ca.crt`, `ca.key` and the certificates this authority issued, `<name>.crt` and `<name>.key`."""
+    """A certificate authority.
+
+    folder: has its own `ca.crt` and `ca.key`, and `<name>.crt` and `<name>.key` of each certificate that it issued.
+    """
 
     folder: Path
 
     def create(self) -> None:
         """Makes the authority's own key and certificate."""
+        import trustme  # noqa: PLC0415 (`harness packages` runs before packages are installed)
+
         self.folder.mkdir(parents=True, mode=0o700)
         authority = trustme.CA(organization_name=ORGANIZATION)
         authority.cert_pem.write_to_path(self.certificate("ca"))
@@ -36,6 +41,8 @@ class Authority:
 
         A host is an IP address or a name.
         """
+        import trustme  # noqa: PLC0415 (as above)
+
         try:
             authority = trustme.CA.from_pem(self.certificate("ca").read_bytes(), self.key("ca").read_bytes())
         except OSError as error:
@@ -46,6 +53,8 @@ class Authority:
 
     def signing_key(self, name: str) -> None:
         """Makes a private key without certificate, `<name>.key`, to sign and verify service-account tokens."""
+        import trustme  # noqa: PLC0415 (as above)
+
         self._write_key(name, trustme.CA().private_key_pem)
 
     def certificate(self, name: str) -> Path:

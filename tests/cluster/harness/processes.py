@@ -1,56 +1,59 @@
-"""Starts daemons that outlive the harness and ends them later, never a stranger that got the same process id.
+"""Starts daemons that outlive the harness, and kills them later, but never another process with the same id.
 
-Two things identify a process of a cluster: its id together with its start time (from /proc/<pid>/stat), and a mark
-in its environment which its children inherit. The mark finds what a killed harness had no time to write down.
+Two things identify a process of a cluster: its id together with its start time (from /proc/<pid>/stat), and a mark in
+its environment, which its children inherit. The mark also finds processes that a killed harness did not record.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from .patience import PATIENCE
+from .waiting import TIMEOUT, poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 MARK = "DRA_SDK_CLUSTER"
-"""Environment variable with the name of the cluster a process belongs to."""
+"""The environment variable with the name of the cluster that a process belongs to."""
 _STATE, _START = 0, 19
 """Fields 3 and 22 of /proc/<pid>/stat (proc(5)), counted after the program's name."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process id and its start time in clock ticks since boot; together they are never used twice in one boot."""
+    """A process. Its id and start time together are unique until the machine boots again.
+
+    pid: the process id.
+    start: the start time, clock ticks since boot.
+    """
 
     pid: int
     start: int
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """Returns the process that has this id now, None where there is none."""
+        """Returns the process that has this id now; None if there is none."""
         fields = _stat(pid)
         return None if fields is None else cls(pid, int(fields[_START]))
 
     def alive(self) -> bool:
-        """Tells whether it still runs; a zombie does not. A dead child of ours is reaped."""
+        """Tells whether it still runs, which a zombie does not. Reaps it if it is a dead child of this process."""
         fields = _stat(self.pid)
         if fields is None or int(fields[_START]) != self.start:
             return False
         if fields[_STATE] not in "ZX":
             return True
-        with suppress(ChildProcessError):  # not a child of ours: its own parent reaps it
+        with suppress(ChildProcessError):  # it has another parent, which reaps it
             os.waitpid(self.pid, os.WNOHANG)
         return False
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal if the process is still the same one; the descriptor closes the gap between look and kill."""
+        """Sends a signal if the process is still the same one; its descriptor cannot come to mean another process."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -64,12 +67,12 @@ class Process:
 
 
 def parse_stat(text: str) -> list[str]:
-    """Returns the fields of /proc/<pid>/stat after the program's name, which may contain blanks and brackets."""
+    """Returns the fields of /proc/<pid>/stat after the program's name, which may have blanks and brackets."""
     return text[text.rindex(")") + 2 :].split()
 
 
 def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-    """Starts a daemon in a session of its own with no input, appending its output to `log`."""
+    """Starts a daemon in a session of its own, without input; appends its output to `log`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         command[0],
@@ -85,42 +88,44 @@ def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> 
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM],
     )
     process = Process.of(pid)
-    assert process is not None, "a child stays visible until it is reaped"
+    assert process is not None, "a child is visible until it is reaped"
     return process
 
 
 def wait_gone(processes: Iterable[Process], timeout: float) -> list[Process]:
-    """Waits until they ended, at most `timeout` seconds; returns those that did not."""
-    deadline = time.monotonic() + timeout
-    remaining = [process for process in processes if process.alive()]
-    while remaining and time.monotonic() < deadline:
-        time.sleep(0.02)
-        remaining = [process for process in remaining if process.alive()]
+    """Waits at most `timeout` seconds until the processes have ended; returns those that have not."""
+    remaining = list(processes)
+
+    def ended() -> bool:
+        remaining[:] = [process for process in remaining if process.alive()]
+        return not remaining
+
+    poll(ended, timeout, pause=0.02)
     return remaining
 
 
-def terminate(process: Process, patience: float) -> None:
-    """Asks a process to end, and kills it when it has not within `patience` seconds."""
+def terminate(process: Process, timeout: float) -> None:
+    """Asks a process to end, and kills it if it has not ended after `timeout` seconds."""
     process.send(signal.SIGTERM)
-    kill(wait_gone([process], patience))
+    kill(wait_gone([process], timeout))
 
 
 def kill(processes: Iterable[Process]) -> list[Process]:
-    """Kills processes and waits until they are gone; returns those that survived (stuck in the kernel)."""
+    """Kills processes and waits until they are gone; returns those that still run, stuck in the kernel."""
     targets = list(processes)
     for process in targets:
         process.send(signal.SIGKILL)
-    return wait_gone(targets, PATIENCE)
+    return wait_gone(targets, TIMEOUT)
 
 
 def marked(name: str, proc: Path = Path("/proc")) -> list[Process]:
-    """Returns the running processes that carry the mark of cluster `name`."""
+    """Returns the running processes with the mark of cluster `name`."""
     wanted = f"{MARK}={name}".encode()
     found = []
     for folder in proc.glob("[0-9]*"):
         try:
             environment = (folder / "environ").read_bytes()
-        except OSError:  # ended meanwhile
+        except OSError:  # it has ended
             continue
         if wanted in environment.split(b"\0"):
             process = Process.of(int(folder.name))
@@ -129,10 +134,10 @@ def marked(name: str, proc: Path = Path("/proc")) -> list[Process]:
     return found
 
 
-def strangers(program: str, proc: Path = Path("/proc")) -> list[int]:
-    """Returns the ids of programs of that name that no cluster of this harness started and that see our files.
+def foreign_processes(program: str, proc: Path = Path("/proc")) -> list[int]:
+    """Returns the ids of processes of that program that belong to no cluster and that see our files.
 
-    One in a container has a mount namespace of its own, so what it has at some path is not what we have there.
+    A process in a container has a mount namespace of its own, so the same path is another file there.
     """
     found = []
     for folder in proc.glob("[0-9]*"):
@@ -141,7 +146,7 @@ def strangers(program: str, proc: Path = Path("/proc")) -> list[int]:
             if same and (folder / "ns/mnt").readlink() == (proc / "self/ns/mnt").readlink():
                 ours = f"{MARK}=".encode() in (folder / "environ").read_bytes()
                 found += [] if ours else [int(folder.name)]
-        except OSError:  # ended meanwhile
+        except OSError:  # it has ended
             continue
     return found
 

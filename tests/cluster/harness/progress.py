@@ -1,7 +1,7 @@
-"""Says what takes so long: a live line on a terminal, a line now and then where output goes to a file.
+"""Shows the progress of long steps: a live line on a terminal, and a line every half minute in a file.
 
-A cold build takes a quarter of an hour. Whoever watches wants to see the seconds count, and a CI runner that ends
-jobs without output must see a line at least every half minute.
+A cold build takes a quarter of an hour. A person wants to see that it goes on, and a CI runner ends a job that prints
+nothing for long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLEAR = "\r\x1b[K"
 
 
 def duration(seconds: float) -> str:
-    """Returns a length of time as people write it: `0.4 s`, `42 s`, `3 min 05 s`, `1 h 02 min`."""
+    """Returns a length of time in words: `0.4 s`, `42 s`, `3 min 05 s`, `1 h 02 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -33,7 +33,11 @@ def duration(seconds: float) -> str:
 
 
 class Step:
-    """One piece of work under way; `detail` is what the next line adds after the elapsed time."""
+    """A piece of work that is under way.
+
+    title: what is done.
+    detail: how far it is; the next line has it after the elapsed time.
+    """
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -47,7 +51,7 @@ class Step:
 
 
 class Progress:
-    """Reports steps to a stream; whether it is a terminal decides how."""
+    """Reports steps to a stream, standard error by default; in one changing line if it is a terminal."""
 
     def __init__(self, stream: TextIO | None = None, *, verbose: bool = False, interval: float | None = None) -> None:
         self.verbose = verbose
@@ -60,13 +64,13 @@ class Progress:
         self._write(f"{text}\n")
 
     def debug(self, text: str) -> None:
-        """Prints one line when VERBOSE asked for it."""
+        """Prints one line if it is verbose."""
         if self.verbose:
             self.note(text)
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """Shows `title` with its elapsed time until the block ends, then how it ended."""
+        """Shows `title` with the elapsed time until the block ends, and then how it ended."""
         step, over = Step(title), threading.Event()
         ticker = threading.Thread(target=self._tick, args=(step, over), name="progress", daemon=True)
         ticker.start()

@@ -1,4 +1,4 @@
-"""The GPU driver on the cluster's node, with two GPUs: one that can be cut and one that cannot."""
+"""The GPU driver on the cluster's node, with two GPUs: one with MIG and one without."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dra_driver_gpu.testing import GpuNode, StubState, build_stub
 
 from tests.cluster.driver_process import ROOT
 from tests.cluster.drivers import Drivers
-from tests.cluster.harness import mounts
+from tests.cluster.harness import leftovers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.test_gpu.gpus import NAME, Gpus
 from tests.cluster.test_gpu.tree import GPUS, make_tree
@@ -35,20 +35,20 @@ def classes(cluster: Cluster) -> Iterator[None]:
 def node(tmp_path: Path, stub: Path) -> Iterator[GpuNode]:
     made = make_tree(tmp_path / "node", stub)
     yield made
-    left = mounts.below(made.root, mounts.parse(mounts.MOUNTINFO.read_text()))
-    mounts.unmount_all(made.root)
+    left = leftovers.mounts_below(made.root, leftovers.parse_mounts(leftovers.MOUNTINFO.read_text()))
+    leftovers.unmount_all(made.root)
     assert not left
 
 
 @pytest.fixture
 def settings() -> dict[str, str]:
-    """What a test sets for the driver besides: variables → values."""
+    """The variables of the environment that a test adds for the driver."""
     return {}
 
 
 @pytest.fixture
 def target() -> str:
-    """The driver as `dra-sdk run` is given it."""
+    """The driver, as `dra-sdk run` takes it."""
     return "gpu"
 
 
@@ -62,7 +62,7 @@ def gpus(
     monkeypatch: pytest.MonkeyPatch,
     classes: None,
 ) -> Gpus:
-    """The driver with these settings. `drivers` comes after `node`, so that pods and claims go before the tree does."""
+    """The driver with these settings. `drivers` comes after `node`, so pods and claims are deleted before the tree."""
     state = StubState(tmp_path / "nvml", GPUS)
     root = str(node.root)
     paths = {"DRA_SDK_HOST_ROOT": root, "DRA_GPU_DRIVER_ROOT": root, "DRA_GPU_STATE_DIR": f"{root}/state"}

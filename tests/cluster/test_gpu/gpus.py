@@ -1,4 +1,4 @@
-"""The GPU driver of a test, the GPUs that its NVML knows, and what of them a claim may change."""
+"""The GPU driver of a test, the GPUs that its NVML knows, and the parts of their state that a claim may change."""
 
 from __future__ import annotations
 
@@ -14,42 +14,47 @@ NAME = "gpu.nvidia.com"
 
 
 class Gpus(NamedTuple):
-    """A driver that runs, the GPUs that its NVML knows, and the node that it was given."""
+    """A running driver.
+
+    driver: its process.
+    state: the state of its NVML, the stub.
+    node: the tree of its node.
+    """
 
     driver: DriverUnderTest
     state: StubState
     node: GpuNode
 
     def lines(self, *words: str) -> list[list[str]]:
-        """The lines of the stub's state that begin with these words."""
+        """Returns the lines of the stub's state that begin with one of these words."""
         lines = map(str.split, self.state.path.read_text().splitlines())
         return sorted(line for line in lines if line[0] in words)
 
     def device_state(self) -> list[list[str]]:
-        """What a claim may change: modes, and MIG instances."""
+        """Returns what a claim may change: modes and MIG instances."""
         return self.lines("mode", "gi", "ci")
 
     def slices_set(self) -> dict[str, str]:
-        """The time slices that are not the default: UUID of the GPU → number."""
+        """Returns the time slices that are not the default: UUID of the GPU → number."""
         return {path.name: path.read_text().strip() for path in (self.node.root / "run/time-slices").glob("*")}
 
     def restart(self) -> None:
-        """Kill the driver, start it again, and wait until the kubelet knows it."""
+        """Kills the driver, starts it again, and waits until the kubelet knows it."""
         self.driver.kill()
         self.driver.start()
         self.driver.wait(self.driver.ready)
 
     def device(self, name: str) -> JSON:
-        """A device as it is published; empty where it is not."""
+        """Returns a published device; empty if it is not published."""
         devices = [each for piece in self.driver.slices() for each in piece["spec"].get("devices", [])]
         return next((each for each in devices if each["name"] == name), {})
 
 
 def parameters(kind: str, **fields: Any) -> JSON:
-    """Configuration of the driver."""
+    """Returns opaque parameters of the driver."""
     return {"apiVersion": "resource.nvidia.com/v1beta1", "kind": kind, **fields}
 
 
 def shared(strategy: str, **fields: Any) -> JSON:
-    """An entry of a claim: how processes share all its whole GPUs."""
+    """Returns an entry of a claim: how processes share its whole GPUs."""
     return config(NAME, parameters("GpuConfig", sharing={"strategy": strategy, **fields}))

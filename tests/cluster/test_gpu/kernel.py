@@ -1,8 +1,8 @@
-"""The driver on a kernel that is imitated as far as PCI functions get other drivers: `dra-sdk run` with this target.
+"""The driver on an imitated kernel that binds PCI functions to drivers: the target of `dra-sdk run`.
 
-Sysfs is a tree of files. When a function gets `vfio-pci` the node of its IOMMU group appears, as a real character
-device, in the tree and on this machine, where the container runtime looks for it; and NVML, which is opened anew then,
-does not know the GPU any more. Both are undone when `nvidia` gets it back.
+Sysfs is a tree of files. When a function gets `vfio-pci`, the device node of its IOMMU group appears, as a real
+character device, in the tree and on this machine, where the container runtime looks for it. NVML, which is then opened
+again, does not know the GPU any more. Both are undone when `nvidia` gets the function back.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.cluster.test_gpu.tree import L4, make_node
 
 GROUPS: Final = Path("/dev/vfio")
 MAJOR: Final = 511
-_INDEX: Final = "1"  # of the only GPU that is passed through here, the last one: NVML's indices have no gaps
+_INDEX: Final = "1"  # of the only GPU that is passed through here; the last one, because NVML's indices have no gaps
 
 
 class PassthroughDriver(GpuDriver):
-    """The GPU driver; all else is as it is."""
+    """The GPU driver on this kernel."""
 
     def __init__(self) -> None:
         super().__init__(effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
@@ -67,6 +67,6 @@ def _give_to_nvml() -> None:
 
 
 def _files() -> tuple[Path, Path]:
-    """What NVML knows, and what it will know again."""
+    """Returns the file of what NVML knows, and the file of what was taken from it."""
     state = Path(os.environ[STATE_VARIABLE])
     return state, state.with_suffix(".away")

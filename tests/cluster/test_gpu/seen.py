@@ -1,4 +1,4 @@
-"""What a container has: a shell script prints it, and it is read from the container's output."""
+"""What a container has. A shell script in it prints this, and it is read from the container's output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ sleep 3600 & wait
 
 
 class Seen(NamedTuple):
-    """Environment, device nodes with their numbers, files with their digests, and kinds of mounts that MPS needs."""
+    """What a container has.
+
+    environment: its variables for GPUs.
+    nodes: its device nodes, with major and minor number.
+    files: files of the driver, with their SHA-256.
+    mounts: the mounts that MPS needs, with the type of the file system.
+    """
 
     environment: dict[str, str]
     nodes: dict[str, tuple[int, int]]
@@ -33,21 +39,21 @@ class Seen(NamedTuple):
     mounts: dict[str, str]
 
     def assert_driver_files(self, node: GpuNode) -> None:
-        """The driver's own files are there."""
+        """Asserts that the container has the driver's own files."""
         names = (f"{LIBRARIES}/libnvidia-ml.so.{node.driver_version}", "/usr/bin/nvidia-smi")
         wanted = {name: hashlib.sha256((node.root / name[1:]).read_bytes()).hexdigest() for name in names}
         assert self.files == wanted
 
 
 VOID = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""The environment of a container to which an NVIDIA runtime would add nothing."""
+"""The environment of a container to which an NVIDIA runtime adds nothing."""
 
 DRIVER = {**VOID, "NVIDIA_CTK_LIBCUDA_DIR": LIBRARIES}
-"""The same, with the driver's libraries."""
+"""The same environment with the driver's libraries."""
 
 
 def look(cluster: Cluster, pod: str, container: str = "main", namespace: str = "default") -> Seen:
-    """What the container of a pod has, as it printed it."""
+    """Returns what the container of a pod has, from its output."""
     seen = Seen({}, {}, {}, {})
     for line in logs(cluster, pod, container, namespace).splitlines():
         kind, *words = line.split()

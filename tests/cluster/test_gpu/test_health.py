@@ -1,4 +1,4 @@
-"""An XID reaches the pod that has the GPU, the slices and the people who look; the neighbour stays healthy."""
+"""An XID appears in the status of the pod with the GPU, in the slices and in `gpu top`; other devices stay healthy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.cluster.test_gpu.tree import H100, L4
 XID = EventType.XID_CRITICAL_ERROR
 HEALTHY = ("Healthy", "")
 HALT = "XID 62 (internal microcontroller halt)"
-NAMED = "a kubelet before 1.36 tells nothing of a claim that its pod calls by another name"
+NAMED = "a kubelet before 1.36 reports no health of a claim that its pod calls by another name"
 
 
 def device_of(cluster: Cluster, name: str, device_class: str, condition: str) -> str:
-    """The device of a new pod, which runs."""
+    """Runs a new pod; returns its device."""
     made = claim(name, [request("gpu", device_class, **where(f'device.attributes["{NAME}"].{condition}'))])
     cluster.apply(made, pod_with(name, made))
     cluster.wait_pod(name)
@@ -29,7 +29,7 @@ def device_of(cluster: Cluster, name: str, device_class: str, condition: str) ->
 
 
 def top(cluster: Cluster) -> dict[str, list[str]]:
-    """Devices as `dra-sdk gpu top` shows them: the words of each line."""
+    """Returns the devices of `dra-sdk gpu top`, with the words of each line."""
     command = [sys.executable, "-m", "dra_sdk.cli.main", "gpu", "top", "--kubeconfig", str(cluster.kubeconfig)]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return {words[1]: words for line in lines if len(words := line.split()) > 1}
@@ -65,13 +65,13 @@ def ill(words: str) -> tuple[str, str]:
 
 
 def wait_health(cluster: Cluster, **expected: tuple[str, str]) -> None:
-    """Until the status of each pod says this of its device."""
-    for name, told in expected.items():
+    """Waits until the status of each pod has this health of its device."""
+    for name, health in expected.items():
         cluster.wait_until(
-            lambda name=name, told=told: device_health(cluster, name) == [told], f"health of {name}: {told}"
+            lambda name=name, health=health: device_health(cluster, name) == [health], f"health of {name}: {health}"
         )
 
 
 def taint(gpus: Gpus, device: str) -> list[str]:
-    """The effects of the taint of unhealthy devices, if it has it."""
+    """Returns the effects of the taint of unhealthy devices; none if the device is not tainted."""
     return [each["effect"] for each in gpus.device(device).get("taints", []) if each["key"] == f"{NAME}/unhealthy"]

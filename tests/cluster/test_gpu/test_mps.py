@@ -1,4 +1,4 @@
-"""MPS: a daemon for the GPUs of a claim, what its clients see of it, and the daemon while the driver is away."""
+"""MPS: a daemon for the GPUs of a claim, what its clients see of it, and the daemon while the driver is down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIENT = {**DRIVER, "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}
 
 @pytest.fixture(params=["directory", "root"])
 def node(node: GpuNode, request: pytest.FixtureRequest) -> Iterator[GpuNode]:
-    """The driver in a bare directory, or in a root of its own, as a driver container's. No daemon outlives the test."""
+    """The driver in a plain directory, or in a root directory as of a driver container. No daemon may be left."""
     if request.param == "root":
         add_shell(node.root)
     yield node
@@ -39,7 +39,7 @@ def node(node: GpuNode, request: pytest.FixtureRequest) -> Iterator[GpuNode]:
 
 
 def daemons(node: GpuNode) -> list[int]:
-    """The daemons of the driver in this tree; programs that they run are of their session."""
+    """Returns the daemons of the driver in this tree, without the programs that they run in their sessions."""
     marks = {b"DRA_GPU_MPS_DAEMON", b"DRA_GPU_DRIVER_ROOT=%b" % bytes(node.root)}
     return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _is_daemon(pid, marks)]
 
@@ -54,9 +54,9 @@ def _is_daemon(pid: int, marks: set[bytes]) -> bool:
 
 
 def orders(directory: Path) -> list[str]:
-    """What the daemon was told to set."""
-    told = (directory / "log/commands").read_text().splitlines()
-    return [order for order in told if order.startswith("set_")]
+    """Returns what the daemon was asked to set."""
+    lines = (directory / "log/commands").read_text().splitlines()
+    return [order for order in lines if order.startswith("set_")]
 
 
 def test_two_containers_are_clients_of_one_daemon(cluster: Cluster, gpus: Gpus) -> None:
@@ -87,7 +87,7 @@ def test_two_containers_are_clients_of_one_daemon(cluster: Cluster, gpus: Gpus) 
 
 
 def start_clients(cluster: Cluster) -> None:
-    """A pod whose containers use a claim for both GPUs, one of them only the smaller; each leaves a note."""
+    """Runs a pod with a claim for both GPUs. One of its containers uses only the smaller one. Each writes a file."""
     wanted = [
         request(name, NAME, **where(f'device.attributes["{NAME}"].uuid == "{gpu.uuid}"'))
         for name, gpu in (("big", H100), ("small", L4))
@@ -100,7 +100,7 @@ def start_clients(cluster: Cluster) -> None:
 
 
 def assert_clients(cluster: Cluster, daemon: int) -> None:
-    """Both find the daemon and share memory with it, and have no other GPUs than their own."""
+    """Asserts that both containers find the daemon, share memory with it, and have only their own GPUs."""
     for name, minors in (("first", (0, 1)), ("second", (1,))):
         seen = look(cluster, "clients", name)
         assert seen.environment == CLIENT
@@ -114,5 +114,5 @@ def assert_clients(cluster: Cluster, daemon: int) -> None:
 
 
 def modes(gpus: Gpus) -> list[int]:
-    """The compute mode of each GPU."""
+    """Returns the compute mode of each GPU."""
     return [int(words[4]) for words in gpus.lines("mode")]

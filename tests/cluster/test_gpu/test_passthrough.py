@@ -1,4 +1,4 @@
-"""A GPU for a virtual machine: from the NVIDIA driver to VFIO and back, and the GPU itself is away meanwhile."""
+"""A GPU for a virtual machine: from the NVIDIA driver to VFIO and back. In between, the GPU itself is not published."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from dra_driver_gpu.testing import GpuNode
 
-from tests.cluster.features import HEALTH_IS_TOLD_OF
+from tests.cluster.features import HEALTH_IS_REPORTED_OF
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, config, pod_with, request, where
 from tests.cluster.pods import allocated, device_health, wait_unschedulable
@@ -19,7 +19,7 @@ from tests.cluster.test_gpu.seen import LOOK, VOID, look
 from tests.cluster.test_gpu.tree import CONTROL, L4, make_node
 
 METADATA = "cat /var/run/kubernetes.io/dra-device-attributes/*/*/*/*.json\n"
-DOOR = (10, 196)
+CONTAINER_NODE = (10, 196)
 MADE_HERE = GROUPS / "made-by-a-test"
 
 
@@ -30,21 +30,21 @@ def target() -> str:
 
 @pytest.fixture
 def node(node: GpuNode) -> Iterator[GpuNode]:
-    """With the door to VFIO, in the tree and where the container runtime looks for it."""
-    if MADE_HERE.exists():  # by a test that was killed
+    """The tree with /dev/vfio/vfio, which is also on this machine, where the container runtime looks for it."""
+    if MADE_HERE.exists():  # a test was killed
         shutil.rmtree(GROUPS)
     assert not GROUPS.exists(), f"{GROUPS} of this machine is in use"
     GROUPS.mkdir()
     MADE_HERE.touch()
     (node.root / "dev/vfio/vfio").unlink()
     for place in (GROUPS, node.root / "dev/vfio"):
-        make_node(place / "vfio", *DOOR)
+        make_node(place / "vfio", *CONTAINER_NODE)
     yield node
     shutil.rmtree(GROUPS)
 
 
 def binding(gpus: Gpus) -> tuple[str, str]:
-    """Driver and `driver_override` of the GPU's PCI function."""
+    """Returns driver and `driver_override` of the GPU's PCI function."""
     function = gpus.node.root / "sys/bus/pci/devices" / L4.pci_address
     return (function / "driver").readlink().name, (function / "driver_override").read_text().strip()
 
@@ -65,17 +65,17 @@ def test_a_pod_gets_a_gpu_for_its_virtual_machine(cluster: Cluster, gpus: Gpus) 
     assert binding(gpus) == ("vfio-pci", "vfio-pci")
     assert gpus.device_state() != before
     seen = look(cluster, "vm")
-    assert seen.nodes == {"/dev/vfio/21": (MAJOR, 21), "/dev/vfio/vfio": DOOR}
+    assert seen.nodes == {"/dev/vfio/21": (MAJOR, 21), "/dev/vfio/vfio": CONTAINER_NODE}
     assert seen.environment == VOID
     assert seen.files == {}
-    assert_told(cluster, result["device"])
+    assert_metadata(cluster, result["device"])
 
     whole = claim("whole", [request("gpu", NAME, **where(address))])
     cluster.apply(whole, pod_with("whole", whole, command=LOOK))
     wait_unschedulable(cluster, "whole")
     gpus.driver.wait(lambda: not gpus.device("gpu-1"))
     assert gpus.device(result["device"])
-    if "other" in HEALTH_IS_TOLD_OF:
+    if "other" in HEALTH_IS_REPORTED_OF:
         cluster.wait_until(lambda: device_health(cluster, "vm") == [("Healthy", "")], "health of vm")
 
     cluster.kubectl("delete", "pod,resourceclaim", "vm")
@@ -86,9 +86,9 @@ def test_a_pod_gets_a_gpu_for_its_virtual_machine(cluster: Cluster, gpus: Gpus) 
     assert look(cluster, "whole").nodes == {**CONTROL, "/dev/nvidia1": (195, 1)}
 
 
-def assert_told(cluster: Cluster, device: str) -> None:
-    """The container's metadata has the PCI address, which a virtual machine monitor needs."""
-    told, _ = json.JSONDecoder().raw_decode(cluster.kubectl("logs", "vm"))
-    (listed,) = told["requests"]
+def assert_metadata(cluster: Cluster, device: str) -> None:
+    """Asserts that the container's metadata has the PCI address, which a virtual machine monitor needs."""
+    metadata, _ = json.JSONDecoder().raw_decode(cluster.kubectl("logs", "vm"))
+    (listed,) = metadata["requests"]
     assert [each["name"] for each in listed["devices"]] == [device]
     assert L4.pci_address in json.dumps(listed)

@@ -1,4 +1,4 @@
-"""A pod gets a GPU whole, two by the extended resource, and one cut; others wait for it, and a monitor sees all."""
+"""A pod gets a whole GPU, two by the extended resource, or a MIG device; others wait, and a monitor sees all."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def test_a_pod_gets_gpus_by_the_extended_resource_and_a_monitor_sees_them(cluste
     assert started_at(cluster, "plain") == since
 
 
-def test_a_gpu_is_cut_for_a_pod_and_whole_for_the_next(cluster: Cluster, gpus: Gpus) -> None:
-    start_monitor(cluster)  # before them: the scheduler counts what is left of a GPU for a monitor, too
+def test_a_gpu_is_a_mig_device_for_a_pod_and_whole_for_the_next(cluster: Cluster, gpus: Gpus) -> None:
+    start_monitor(cluster)  # first, because the scheduler counts a GPU's free capacity for a monitor as well
     before = gpus.device_state()
     assert not gpus.lines("gi", "ci")
     small = where(f'device.attributes["{NAME}"].profile == "1g.10gb"')
     part = claim("part", [request("mig", "mig.nvidia.com", **small)])
     cluster.apply(part, pod_with("part", part, command=LOOK))
     cluster.wait_pod("part")
-    assert_cut_out(gpus, *allocated(cluster, "part"), look(cluster, "part"))
+    assert_mig_device(gpus, *allocated(cluster, "part"), look(cluster, "part"))
 
     whole = claim("whole", [request("gpu", NAME, **where(f'device.attributes["{NAME}"].uuid == "{H100.uuid}"'))])
     cluster.apply(whole, pod_with("whole", whole, command=LOOK))
@@ -76,8 +76,8 @@ def test_a_gpu_is_cut_for_a_pod_and_whole_for_the_next(cluster: Cluster, gpus: G
     assert look(cluster, "whole").nodes == {**CONTROL, "/dev/nvidia0": (195, 0)}
 
 
-def assert_cut_out(gpus: Gpus, result: JSON, seen: Seen) -> None:
-    """There is one MIG device now, and the container has the capabilities of this one."""
+def assert_mig_device(gpus: Gpus, result: JSON, seen: Seen) -> None:
+    """Asserts that there is one MIG device, and that the container has its capabilities."""
     published = gpus.device(result["device"])["attributes"]
     assert (published["profile"], published["parentUUID"]) == ({"string": "1g.10gb"}, {"string": H100.uuid})
     (instance,), (compute,) = gpus.lines("gi"), gpus.lines("ci")
@@ -91,7 +91,7 @@ def assert_cut_out(gpus: Gpus, result: JSON, seen: Seen) -> None:
 
 
 def start_monitor(cluster: Cluster) -> None:
-    """A pod with admin access to all GPUs, whoever holds them; it can see MIG devices, too."""
+    """Starts a pod with admin access to all GPUs, which can see MIG devices as well."""
     every = claim("every", [request("gpu", NAME, allocationMode="All", adminAccess=True)])
     for made in (every, pod_with("monitor", every, command=LOOK)):
         cluster.kubectl("apply", f"--namespace={ADMINS}", "-f", "-", input=json.dumps(made))

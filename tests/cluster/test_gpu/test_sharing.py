@@ -1,4 +1,4 @@
-"""Claims of several pods on one GPU, by memory: the scheduler counts, the driver sets the GPU up once for all."""
+"""Claims of several pods share one GPU by memory: the scheduler counts, the driver sets up the GPU once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settings() -> dict[str, str]:
 
 
 def start(cluster: Cluster, name: str) -> None:
-    """A pod and its claim for 10 of the 22.5 GiB of a GPU, both of this name."""
+    """Creates a pod and its claim for 10 of the 22.5 GiB of a GPU, both of this name."""
     ten = {"capacity": {"requests": {"memory": "10Gi"}}}
     wanted = request("gpu", NAME, **where(f'device.attributes["{NAME}"].uuid == "{L4.uuid}"'), **ten)
     made = claim(name, [wanted], [shared("TimeSlicing", timeSlicingConfig={"interval": "Short"})])

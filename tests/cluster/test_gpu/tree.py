@@ -1,8 +1,8 @@
-"""The tree of a node with GPUs that stands for the host's root.
+"""The tree of a node with GPUs, which stands for the host's root.
 
-Container runtimes know paths of this machine only, so the tree holds a link to itself under its own path: what lies
-below `driver root` there and here is the same. Device nodes are real character devices with the numbers of the NVIDIA
-driver, which nobody opens. With a shell in it, the tree is a driver container: NVIDIA's programs run with it as root.
+Container runtimes know paths of this machine only, so the tree contains a link to itself at its own path: a path below
+the driver root means the same file there and here. Device nodes are real character devices with the numbers of the
+NVIDIA driver; nothing opens them. With a shell, the tree is a driver container: NVIDIA's programs run with it as root.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.testing import GpuNode, write_tools
 
-from tests.cluster.harness.runtime import find_busybox
+from tests.cluster.harness.debian import find_busybox
 
 H100, L4 = GPUS = [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)]
 LIBRARIES: Final = "/usr/lib/x86_64-linux-gnu"
@@ -26,20 +26,20 @@ CONTROL: Final = {
     "/dev/nvidia-uvm": (510, 0),
     "/dev/nvidia-uvm-tools": (510, 1),
 }
-"""What every container with a GPU gets besides it."""
+"""The device nodes that every container with a GPU gets as well."""
 _GPU_NODES: Final = {f"/dev/nvidia{gpu.minor}": (195, gpu.minor) for gpu in GPUS}
 _APPLETS: Final = ("sh", "cat", "mkdir", "rm", "sleep")
 
 
 def make_tree(root: Path, stub: Path) -> GpuNode:
-    """The tree, with the stub as its NVML and an nvidia-smi that keeps time slices in files."""
+    """Makes the tree, with the stub as its NVML and an nvidia-smi that keeps time slices in files."""
     node = GpuNode(root, GPUS)
     node.set_all_instances()
     write_tools(root, node.driver_root)
     inside = root / root.relative_to("/")
     inside.parent.mkdir(parents=True)
     inside.symlink_to(os.path.relpath(root, inside.parent))
-    shutil.rmtree(root / "dev/dri")  # a driver root has no part in nodes for graphics
+    shutil.rmtree(root / "dev/dri")  # the driver root has no device nodes for graphics
     for path, (major, minor) in {**CONTROL, **_GPU_NODES}.items():
         (root / path[1:]).unlink()
         make_node(root / path[1:], major, minor)
@@ -48,14 +48,14 @@ def make_tree(root: Path, stub: Path) -> GpuNode:
 
 
 def make_node(path: Path, major: int, minor: int) -> None:
-    """A character device."""
+    """Makes a character device."""
     os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
 
 
 def add_shell(root: Path) -> None:
-    """Make the tree a root of its own: what NVIDIA's programs need here, and where others are mounted."""
+    """Makes the tree a root directory: adds what NVIDIA's programs need, and mount points."""
     busybox = find_busybox()
-    assert busybox is not None, "the cluster's image was made of it"
+    assert busybox is not None, "the cluster's image has it"
     for name in ("bin", "mnt", "dev/shm"):
         (root / name).mkdir(exist_ok=True)
     for name in _APPLETS:

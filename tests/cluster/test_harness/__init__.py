@@ -1,1 +1,1 @@
-"""The parts of the cluster harness that need no cluster, no root and no network."""
+"""Tests of the parts of the harness that need no cluster and no network."""

@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""The layout of a cluster in a temporary directory."""
 
 from __future__ import annotations
 

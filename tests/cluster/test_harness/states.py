@@ -1,4 +1,4 @@
-"""The state of a cluster that was never brought up."""
+"""The state of a cluster that never ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a server that is too busy, and to none."""
+"""Requests to a server that is too busy, and to one that is down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.harness import pki
 from tests.cluster.harness.api import Api
-from tests.cluster.harness.patience import PATIENCE
+from tests.cluster.harness.waiting import TIMEOUT
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"kind": "Pod"}'
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
@@ -27,10 +27,10 @@ def authority(tmp_path) -> pki.Authority:
 
 
 def serve(listener: socket.socket, authority: pki.Authority) -> None:
-    """Drop a connection before it speaks TLS, break another one off within the answer, answer the third."""
+    """Drops the first connection before TLS, breaks off the second one within the answer, and answers the third."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.certificate("server"), authority.key("server"))
-    listener.settimeout(PATIENCE)
+    listener.settimeout(TIMEOUT)
     first, _ = listener.accept()
     first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
     first.close()
@@ -49,7 +49,7 @@ def test_a_server_that_is_too_busy_is_asked_again(authority):
         done.result()
 
 
-def test_where_there_is_no_server_that_is_told_at_once(authority):
+def test_a_server_that_is_down_is_an_error_at_once(authority):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):

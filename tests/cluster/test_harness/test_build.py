@@ -1,4 +1,4 @@
-"""What Kubernetes is built from."""
+"""The module that Kubernetes is built from."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_go_mod_replaces_each_sibling_by_its_release():
     assert [line.rsplit("/", 1)[1] for line in lines if line.startswith("tool")] == list(BINARIES)
 
 
-def test_link_flags_stamp_the_version_in_both_packages():
+def test_link_flags_set_the_version_in_both_packages():
     flags = link_flags(Version.parse("1.37.1"))
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
         assert f"-X {package}.gitVersion=v1.37.1" in flags

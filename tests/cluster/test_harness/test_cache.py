@@ -1,4 +1,4 @@
-"""Versions, and the folder where binaries are kept."""
+"""Versions, and the folder for binaries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.harness import HarnessError
 from tests.cluster.harness.build import BINARIES, missing
-from tests.cluster.harness.cache import Cache, Version, _try_lock
+from tests.cluster.harness.cache import Cache, Version, try_lock
 from tests.cluster.harness.progress import Progress
 
 
@@ -29,7 +29,7 @@ def test_version_is_read_with_or_without_v(text, version, staging):
     ("text", "reason"),
     [("1.36", "expected 1"), ("latest", "expected 1"), ("1.33.9", "since 1.34"), ("2.0.0", "expected 1")],
 )
-def test_version_that_cannot_be_is_refused(text, reason):
+def test_an_impossible_version_is_refused(text, reason):
     with pytest.raises(HarnessError, match=reason):
         Version.parse(text)
 
@@ -48,9 +48,9 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 def test_cache_lock_keeps_a_second_builder_out_until_released(tmp_path):
     cache = Cache(tmp_path / "cache")
     with cache.lock(Progress(io.StringIO())), (cache.root / "lock").open("a+") as second:
-        assert not _try_lock(second)
+        assert not try_lock(second)
     with (cache.root / "lock").open("a+") as second:
-        assert _try_lock(second)
+        assert try_lock(second)
 
 
 def test_a_binary_counts_only_when_it_can_be_executed(tmp_path):

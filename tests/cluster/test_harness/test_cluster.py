@@ -1,4 +1,4 @@
-"""kubectl, as a cluster runs it; a shell script stands for it."""
+"""How a cluster runs kubectl, for which a shell script stands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_server_that_was_too_busy_for_a_connection_is_asked_again(cluster, tmp
     assert cluster.kubectl("apply", "-f", "-", input="made") == "made"
 
 
-def test_what_kubectl_complains_about_is_told_at_once(cluster, tmp_path):
+def test_an_error_of_kubectl_is_raised_at_once(cluster, tmp_path):
     write_kubectl(tmp_path, f"echo x >> {tmp_path}/asked; echo 'no such pod' >&2; exit 1")
     with pytest.raises(HarnessError, match="kubectl get pod lit failed: no such pod"):
         cluster.kubectl("get", "pod", "lit")

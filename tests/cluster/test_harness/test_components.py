@@ -41,7 +41,7 @@ def test_components_see_no_proxy_and_the_runtime_first(layout, monkeypatch):
     assert environment["PATH"].startswith("/cache/usr/bin:")
 
 
-def test_probe_of_a_server_that_ends_within_its_answer_is_a_no():
+def test_probe_of_a_server_that_ends_within_its_answer_is_false():
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         probe = pool.submit(answers, f"http://127.0.0.1:{server.getsockname()[1]}/healthz")
         connection, _ = server.accept()
@@ -51,7 +51,7 @@ def test_probe_of_a_server_that_ends_within_its_answer_is_a_no():
         assert not probe.result()
 
 
-def test_probe_of_a_closed_port_is_a_no():
+def test_probe_of_a_closed_port_is_false():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     assert not answers(f"http://127.0.0.1:{port}/healthz")

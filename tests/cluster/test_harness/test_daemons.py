@@ -1,4 +1,4 @@
-"""Components that run, die, and are waited for."""
+"""Components that run, die, and do not serve in time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from tests.cluster.harness import HarnessError
 from tests.cluster.harness.components import Component
 from tests.cluster.harness.daemons import Daemons
 from tests.cluster.harness.layout import Layout
-from tests.cluster.harness.processes import (
-    MARK,
-    Process,
-    kill,
-)
+from tests.cluster.harness.processes import MARK, Process, kill
 from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.state import State
 from tests.cluster.test_harness.states import make_state
@@ -53,29 +49,29 @@ def test_daemon_is_recorded_while_it_should_run(layout, daemons):
         daemons.pid("etcd")
 
 
-def test_component_that_dies_is_told_with_its_log(daemons):
+def test_the_error_of_a_component_that_dies_has_its_log(daemons):
     with pytest.raises(HarnessError, match=r"(?s)broken \(process \d+\) died; its log ends:\nno such flag"):
         daemons.start("broken")
 
 
-def test_component_that_does_not_serve_in_time_is_told(daemons):
+def test_a_component_that_does_not_serve_in_time_is_an_error(daemons):
     with pytest.raises(HarnessError, match=r"(?s)slow serves: not within 0 s.*\(empty log\)"):
         daemons.start("slow", timeout=0.1)
 
 
-def test_unknown_component_is_told_with_those_there_are(daemons):
+def test_the_error_of_an_unknown_component_names_the_known_ones(daemons):
     with pytest.raises(HarnessError, match=r"'etdc': expected one of etcd, apiserver"):
         daemons.start("etdc")
 
 
-def test_waiting_ends_when_a_component_dies_that_should_run(daemons):
+def test_waiting_ends_when_a_component_dies(daemons):
     daemons.start("kubelet")
     Process.of(daemons.pid("kubelet")).send(signal.SIGKILL)
     with pytest.raises(HarnessError, match=r"kubelet .* died"):
         daemons.wait_until(lambda: False, "the moon", 30)
 
 
-def test_scheduler_may_die_while_the_api_server_is_away_and_returns_with_it(daemons):
+def test_the_scheduler_may_die_while_the_api_server_is_down_and_starts_with_it(daemons):
     for name in ("etcd", "apiserver", "scheduler"):
         daemons.start(name)
     scheduler = Process.of(daemons.pid("scheduler"))

@@ -24,11 +24,11 @@ def driver(layout, tmp_path):
         made.kill()
 
 
-def test_who_takes_the_cluster_away_finds_its_drivers(driver):
+def test_the_clean_up_of_a_cluster_finds_its_drivers(driver):
     driver.start()
     assert driver.process.pid in {each.pid for each in marked(driver.cluster.name)}
 
 
-def test_its_port_is_none_that_the_kernel_gives_to_others_meanwhile(driver):
+def test_its_port_is_outside_the_range_of_the_kernel(driver):
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert not first <= driver.port <= last

@@ -1,4 +1,4 @@
-"""Where a cluster keeps what is its own."""
+"""The paths and addresses of a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cluster.harness.layout import Layout
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "Upper", "a/b", "..", "x" * 17])
-def test_cluster_name_that_is_no_short_label_is_refused(name):
+def test_a_cluster_name_that_is_not_a_short_label_is_refused(name):
     with pytest.raises(HarnessError, match="at most 16"):
         Layout.of(name)
 
@@ -34,7 +34,7 @@ def test_clusters_have_addresses_of_their_own():
     assert layouts[0].service_address == "198.19.0.1"
 
 
-def test_tail_leaves_out_flags_and_tells_of_an_absent_log(layout):
+def test_tail_leaves_out_flags_and_says_that_a_log_is_absent(layout):
     assert layout.tail("etcd") == "(no log)"
     layout.log("etcd").write_text('I1 flags.go:64] FLAG: --a="b"\none\ntwo\nthree\n')
     assert layout.tail("etcd", 2) == "two\nthree"

@@ -1,8 +1,9 @@
-"""What a cluster leaves on the machine is taken away, and what is others' stays."""
+"""What a cluster leaves on the machine is removed, and what belongs to others stays."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,17 @@ from tests.cluster.harness import leftovers
 
 ID = "a1" * 32
 OTHER_ID = "b2" * 32
+MOUNTINFO = r"""
+20 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda rw
+30 20 0:5 / /run/c rw - tmpfs tmpfs rw,size=1k
+31 30 0:6 / /run/c/with\040blank rw - cgroup cgroup rw,cpu,cpuacct
+32 30 0:7 / /run/c/a rw shared:2 master:1 - overlay overlay rw
+33 32 0:8 / /run/c/a/b rw - cgroup2 cgroup2 rw
+34 20 0:9 / /run/cc rw - tmpfs tmpfs rw
+""".strip()
 
 
-def test_cgroups_of_our_containers_go_and_others_stay(tmp_path):
+def test_cgroups_of_the_containers_are_removed_and_others_stay(tmp_path):
     for hierarchy in ("cpu", "memory"):
         (tmp_path / hierarchy / "k8s.io" / ID / "inner" / "most").mkdir(parents=True)
     (tmp_path / "cpu" / "k8s.io" / OTHER_ID).mkdir()
@@ -28,17 +37,17 @@ def test_processes_of_a_cgroup_are_those_that_still_exist(tmp_path):
     assert [process.pid for process in found] == [os.getpid()]
 
 
-def test_shim_sockets_are_those_containerd_noted(tmp_path):
+def test_shim_sockets_are_those_that_containerd_recorded(tmp_path):
     tasks, sockets = tmp_path / "tasks", tmp_path / "containerd" / "s"
     sockets.mkdir(parents=True)
-    noted = {"bootstrap.json": '{"version":3,"address":"unix://%s"}', "address": "unix://%s\n"}
-    for number, (name, text) in enumerate(noted.items()):
+    recorded = {"bootstrap.json": '{"version":3,"address":"unix://%s"}', "address": "unix://%s\n"}
+    for number, (name, text) in enumerate(recorded.items()):
         (sockets / str(number)).touch()
         (tasks / str(number)).mkdir(parents=True)
         (tasks / str(number) / name).write_text(text % (sockets / str(number)))
-    (tasks / "no-notes").mkdir()
+    (tasks / "no-record").mkdir()
     (sockets / "of-another").touch()
-    assert sorted(leftovers.container_ids(tasks)) == ["0", "1", "no-notes"]
+    assert sorted(leftovers.container_ids(tasks)) == ["0", "1", "no-record"]
     leftovers.remove_shim_sockets(leftovers.shim_sockets(tasks), sockets)
     assert [path.name for path in sockets.iterdir()] == ["of-another"]
     (sockets / "of-another").unlink()
@@ -75,7 +84,7 @@ def test_log_links_of_other_clusters_stay(tmp_path):
     assert [path.name for path in links.iterdir()] == ["theirs.log"]
 
 
-def test_device_plugin_folder_goes_unless_a_plugin_is_in_it(tmp_path):
+def test_the_device_plugin_folder_is_removed_unless_a_plugin_is_in_it(tmp_path):
     folder = tmp_path / "kubelet" / "device-plugins"
     folder.mkdir(parents=True)
     for name in ("kubelet.sock", "kubelet_internal_checkpoint", "gpu.sock"):
@@ -87,7 +96,7 @@ def test_device_plugin_folder_goes_unless_a_plugin_is_in_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sysctls_are_put_back(tmp_path):
+def test_sysctls_are_restored(tmp_path):
     for name in leftovers.SYSCTLS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
@@ -96,3 +105,14 @@ def test_sysctls_are_put_back(tmp_path):
     leftovers.restore_sysctls(before, tmp_path)
     assert leftovers.read_sysctls(tmp_path) == before
     assert set(before) == set(leftovers.SYSCTLS)
+
+
+def test_mountinfo_is_read_with_escapes_and_optional_fields():
+    parsed = leftovers.parse_mounts(MOUNTINFO)
+    assert parsed[2] == leftovers.Mount(Path("/run/c/with blank"), "cgroup", ("rw", "cpu", "cpuacct"))
+    assert [mount.kind for mount in parsed] == ["ext4", "tmpfs", "cgroup", "overlay", "cgroup2", "tmpfs"]
+
+
+def test_mounts_below_a_folder_come_innermost_first_and_without_its_neighbours():
+    found = leftovers.mounts_below(Path("/run/c"), leftovers.parse_mounts(MOUNTINFO))
+    assert [str(path) for path in found] == ["/run/c/a/b", "/run/c/a", "/run/c/with blank", "/run/c"]

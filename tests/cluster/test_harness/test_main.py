@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.cluster.harness import HarnessError
-from tests.cluster.harness.__main__ import flag, gates, main
+from tests.cluster.harness import HarnessError, debian
+from tests.cluster.harness.__main__ import SUITES, flag, gates, main
 
 
 def test_flags_of_the_environment(monkeypatch):
@@ -34,3 +36,34 @@ def test_status_of_a_cluster_that_is_not_there(capsys):
 def test_error_is_one_message_and_a_failure(capsys):
     assert main(["status", "--name", "Not A Name"]) == 1
     assert capsys.readouterr().err.startswith("error: cluster name 'Not A Name'")
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRA_SDK_CACHE", str(tmp_path / "cache"))
+
+
+def test_check_names_what_is_missing_before_anything_is_built(monkeypatch, capsys, empty_cache):
+    absent = replace(debian.PODMAN[0], present=lambda: False)
+    monkeypatch.setitem(SUITES, "test-cluster", (absent,))
+    monkeypatch.setattr(debian, "TO_BUILD", ())
+    assert main(["check"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: make test-cluster needs programs that this machine lacks:\n  podman  ")
+    assert said.endswith("install them with: apt-get update && apt-get install -y podman\n")
+
+
+def test_check_says_nothing_when_nothing_is_missing(monkeypatch, capsys, empty_cache):
+    monkeypatch.setitem(SUITES, "test-cluster", ())
+    for name in ("TO_BUILD", "TO_DOWNLOAD"):
+        monkeypatch.setattr(debian, name, ())
+    assert main(["check", "--suite", "test-cluster"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_cache_that_is_empty_needs_what_fills_it(monkeypatch, capsys, empty_cache):
+    monkeypatch.setitem(SUITES, "test-differential", ())
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(debian, "TO_BUILD", (replace(debian.TO_BUILD[0], present=lambda: False),))
+    assert main(["check", "--suite", "test-differential"]) == 2
+    assert "Go 1.21 or later" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Addresses of this machine."""
+"""The addresses of this machine."""
 
 from __future__ import annotations
 

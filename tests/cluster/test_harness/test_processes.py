@@ -8,18 +8,18 @@ import time
 
 import pytest
 
-from tests.cluster.harness.patience import PATIENCE
 from tests.cluster.harness.processes import (
     MARK,
     Process,
+    foreign_processes,
     kill,
     marked,
     parse_stat,
     spawn,
-    strangers,
     terminate,
     wait_gone,
 )
+from tests.cluster.harness.waiting import TIMEOUT
 
 SLEEP = ["/bin/sh", "-c", "exec sleep 600"]
 
@@ -37,7 +37,7 @@ def test_stat_of_a_program_with_brackets_in_its_name():
 
 def test_spawned_process_is_found_by_its_mark_and_logged(tmp_path, started):
     log = tmp_path / "log"
-    mark = f"unit-{os.getpid()}-spawn"  # other runs of these tests may be under way
+    mark = f"unit-{os.getpid()}-spawn"  # other runs of these tests may run now
     process = spawn(["/bin/sh", "-c", "echo out; echo err >&2; sleep 600"], log, {MARK: mark, "PATH": "/bin:/usr/bin"})
     started.append(process)
     while log.read_text().count("\n") < 2:
@@ -50,7 +50,7 @@ def test_spawned_process_is_found_by_its_mark_and_logged(tmp_path, started):
     assert marked(mark[:-1]) == []
 
 
-def test_stranger_with_a_reused_id_is_neither_alive_nor_killed(tmp_path, started):
+def test_another_process_with_the_same_id_is_neither_alive_nor_killed(tmp_path, started):
     process = spawn(SLEEP, tmp_path / "log", {"PATH": "/bin:/usr/bin"})
     started.append(process)
     earlier = Process(process.pid, process.start - 1)
@@ -59,7 +59,7 @@ def test_stranger_with_a_reused_id_is_neither_alive_nor_killed(tmp_path, started
     assert wait_gone([process], 0.2) == [process]
 
 
-def test_terminate_kills_what_ignores_it(tmp_path, started):
+def test_terminate_kills_a_process_that_ignores_it(tmp_path, started):
     script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     process = spawn(["/bin/sh", "-c", script], tmp_path / "log", {"PATH": "/bin:/usr/bin"})
     started.append(process)
@@ -71,16 +71,16 @@ def test_terminate_kills_what_ignores_it(tmp_path, started):
 
 def test_ended_child_is_not_alive_and_leaves_no_zombie(tmp_path):
     process = spawn(["/bin/true"], tmp_path / "log", {})
-    assert wait_gone([process], PATIENCE) == []
+    assert wait_gone([process], TIMEOUT) == []
     with pytest.raises(ChildProcessError):
         os.waitpid(process.pid, 0)
 
 
-def test_stranger_is_a_process_without_mark(tmp_path, started):
+def test_a_foreign_process_is_one_without_mark(tmp_path, started):
     name = f"st{os.getpid()}"
     program = tmp_path / name
     program.symlink_to("/bin/sleep")
     ours = spawn([str(program), "600"], tmp_path / "log", {MARK: "unit"})
     theirs = spawn([str(program), "600"], tmp_path / "log", {})
     started += [ours, theirs]
-    assert strangers(name) == [theirs.pid]
+    assert foreign_processes(name) == [theirs.pid]

@@ -1,4 +1,4 @@
-"""What people see of a long step."""
+"""What people see during a long step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_duration(seconds, text):
     assert duration(seconds) == text
 
 
-def test_progress_into_a_file_is_a_line_now_and_then():
+def test_progress_in_a_file_is_a_line_in_each_interval():
     stream = io.StringIO()
     with Progress(stream, interval=0.01).step("building") as step:
         step.detail = "7 packages"

@@ -1,4 +1,4 @@
-"""What is remembered of a cluster, and its ports."""
+"""The state of a cluster, and its ports."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import socket
 import pytest
 
 from tests.cluster.harness import HarnessError, network
-from tests.cluster.harness.processes import (
-    Process,
-)
+from tests.cluster.harness.processes import Process
 from tests.cluster.harness.state import PORTS, State, boot_id, choose_ports
 from tests.cluster.test_harness.states import make_state
 
@@ -43,6 +41,6 @@ def test_ports_are_free_and_differ():
     assert len(set(ports.values())) == len(PORTS)
 
 
-def test_port_somebody_listens_on_is_not_free():
+def test_a_port_with_a_listener_is_not_free():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not network.is_free("127.0.0.1", server.getsockname()[1])

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.validation`: draw changes, and print what a real server and this package see differently."""
+"""`python -m tests.cluster.validation`: prints where a real server and this package disagree about random changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cluster.validation.run import Outcome, cases
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the cases; 1 where any disagrees."""
+    """Runs the cases; returns 1 if any disagrees."""
     parser = argparse.ArgumentParser("python -m tests.cluster.validation", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000, help="how many to draw (default 2000)")
     parser.add_argument("--seed", default=str(time.time_ns()), help="of the cases")

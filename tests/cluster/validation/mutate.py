@@ -1,4 +1,4 @@
-"""Breaking an object in one or two places, most often at a limit."""
+"""Changes an object in up to three places at random, most often at a limit."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _NAMED: Final = ("name", "counterSet", "device", "type", "uid")
 
 
 def mutated(good: JSON, chance: _Chance, below: Place = (), *, keeps_name: bool = False) -> JSON:
-    """A copy with one to three changes; of parts under `below` only."""
+    """Returns a copy with one to three changes, below `below` only."""
     obj = copy.deepcopy(good)
     for _ in range(chance.choice((1, 1, 1, 2, 2, 3))):
         left_alone = {_NAMESPACE, _NAME} if keeps_name else {_NAMESPACE}
         inside = (place for place in _places(obj) if len(place) > 1 and place not in left_alone)
         places = [place for place in inside if place[: len(below)] == below]
-        if not places:  # the changes before this one took everything away
+        if not places:  # the changes before this one removed everything
             break
         place = chance.choice(places)
-        # Lists of many equal items would else be drawn nearly always.
+        # Without this, lists of many equal items would be chosen nearly always.
         for _ in range(2):
             if len(place) > 6:
                 place = min(place, chance.choice(places), key=len)
@@ -83,7 +83,7 @@ def _replace(holder: Any, key: Any, chance: _Chance) -> None:
 
 
 def _other(value: Any, chance: _Chance) -> Any:
-    """Another value, most often of the same type."""
+    """Returns another value, most often of the same type."""
     if chance.random() < 0.03:
         return chance.choice((None, [], {}, 1, "a", True, [1], {"a": 1}))
     if isinstance(value, bool):
@@ -100,7 +100,7 @@ def _drop(holder: Any, key: Any, _chance: _Chance) -> None:
 
 
 def _grow(holder: Any, key: Any, chance: _Chance) -> None:
-    """A list or map with as many items as a limit allows, or one more."""
+    """Returns a list or map with as many items as a limit allows, or one more."""
     value, size = holder[key], chance.choice(SIZES)
     if isinstance(value, list) and value:
         model = chance.choice(value)
@@ -122,7 +122,7 @@ def _like(model: Any, name: str) -> Any:
 
 
 def _repeat(holder: Any, key: Any, chance: _Chance) -> None:
-    """An item twice."""
+    """Returns the list with one item twice."""
     if isinstance(holder, list):
         holder.insert(chance.randrange(len(holder) + 1), copy.deepcopy(holder[key]))
     elif isinstance(holder[key], list) and holder[key]:
@@ -132,7 +132,7 @@ def _repeat(holder: Any, key: Any, chance: _Chance) -> None:
 
 
 def _rename(holder: Any, key: Any, chance: _Chance) -> None:
-    """Another key, or an unknown field."""
+    """Returns the map with another key, or an unknown field."""
     if isinstance(holder, dict):
         value = holder.pop(key)
         others = [*list(holder)[:1], re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", key), key.lower(), f"{key}s"]
@@ -140,7 +140,7 @@ def _rename(holder: Any, key: Any, chance: _Chance) -> None:
 
 
 def _borrow(holder: Any, key: Any, chance: _Chance) -> None:
-    """The value of a sibling of the same type."""
+    """Returns the value of a sibling of the same type."""
     siblings = [
         item for item in (holder.values() if isinstance(holder, dict) else holder) if type(item) is type(holder[key])
     ]

@@ -1,4 +1,4 @@
-"""Good objects, which together use every field that a server has."""
+"""Valid objects, which together use every field of the API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "u
 
 
 def good_objects(profile: ServerProfile) -> dict[str, list[JSON]]:
-    """By kind, with the fields that a release knows; but no lists as attributes where they would be dropped."""
+    """Returns an object of each kind, with the fields of a release; no attribute lists if it would drop them."""
     minor = profile.minor
     found = {
         "ResourceSlice": [*_slices(), *(_newer_slices() if minor >= 37 else _older_slices() if minor == 36 else [])],
@@ -33,7 +33,7 @@ def good_objects(profile: ServerProfile) -> dict[str, list[JSON]]:
 
 
 def allocated_claim(profile: ServerProfile) -> JSON:
-    """A claim with a status that uses every field of it."""
+    """Returns a claim with a status that uses every field."""
     return {**_claim(profile.minor), "status": _status()}
 
 

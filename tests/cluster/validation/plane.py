@@ -9,26 +9,26 @@ from typing import Final
 
 from dra_sdk.wire.profile import GATES as KNOWN
 from dra_sdk.wire.profile import ServerProfile
-from tests.cluster.harness.plane import BETA, PlaneSettings, control_plane
+from tests.cluster.harness.control_plane import BETA, ControlPlaneSettings, control_plane
 from tests.cluster.harness.progress import Progress
 from tests.cluster.validation.run import Comparison
 from tests.cluster.validation.servers import OurServer, RealServer
 
 GATES: Final = ("all", "default")
-"""Every gate of this API on, so that all fields are kept; or as the release has them, so that some are dropped."""
+"""All gates of this API on, so that all fields are kept; or the defaults of the release, which drop some."""
 _FLAGS: Final = {"apiserver": ["--disable-admission-plugins=ServiceAccount"]}
 
 
 def profile_of(version: str, which: str) -> ServerProfile:
-    """The profile of a server with these gates."""
+    """Returns the profile of a server with these gates."""
     return ServerProfile.of(version, _more_gates(version, which))
 
 
 @contextmanager
 def comparison(folder: Path, version: str, which: str, progress: Progress) -> Iterator[Comparison]:
-    """Run a control plane in a folder of its own below `folder`, and remove it afterwards."""
+    """Runs a control plane in a new folder below `folder`, and removes it afterwards."""
     profile, gates = profile_of(version, which), _more_gates(version, which)
-    settings = PlaneSettings(version, {**BETA, **gates} if gates else {}, flags=_FLAGS)
+    settings = ControlPlaneSettings(version, {**BETA, **gates} if gates else {}, flags=_FLAGS)
     with control_plane("valid", folder, settings, progress) as plane:
         real = RealServer(plane.api)
         try:
@@ -38,7 +38,7 @@ def comparison(folder: Path, version: str, which: str, progress: Progress) -> It
 
 
 def _more_gates(version: str, which: str) -> dict[str, bool]:
-    """Those that are to be on though the release has them off."""
+    """Returns the gates to turn on, which the release has off."""
     release = ServerProfile.of(version)
     known = (name for name, (since, _) in KNOWN.items() if since <= release.minor)
     return {name: True for name in known if which == "all" and not release.enabled(name)}

@@ -1,4 +1,4 @@
-"""Drawing changes and comparing what both make of them."""
+"""Generates random changes, and compares what both servers make of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUS: Final = ("status",)
 
 @dataclass(frozen=True)
 class Case:
-    """One object that is sent, as a new one or as an update of the good one."""
+    """An object that is sent, as a new one or as an update of the valid one."""
 
     number: int
     verb: str
@@ -43,19 +43,19 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What was found: how many cases, how many of them the real server refused, and where both disagree."""
+    """The result: how many cases, how many of them the real server refused, and where both disagree."""
 
     counts: Counter[str] = field(default_factory=Counter)
     disagreements: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """All in words."""
+        """Returns the result in words."""
         counts = ", ".join(f"{number} {name}" for name, number in sorted(self.counts.items()))
         return "\n".join([f"{counts}; {len(self.disagreements)} disagree", *self.disagreements])
 
 
 def cases(seed: str, profile: ServerProfile) -> Iterator[Case]:
-    """Cases without end, the same for each seed."""
+    """Yields cases without end, the same for the same seed."""
     good = good_objects(profile)
     number = 0
     while True:
@@ -75,14 +75,14 @@ def cases(seed: str, profile: ServerProfile) -> Iterator[Case]:
 
 
 def _renamed(obj: JSON) -> JSON:
-    """With the name of an object that is not there yet; without any, a server says so before all else."""
+    """Returns an object with a name that is free; without a name, a server would report only that."""
     if obj["metadata"].get("name") in (NAME, None, ""):
         obj["metadata"]["name"] = f"new-{NAME}"
     return obj
 
 
 class Comparison:
-    """Both servers, with the good objects stored in each."""
+    """Both servers, with the valid objects stored in each."""
 
     def __init__(self, real: RealServer, ours: OurServer, profile: ServerProfile) -> None:
         self._real, self._ours = real, ours
@@ -92,7 +92,7 @@ class Comparison:
                 server.store(json.loads(json.dumps(stored)))
 
     def run(self, case: Case, outcome: Outcome) -> None:
-        """Compare one case."""
+        """Compares one case."""
         real = self._answer(self._real, case)
         try:
             ours = self._answer(self._ours, case)
@@ -110,7 +110,7 @@ class Comparison:
 
 
 def _changes(good: Any, obj: Any, place: str = "") -> Iterator[str]:
-    """What is different in `obj`, part by part."""
+    """Returns the differences of `obj`, part by part."""
     if type(good) is type(obj) is dict:
         for key in {**good, **obj}:
             if key not in obj:
@@ -150,7 +150,7 @@ def _stored(obj: JSON) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Without what is empty, without times, which a server may set, and amounts such as 1e3 as 1k."""
+    """Returns a copy without empty parts and times, which a server may set, and with quantities such as 1e3 as 1k."""
     if isinstance(value, dict):
         items = {key: _plain(item) for key, item in value.items() if key != "timeAdded"}
         return {key: item for key, item in items.items() if item is False or item not in (None, "", [], {}, 0)}

@@ -1,4 +1,4 @@
-"""Both judges: what becomes of an object, without anything being stored."""
+"""Both servers: whether each accepts an object, without storing it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTEMPTS: Final = 5
 
 
 class RealServer(Requests):
-    """A real API server; `stored` objects are there for updates."""
+    """A real API server; `stored` has the objects that can be updated."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
@@ -32,7 +32,7 @@ class RealServer(Requests):
             self.create(each)
 
     def store(self, obj: JSON) -> None:
-        """Create an object for good, with its status."""
+        """Creates and stores an object, with its status."""
         made = self.create(obj)
         assert not isinstance(made, Refusal), made.message
         if "status" in obj:
@@ -42,11 +42,11 @@ class RealServer(Requests):
         self.stored[obj["kind"], obj["metadata"]["name"]] = made
 
     def try_create(self, obj: JSON) -> JSON | Refusal:
-        """What a create would do."""
+        """Returns what a create would do."""
         return self._answer("POST", f"{_path(obj)}?{_TRY}", obj)
 
     def try_update(self, obj: JSON, subresource: str) -> JSON | Refusal:
-        """What an update would do."""
+        """Returns what an update would do."""
         name = obj["metadata"]["name"]
         stored = self.stored[obj["kind"], name]["metadata"]
         sent = {**obj, "metadata": {**obj["metadata"], "resourceVersion": stored["resourceVersion"]}}
@@ -65,7 +65,7 @@ class RealServer(Requests):
 
 
 class OurServer:
-    """The store of the simulator, with the checks of this package."""
+    """The simulator's store, with the validation of this package."""
 
     def __init__(self, profile: ServerProfile) -> None:
         self._store = ObjectStore(server_catalog(profile))
@@ -74,7 +74,7 @@ class OurServer:
             self._store.create(self._store.catalog["namespaces"], copy.deepcopy(each))
 
     def store(self, obj: JSON) -> None:
-        """Create an object for good, with its status."""
+        """Creates and stores an object, with its status."""
         resource, namespace = self._of(obj)
         made = self._store.create(resource, copy.deepcopy(obj), namespace, unknown=_refuse).copy()
         if "status" in obj:
@@ -82,7 +82,7 @@ class OurServer:
             self._store.update(resource, made, namespace, subresource="status", unknown=_refuse)
 
     def try_create(self, obj: JSON) -> JSON | Refusal:
-        """What a create would do."""
+        """Returns what a create would do."""
         resource, namespace = self._of(obj)
         try:
             made = self._store.create(resource, copy.deepcopy(obj), namespace, unknown=_refuse, dry_run=True)
@@ -91,7 +91,7 @@ class OurServer:
         return made.copy()
 
     def try_update(self, obj: JSON, subresource: str) -> JSON | Refusal:
-        """What an update would do."""
+        """Returns what an update would do."""
         resource, namespace = self._of(obj)
         name = obj["metadata"]["name"]
         version = self._store.get(resource, name, namespace).object["metadata"]["resourceVersion"]

@@ -1,1 +1,1 @@
-"""Makes and boots the virtual machine: its files are cached, nothing of a run stays."""
+"""Installs and boots the virtual machine. Its files are cached; a run leaves nothing else behind."""

@@ -1,11 +1,11 @@
 """`python -m tests.lab.harness prepare|test|remove`: the virtual machine by hand.
 
 prepare   makes its files, if they are not in the cache
-test      boots it and runs pytest there; what follows are pytest's arguments, `tests/lab/inside` by default
+test      boots it and runs pytest inside; further arguments are pytest's, `tests/lab/inside` by default
 remove    removes its files from the cache
 
-DRA_SDK_CACHE        where its files are kept, ~/.cache/dra-sdk if not set
-DRA_SDK_DEBIAN_MIRROR  the Debian archive, if apt on this machine does not know one
+DRA_SDK_CACHE          the cache, ~/.cache/dra-sdk by default
+DRA_SDK_DEBIAN_MIRROR  the Debian archive, by default the one that apt uses on this machine
 """
 
 from __future__ import annotations
@@ -14,28 +14,25 @@ import argparse
 import shutil
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster.harness.cache import Cache
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness.layers import ensure_layers
-from tests.lab.harness.machine import TIME, run_tests
+from tests.lab.harness.machine import TIME_LIMIT, run_tests
+from tests.lab.harness.outcome import INSIDE, ROOT
 
 if TYPE_CHECKING:
     from types import FrameType
 
-ROOT = Path(__file__).parents[3]
-INSIDE = "tests/lab/inside"
-
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns 0, 1 after saying on standard error what went wrong, or pytest's own status."""
+    """Runs one command; returns 0, 2 after a message on standard error, or pytest's own status."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m tests.lab.harness", description=__doc__, formatter_class=shape)
     parser.add_argument("command", choices=("prepare", "test", "remove"))
-    parser.add_argument("--seconds", type=float, default=TIME, help="how long a run may take")
+    parser.add_argument("--seconds", type=float, default=TIME_LIMIT, help="how long a run may take")
     options, rest = parser.parse_known_args(arguments)
     if rest and options.command != "test":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -47,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _with_layers(cache, options, rest)
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2
 
 
 def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> int:
@@ -62,7 +59,7 @@ def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> 
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """Ends as after Ctrl-C, so that the machine is taken away."""
+    """Ends as after Ctrl-C, so that the machine is removed."""
     raise KeyboardInterrupt
 
 

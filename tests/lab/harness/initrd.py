@@ -1,6 +1,6 @@
-"""The machine's first file system, a cpio archive: a shell, the modules that reach the root, and `guest/first`.
+"""The machine's first file system, a cpio archive: a shell, `guest/init`, and the modules that reach the root.
 
-Made anew for each boot, because it takes a moment only. Source: Documentation/driver-api/early-userspace/buffer-format.
+It is made for each boot, which takes a moment only. Source: Documentation/driver-api/early-userspace/buffer-format.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MODULES = ("9p", "9pnet_virtio", "overlay")
-_FIRST = Path(__file__).parents[1] / "guest" / "first"
+_INIT = Path(__file__).parents[1] / "guest" / "init"
 _DIRECTORIES = ("bin", "dev", "lower", "modules", "proc", "root", "sys", "upper")
 
 
 def kernel_release(base: Path) -> str:
-    """Of the one kernel in the base."""
+    """Returns the release of the only kernel in the base."""
     found = sorted(path.name for path in (base / "usr/lib/modules").iterdir())
     if len(found) != 1:
         raise HarnessError(f"{base}: expected modules of one kernel, found {', '.join(found) or 'none'}")
@@ -29,31 +29,34 @@ def kernel_release(base: Path) -> str:
 
 
 def initrd(base: Path) -> bytes:
-    """The archive, compressed; the modules are numbered in the order in which they are to be loaded."""
+    """Returns the compressed archive. The modules have numbers, in the order in which `guest/init` loads them."""
     modules = base / "usr/lib/modules" / kernel_release(base)
-    files = {"init": _FIRST.read_bytes(), "bin/busybox": (base / "usr/bin/busybox").read_bytes()}
-    for number, path in enumerate(in_order(MODULES, (modules / "modules.dep").read_text())):
-        files[f"modules/{number:02}"] = (modules / path).read_bytes()  # the kernel unpacks them
+    files = {"init": _INIT.read_bytes(), "bin/busybox": (base / "usr/bin/busybox").read_bytes()}
+    for number, path in enumerate(load_order(MODULES, (modules / "modules.dep").read_text())):
+        files[f"modules/{number:02}"] = (modules / path).read_bytes()  # the kernel decompresses them
     return gzip.compress(cpio(_DIRECTORIES, files), compresslevel=1)
 
 
-def in_order(names: Iterable[str], dependencies: str) -> list[str]:
-    """The files of these modules, each after all it needs; `dependencies` is modules.dep (modules.dep(5))."""
+def load_order(names: Iterable[str], dependencies: str) -> list[str]:
+    """Returns the files of these modules, each after those that it needs; `dependencies` is modules.dep(5).
+
+    HarnessError for a module that is not there.
+    """
     needs = {}
     for line in dependencies.splitlines():
         path, _, others = line.partition(":")
         needs[_module(path)] = (path, others.split())
-    found: dict[str, None] = {}  # as an ordered set
+    found: dict[str, None] = {}  # an ordered set
     for name in names:
         if name not in needs:
             raise HarnessError(f"the kernel has no module {name}")
         path, others = needs[name]
-        found |= dict.fromkeys([*reversed(others), path])  # what others need stands behind them there
+        found |= dict.fromkeys([*reversed(others), path])  # modules.dep names the last dependency first
     return list(found)
 
 
 def cpio(directories: Iterable[str], files: Mapping[str, bytes]) -> bytes:
-    """An archive in the format `newc`, of directories and programs."""
+    """Returns an archive in the format `newc` with directories and executable files."""
     entries = [_entry(number, name, stat.S_IFDIR, b"") for number, name in enumerate(directories)]
     start = len(entries)
     entries += [_entry(start + number, name, stat.S_IFREG, data) for number, (name, data) in enumerate(files.items())]

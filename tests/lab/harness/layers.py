@@ -1,8 +1,8 @@
-"""The files of the machine, in the cache: a Debian system with kernel and QEMU, and the project's Python dependencies.
+"""The files of the virtual machine: a Debian system with a kernel and QEMU, and the Python packages of the project.
 
-Each layer is a directory whose name ends in a hash of what is in it, so another recipe makes another one. It is made
-beside its place and renamed, so what is there is whole. Layers of other recipes go when a new one was made, unless a
-machine runs on them.
+Each of the two layers is a directory in the cache. Its name ends in a hash of what it is made from, so a changed
+recipe makes a new directory. A layer is made beside its place and renamed when it is complete. When a new one was
+made, layers of other recipes are removed, unless a machine runs from them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
-import subprocess
 import sys
+import tomllib
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tests.cluster.harness.debian import KEYRING, NAMESPACES, TO_INSTALL, find_tool, mirror, require, run
 from tests.cluster.harness.errors import HarnessError
-from tests.cluster.harness.runtime import KEYRING, choose_mirror, find_tool
-from tests.lab.harness import dependencies
-from tests.lab.harness.contained import contained, entered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,127 +31,134 @@ if TYPE_CHECKING:
 SUITE = "trixie"
 PACKAGES = ("qemu-system-x86", "linux-image-amd64", "busybox-static", "kmod", "iproute2", "python3")
 CHECKOUT, PYTHON, RESULTS = "/lab/checkout", "/lab/python", "/lab/results"
-_RECIPE = "1"  # to be raised when the way in which layers are made changes
-_TAIL = 2000  # characters
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+"""Platforms of wheels that the machine's C library can load."""
+_RECIPE = "2"
+"""Part of each layer's hash. Raise it when the code below makes layers in another way."""
+_ENTER = """\
+set -e
+root=$1; shift
+while [ "$1" != -- ]; do
+  mount --bind "$2" "$root$3"
+  [ "$1" = rw ] || mount -o "remount,bind,$1" "$root$3"
+  shift 3
+done
+shift
+mount -t proc proc "$root/proc"
+exec chroot "$root" "$@"
+"""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """The directories that a machine is booted from."""
+    """The directories that a machine is booted from.
+
+    base: the root of the Debian system.
+    python: the Python packages, for `PYTHONPATH`.
+    """
 
     base: Path
     python: Path
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """As long as this is held nobody removes them."""
+        """Keeps other runs from removing the layers. HarnessError if one was removed before."""
         with ExitStack() as held:
             for path in (self.base, self.python):
                 try:
                     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
                     held.callback(os.close, handle)
                     fcntl.flock(handle, fcntl.LOCK_SH)
-                    os.stat(path)  # whoever had it before us may have removed it
+                    os.stat(path)  # another run may have removed it before we had the lock
                 except FileNotFoundError:
-                    raise HarnessError(f"{path} was removed by another run, whose machine is made otherwise") from None
+                    raise HarnessError(f"{path} was removed by another run, which has another recipe") from None
             yield
 
 
+@dataclass(frozen=True)
+class PythonPackages:
+    """What the machine's Python gets.
+
+    requirements: requirements for pip.
+    metadata: the project's own `.dist-info` files by path, which declare its entry points.
+    """
+
+    requirements: tuple[str, ...]
+    metadata: dict[str, str]
+
+
 def key(*parts: str) -> str:
-    """What tells recipes apart."""
+    """Returns the hash that tells recipes apart."""
     return hashlib.sha256("\0".join((_RECIPE, *parts)).encode()).hexdigest()[:12]
 
 
 def ensure_layers(cache: Cache, checkout: Path, progress: Progress) -> Layers:
-    """The layers, made first where they are missing. Needs root, and the Debian archive and the package index then."""
+    """Returns the layers; makes them first if they are missing.
+
+    It needs root, and to make them the Debian archive and the package index. HarnessError if something is missing.
+    """
     if os.geteuid() != 0:
-        raise HarnessError("the virtual machine is made and booted in namespaces of its own, which needs root")
-    wanted = dependencies.read(checkout)
+        raise HarnessError("the virtual machine is installed and booted in namespaces, which needs root")
+    wanted = python_packages(checkout)
     base = cache.root / "lab" / f"base-{key(SUITE, *PACKAGES)}"
     python = cache.root / "lab" / f"python-{key(base.name, *wanted.requirements, *wanted.metadata.values())}"
     layers = Layers(base, python)
+    require("the virtual machine", NAMESPACES if base.is_dir() else (*NAMESPACES, *TO_INSTALL))
     if not (base.is_dir() and python.is_dir()):
         with cache.lock(progress):
-            _ensure(base, f"installing Debian {SUITE} with QEMU and a kernel", progress, _make_base)
-            _ensure(python, "installing Python packages", progress, lambda at: _make_python(at, base, wanted))
+            _ensure(base, f"installing Debian {SUITE} with QEMU and a kernel", progress, make_base)
+            _ensure(python, "installing Python packages", progress, lambda at: make_python(at, base, wanted))
             _remove_others(layers)
     return layers
 
 
-def _ensure(path: Path, title: str, progress: Progress, make: Callable[[Path], None]) -> None:
-    if path.is_dir():
-        return
-    partial = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of one who was killed
-    partial.mkdir(parents=True)
-    try:
-        with progress.step(title):
-            make(partial)
-        partial.rename(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+def python_packages(checkout: Path) -> PythonPackages:
+    """Returns what `pyproject.toml` asks for: the dependencies and every extra, so that each test can import all of it.
 
-
-def _make_base(at: Path) -> None:
-    mirror = _mirror()
-    signed = [f"--keyring={KEYRING}"] if KEYRING.is_file() else []
-    options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", *signed]
-    # INITRD=No: Debian's own, which takes long to make, is not used
-    run(contained([str(_debootstrap()), *options, SUITE, str(at), mirror], network=True), {"INITRD": "No"})
-    shutil.rmtree(at / "var/cache/apt/archives", ignore_errors=True)
-    for mount in (CHECKOUT, PYTHON, RESULTS):
-        (at / mount.lstrip("/")).mkdir(parents=True)
-
-
-def _make_python(at: Path, base: Path, wanted: dependencies.Dependencies) -> None:
-    """Wheels for the machine's Python, chosen and unpacked by our own pip, which knows the way to the index.
-
-    It judges conditions in requirements (`; python_version < "3.12"`) by our Python; older ones need more, not less.
+    The project's own sources are those of the checkout, as with an editable installation.
     """
-    version = next(path.name for path in (base / "usr/lib").glob("python3.*"))
-    for path, text in wanted.metadata.items():
-        (at / path).parent.mkdir(exist_ok=True)
-        (at / path).write_text(text)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    platforms = [word for name in dependencies.PLATFORMS for word in ("--platform", name)]
-    interpreter = ["--python-version", version.removeprefix("python"), "--implementation", "cp", *platforms]
-    run([*pip, "--only-binary=:all:", *interpreter, "--target", str(at), *wanted.requirements])
-    compile_ = ["python3", "-m", "compileall", "-q", "-j", "0", PYTHON]
-    run(entered(base, compile_, read={}, write={PYTHON: at}))
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    extras = [each for group in project["optional-dependencies"].values() for each in group]
+    own = re.compile(rf"{re.escape(project['name'])}\b\s*\[")  # an extra that names another one, which is in the list
+    requirements = [each for each in (*project["dependencies"], *extras) if not own.match(each)]
+    directory = f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    about = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    files = {f"{directory}/METADATA": about, f"{directory}/entry_points.txt": entry_points(project)}
+    return PythonPackages(tuple(dict.fromkeys(requirements)), files)
 
 
-def _debootstrap() -> Path:
-    if find_tool("debootstrap") is None:
-        apt("update", "-qq")
-        apt("install", "-y", "-qq", "--no-install-recommends", "debootstrap")
-    found = find_tool("debootstrap")
-    if found is None:
-        raise HarnessError("debootstrap, which makes the virtual machine's system, cannot be found or installed by apt")
-    return found
+def entry_points(project: dict[str, Any]) -> str:
+    """Returns the file `entry_points.txt` for `[project]` of pyproject.toml (entry points specification of PyPA)."""
+    groups = {**project["entry-points"], "console_scripts": project["scripts"]}
+    lines = []
+    for group, entries in groups.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()), ""]
+    return "\n".join(lines)
 
 
-def _mirror() -> str:
-    """The Debian archive: DRA_SDK_DEBIAN_MIRROR, or the one that apt uses on this machine."""
-    if chosen := os.environ.get("DRA_SDK_DEBIAN_MIRROR"):
-        return chosen.rstrip("/")
-    for refresh in (False, True):  # fresh container images come without package lists
-        if refresh:
-            apt("update", "-qq")
-        known = apt("indextargets", "--format", "$(REPO_URI) $(ORIGIN)", "Created-By: Packages")
-        if mirror := choose_mirror(known):
-            return mirror
-    raise HarnessError("apt knows no Debian archive on this machine: name one in DRA_SDK_DEBIAN_MIRROR")
+def in_namespaces(command: Sequence[str], *, network: bool = False) -> list[str]:
+    """Returns the command line that runs `command` in namespaces of its own, so that nothing of it can stay behind.
+
+    Its mounts end with its last process. Its processes end with the first of them, which the kernel kills when the
+    thread that started it ends: start it from a thread that lives long enough. Without `network` it has no network
+    interface but a loopback device that is down.
+    """
+    spaces = ["--mount", "--pid", "--ipc", *([] if network else ["--net"])]
+    return ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "--fork", "--kill-child", "--mount-proc", *command]
 
 
-def _remove_others(layers: Layers) -> None:
-    parent = layers.base.parent
-    for path in parent.iterdir():
-        if path not in {layers.base, layers.python}:
-            remove_unused(path)
+def in_root(root: Path, command: Sequence[str], *, read: dict[str, Path], write: dict[str, Path]) -> list[str]:
+    """Returns the command line that runs `command` with `root` as its root directory, in namespaces of its own.
+
+    `read` and `write` mount other directories at these paths of the root, read-only and writable.
+    """
+    mounts = [*(("ro", path, at) for at, path in read.items()), *(("rw", path, at) for at, path in write.items())]
+    words = [str(word) for mount in mounts for word in mount]
+    return in_namespaces(["sh", "-c", _ENTER, "enter", str(root), *words, "--", *command])
 
 
 def remove_unused(path: Path) -> None:
-    """Removes a directory unless somebody holds a lock on it."""
+    """Removes a directory unless another process holds a lock on it."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,20 +170,49 @@ def remove_unused(path: Path) -> None:
         os.close(handle)
 
 
-def apt(*arguments: str) -> str:
-    """Runs apt-get; HarnessError with what it said."""
-    if shutil.which("apt-get") is None:
-        raise HarnessError("the virtual machine is made of Debian packages, and this machine has no apt-get")
-    return run(["apt-get", *arguments], {"DEBIAN_FRONTEND": "noninteractive"})
+def _ensure(path: Path, title: str, progress: Progress, make: Callable[[Path], None]) -> None:
+    if path.is_dir():
+        return
+    partial = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # from a run that was killed
+    partial.mkdir(parents=True)
+    try:
+        with progress.step(title):
+            make(partial)
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
-def run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    """Runs a tool to its end and returns its output; HarnessError with the end of what it said."""
-    both = {**os.environ, **(environment or {})}
-    done = subprocess.run(
-        command, env=both, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr)[-_TAIL:]
-        raise HarnessError(f"{' '.join(command)[:_TAIL]}: status {done.returncode}:\n{said}")
-    return done.stdout
+def make_base(at: Path) -> None:
+    """Installs the Debian system into the directory `at`."""
+    signed = [f"--keyring={KEYRING}"] if KEYRING.is_file() else []
+    options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", *signed]
+    command = [str(find_tool("debootstrap")), *options, SUITE, str(at), mirror()]
+    run(in_namespaces(command, network=True), {"INITRD": "No"})  # Debian's initrd takes long to make and is not used
+    shutil.rmtree(at / "var/cache/apt/archives", ignore_errors=True)
+    for mount in (CHECKOUT, PYTHON, RESULTS):
+        (at / mount.lstrip("/")).mkdir(parents=True)
+
+
+def make_python(at: Path, base: Path, wanted: PythonPackages) -> None:
+    """Unpacks wheels for the machine's Python with the pip of this machine, which can reach the package index.
+
+    pip judges markers such as `python_version < "3.12"` by its own Python. An older Python only adds packages.
+    """
+    version = next(path.name for path in (base / "usr/lib").glob("python3.*"))
+    for path, text in wanted.metadata.items():
+        (at / path).parent.mkdir(exist_ok=True)
+        (at / path).write_text(text)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    platforms = [word for name in PLATFORMS for word in ("--platform", name)]
+    interpreter = ["--python-version", version.removeprefix("python"), "--implementation", "cp", *platforms]
+    run([*pip, "--only-binary=:all:", *interpreter, "--target", str(at), *wanted.requirements])
+    compile_ = ["python3", "-m", "compileall", "-q", "-j", "0", PYTHON]
+    run(in_root(base, compile_, read={}, write={PYTHON: at}))
+
+
+def _remove_others(layers: Layers) -> None:
+    for path in layers.base.parent.iterdir():
+        if path not in {layers.base, layers.python}:
+            remove_unused(path)

@@ -1,7 +1,7 @@
-"""Boots the machine for one run of pytest inside it, and always takes it away again.
+"""Boots the virtual machine for one run of pytest inside it, and always removes it afterwards.
 
-QEMU runs with the machine's own system as its root, in namespaces of its own without a network; the checkout is there
-read-only. What the machine writes lands in a temporary directory.
+QEMU runs with the machine's own system as its root directory, in namespaces of its own without a network. The machine
+sees the checkout read-only, and writes its results to a temporary directory.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from typing import IO, TYPE_CHECKING
 
 from tests.cluster.harness.errors import HarnessError
 from tests.lab.harness import outcome
-from tests.lab.harness.contained import entered
 from tests.lab.harness.hardware import Hardware, command
 from tests.lab.harness.initrd import initrd, kernel_release
-from tests.lab.harness.layers import CHECKOUT, PYTHON, RESULTS, remove_unused
-from tests.lab.harness.watch import wait
+from tests.lab.harness.layers import CHECKOUT, PYTHON, RESULTS, in_root, remove_unused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from tests.cluster.harness.progress import Progress
     from tests.lab.harness.layers import Layers
     from tests.lab.harness.outcome import Outcome
 
-TIME = 1200.0
-"""Seconds for a whole run: six minutes were seen on two busy cores, because every instruction is emulated."""
-SILENCE = 180.0
-"""Seconds after the last line of the console, and the last beat that `guest/second` writes each five of its seconds."""
-_BEAT, _INITRD = "beat", "initrd"
+TIME_LIMIT = 3600.0
+"""Seconds for a whole run. It takes 150 seconds of a processor, because every instruction is emulated: two and a half
+minutes on an idle machine, twenty on one with ten other processes for each core."""
+SILENCE_LIMIT = 300.0
+"""Seconds without a new line of the console and without a heartbeat, which `guest/run-tests` writes every 5 seconds."""
+_HEARTBEAT, _INITRD = "heartbeat", "initrd"
 _PREFIX = "dra-sdk-lab-"
-_GRACE = 10.0  # seconds from the kill until all is gone, and from the birth of a directory to its lock
-_SHOWN = 100  # characters of a line of the console
+_GRACE = 10.0
+"""Seconds until a killed machine is gone, and until a new directory has its lock."""
+_CHECK_INTERVAL = 0.5  # seconds
+_DETAIL_LENGTH = 100  # characters of the console in the progress line
 
 
 def run_tests(
@@ -48,14 +49,15 @@ def run_tests(
     progress: Progress,
     *,
     hardware: Hardware | None = None,
-    seconds: float = TIME,
-    silence: float = SILENCE,
+    seconds: float = TIME_LIMIT,
+    silence: float = SILENCE_LIMIT,
 ) -> Outcome:
-    """Boots, runs `pytest` with these arguments in the checkout, powers off, and tells what came of it.
+    """Boots the machine, runs `pytest` with `arguments` in the checkout, powers off, and returns the results.
 
-    A machine that takes longer than `seconds`, or gives no sign of life for `silence` seconds, is ended.
+    A machine that runs longer than `seconds`, or shows no sign of life for `silence` seconds, is killed; the outcome
+    then says so, and has the console up to that moment.
     """
-    with _directory() as results, layers.in_use():
+    with _results_directory() as results, layers.in_use():
         (results / "arguments").write_text("".join(f"{each}\n" for each in arguments))
         (results / _INITRD).write_bytes(initrd(layers.base))
         qemu = command(
@@ -64,24 +66,24 @@ def run_tests(
             initrd=f"{RESULTS}/{_INITRD}",
             results=RESULTS,
         )
-        shares = {CHECKOUT: checkout, PYTHON: layers.python}
         with progress.step("running tests in the virtual machine") as step:
 
             def show(line: str) -> None:
-                step.detail = line[:_SHOWN]
+                step.detail = line[:_DETAIL_LENGTH]
                 progress.debug(line)
 
-            line = entered(layers.base, qemu, read=shares, write={RESULTS: results})
-            console, why = _run(line, results / _BEAT, show, seconds=seconds, silence=silence)
+            read, write = {CHECKOUT: checkout, PYTHON: layers.python}, {RESULTS: results}
+            words = in_root(layers.base, qemu, read=read, write=write)
+            console, why = _run(words, results / _HEARTBEAT, show, seconds=seconds, silence=silence)
         return outcome.read(results, console, why)
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
-    """What the machine writes to. What one left that was killed goes, too: nobody holds its lock any more."""
+def _results_directory() -> Iterator[Path]:
+    """Makes the directory that the machine writes to. Removes those of killed runs, whose lock nobody holds."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(FileNotFoundError):  # another run was faster
-            if time.time() - path.stat().st_mtime > _GRACE:  # else it may not have its lock yet
+        with suppress(FileNotFoundError):  # another run removed it first
+            if time.time() - path.stat().st_mtime > _GRACE:  # a younger one may not have its lock yet
                 remove_unused(path)
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as temporary:
         handle = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
@@ -93,12 +95,12 @@ def _directory() -> Iterator[Path]:
 
 
 def _run(
-    line: Sequence[str], beat: Path, show: Callable[[str], None], *, seconds: float, silence: float
+    words: Sequence[str], heartbeat: Path, show: Callable[[str], None], *, seconds: float, silence: float
 ) -> tuple[str, str]:
-    """The console, and why the machine ended where it did not power off by itself."""
+    """Runs QEMU; returns the console, and why the machine ended if it did not power off by itself."""
     lines: list[str] = []
     process = subprocess.Popen(
-        line,
+        words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -110,17 +112,39 @@ def _run(
     reader = threading.Thread(target=_read, args=(process.stdout, lines, show), name="console", daemon=True)
     reader.start()
     try:
-        why = wait(process, lambda: (len(lines), _written(beat)), seconds=seconds, silence=silence)
+        why = wait(process, lambda: (len(lines), _modified(heartbeat)), seconds=seconds, silence=silence)
     finally:
-        process.kill()  # with it goes all that runs below it
+        process.kill()  # everything below it ends with it
         process.wait(_GRACE)
         reader.join(_GRACE)
         process.stdout.close()
     return "\n".join(lines), why
 
 
-def _written(path: Path) -> int:
-    """When, in ns; 0 where it is not there yet."""
+def wait(process: subprocess.Popen[str], sign: Callable[[], Hashable], *, seconds: float, silence: float) -> str:
+    """Waits until the process ends, `seconds` have passed, or `sign` has returned the same for `silence` seconds.
+
+    Returns why the process did not end well; empty if it did. It still runs if it did not end by itself.
+    A kernel that notices that it hangs panics, which ends QEMU. The silence shows one that does nothing at all.
+    """
+    now = time.monotonic()
+    end, last, since = now + seconds, sign(), now
+    while now < end:
+        try:
+            status = process.wait(_CHECK_INTERVAL)
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        else:
+            return f"QEMU ended with status {status}" if status else ""
+        if (current := sign()) != last:
+            last, since = current, now
+        elif now - since > silence:
+            return f"the machine was killed after {silence:g} s without a sign of life"
+    return f"the machine was killed after {seconds:g} s"
+
+
+def _modified(path: Path) -> int:
+    """Returns when a file was written last, in ns; 0 if it does not exist yet."""
     return path.stat().st_mtime_ns if path.exists() else 0
 
 

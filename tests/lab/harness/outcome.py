@@ -1,29 +1,56 @@
-"""What the tests inside the machine said: pytest's exit status, its JUnit file, and the machine's console."""
+"""Which tests are meant for the machine, and what came of them: exit status, JUnit file, console."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[3]
+INSIDE = "tests/lab/inside"
 _ENDINGS = ("failure", "error", "skipped")
+
+
+def expected_tests() -> list[str]:
+    """Returns the node ids of the tests for the machine, as pytest collects them here.
+
+    AssertionError with pytest's output if it cannot collect them.
+    """
+    command = [sys.executable, "-m", "pytest", INSIDE, "--collect-only", "-q", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "DRA_SDK_LAB": "collect", "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    found = [line for line in done.stdout.splitlines() if line.startswith(INSIDE)]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert found, f"no test in {INSIDE}"
+    return found
 
 
 @dataclass(frozen=True)
 class Case:
-    """One test: `ending` is passed, failure, error or skipped; `said` is what goes with it."""
+    """The result of one test.
+
+    ending: passed, failure, error or skipped.
+    seconds: how long it ran in the machine.
+    message: what pytest said about it.
+    """
 
     ending: str
     seconds: float
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`status` is pytest's, None where the machine ended before; `cases` are by node id, as pytest prints it."""
+    """The result of one run of the machine.
+
+    status: pytest's exit status; None if the machine ended before pytest.
+    cases: the results by node id.
+    console: what the machine printed.
+    why: why the machine ended, if it did not power off by itself.
+    """
 
     status: int | None
     cases: dict[str, Case] = field(repr=False)
@@ -31,25 +58,25 @@ class Outcome:
     why: str = ""
 
     def problem(self, test: str) -> str:
-        """Why a test cannot count as passed; empty where it did."""
+        """Returns why a test does not count as passed; empty if it does."""
         case = self.cases.get(test)
         if case is None:
             return f"{test} did not run in the machine: {self.ended}; its console ends:\n{self.tail(12)}"
-        return "" if case.ending == "passed" else f"{test} in the machine: {case.ending}\n{case.said}"
+        return "" if case.ending == "passed" else f"{test} in the machine: {case.ending}\n{case.message}"
 
     @property
     def ended(self) -> str:
-        """How it came to its end."""
+        """How the run came to its end."""
         status = "the machine ended before pytest" if self.status is None else f"pytest ended with status {self.status}"
         return self.why or status
 
     def tail(self, lines: int = 100) -> str:
-        """The end of the console; one that panicked needs some lines to tell."""
+        """Returns the end of the console. A kernel panic needs some dozen lines."""
         return "\n".join(self.console.splitlines()[-lines:])
 
 
 def read(results: Path, console: str, why: str = "") -> Outcome:
-    """From the directory that the machine wrote to; what it did not come to write is missing."""
+    """Reads the directory that the machine wrote to; files that it did not write yet are absent."""
     status, junit = results / "status", results / "junit.xml"
     return Outcome(
         int(status.read_text()) if status.exists() else None,
@@ -60,7 +87,7 @@ def read(results: Path, console: str, why: str = "") -> Outcome:
 
 
 def cases(junit: str) -> dict[str, Case]:
-    """The tests of a JUnit file. One that is there twice, because its teardown failed too, counts by the worse."""
+    """Reads a JUnit file. A test that is there twice, because its teardown failed too, counts by the worse result."""
     found: dict[str, Case] = {}
     for element in ET.fromstring(junit).iter("testcase"):
         name = f"{element.get('classname', '').replace('.', '/')}.py::{element.get('name')}"

@@ -1,1 +1,1 @@
-"""Tests that run inside the virtual machine, as root, on its real kernel; nothing here runs on the host."""
+"""Tests that run as root on the real kernel of the virtual machine, and never on the host."""

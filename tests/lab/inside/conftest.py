@@ -1,4 +1,4 @@
-"""The functions of the machine that stand for GPUs; each test leaves all of them as they were."""
+"""The PCI functions of the machine that stand for GPUs. Each test leaves them as it found them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DRIVERS = ("igb", "e1000e", "e1000")
 
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("DRA_SDK_LAB") != "inside" and not config.option.collectonly:
-        raise pytest.UsageError("these tests change drivers of PCI functions: they run in the machine (make test-lab)")
+        raise pytest.UsageError("these tests rebind PCI functions: they run in the virtual machine (make test-lab)")
 
 
 @pytest.fixture(scope="session")
 def nics() -> dict[str, list[Function]]:
-    """The functions by their kernel driver, as the machine was booted."""
+    """The functions by their kernel driver, as they are after the boot."""
     found = {driver: functions_of(driver) for driver in DRIVERS}
     assert {driver: len(each) for driver, each in found.items()} == dict.fromkeys(DRIVERS, 2)
     return found
@@ -30,7 +30,7 @@ def nics() -> dict[str, list[Function]]:
 
 @pytest.fixture(autouse=True)
 def as_before(nics: dict[str, list[Function]]) -> Iterator[None]:
-    """Sees that each function has its driver, no override, and an interface; makes it so for the tests that follow."""
+    """Checks that each function has its driver, no override, and an interface; restores it for the next tests."""
     yield
     wrong = []
     for driver, functions in nics.items():
@@ -44,7 +44,7 @@ def as_before(nics: dict[str, list[Function]]) -> Iterator[None]:
 
 @pytest.fixture
 def make_rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
-    """Makes the driver on this machine, with these functions as its GPUs."""
+    """Makes a driver on this machine, with these functions as its GPUs."""
     with ExitStack() as stack:
 
         def make(*gpus: Function, seconds: float = 1.0) -> Rig:
@@ -56,11 +56,11 @@ def make_rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
 
 @pytest.fixture
 def gpu(nics: dict[str, list[Function]]) -> Function:
-    """A function with virtual functions, alone in its IOMMU group."""
+    """A function that can have virtual functions, alone in its IOMMU group."""
     return nics["igb"][0]
 
 
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig], gpu: Function) -> Rig:
-    """The driver with one GPU."""
+    """A driver with one GPU."""
     return make_rig(gpu)

@@ -1,22 +1,23 @@
-"""PCI functions of the machine as sysfs shows them, read and written without the code that is under test."""
+"""The PCI functions of the machine, read and written by sysfs, without the code under test."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import run
 
 BUS = Path("/sys/bus/pci")
-_PATIENCE = 30.0  # seconds; all is emulated
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function by its PCI address."""
+    """A PCI function.
+
+    address: its PCI address, `0000:41:00.0`.
+    """
 
     address: str
 
@@ -34,7 +35,7 @@ class Function:
 
     @property
     def override(self) -> str:
-        """Empty for none."""
+        """Its `driver_override`; empty if there is none."""
         return self.text("driver_override").removeprefix("(null)")
 
     @property
@@ -43,21 +44,21 @@ class Function:
 
     @property
     def root(self) -> str:
-        """Of its real path, `/sys/devices/pci0000:40/…`, what KEP-4381 calls `pcieRoot`."""
+        """The root complex in its real path, `/sys/devices/pci0000:40/…`; the attribute `pcieRoot` of KEP-4381."""
         return os.path.realpath(self.path).split("/")[3]
 
     @property
     def interfaces(self) -> list[str]:
-        """The network interfaces that its driver made."""
+        """The network interfaces of its driver."""
         net = self.path / "net"
         return os.listdir(net) if net.is_dir() else []
 
     def state(self) -> tuple[str | None, str, bool]:
-        """All that a claim may change: driver, override, whether there is a network interface."""
+        """Everything that a claim may change: driver, override, and whether there is a network interface."""
         return self.driver, self.override, bool(self.interfaces)
 
     def give(self, driver: str | None, override: str = "") -> None:
-        """What an operator does to give it another driver, or none."""
+        """Gives it another driver, or none, as an operator does."""
         if self.driver is not None:
             (self.path / "driver/unbind").write_text(self.address)
         (self.path / "driver_override").write_text(f"{driver or ''}\n")
@@ -67,17 +68,17 @@ class Function:
 
 
 def functions_of(driver: str) -> list[Function]:
-    """Those that a kernel driver has, by address."""
+    """Returns the functions of a kernel driver, by address."""
     return sorted((Function(path.name) for path in (BUS / "drivers" / driver).glob("0000:*")), key=str)
 
 
 @contextmanager
 def shown_as_gpus(functions: list[Function], directory: Path) -> Iterator[None]:
-    """Lets sysfs show these as GPUs of NVIDIA: `vendor` and `class` are covered by other files, all else stays real."""
-    faces = {"vendor": "0x10de\n", "class": "0x030200\n"}
+    """Makes sysfs show these functions as GPUs of NVIDIA, with files that are mounted over `vendor` and `class`."""
+    files = {"vendor": "0x10de\n", "class": "0x030200\n"}
     mounted = []
     try:
-        for name, text in faces.items():
+        for name, text in files.items():
             (directory / name).write_text(text)
             for function in functions:
                 run(["mount", "--bind", directory / name, function.path / name], check=True)
@@ -86,13 +87,3 @@ def shown_as_gpus(functions: list[Function], directory: Path) -> Iterator[None]:
     finally:
         for path in mounted:
             run(["umount", path], check=True)
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    """Whether it comes to be so; the kernel does some things later."""
-    end = time.monotonic() + _PATIENCE
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True

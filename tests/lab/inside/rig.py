@@ -1,6 +1,6 @@
-"""The GPU driver on this machine as it is: its own `/sys`, `/proc` and `/dev`, and the SDK's real engine.
+"""The GPU driver on this machine, with its real `/sys`, `/proc` and `/dev`, and the SDK's real engine.
 
-Only NVML is in memory: it knows the GPUs by the addresses of the functions that stand for them.
+Only NVML is in memory. It knows the GPUs by the addresses of the functions that stand for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPE = 'device.attributes["gpu.nvidia.com"].type == "vfio"'
 
 
 class MachineNode(FakeNode):
-    """This machine; only the kubelet's and the runtime's directories are elsewhere."""
+    """This machine, with other directories for the kubelet and the container runtime."""
 
     def __init__(self, directory: Path) -> None:
         self.name, self.labels = "lab", {}
@@ -36,39 +36,50 @@ class MachineNode(FakeNode):
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
     def host_device(self, path: str) -> HostDevice:
-        """A device node as a container runtime finds it; OSError where there is none."""
+        """Returns a device node as a container runtime finds it; OSError if there is none."""
         found = os.stat(path)
         kind = "b" if stat.S_ISBLK(found.st_mode) else "c"
         return HostDevice(kind, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
 
 
 class Kernel(SystemEffects):
-    """The real kernel. `before` is called before each write to it, and may do what others do meanwhile, or raise.
+    """The real kernel.
 
-    Each write is a step for whoever kills the process at its steps, and what follows a `bind` another one.
+    before: is called before each write, and may act as another process does at that moment, or raise.
+    files: gets a step before each write and one after each `bind`, so that a test can kill the process there.
+    writes: how often the driver wrote to the kernel.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self._marker = directory / "step"
         self.before: Callable[[Path, str], None] = lambda _path, _text: None
         self.files: Files = QuickFiles()
         self.writes = 0
 
     def write(self, path: Path, text: str) -> None:
         """See `Effects.write`."""
-        self.files._step("write", str(path))
+        self._step()
         self.writes += 1
         self.before(path, text)
         super().write(path, text)
         if path.name == "bind":
-            self.files._step("written", str(path))
+            self._step()
+
+    def _step(self) -> None:
+        """Takes one step of `files`: it calls back before it removes a file."""
+        self._marker.touch()
+        self.files.remove(self._marker, survive_power_loss=False)
 
 
 class Rig(DriverHarness):
-    """The driver with these functions as its GPUs."""
+    """The driver on this machine, with these functions as its GPUs.
+
+    kernel: what the driver writes to.
+    """
 
     def __init__(self, directory: Path, gpus: Sequence[Function], *, seconds: float = 1.0) -> None:
         cards = [replace(fake_gpu("L4", minor), pci_address=each.address) for minor, each in enumerate(gpus)]
-        self.kernel = Kernel()
+        self.kernel = Kernel(directory)
         nvml = MemoryNvml(cards, driver_version="580.95.05")
         settings = GpuSettings(passthrough=True, vfio_seconds=seconds, state_dir=str(directory / "state"))
         make = lambda: GpuDriver(settings, nvml=lambda _root: nvml, effects=self.kernel)  # noqa: E731
@@ -76,6 +87,6 @@ class Rig(DriverHarness):
         self.add_class(CLASS, _TYPE)
 
     def start(self, files: Files | None = None) -> None:
-        """See `DriverHarness.start`. The only steps are writes to the kernel: a test has the others on any disk."""
+        """See `DriverHarness.start`. Only writes to the kernel are steps: other tests cover those on disk."""
         self.kernel.files = files or QuickFiles()
         super().start()

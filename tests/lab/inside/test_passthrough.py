@@ -30,11 +30,11 @@ def config(policy, *, api):
 
 
 def number(path):
-    """What sysfs says of a device node: `major:minor`."""
+    """Returns major and minor number of a device node, as sysfs has them."""
     return tuple(map(int, Path(path).read_text().split(":")))
 
 
-def test_what_is_discovered_is_what_sysfs_says(make_rig, nics):
+def test_discovered_attributes_are_those_of_sysfs(make_rig, nics):
     functions = nics["igb"]
     rig = make_rig(*functions)
     for index, function in enumerate(functions):
@@ -50,7 +50,7 @@ def test_what_is_discovered_is_what_sysfs_says(make_rig, nics):
     assert [function.text("numa_node") for function in functions] == ["0", "1"]
 
 
-def test_what_is_published_is_taken_by_every_release(make_rig, nics):
+def test_every_release_accepts_the_published_devices(make_rig, nics):
     make_rig(*nics["igb"]).assert_publishable()
 
 
@@ -78,7 +78,7 @@ def test_the_nodes_of_the_container_are_those_of_the_function(rig, gpu, policy, 
     rig.assert_clean()
 
 
-def test_a_program_can_use_the_function_by_these_nodes(rig, gpu):
+def test_a_program_can_use_the_function_through_these_nodes(rig, gpu):
     prepared = rig.prepare(claim(vm(), config=config("LegacyOnly", api=True)))
     nodes = prepared.container().devices
     (group,) = nodes.keys() - {"/dev/vfio/vfio"}
@@ -87,7 +87,7 @@ def test_a_program_can_use_the_function_by_these_nodes(rig, gpu):
     rig.unprepare(prepared)
 
 
-def test_the_module_is_loaded_where_it_is_missing(rig, gpu):
+def test_the_module_is_loaded_if_it_is_missing(rig, gpu):
     run(["modprobe", "vfio-pci"], check=True)
     run(["modprobe", "--remove", "vfio-pci"], check=True)
     assert not Path("/sys/bus/pci/drivers/vfio-pci").exists()
@@ -97,7 +97,7 @@ def test_the_module_is_loaded_where_it_is_missing(rig, gpu):
 
 
 @pytest.mark.parametrize("override", ["vfio-pci", ""])
-def test_what_an_operator_gave_to_vfio_stays_there(rig, gpu, override):
+def test_a_function_that_an_operator_bound_to_vfio_stays_there(rig, gpu, override):
     run(["modprobe", "vfio-pci"], check=True)
     gpu.give("vfio-pci", override)
     prepared = rig.prepare(claim(vm()))
@@ -108,7 +108,7 @@ def test_what_an_operator_gave_to_vfio_stays_there(rig, gpu, override):
     gpu.give("igb")
 
 
-def test_what_had_no_driver_has_none_again(rig, gpu):
+def test_a_function_without_driver_has_none_again(rig, gpu):
     gpu.give(None, "nobody")
     prepared = rig.prepare(claim(vm()))
     assert gpu.driver == "vfio-pci"
@@ -126,7 +126,7 @@ def test_two_gpus_of_one_claim(make_rig, nics):
     rig.unprepare(prepared)
 
 
-def test_the_other_functions_of_its_slot_go_with_it(make_rig, nics):
+def test_the_other_functions_of_its_slot_are_bound_as_well(make_rig, nics):
     first, second = nics["e1000e"]
     assert first.group == second.group
     rig = make_rig(first)
@@ -139,7 +139,7 @@ def test_the_other_functions_of_its_slot_go_with_it(make_rig, nics):
 
 @pytest.fixture
 def bridge(nics):
-    """The bridge to conventional PCI, in one group with what is behind it; it has its driver again afterwards."""
+    """The bridge to conventional PCI, in one group with the functions behind it. It gets its driver back afterwards."""
     (found,) = functions_of("shpchp")
     assert found.group == nics["e1000"][0].group
     yield found
@@ -147,8 +147,8 @@ def bridge(nics):
         (BUS / "drivers/shpchp/bind").write_text(found.address)
 
 
-def test_what_the_kernel_thinks_of_such_a_bridge(nics, bridge):
-    """Without the code that is under test, which relies on it."""
+def test_the_kernel_allows_no_use_of_a_group_with_such_a_bridge(nics, bridge):
+    """The driver relies on this. The test does not use the driver."""
     run(["modprobe", "vfio-pci"], check=True)
     functions = nics["e1000"]
     for each in functions:
@@ -160,8 +160,8 @@ def test_what_the_kernel_thinks_of_such_a_bridge(nics, bridge):
         each.give("e1000")
 
 
-def test_a_bridge_whose_driver_may_do_dma_is_in_the_way(make_rig, nics, bridge):
-    """The kernel calls such a group not viable: who gets it could use nothing of it."""
+def test_a_bridge_whose_driver_may_do_dma_is_refused(make_rig, nics, bridge):
+    """The kernel calls such a group not viable: its container could use nothing of it."""
     first, second = nics["e1000"]
     rig = make_rig(first, second)
     with pytest.raises(PermanentError, match=f"{bridge.address} with driver shpchp is in the same IOMMU group"):
@@ -169,7 +169,7 @@ def test_a_bridge_whose_driver_may_do_dma_is_in_the_way(make_rig, nics, bridge):
     assert rig.kernel.writes == 0
 
 
-def test_a_stranger_in_its_iommu_group(make_rig, nics, bridge):
+def test_another_function_in_its_iommu_group_is_refused(make_rig, nics, bridge):
     first, second = nics["e1000"]
     assert first.group == second.group
     (bridge.path / "driver/unbind").write_text(bridge.address)
@@ -181,8 +181,8 @@ def test_a_stranger_in_its_iommu_group(make_rig, nics, bridge):
 
 
 @pytest.mark.parametrize("with_stub", [False, True])
-def test_an_iommu_group_with_a_bridge(make_rig, nics, bridge, with_stub):
-    """All of it for one claim, or one function with the other made harmless by `pci-stub`."""
+def test_an_iommu_group_behind_a_bridge_can_be_used(make_rig, nics, bridge, with_stub):
+    """The whole group for one claim, or one function if `pci-stub` has the other."""
     first, second = nics["e1000"]
     (bridge.path / "driver/unbind").write_text(bridge.address)
     run(["modprobe", "pci-stub"], check=True)

@@ -1,4 +1,4 @@
-"""The same writes to the real kernel and to the tree of files that stands for it in the driver's other tests."""
+"""The same writes to the real kernel and to the tree of files that the driver's other tests use in its place."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dra_sdk.hardware import link_name
 
 OWN, VFIO = "e1000e", "vfio-pci"
 STEPS = (
-    (0, f"drivers/{OWN}/bind"),  # it has it already
-    (0, f"drivers/{VFIO}/unbind"),  # it has another
+    (0, f"drivers/{OWN}/bind"),  # it has this driver already
+    (0, f"drivers/{VFIO}/unbind"),  # it has another driver
     (0, f"drivers/{OWN}/unbind"),
     (0, f"drivers/{OWN}/unbind"),
-    (0, f"drivers/{VFIO}/bind"),  # which no override allows
+    (0, f"drivers/{VFIO}/bind"),  # no override allows it
     (0, "nouveau"),
     (0, f"drivers/{VFIO}/bind"),
     (0, VFIO),
@@ -29,21 +29,22 @@ STEPS = (
     (1, VFIO),
     (1, f"drivers/{OWN}/unbind"),
     (1, f"drivers/{VFIO}/bind"),
-    (0, f"drivers/{VFIO}/unbind"),  # the group has another with VFIO
+    (0, f"drivers/{VFIO}/unbind"),  # the group has another function with VFIO
     (1, f"drivers/{VFIO}/unbind"),
     (1, OWN),
     (1, f"drivers/{OWN}/bind"),
     (1, ""),
     (0, f"drivers/{OWN}/bind"),
 )
-"""The function's number, and a file of a driver to which its address is written, or what its override becomes."""
+"""The number of the function, and the driver's file to which its address is written or its new `driver_override`."""
 
 
 def play(effects: Effects, root: Path, addresses: list[str]) -> list[tuple[object, ...]]:
-    """After each step: what the kernel answered, driver and override of both, and whether the group has its node."""
+    """Takes the steps. Returns for each the answer, driver and override of both functions, and whether the group has
+    a device node."""
     devices = [root / "sys/bus/pci/devices" / each for each in addresses]
     node = root / "dev/vfio" / str(link_name(devices[0] / "iommu_group"))
-    told = []
+    found = []
     for number, what in STEPS:
         answer = "done"
         try:
@@ -55,12 +56,12 @@ def play(effects: Effects, root: Path, addresses: list[str]) -> list[tuple[objec
             answer = str(error).rpartition(": ")[2]
         drivers = [link_name(each / "driver") for each in devices]
         overrides = [(each / "driver_override").read_text() for each in devices]
-        told.append((number, what, answer, drivers, overrides, node.exists()))
-    return told
+        found.append((number, what, answer, drivers, overrides, node.exists()))
+    return found
 
 
 def tree(root: Path, addresses: list[str]) -> Path:
-    """The two functions as files."""
+    """Makes the two functions as files."""
     for driver in (OWN, VFIO):
         (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
         for file in ("bind", "unbind"):

@@ -1,4 +1,4 @@
-"""A program that uses a PCI function by VFIO, as a virtual machine monitor does.
+"""Uses a PCI function through VFIO, as a virtual machine monitor does.
 
 Source: Documentation/driver-api/vfio.rst and include/uapi/linux/vfio.h.
 """
@@ -19,7 +19,7 @@ _STATUS, _REGION = "II", "IIIIQQ"  # argsz, flags; argsz, flags, index, cap_offs
 
 
 class VfioUser:
-    """Has the function at `address` open by its group's node; `with` closes it all."""
+    """The open function at `address`, by the device node `group` of its IOMMU group; `with` closes it."""
 
     def __init__(self, address: str, group: str) -> None:
         self._open: dict[str, int] = {}
@@ -35,14 +35,14 @@ class VfioUser:
             raise
 
     def ids(self) -> tuple[int, int]:
-        """Vendor and device, read from the function itself."""
+        """Returns the ids of vendor and device, from the function's configuration space."""
         region = bytearray(struct.pack(_REGION, struct.calcsize(_REGION), 0, _CONFIG_SPACE, 0, 0, 0))
         ioctl(self._open["device"], _REGION_INFO, region)
         offset = struct.unpack(_REGION, region)[5]
         return struct.unpack("<HH", os.pread(self._open["device"], 4, offset))
 
     def close_group(self) -> None:
-        """The device stays usable."""
+        """Closes the group. The device stays open and usable."""
         os.close(self._open.pop("group"))
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class VfioUser:
 
 
 def group_is_viable(number: int) -> bool:
-    """Whether the kernel lets the functions of a group be used: each is with VFIO, a harmless driver, or none."""
+    """Returns whether the kernel allows use of a group: each function has a VFIO driver, a harmless one, or none."""
     group = os.open(f"/dev/vfio/{number}", os.O_RDWR)
     try:
         return viable(group)
@@ -66,7 +66,7 @@ def group_is_viable(number: int) -> bool:
 
 
 def viable(group: int) -> bool:
-    """The same of an open group."""
+    """Returns `group_is_viable` for an open group."""
     status = bytearray(struct.pack(_STATUS, struct.calcsize(_STATUS), 0))
     ioctl(group, _GROUP_STATUS, status)
     return bool(struct.unpack(_STATUS, status)[1] & _VIABLE)

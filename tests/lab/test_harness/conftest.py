@@ -1,4 +1,4 @@
-"""A program that runs without any library, from the machine's files, which `make test-lab` has made before."""
+"""A busybox without dynamic linker, from the machine's files, which `make test-lab` makes before it runs tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.cluster.harness.cache import Cache
 from tests.cluster.harness.progress import Progress
-from tests.lab.collected import ROOT
 from tests.lab.harness.layers import ensure_layers
+from tests.lab.harness.outcome import ROOT
 
 
 @pytest.fixture(scope="session")

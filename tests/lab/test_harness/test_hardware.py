@@ -1,4 +1,4 @@
-"""QEMU's command line says what the machine is to be."""
+"""The machine, as QEMU's command line."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_sockets_threads_and_nodes():
 
 
 def test_there_is_an_iommu_before_any_function():
-    """QEMU gives functions that come before it to no IOMMU."""
+    """QEMU gives the functions before it no IOMMU."""
     devices = options(Hardware().arguments(), "-device")
     assert devices[0] == "intel-iommu,intremap=on,device-iotlb=on"
 
 
-def test_every_function_has_an_address_of_its_own():
+def test_every_function_has_its_own_address():
     devices = options(Hardware().arguments(), "-device")
     addresses = [word for device in devices for word in device.split(",") if word.startswith("mac=")]
     assert len(addresses) == len(set(addresses)) == 6
@@ -42,5 +42,5 @@ def test_the_root_is_read_only_and_nothing_is_connected():
 
 
 def test_one_thread_runs_all_cpus():
-    """With more, QEMU 10.0 loses ends of interrupts: see the README."""
+    """With more, QEMU 10.0 loses the ends of interrupts: see the README."""
     assert options(Hardware().arguments(), "-accel") == ["tcg,thread=single"]

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.cluster.harness.errors import HarnessError
-from tests.lab.harness.initrd import cpio, in_order, kernel_release
+from tests.lab.harness.initrd import cpio, kernel_release, load_order
 
 DEPENDENCIES = """kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs/netfs.ko.xz
 kernel/net/9p/9pnet.ko.xz: kernel/fs/netfs/netfs.ko.xz
@@ -16,7 +16,7 @@ kernel/fs/netfs/netfs.ko.xz:
 """
 
 
-def test_what_is_packed_can_be_unpacked(tmp_path, busybox):
+def test_another_implementation_unpacks_it(tmp_path, busybox):
     files = {"init": b"#!/bin/sh\n", "bin/tool": bytes(range(256)) * 3, "empty": b""}
     subprocess.run(
         [busybox, "cpio", "-i"], input=cpio(("bin", "proc"), files), cwd=tmp_path, check=True, capture_output=True
@@ -29,13 +29,13 @@ def test_what_is_packed_can_be_unpacked(tmp_path, busybox):
 
 
 def test_modules_come_after_what_they_need():
-    found = [path.rpartition("/")[2] for path in in_order(("9p", "9pnet_virtio"), DEPENDENCIES)]
+    found = [path.rpartition("/")[2] for path in load_order(("9p", "9pnet_virtio"), DEPENDENCIES)]
     assert found == ["netfs.ko.xz", "9pnet.ko.xz", "9p.ko.xz", "9pnet_virtio.ko.xz"]
 
 
-def test_a_module_that_there_is_not():
+def test_a_module_that_the_kernel_lacks():
     with pytest.raises(HarnessError, match="the kernel has no module overlay"):
-        in_order(("overlay",), DEPENDENCIES)
+        load_order(("overlay",), DEPENDENCIES)
 
 
 @pytest.mark.parametrize("names", [(), ("6.1", "6.12")])

@@ -1,23 +1,40 @@
-"""The machine's files in the cache."""
+"""The machine's files in the cache, and programs that run on them in namespaces."""
 
 from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.harness.cache import Cache
+from tests.cluster.harness.debian import Tool
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
-from tests.lab.collected import ROOT
 from tests.lab.harness import layers
-from tests.lab.harness.layers import Layers, ensure_layers, key, run
+from tests.lab.harness.layers import Layers, ensure_layers, in_namespaces, in_root, key, python_packages
+from tests.lab.harness.outcome import ROOT
+from tests.waiting import wait
+
+STARTER = """
+import subprocess, sys, time
+from tests.lab.harness.layers import in_namespaces
+process = subprocess.Popen(in_namespaces(["sh", "-c", sys.argv[1]]), stdout=subprocess.PIPE, text=True)
+print(process.stdout.readline(), flush=True)
+time.sleep(60)
+"""
 
 
 @pytest.fixture
 def made(monkeypatch):
-    """What was made, without making it."""
+    """What would be made; nothing is."""
     done = []
-    monkeypatch.setattr(layers, "_make_base", lambda at: done.append("base"))
-    monkeypatch.setattr(layers, "_make_python", lambda at, base, wanted: done.append("python"))
+    monkeypatch.setattr(layers, "make_base", lambda at: done.append("base"))
+    monkeypatch.setattr(layers, "make_python", lambda at, base, wanted: done.append("python"))
+    monkeypatch.setattr(layers, "TO_INSTALL", ())
     return done
 
 
@@ -25,7 +42,7 @@ def names(cache):
     return sorted(path.name.partition("-")[0] for path in (cache.root / "lab").iterdir())
 
 
-def test_they_are_made_once(tmp_path, made):
+def test_layers_are_made_once(tmp_path, made):
     cache = Cache(tmp_path)
     first = ensure_layers(cache, ROOT, Progress())
     assert ensure_layers(cache, ROOT, Progress()) == first
@@ -33,7 +50,7 @@ def test_they_are_made_once(tmp_path, made):
     assert names(cache) == ["base", "python"]
 
 
-def test_another_recipe_takes_the_place_of_the_former_unless_that_is_in_use(tmp_path, made, monkeypatch):
+def test_another_recipe_replaces_the_former_one_unless_that_is_in_use(tmp_path, made, monkeypatch):
     cache = Cache(tmp_path)
     former = ensure_layers(cache, ROOT, Progress())
     monkeypatch.setattr(layers, "PACKAGES", ("other",))
@@ -47,21 +64,29 @@ def test_another_recipe_takes_the_place_of_the_former_unless_that_is_in_use(tmp_
         pass
 
 
-def test_what_could_not_be_made_whole_is_not_there(tmp_path, made, monkeypatch):
+def test_a_layer_that_fails_half_way_is_not_kept(tmp_path, made, monkeypatch):
     def fail(at, base, wanted):
         (at / "half").touch()
         raise HarnessError("no network")
 
-    monkeypatch.setattr(layers, "_make_python", fail)
+    monkeypatch.setattr(layers, "make_python", fail)
     with pytest.raises(HarnessError, match="no network"):
         ensure_layers(Cache(tmp_path), ROOT, Progress())
     assert names(Cache(tmp_path)) == ["base"]
 
 
-def test_it_needs_root(tmp_path, monkeypatch):
+def test_layers_need_root(tmp_path, monkeypatch):
     monkeypatch.setattr(layers.os, "geteuid", lambda: 1000)
     with pytest.raises(HarnessError, match="needs root"):
         ensure_layers(Cache(tmp_path), ROOT, Progress())
+
+
+def test_a_missing_program_is_named_before_anything_is_made(tmp_path, made, monkeypatch):
+    absent = Tool("unshare", "util-linux", "runs the virtual machine in namespaces", lambda: False)
+    monkeypatch.setattr(layers, "NAMESPACES", (absent,))
+    with pytest.raises(HarnessError, match=r"(?s)virtual machine needs .*\bunshare\b.*apt-get install -y util-linux"):
+        ensure_layers(Cache(tmp_path), ROOT, Progress())
+    assert made == []
 
 
 def test_keys_tell_recipes_apart():
@@ -69,11 +94,74 @@ def test_keys_tell_recipes_apart():
     assert len({key("a", "b"), key("ab"), key("b", "a")}) == 3
 
 
-def test_a_tool_that_fails_is_quoted():
-    with pytest.raises(HarnessError, match="status 3:\nwhy"):
-        run(["sh", "-c", "echo why >&2; exit 3"])
-
-
-def test_layers_are_only_named_by_their_directories(tmp_path):
+def test_layers_that_are_not_there_cannot_be_used(tmp_path):
     with pytest.raises(HarnessError, match="was removed"), Layers(tmp_path / "base", tmp_path / "python").in_use():
         pass
+
+
+def test_the_machine_gets_everything_that_the_project_asks_for():
+    found = python_packages(ROOT)
+    names = {each.partition(">")[0] for each in found.requirements}
+    assert {"pydantic", "grpcio", "pytest", "pytest-timeout", "hypothesis", "nvidia-ml-py"} <= names
+    (points,) = [text for path, text in found.metadata.items() if path.endswith("entry_points.txt")]
+    assert "[dra_sdk.drivers]\ncpu = dra_driver_cpu:CpuDriver\n" in points
+    assert "[console_scripts]\ndra-sdk = dra_sdk.cli.main:main\n" in points
+
+
+def test_extras_that_name_others_of_the_project_are_left_to_these(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "a-b"\nversion = "1"\ndependencies = ["x>=1"]\n'
+        '[project.optional-dependencies]\nmore = ["y", "x>=1"]\nall = ["a-b[more]", "a-bc[d]"]\n'
+        "[project.scripts]\n[project.entry-points.e]\n"
+    )
+    assert python_packages(tmp_path).requirements == ("x>=1", "y", "a-bc[d]")
+
+
+def processes(mark):
+    """The processes with this text in their command line, except this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in words and int(path.name) != os.getpid():
+            found.append(int(path.name))
+    return found
+
+
+def mounts(text):
+    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if text in line]
+
+
+def test_a_killed_starter_takes_all_processes_and_mounts_with_it(tmp_path):
+    mark = f"7{os.getpid()}.25"
+    script = f"mount --bind {tmp_path} /mnt; sleep {mark} & sleep {mark} & echo started; wait"
+    with subprocess.Popen([sys.executable, "-c", STARTER, script], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout.readline().strip() == "started"
+        assert len(processes(mark)) >= 3
+        assert not mounts(f" {tmp_path} ")
+        starter.send_signal(signal.SIGKILL)
+    wait(lambda: not processes(mark))
+
+
+def test_it_has_no_network():
+    done = subprocess.run(in_namespaces(["cat", "/proc/net/dev"]), capture_output=True, text=True, check=True)
+    assert [line.split(":")[0].strip() for line in done.stdout.splitlines()[2:]] == ["lo"]
+
+
+def test_another_root_with_directories_to_read_and_to_write(tmp_path, busybox):
+    root, read, write = (tmp_path / name for name in ("root", "read", "write"))
+    for path in (root / "in", root / "out", root / "proc", read, write):
+        path.mkdir(parents=True)
+    (root / "busybox").write_bytes(busybox.read_bytes())
+    (root / "busybox").chmod(0o755)
+    (read / "word").write_text("hello")
+    command = ["/busybox", "sh", "-c", "/busybox cat /in/word >/out/word; /busybox touch /in/other"]
+    done = subprocess.run(
+        in_root(root, command, read={"/in": read}, write={"/out": write}), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "Read-only file system" in done.stderr
+    assert (write / "word").read_text() == "hello"
+    assert not mounts(str(tmp_path))

@@ -1,4 +1,4 @@
-"""What counts as passed, and what is said of what did not."""
+"""Which tests count as passed, and what is said about the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_test_that_passed(results):
 
 
 @pytest.mark.parametrize(
-    ("test", "said"),
+    ("test", "message"),
     [
         ("test_bad", "failure\nno\nline 7"),
         ("test_left_out", "skipped\nnot here"),
@@ -39,12 +39,14 @@ def test_a_test_that_passed(results):
         ("test_gone", "did not run in the machine: pytest ended with status 1; its console ends:\nthe end"),
     ],
 )
-def test_a_test_that_did_not(results, test, said):
-    assert said in outcome.read(results, "the end").problem(f"{FILE}::{test}")
+def test_a_test_that_did_not_pass(results, test, message):
+    assert message in outcome.read(results, "the end").problem(f"{FILE}::{test}")
 
 
 def test_a_machine_that_died(tmp_path):
-    found = outcome.read(tmp_path, "Kernel panic", "it was ended after 900 s")
+    found = outcome.read(tmp_path, "Kernel panic", "the machine was killed after 900 s")
     assert found.status is None
-    assert "it was ended after 900 s; its console ends:\nKernel panic" in found.problem(f"{FILE}::test_good[x]")
+    assert "the machine was killed after 900 s; its console ends:\nKernel panic" in found.problem(
+        f"{FILE}::test_good[x]"
+    )
     assert outcome.read(tmp_path, "").ended == "the machine ended before pytest"

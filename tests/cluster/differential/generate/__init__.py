@@ -1,4 +1,4 @@
-"""Drawing cases: the same seed and index give the same case."""
+"""Generates random cases. The same seed and index give the same case."""
 
 from tests.cluster.differential.generate.cases import draw_case
 

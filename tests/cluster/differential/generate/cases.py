@@ -1,4 +1,4 @@
-"""Whole cases."""
+"""Random cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.differential.generate.spoil import spoil
 
 
 def draw_case(seed: int | str, index: int, *, newer: bool = False) -> Case:
-    """Case number `index` of a seed; with `newer` some are about what 1.37 brought."""
+    """Returns case number `index` of a seed; with `newer`, some are about features of 1.37."""
     draw = Draw(seed, index, newer=newer)
     drivers = [f"gpu.{CASE}.example", *([f"nic.{CASE}.example"] if draw.has("two-drivers") else [])]
     known = classes(draw, drivers)
@@ -28,7 +28,7 @@ def draw_case(seed: int | str, index: int, *, newer: bool = False) -> Case:
 
 
 def _number_of_claims(draw: Draw) -> int:
-    """More where devices are shared, so that they fill up."""
+    """Returns how many pods; more if devices are shared, so that they fill up."""
     return draw.number(2, 6) if draw.has("shares") else draw.one(1, 1, 2, 2, 3, 4)
 
 
@@ -63,7 +63,7 @@ def _template(draw: Draw, number: int, known: list[JSON]) -> JSON:
 
 
 def _extended(draw: Draw, known: list[JSON]) -> list[PodPlan]:
-    """Pods that ask for devices as extended resources."""
+    """Returns pods that ask for devices as extended resources."""
     if not draw.has("extended"):
         return []
     return [
@@ -90,7 +90,7 @@ def _container(draw: Draw, name: str, known: list[JSON]) -> JSON:
 
 
 def _pods(draw: Draw, claims: list[JSON], templates: list[JSON]) -> tuple[PodPlan, ...]:
-    """Each claim with a pod, some pods with two claims, some claims with two pods."""
+    """Returns a pod for each claim; some pods have two claims, and some claims two pods."""
     pods: list[PodPlan] = []
 
     def add(namespace: str, names: list[str], used: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Classes and claims: requests, alternatives, constraints, configuration, tolerations, capacity and admin access."""
+"""Random classes and claims: requests, alternatives, constraints, configuration, tolerations, capacity."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ATTRIBUTES: Final = ("model", "numa", "version", "version", "tags")
 
 
 def classes(draw: Draw, drivers: list[str]) -> list[JSON]:
-    """One or two classes per driver."""
+    """Returns one or two classes for each driver."""
     return [_class(draw, driver, number) for driver in drivers for number in range(draw.number(1, 2))]
 
 
 def claim(draw: Draw, name: str, known: list[JSON]) -> JSON:
-    """A claim for some of the classes."""
+    """Returns a claim for some of the classes."""
     namespace = ADMIN if draw.has("admin", 0.8) else PLAIN
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -29,7 +29,7 @@ def claim(draw: Draw, name: str, known: list[JSON]) -> JSON:
 
 
 def spec(draw: Draw, known: list[JSON]) -> JSON:
-    """The specification of a claim."""
+    """Returns the specification of a claim."""
     requests = [_request(draw, f"r{number}", known) for number in range(draw.one(1, 1, 1, 1, 2, 2, 3))]
     devices: JSON = {"requests": requests}
     names = [name for each in requests for name in _names(each)]
@@ -43,13 +43,13 @@ def spec(draw: Draw, known: list[JSON]) -> JSON:
 
 
 def driver_of(device_class: JSON) -> str:
-    """The driver whose devices a class is for."""
+    """Returns the driver of the devices of a class."""
     driver: str = device_class["metadata"]["annotations"]["driver"]
     return driver
 
 
 def toleration(draw: Draw) -> JSON:
-    """A toleration for some of the taints."""
+    """Returns a toleration for some of the taints."""
     made: JSON = {}
     if draw.chance(0.85):
         made["key"] = draw.one(*TAINT_KEYS)
@@ -142,7 +142,7 @@ def _constraint(draw: Draw, names: list[str], known: list[JSON]) -> JSON:
 
 
 def _derive(draw: Draw, devices: JSON, known: list[JSON]) -> None:
-    """A constraint on an attribute that some requests derive."""
+    """Returns a constraint on an attribute that some requests derive."""
     derived = [each for request in devices["requests"] for each in _ways(request) if draw.chance(0.85)]
     name = f"{driver_of(draw.one(*known))}/{draw.one('made-up', 'model', 'numa')}"
     for each in derived:
@@ -155,7 +155,7 @@ def _derive(draw: Draw, devices: JSON, known: list[JSON]) -> None:
 
 
 def _ways(request: JSON) -> list[JSON]:
-    """What may be asked for: the request itself, or its alternatives; of classes that exist."""
+    """Returns the request itself or its alternatives, of classes that exist."""
     ways = [request["exactly"]] if "exactly" in request else request["firstAvailable"]
     return [each for each in ways if each["deviceClassName"] != f"{CASE}-absent"]
 

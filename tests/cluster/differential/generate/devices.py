@@ -1,4 +1,4 @@
-"""Devices: attributes, capacities, counters, taints and conditions, few values each so that devices can be alike."""
+"""Random devices. Attributes, capacities, counters, taints and conditions have few values, so devices are alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAINT_KEYS: Final = ("example.com/broken", "example.com/reserved")
 
 
 def device(draw: Draw, driver: str, name: str) -> JSON:
-    """A device of a driver."""
+    """Returns a device of a driver."""
     made: JSON = {"name": name, "attributes": _attributes(draw, driver), "capacity": _capacity(draw, driver)}
     if draw.has("shares", 0.7):
         made["allowMultipleAllocations"] = True
@@ -32,7 +32,7 @@ def device(draw: Draw, driver: str, name: str) -> JSON:
 
 
 def taint(draw: Draw) -> JSON:
-    """A taint; time added is the server's to fill in."""
+    """Returns a taint; the server sets `timeAdded`."""
     made = {"key": draw.one(*TAINT_KEYS), "effect": draw.one("NoSchedule", "NoSchedule", "NoExecute", "None")}
     if draw.chance(0.6):
         made["value"] = draw.one("yes", "no")
@@ -40,25 +40,25 @@ def taint(draw: Draw) -> JSON:
 
 
 def consumption(draw: Draw) -> list[JSON]:
-    """What a device takes out of the counter sets of its pool."""
+    """Returns what a device consumes of the counter sets of its pool."""
     return [_consumed(draw, name) for name in draw.some(("board0", "board1"), 1, draw.one(1, 1, 2))]
 
 
 def counter_set(draw: Draw, name: str) -> JSON:
-    """A counter set for at most a few devices."""
+    """Returns a counter set that is enough for a few devices."""
     counters = {"memory": {"value": draw.one("40Gi", "80Gi")}, "slices": {"value": draw.one("3", "7")}}
     return {"name": name, "counters": counters}
 
 
 def node_choice(draw: Draw, node: str) -> JSON:
-    """What selects nodes for one device, or for a slice."""
+    """Returns the node selection of a device or a slice."""
     if draw.chance(0.6):
         return {"nodeName": node}
     return {"nodeSelector": zone_selector(draw)}
 
 
 def zone_selector(draw: Draw) -> JSON:
-    """Nodes of the slot by their labels, always only one term."""
+    """Returns a selector of nodes of the slot by their labels, with one term."""
     expressions: list[JSON] = [{"key": "slot", "operator": "In", "values": [SLOT]}]
     kinds: list[JSON] = [
         {"key": "zone", "operator": "In", "values": [draw.one("a", "b")]},
@@ -106,7 +106,7 @@ def _capacity(draw: Draw, driver: str) -> JSON:
 
 
 def _with_policy(draw: Draw, capacity: JSON) -> JSON:
-    """A request policy that fits the capacity, mostly."""
+    """Returns a request policy, which fits the capacity in most cases."""
     value = capacity["value"]
     policies: list[Any] = [
         None,

@@ -1,4 +1,4 @@
-"""Chance, and which features a case is about."""
+"""Random choices, and the features that a case is about."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NEWER: Final = {
 
 
 class Draw:
-    """Random choices for one case; `newer` for servers since 1.37."""
+    """Random choices for one case; `newer` is for servers since 1.37."""
 
     def __init__(self, seed: int | str, index: int, *, newer: bool = False) -> None:
         self.random = random.Random(f"{seed}/{index}")
@@ -55,28 +55,28 @@ class Draw:
         self.features = frozenset(name for name, often in possible.items() if self.random.random() < often)
 
     def has(self, feature: str, often: float = 1.0) -> bool:
-        """Whether the case is about a feature, and now (one in `1 / often`) is an occasion for it."""
+        """Returns whether the case is about a feature and uses it here, which is so once in `1 / often` times."""
         assert feature in FEATURES or feature in NEWER, feature
         return feature in self.features and self.random.random() < often
 
     def chance(self, often: float) -> bool:
-        """True as often as that."""
+        """Returns True with this probability."""
         return self.random.random() < often
 
     def one(self, *items: T) -> T:
-        """One of them."""
+        """Returns one of them."""
         return self.random.choice(items)
 
     def some(self, items: Sequence[T], least: int = 1, most: int | None = None) -> list[T]:
-        """Some of them, in their order."""
+        """Returns some of them, in their order."""
         count = self.random.randint(least, max(least, min(len(items), len(items) if most is None else most)))
         places = sorted(self.random.sample(range(len(items)), min(count, len(items))))
         return [items[place] for place in places]
 
     def number(self, least: int, most: int) -> int:
-        """A number from `least` to `most`."""
+        """Returns a number from `least` to `most`."""
         return self.random.randint(least, most)
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """All of them in another order."""
+        """Returns all of them in random order."""
         return self.random.sample(items, len(items))

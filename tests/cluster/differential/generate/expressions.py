@@ -1,4 +1,4 @@
-"""CEL selectors: those that choose, those that fail on some devices, and those that do not compile."""
+"""Random CEL selectors: some select, some fail on some devices, and some do not compile."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tests.cluster.differential.generate.draw import Draw
 
 
 def selector(draw: Draw, driver: str) -> str:
-    """An expression for devices of a driver."""
+    """Returns an expression for devices of a driver."""
     if draw.has("broken-cel", 0.3):
         return _broken(draw, driver)
     return _list_expression(draw, driver) if draw.has("lists", 0.3) else _sound(draw, driver)
 
 
 def derivation(draw: Draw, driver: str) -> str:
-    """An expression for an attribute: a value, a list of values, or something that is neither, at times."""
+    """Returns an expression for an attribute: a value, a list of values, and sometimes neither."""
     attributes = f'device.attributes["{driver}"]'
     if draw.chance(0.12):
         return draw.one(f"{attributes}.absent", "1.5", f"[{attributes}.model, {attributes}.numa]", "dyn([1, 'a'])")

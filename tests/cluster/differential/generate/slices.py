@@ -1,4 +1,4 @@
-"""Pools of ResourceSlices: of one node, of a zone, of all nodes, with a selection per device; whole, partial or old."""
+"""Random pools of ResourceSlices: for a node, a zone, all nodes or by device; complete, incomplete or obsolete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Pool:
 
 
 def slices(draw: Draw, drivers: list[str]) -> list[JSON]:
-    """All slices of a case."""
+    """Returns all slices of a case."""
     made: list[JSON] = []
     for driver in drivers:
         pools = list(_pools(draw, driver))
@@ -77,7 +77,7 @@ def _devices(draw: Draw, pool: _Pool, part: int) -> list[JSON]:
 
 
 def _make_invalid(draw: Draw, specs: list[JSON]) -> None:
-    """A device twice, or counters that do not exist: the server takes each slice, the allocator refuses the pool."""
+    """Adds a device twice, or unknown counters: the server accepts each slice, the allocator refuses the pool."""
     devices = specs[0]["devices"]
     if draw.chance(0.5):
         specs.append({"devices": [dict(devices[0])]})

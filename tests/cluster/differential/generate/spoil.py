@@ -1,4 +1,4 @@
-"""Breaking an object somewhere, so that the server may refuse it; often it does not, and that must be known too."""
+"""Changes an object at random, so that the server may refuse it. Often it does not, which must agree as well."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERS: Final = (-1, 0, 1, 2, 33, 129, 1 << 31, 1 << 40)
 
 
 def spoil(draw: Draw, obj: JSON) -> JSON:
-    """A copy of an object of which one part below `spec` is changed, doubled or gone."""
+    """Returns a copy of an object with one part below `spec` changed, doubled or removed."""
     changed = copy.deepcopy(obj)
     places = _places(changed["spec"])
     if not places:
@@ -40,7 +40,7 @@ def spoil(draw: Draw, obj: JSON) -> JSON:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place below a value: what holds it, and its key or index."""
+    """Returns every place below a value: its container, and its key or index."""
     pairs: list[tuple[Any, Any]] = list(value.items()) if isinstance(value, dict) else []
     if isinstance(value, list):
         pairs = list(enumerate(value))

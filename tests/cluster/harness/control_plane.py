@@ -1,13 +1,13 @@
-"""A control plane without nodes: etcd, an API server and, where wanted, a scheduler; no root, nothing left behind.
+"""A control plane without nodes: etcd, an API server and, on request, a scheduler.
 
-Everything lies in one folder and listens on 127.0.0.1, so any number can run beside each other and beside clusters.
+It needs no root and leaves nothing behind. All its files are in one folder, and it listens on 127.0.0.1 only, so any
+number of control planes can run at the same time, also beside clusters.
 """
 
 from __future__ import annotations
 
 import random
 import shutil
-import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,10 +19,10 @@ from .cache import Cache, Version
 from .components import Component, Components
 from .errors import HarnessError
 from .layout import Layout
-from .patience import PATIENCE
 from .processes import MARK, kill, spawn
 from .runtime import ensure_runtime
 from .state import PORTS, State
+from .waiting import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 BETA = {"AllAlpha": False, "AllBeta": True}
-"""The gates of the clusters of this harness, unless others are asked for."""
+"""The feature gates by default, as those of clusters."""
 _PORT_RANGE = range(30000, 32700)
-_POLL = 0.05
 
 
 class _Loopback(Layout):
-    """A layout whose API server listens on 127.0.0.1: there is no pod that would look for it elsewhere."""
+    """A layout whose API server listens on 127.0.0.1, because there is no pod that needs its service."""
 
     @property
     def service_address(self) -> str:
@@ -46,10 +45,14 @@ class _Loopback(Layout):
 
 
 @dataclass(frozen=True)
-class PlaneSettings:
-    """What runs: `users` get kubeconfigs of system:masters, `flags` are added to the command of a component.
+class ControlPlaneSettings:
+    """What a control plane consists of.
 
-    `scheduler` starts one, with its own role; `users` are all as mighty as `admin`, whom there always is.
+    version: the Kubernetes version.
+    gates: the feature gates of its components.
+    users: further users in the group system:masters, who get a kubeconfig like `admin`.
+    flags: further flags for the components, by their names.
+    scheduler: whether it has a scheduler.
     """
 
     version: str
@@ -59,8 +62,13 @@ class PlaneSettings:
     scheduler: bool = False
 
 
-class Plane:
-    """A running control plane."""
+class ControlPlane:
+    """A running control plane.
+
+    version: its Kubernetes version, without a leading v.
+    api: its API server, for the administrator.
+    processes: its processes, by the names of the components.
+    """
 
     def __init__(self, layout: Layout, version: str, api: Api) -> None:
         self.version, self.api = version, api
@@ -73,23 +81,23 @@ class Plane:
         return self.api.server
 
     def log(self, component: str) -> Path:
-        """The log of `etcd`, `apiserver` or `scheduler`."""
+        """Returns the log of `etcd`, `apiserver` or `scheduler`."""
         return self._layout.log(component)
 
     def kubeconfig(self, user: str) -> Path:
-        """The kubeconfig of `admin`, `scheduler` or one of the users it was started with."""
+        """Returns the kubeconfig of `admin`, `scheduler` or one of the users of its settings."""
         return _kubeconfig_path(self._layout, user)
 
     def check(self) -> None:
-        """HarnessError with the end of its log where a component has died."""
+        """Raises HarnessError with the end of the log if a component has died."""
         for name, process in self.processes.items():
             if not process.alive():
                 raise HarnessError(f"{name} died; its log ends:\n{self._layout.tail(name)}")
 
 
 @contextmanager
-def control_plane(name: str, root: Path, settings: PlaneSettings, progress: Progress) -> Iterator[Plane]:
-    """Run a control plane in a folder `name` of its own below `root`, and remove it afterwards."""
+def control_plane(name: str, root: Path, settings: ControlPlaneSettings, progress: Progress) -> Iterator[ControlPlane]:
+    """Runs a control plane in a new folder `name` below `root`, and removes it afterwards."""
     cache, parsed = Cache.from_env(), Version.parse(settings.version)
     runtime = ensure_runtime(cache, progress)
     kube = ensure_kubernetes(cache, parsed, progress)
@@ -105,14 +113,14 @@ def control_plane(name: str, root: Path, settings: PlaneSettings, progress: Prog
         state = State(name, str(parsed), dict(settings.gates), str(cache.root), ports, {})
         parts = Components(layout, state, kube, runtime, api)
         environment = {**parts.environment(), MARK: f"{name}-{ports['etcd']}"}
-        plane = Plane(layout, str(parsed), api)
+        plane = ControlPlane(layout, str(parsed), api)
         for part in _chosen(parts.all(), settings):
             with progress.step(f"starting {part.name}"):
                 _start(part, layout, environment, plane, stack)
         yield plane
 
 
-def _chosen(components: Mapping[str, Component], settings: PlaneSettings) -> list[Component]:
+def _chosen(components: Mapping[str, Component], settings: ControlPlaneSettings) -> list[Component]:
     names = ["etcd", "apiserver", *(["scheduler"] if settings.scheduler else [])]
     wanted = [components[name] for name in names]
     return [replace(part, command=[*part.command, *settings.flags.get(part.name, ())]) for part in wanted]
@@ -141,13 +149,12 @@ def _kubeconfig_path(layout: Layout, user: str) -> Path:
     return layout.root / f"{user}.kubeconfig"
 
 
-def _start(part: Component, layout: Layout, environment: Mapping[str, str], plane: Plane, stack: ExitStack) -> None:
+def _start(
+    part: Component, layout: Layout, environment: Mapping[str, str], plane: ControlPlane, stack: ExitStack
+) -> None:
     process = spawn(part.command, layout.log(part.name), environment)
-    # Its data is thrown away next, so a crash is as good as an orderly stop.
+    # Its data is deleted next, so a crash does no harm.
     stack.callback(kill, [process])
     plane.processes[part.name] = process
-    deadline = time.monotonic() + PATIENCE
-    while not part.healthy():
-        if not process.alive() or time.monotonic() > deadline:
-            raise HarnessError(f"{part.name} did not come up; its log ends:\n{layout.tail(part.name)}")
-        time.sleep(_POLL)
+    if not poll(lambda: part.healthy() or not process.alive()) or not process.alive():
+        raise HarnessError(f"{part.name} did not start; its log ends:\n{layout.tail(part.name)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.harness import image, settings
+from tests.cluster.harness import configuration, image
 from tests.cluster.harness.runtime import Runtime
 from tests.cluster.test_harness.states import make_state
 
@@ -22,7 +22,9 @@ def strings(value):
 
 
 def test_containerd_keeps_its_files_in_the_cluster_folder(layout):
-    config = tomllib.loads(settings.containerd_config(layout, Runtime.under(Path("/cache")), Path("/usr/sbin/runc")))
+    config = tomllib.loads(
+        configuration.containerd_config(layout, Runtime.under(Path("/cache")), Path("/usr/sbin/runc"))
+    )
     plugins = config["plugins"]
     cri = plugins["io.containerd.cri.v1.runtime"]
     assert cri["cdi_spec_dirs"] == [str(layout.cdi_dir)]
@@ -35,7 +37,7 @@ def test_containerd_keeps_its_files_in_the_cluster_folder(layout):
 
 
 def test_kubelet_gets_gates_ports_and_nothing_outside_the_cluster_folder(layout):
-    config = yaml.safe_load(settings.kubelet_config(layout, make_state(gates={"AllBeta": True, "X": False})))
+    config = yaml.safe_load(configuration.kubelet_config(layout, make_state(gates={"AllBeta": True, "X": False})))
     assert config["featureGates"] == {"AllBeta": True, "X": False}
     assert config["port"] == make_state().ports["kubelet"]
     assert config["address"] == layout.node_address
@@ -44,7 +46,7 @@ def test_kubelet_gets_gates_ports_and_nothing_outside_the_cluster_folder(layout)
 
 
 def test_pod_network_leases_its_subnet_in_the_cluster_folder(layout):
-    config = json.loads(settings.network_config(layout))
+    config = json.loads(configuration.network_config(layout))
     ipam = config["plugins"][0]["ipam"]
     assert config["name"] == "dra-sdk-unit"
     assert ipam["ranges"] == [[{"subnet": layout.pod_subnet}]]

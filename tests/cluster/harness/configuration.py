@@ -1,11 +1,15 @@
-"""The configuration files of containerd, the pod network and the kubelet, as text."""
+"""What the components of a cluster read before they start: folders, certificates, configuration files, the image."""
 
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
 from typing import TYPE_CHECKING, Any
 
-from . import image
+from . import image, pki
+from .debian import find_busybox, find_tool
+from .errors import HarnessError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .state import State
 
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _CONTAINERD = """\
 version = 3
 root = {root}
@@ -34,7 +40,7 @@ temp = {temp}
 [plugins.'io.containerd.cri.v1.runtime']
   enable_cdi = true
   cdi_spec_dirs = [{cdi}]
-  # in a container the harness may not lower a score below its own
+  # In a container, the harness may not set a score below its own.
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
@@ -53,8 +59,30 @@ temp = {temp}
 """
 
 
+def prepare(layout: Layout, state: State, server: str, runtime: Runtime) -> None:
+    """Fills the folder of a cluster that is about to start; `server` is the address of its API server."""
+    _make_folders(layout)
+    _issue_certificates(layout, server)
+    (layout.root / "containerd.toml").write_text(containerd_config(layout, runtime, _found("runc", find_tool("runc"))))
+    (layout.cni_conf / "10-pods.conflist").write_text(network_config(layout))
+    (layout.root / "kubelet.json").write_text(kubelet_config(layout, state))
+
+
+def import_image(layout: Layout, runtime: Runtime) -> None:
+    """Puts the busybox image into containerd under its two names."""
+    busybox = _found("a static busybox", find_busybox())
+    architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    archive = layout.temporary / "image.tar"
+    archive.write_bytes(image.image_tar(busybox.read_bytes(), architecture))
+    ctr = [str(runtime.bin / "ctr"), f"--address={layout.containerd_socket}", "--namespace=k8s.io"]
+    done = subprocess.run([*ctr, "images", "import", str(archive)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HarnessError(f"containerd does not import the image: {done.stderr}")
+    archive.unlink()
+
+
 def containerd_config(layout: Layout, runtime: Runtime, runc: Path) -> str:
-    """Returns containerd's configuration (version 3, containerd 2.x); what it writes lies in the cluster's folder."""
+    """Returns containerd's configuration (version 3, containerd 2.x). It writes into the cluster's folder only."""
     paths = {
         "root": layout.containerd_root,
         "state": layout.containerd_state,
@@ -72,12 +100,12 @@ def containerd_config(layout: Layout, runtime: Runtime, runc: Path) -> str:
         "nri_plugins": layout.root / "nri-plugins",
         "nri_conf": layout.root / "nri-conf",
     }
-    # a JSON string is a TOML basic string
+    # A JSON string is also a TOML basic string.
     return _CONTAINERD.format(**{name: json.dumps(str(path)) for name, path in paths.items()})
 
 
 def network_config(layout: Layout) -> str:
-    """Returns the pod network: one veth pair per pod, routed, not reachable from other machines (CNI 1.0.0)."""
+    """Returns the pod network (CNI 1.0.0): a routed veth pair for each pod, which other machines cannot reach."""
     ipam: dict[str, Any] = {"type": "host-local", "dataDir": str(layout.cni_data)}
     ipam |= {"ranges": [[{"subnet": layout.pod_subnet}]], "routes": [{"dst": "0.0.0.0/0"}]}
     network = {
@@ -109,19 +137,50 @@ def kubelet_config(layout: Layout, state: State) -> str:
         "podLogsDir": str(layout.pod_logs),
         "volumePluginDir": str(layout.root / "volume-plugins"),
         "featureGates": state.gates,
-        # works on cgroup v1 and v2, with and without systemd, and in containers
+        # This works with cgroup v1 and v2, with and without systemd, and in containers.
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
         "oomScoreAdj": 0,
-        # pods see neither the machine's resolver nor its firewall
+        # Pods do not use the machine's resolver or firewall.
         "resolvConf": "",
         "makeIPTablesUtilChains": False,
-        # a full disk of the machine is no reason to evict a test's pod or the one image there is
+        # A full disk of the machine must not evict a pod of a test, or remove the only image.
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "50Mi"},
         "imageGCHighThresholdPercent": 100,
         "imageMinimumGCAge": "24h",
     }
     return json.dumps(config, indent=2) + "\n"
+
+
+def _found(name: str, path: Path | None) -> Path:
+    if path is None:
+        raise HarnessError(f"this machine has {name} no longer")
+    return path
+
+
+def _make_folders(layout: Layout) -> None:
+    layout.root.mkdir(parents=True, mode=0o700)
+    folders = [layout.logs, layout.temporary, layout.cdi_dir, layout.cni_conf, layout.cni_data, layout.pod_logs]
+    # The kubelet makes these two as well, but a driver may start before it.
+    folders += [layout.kubelet_dir / "plugins", layout.kubelet_dir / "plugins_registry"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+
+
+def _issue_certificates(layout: Layout, server: str) -> None:
+    authority = pki.Authority(layout.pki)
+    authority.create()
+    authority.signing_key("sa")
+    addresses = ("127.0.0.1", layout.service_address, layout.node_address)
+    authority.issue("server", "dra-sdk-server", hosts=[*addresses, *_SERVER_NAMES])
+    authority.issue("etcd-client", "apiserver")
+    authority.issue("admin", "admin", group="system:masters")
+    authority.issue("controller-manager", "system:kube-controller-manager")
+    authority.issue("scheduler", "system:kube-scheduler")
+    authority.issue("kubelet", f"system:node:{layout.node_name}", group="system:nodes")
+    for user in ("admin", "controller-manager", "scheduler", "kubelet"):
+        text = pki.kubeconfig(server, authority.certificate("ca"), authority.user(user))
+        (layout.root / f"{user}.kubeconfig").write_text(text)

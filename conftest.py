@@ -1,0 +1,3 @@
+"""Plugins for every test of the repository."""
+
+pytest_plugins = ["tests.leftovers"]

@@ -1,0 +1,160 @@
+"""A soak of a few tests, as the command runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.soak.__main__ import Log, load
+from tests.waiting import wait
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(600)  # each test starts several runs of pytest
+TESTS = """
+import pathlib, socket, subprocess, threading, pytest
+
+@pytest.fixture(scope="module")
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found
+
+def test_calculates():
+    assert 1 + 1 == 2
+
+def test_uses_a_thread():
+    thread = threading.Thread(target=list)
+    thread.start()
+    thread.join()
+
+def test_uses_a_process():
+    subprocess.run(["true"], check=True)
+
+def test_uses_a_server(server):
+    assert server.getsockname()
+
+def test_uses_it_too(server):
+    assert server.getsockname()
+"""
+CONCURRENT = {f"test_it.py::{name}" for name in (
+    "test_uses_a_thread", "test_uses_a_process", "test_uses_a_server", "test_uses_it_too"
+)}  # fmt: skip
+SECOND_TIME_FAILS = """
+def test_fails_the_second_time(tmp_path_factory):
+    thread = threading.Thread(target=list)
+    thread.start()
+    thread.join()
+    mark = pathlib.Path(__file__).with_name("mark")
+    assert not mark.exists()
+    mark.touch()
+"""
+
+
+@pytest.fixture
+def soak(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the command on the text of a test file, without load unless it is asked for."""
+
+    def run(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        project = tmp_path / "project"
+        project.mkdir()
+        (project / "test_it.py").write_text(text)
+        (project / "pytest.ini").write_text("[pytest]\n")
+        output = f"--output={tmp_path / 'output'}"
+        command = [
+            sys.executable,
+            "-m",
+            "tests.soak",
+            output,
+            "--load=0",
+            *arguments,
+            str(project),
+            f"--rootdir={project}",
+        ]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_the_first_round_decides_which_tests_are_repeated(soak, tmp_path):
+    done = soak(TESTS, "--rounds=3", "--seed=7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no test failed" in done.stdout
+    assert "4 of 5 tests start threads, sockets or processes" in done.stderr
+    assert set((tmp_path / "output/concurrent.txt").read_text().splitlines()) == CONCURRENT
+    logs = [Log.read(tmp_path / f"output/round-{number}.jsonl") for number in (1, 2, 3)]
+    assert [len(log.tests) for log in logs] == [5, 4, 4]
+    assert set(logs[2].tests) == CONCURRENT
+
+
+def test_a_seed_is_an_order(soak, tmp_path):
+    soak(TESTS, "--rounds=2", "--seed=7", "--jobs=1")
+    second = Log.read(tmp_path / "output/round-2.jsonl").tests
+    (tmp_path / "project/test_it.py").unlink()
+    (tmp_path / "project/pytest.ini").unlink()
+    (tmp_path / "project").rmdir()
+    soak(TESTS, "--rounds=1", "--seed=8")
+    again = Log.read(tmp_path / "output/round-1.jsonl").tests
+    assert [test for test in again if test in second] == second
+
+
+def test_a_failure_is_reported_with_round_and_command(soak, tmp_path):
+    done = soak(TESTS + SECOND_TIME_FAILS, "--rounds=3", "--seed=7", "--jobs=1")
+    assert done.returncode == 1
+    assert "FAILED test_it.py::test_fails_the_second_time (call)" in done.stderr
+    assert "--random-order-seed=8" in done.stderr
+    assert f"output: {tmp_path}/output/round-2.txt" in done.stderr
+    assert "   2 times  test_it.py::test_fails_the_second_time" in done.stdout
+    assert "assert not mark.exists()" in (tmp_path / "output/round-2.txt").read_text()
+    assert not (tmp_path / "output/round-1.txt").exists()
+
+
+def test_a_test_that_ends_the_process_is_named(soak):
+    done = soak("import os\ndef test_fatal():\n    os._exit(9)\n", "--rounds=1")
+    assert done.returncode == 1
+    assert "FAILED test_it.py::test_fatal (pytest ended with status 9)" in done.stderr
+
+
+def test_tests_that_cannot_be_collected_are_a_failure(soak):
+    done = soak("def test_(:\n", "--rounds=1")
+    assert done.returncode == 1
+    assert "FAILED pytest (pytest ended with status 2)" in done.stderr
+
+
+def test_without_concurrent_tests_one_round_is_enough(soak, tmp_path):
+    done = soak("def test_calculates():\n    pass\n", "--rounds=3")
+    assert done.returncode == 0
+    assert "0 of 1 tests start threads" in done.stderr
+    assert not (tmp_path / "output/round-2.jsonl").exists()
+
+
+def test_a_signal_ends_the_rounds_and_lets_their_tests_clean_up(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pathlib, time\n"
+        "def test_waits():\n"
+        "    here = pathlib.Path(__file__).parent\n"
+        "    try:\n"
+        "        (here / 'began').touch()\n"
+        "        time.sleep(600)\n"
+        "    finally:\n"
+        "        (here / 'cleaned').touch()\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    options = ["--rounds=3", "--load=0", f"--output={tmp_path / 'output'}", f"--rootdir={tmp_path}", str(tmp_path)]
+    # As a shell starts a program in the background: it ignores SIGINT.
+    with subprocess.Popen(
+        ["env", "--ignore-signal=INT", sys.executable, "-m", "tests.soak", *options], cwd=ROOT
+    ) as soak:
+        wait((tmp_path / "began").exists)
+        soak.terminate()
+        assert soak.wait() == 130
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_the_load_ends_with_the_block(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")  # no stress-ng
+    with load(2) as processes:
+        assert [each.poll() for each in processes] == [None, None]
+    assert all(each.poll() is not None for each in processes)

@@ -1,0 +1,87 @@
+"""The plugin that fails a run whose tests leave something behind, on runs of pytest of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAD = "import pathlib, socket, subprocess, tempfile, threading\nhere = pathlib.Path(__file__).parent\nkept = []\n"
+INNOCENT = "def test_innocent():\n    pass\n"
+AT_ONCE, LATER = 0.2, 200.0
+"""Seconds that things have to end: for those that never do, and for those that do on however busy a machine."""
+pytestmark = pytest.mark.timeout(300)  # each test starts a pytest
+
+
+@pytest.fixture
+def run_pytest(tmp_path: Path) -> Callable[[str, float], tuple[int, str]]:
+    """Runs pytest on the text of a test file; returns exit status and output."""
+
+    def run(text: str, limit: float) -> tuple[int, str]:
+        plugin = "tests.leftovers"
+        (tmp_path / "conftest.py").write_text(
+            f"import {plugin}\n{plugin}.LIMIT = {limit}\npytest_plugins = ['{plugin}']\n"
+        )
+        (tmp_path / "test_it.py").write_text(HEAD + text)
+        (tmp_path / "pytest.ini").write_text("[pytest]\n")
+        options = ["-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base"]
+        command = [sys.executable, "-m", "pytest", *options, tmp_path]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "threading.Thread(target=threading.Event().wait, daemon=True, name='idle').start()",
+            "thread idle, first seen",
+        ),
+        ("kept.append(socket.socket())", "open socket:["),
+        ("kept.append(tempfile.mkdtemp(prefix='left-', dir=here))", "/left-"),
+        ("subprocess.run(['sh', '-c', f'sleep 600 >&- 2>&- & echo $! > {here}/pid'])", "(sleep 600), started by"),
+    ],
+)
+def test_what_a_test_leaves_fails_the_run_and_names_the_test(run_pytest, tmp_path, body, message):
+    try:
+        status, said = run_pytest(f"def test_guilty():\n    {body}\n{INNOCENT}", AT_ONCE)
+    finally:
+        if (pid := tmp_path / "pid").exists():
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert status == 1
+    assert "the tests left behind:" in said
+    (line,) = [line for line in said.splitlines() if message in line]
+    assert line.endswith("test_it.py::test_guilty")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
+def test_a_mount_is_found(run_pytest, tmp_path):
+    mount = "subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', tmp_path], check=True)"
+    try:
+        status, said = run_pytest(f"def test_guilty(tmp_path):\n    {mount}\n", AT_ONCE)
+    finally:
+        for point in (tmp_path / "base").glob("test_guilty*"):
+            subprocess.run(["umount", point], check=False, capture_output=True)
+    assert status == 1
+    assert f"mount at {tmp_path}/base/" in said
+
+
+def test_what_ends_in_time_is_no_failure(run_pytest):
+    status, said = run_pytest(
+        "def test_tidy():\n"
+        "    threading.Timer(0.2, list).start()\n"
+        "    socket.socket().close()\n"
+        "    with tempfile.TemporaryDirectory():\n"
+        "        subprocess.run(['true'], check=True)\n",
+        LATER,
+    )
+    assert (status, "left behind" in said) == (0, False)
