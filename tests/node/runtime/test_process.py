@@ -17,7 +17,7 @@ from dra_sdk.node.runtime import sockets
 from dra_sdk.node.runtime.instance import InstanceLock
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
-from dra_sdk.tools.simulator.kubelet import ResponseError, wire
+from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
 from dra_sdk.tools.simulator.statuses import unavailable
 from tests.embedded import settings_for
 from tests.node.runtime.conftest import ANY_PORT, Web
@@ -137,7 +137,7 @@ def test_probes_and_metrics(cluster: EmbeddedCluster, web: Web, monkeypatch: pyt
 def prepare(socket: Path, ref: ClaimRef) -> object:
     """As the kubelet asks for it, on a connection that does not end with the registration."""
     with grpc.insecure_channel(f"unix:{socket}") as channel:
-        return wire.prepare(channel, wire.V1, NAME, [ref], LONG)
+        return rpc.prepare(channel, rpc.V1, NAME, [ref], LONG)
 
 
 class HangingDriver(LampDriver):
