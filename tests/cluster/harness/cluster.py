@@ -81,7 +81,7 @@ class Cluster:
         with cleanup.lock(layout):
             running = cls.find(name, progress=progress)
             if running is not None:
-                running._check_same(str(parsed), chosen)
+                running.check_same(str(parsed), chosen)
                 progress.note(f"cluster {name!r} is already up")
                 return running
             require("the cluster", CLUSTER)
@@ -370,7 +370,8 @@ class Cluster:
         self._state.ready = True
         daemons.save()
 
-    def _check_same(self, version: str, gates: dict[str, bool]) -> None:
+    def check_same(self, version: str, gates: dict[str, bool]) -> None:
+        """Raises HarnessError if the cluster has another version or other gates."""
         if (self.version, self.gates) != (version, gates):
             raise HarnessError(
                 f"cluster {self.name!r} runs Kubernetes {self.version} with gates {self.gates}, "
