@@ -30,6 +30,7 @@ lint: $(VENV)/.developed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.node_wing
 
 unit: $(VENV)/.developed
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(SLOW:%=--ignore %)
