@@ -87,7 +87,7 @@ def _signature_problem(name: str, found: Any) -> str:
     needed = [each for each in parameters if each.default is each.empty]
     unknown = [each.name for each in needed if each.kind in _KINDS and each.name not in given]
     unknown += [each.name for each in needed if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    return f"asks for {', '.join(unknown)}, which it is not given; besides self {offered}" if unknown else ""
+    return f"asks for {', '.join(unknown)}, which it is not given; apart from self {offered}" if unknown else ""
 
 
 def check_info(info: Any, source: str) -> None:

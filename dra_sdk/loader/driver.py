@@ -160,7 +160,7 @@ class Driver:
 
     @contextmanager
     def _running(self, hook: str) -> Iterator[None]:
-        """Make a HookError of whatever an author's code raises; in a server's thread KeyboardInterrupt is no Ctrl-C."""
+        """Make a HookError of every exception of the author's code, also of KeyboardInterrupt: it is no Ctrl-C here."""
         try:
             yield
         except DraError:

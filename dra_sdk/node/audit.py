@@ -20,7 +20,7 @@ VARIABLE = "DRA_SDK_AUDIT_LOG"
 
 
 class AuditLog:
-    """Appends to the file that the environment names; a file that cannot be written fails the call that it is about."""
+    """Appends to the file that the environment names. If the file cannot be written, the call fails."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._path = Path(environment[VARIABLE]) if environment.get(VARIABLE) else None
@@ -33,7 +33,7 @@ class AuditLog:
 
     @hookimpl(wrapper=True)
     def dra_unprepare(self, claim: HeldClaim) -> Generator[None, None, None]:
-        """Record each device once it was given back."""
+        """Record each device after its unprepare."""
         yield
         for device in claim.devices:
             self._write("unprepared", claim, device=f"{device.pool}/{device.name}", request=device.request)

@@ -1,7 +1,7 @@
 """Durable small files: after a crash at any instruction a file is either the old one or the new one, whole.
 
 The process is root and works in directories of the host, so no file is opened through a symbolic link, and a directory
-that somebody else may write is refused: whoever writes there could have root write elsewhere.
+that other users may write is refused: they could make root write to other places.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Files:
     """Writes and removes files durably. `on_step` is called before each step, so tests can end the process there.
 
     Each target has one temporary file, `.tmp-<name>` beside it, so only one thread of one process may write a target at
-    a time; the locks of claims see to that. What a killed process left is overwritten by the next write and removed
-    together with the target.
+    a time; callers hold the claim's lock. What a killed process leaves is overwritten by the next write, or removed
+    with the target.
 
-    Paths are best given as strings where a prepare waits: pathlib costs more than a system call.
+    Pass paths as strings where a prepare waits: pathlib costs more than a system call.
     """
 
     def __init__(self, on_step: Step | None = None) -> None:
@@ -78,7 +78,7 @@ class Files:
         """Remove `path` and its temporary file if they exist, durably. A call that failed half-way may be repeated."""
         target = os.fspath(path)
         for each in (target, _temporary(target)):
-            if os.path.lexists(each):  # unlink of nothing fails on a read-only file system
+            if os.path.lexists(each):  # on a read-only file system, unlink fails even if there is no file
                 self._step("unlink", target)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(each)  # noqa: PTH108
@@ -92,10 +92,10 @@ class Files:
 
     def _fill(self, handle: int, target: str, content: bytes, mode: int, *, whole: bool) -> None:
         self._step("write", target)
-        while content:  # the disk may take a part, and say with the next that it is full
+        while content:  # a full disk may accept a part and fail with the next call
             content = content[os.write(handle, content) :]
         if mode != _PRIVATE:
-            os.fchmod(handle, mode)  # whatever the umask is
+            os.fchmod(handle, mode)  # the umask does not apply
         if whole:
             self._step("fsync", target)
             os.fsync(handle)
@@ -110,19 +110,19 @@ class Files:
 
 
 def safe_id(uid: str) -> str:
-    """A claim UID as part of a file name and of a CDI device name, whatever characters it holds."""
+    """A claim UID for file names and CDI device names: the UID itself, or its hash if it has special characters."""
     return uid if _PLAIN_ID.fullmatch(uid) and uid[-1].isalnum() else hashlib.sha256(uid.encode()).hexdigest()
 
 
 def targets(directory: Path, suffix: str) -> Iterator[str]:
-    """The names of files in `directory` that end with `suffix`: those that exist, and those that were begun only."""
+    """The names of files in `directory` that end with `suffix`, also those of which only the temporary file exists."""
     with os.scandir(directory) as entries:
         names = {entry.name for entry in entries}
     yield from sorted({name.removeprefix(PREFIX) for name in names if name.endswith(suffix)})
 
 
 def read(path: str | Path) -> bytes:
-    """The content of a regular file. OSError for a symbolic link, a pipe or anything else that is no regular file."""
+    """The content of a regular file. OSError for a symbolic link, a pipe and everything else."""
     handle = os.open(path, _READ)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -145,15 +145,15 @@ def sync_directory(directory: str | Path) -> None:
 
 
 def private_directory(path: Path, mode: int) -> None:
-    """Make a directory, with its parents, that nobody but us may write.
+    """Make a directory, with its parents, that only this user may write.
 
     SettingsError if it cannot be made, is a symbolic link, or has another owner or a mode that lets others write.
     """
     try:
         for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
-            with contextlib.suppress(FileExistsError):  # another instance of a rolling update was quicker
+            with contextlib.suppress(FileExistsError):  # another process of a rolling update made it first
                 missing.mkdir(mode)
-                missing.chmod(mode)  # whatever the umask is
+                missing.chmod(mode)  # the umask does not apply
         found = path.lstat()
     except OSError as error:
         raise SettingsError(f"cannot make directory {path}: {error.strerror}") from error
@@ -162,7 +162,7 @@ def private_directory(path: Path, mode: int) -> None:
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
         raise SettingsError(
             f"directory {path} has owner {found.st_uid} and mode {stat.S_IMODE(found.st_mode):04o}; user "
-            f"{os.geteuid()} must own it and nobody else may write it, for the driver trusts what it finds there"
+            f"{os.geteuid()} must own it and nobody else may write it, because the driver trusts its files"
         )
 
 

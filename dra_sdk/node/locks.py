@@ -1,8 +1,8 @@
 """Locks by name: one holder per claim and per device, among threads and, if asked for, among processes.
 
-Go drivers serialise every call behind one lock, so a slow claim stalls all others; here only calls that touch the
-same claim or device wait for each other. Among processes (rolling update) a byte range of one lock file stands for
-each name, so nothing is left behind and the kernel releases what a killed process held.
+Only calls for the same claim or device wait for each other; one lock for all calls would let a slow claim delay all
+others. Between processes (rolling update) each name is one byte of a lock file, so no file is left behind and the
+kernel releases the locks of a killed process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 class NamedLocks:
     """Locks that exist while they are held. Safe for threads.
 
-    file: a lock file that extends them to other processes, None for this process alone.
+    file: a lock file that makes the locks valid between processes. None: for this process alone.
     waiting: how many threads wait for another thread of this process.
     """
 
@@ -42,7 +42,7 @@ class NamedLocks:
 
     @property
     def held(self) -> frozenset[str]:
-        """The names that threads of this process hold, or wait for in other processes."""
+        """The names that threads of this process hold, or wait for because another process holds them."""
         with self._guard:
             return frozenset(self._held)
 
@@ -52,7 +52,7 @@ class NamedLocks:
 
     @contextmanager
     def try_hold(self, name: str) -> Iterator[bool]:
-        """Hold one lock inside a `with` if nobody else has it; yields whether that is so. Never waits."""
+        """Hold one lock inside a `with` if it is free; yields whether it is held. Never waits."""
         names = frozenset([name])
         with self._guard:
             held = self._held.isdisjoint(names)
@@ -73,7 +73,7 @@ class NamedLocks:
             self._file = None
 
     def acquire(self, names: frozenset[str]) -> None:
-        """Wait until all of them are free and hold them: all or nothing, so no deadlock."""
+        """Wait until all of them are free, then take all at once, so there is no deadlock."""
         with self._guard:
             while not self._held.isdisjoint(names):
                 self.waiting += 1
@@ -99,9 +99,9 @@ class NamedLocks:
             self._drop(names)
 
     def _acquire_ranges(self, file: int, names: frozenset[str]) -> None:
-        """Wait for other processes; in one global order, so two holders never wait for each other."""
+        """Wait for other processes, always in the same order, so that two of them never wait for each other."""
         for start in _ranges(names):
-            # Open-file-description locks: unlike POSIX ones they know no false deadlock among threads.
+            # Open-file-description locks: with POSIX locks the kernel would report false deadlocks between threads.
             fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _flock(fcntl.F_WRLCK, start))
 
     def _try_range(self, file: int, names: frozenset[str]) -> bool:

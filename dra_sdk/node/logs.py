@@ -1,7 +1,7 @@
-"""Log lines for people or for machines, with the request, claim and pod that the thread works on.
+"""Log lines for people or for machines, with the request, claim and pod that the thread handles.
 
-What is logged holds names and values that users choose, so a line never holds a character that moves a terminal's
-cursor or reverses its text, and has a limit of its length.
+Log lines contain names and values that users choose. So characters that move a terminal's cursor or reverse its text
+are escaped, and the length of a line is limited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_FIELDS: Mapping[str, str] = {}
 
 
 class LogFields:
-    """Adds fields to every log line of this thread inside a `with`, those of a driver's hooks as well."""
+    """Adds fields to every log line of this thread inside a `with`, also to those of a driver's hooks."""
 
     __slots__ = ("_more", "_token")
     _token: Token[Mapping[str, str]]
@@ -56,7 +56,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people: time, level, thread, message, and what the thread works on as `key=value`.
+    """One line for people: time, level, thread, message, and the fields as `key=value`.
 
     A traceback follows on lines of its own.
     """

@@ -10,7 +10,7 @@ from dra_sdk.errors import DraError, HookError
 
 log = logging.getLogger(__name__)
 FIRST_DELAY = 0.5  # seconds before the first restart
-LAST_DELAY = 60.0  # seconds that the delay, doubled each time, ends at
+LAST_DELAY = 60.0  # seconds; the delay doubles up to this
 
 
 class RestartingThread:
@@ -36,7 +36,7 @@ class RestartingThread:
         self._stop.set()
 
     def stop(self, timeout: float) -> bool:
-        """Ask the body to return and wait up to `timeout` seconds; False if it still runs."""
+        """Ask the body to return, and wait up to `timeout` seconds. False if it still runs."""
         self.request_stop()
         if self._thread.ident is None:
             return True
@@ -48,7 +48,7 @@ class RestartingThread:
         return not self._thread.is_alive()
 
     def progressed(self) -> None:
-        """Report that the body works: the next restart waits for FIRST_DELAY only."""
+        """Report that the body works, so that the next restart waits only FIRST_DELAY."""
         self.delay = FIRST_DELAY
 
     def _run(self) -> None:
@@ -63,7 +63,7 @@ class RestartingThread:
                 return
 
     def _log(self, error: BaseException) -> None:
-        """One sentence if that says what is wrong; a traceback as well if an author's code raised."""
+        """Log one sentence; with a traceback if an author's code raised."""
         expected = isinstance(error, DraError) and not (isinstance(error, HookError) and error.__cause__)
         what = " ".join(f"{self._thread.name} failed: {str(error) or type(error).__name__}".split())
         log.error("%s; it starts again in %.1f s", what, self.delay, exc_info=None if expected else error)

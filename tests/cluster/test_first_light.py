@@ -25,7 +25,7 @@ def test_the_cpu_driver_gives_a_pod_cpus_from_a_template(cluster: Cluster, cpus:
     uid = claims[0]["metadata"]["uid"]
     environment = printed(cluster, "pinned", "main")
     assert environment[f"DRA_CPUSET_{uid}"] in {"0", "1"}
-    assert [path.name for path in cpus.specs()] == [f"dra.k8s.io-cpu_dra.cpu_claim-{uid}.json"]
+    assert [path.name for path in cpus.specs()] == [f"dra.cpu_claim-{uid}.json"]
 
     cluster.kubectl("delete", "pod", "pinned")
     cpus.wait(lambda: not cpus.held() and not cpus.specs())

@@ -21,7 +21,7 @@ from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
 from tests.faults.outside import Outside
 from tests.waiting import LONG, wait
 
-ABANDONED = "ending while still at work: a call of the kubelet; the next start goes on from the state files"
+ABANDONED = "ending although still busy: a call of the kubelet; the next start continues from the state files"
 
 
 class HastyDriver(HangingDriver):
@@ -64,7 +64,7 @@ def test_a_hook_that_hangs_is_left_behind(driver: Outside, step: str) -> None:
             assert driver.terminate() == 1
         assert isinstance(call.exception(), grpc.RpcError)
     log = driver.log.read_text()
-    assert "calls are still under way after 0 s; their claims are undone at the next start" in log
+    assert "calls are still in flight after 0 s; their claims are undone at the next start" in log
     assert ABANDONED in log
     assert not list(driver.cluster.registry_dir.iterdir()), "the kubelet must not call a driver that has ended"
     assert driver.shining(), "the test is about a claim that was left half-way"
@@ -113,7 +113,7 @@ def test_an_api_server_that_does_not_answer_is_not_waited_for(driver: Outside) -
     with driver.running():
         driver.wait(lambda: slow.hits)
         assert driver.terminate() == 1
-    assert "ending while still at work: slices" in driver.log.read_text()
+    assert "ending although still busy: slices" in driver.log.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -46,9 +46,9 @@ def test_a_hook_that_is_nearly_called_so() -> None:
 def test_arguments_that_a_hook_is_not_given() -> None:
     wrong = lampish(dra_unprepare=lambda self, claims, nod: None)
     assert refusal(wrong) == (
-        ": hook dra_unprepare asks for claims, nod, which it is not given; besides self it may take claim, node"
+        ": hook dra_unprepare asks for claims, nod, which it is not given; apart from self it may take claim, node"
     )
-    assert "asks for node, which it is not given; besides self it takes none" in refusal(
+    assert "asks for node, which it is not given; apart from self it takes none" in refusal(
         lampish(dra_driver_info=lambda self, node: None)
     )
 

@@ -1,1 +1,1 @@
-"""The health of devices: what is known now, who wants to hear of it, and the taints that keep pods away."""
+"""The health of devices: the reports of the driver, the streams to the kubelet, and taints that keep pods away."""

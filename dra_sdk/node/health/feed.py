@@ -1,13 +1,13 @@
-"""The latest known state of every device, for those who follow it. Safe for threads.
+"""The latest health of every device, and streams of its changes. Safe for threads.
 
 ```
 dra_device_health ─ report ─▶ HealthFeed ─ follow ──▶ one kubelet stream for each version of the health API
                                          ─ subscribe ▶ taints, logs: changes of status only
 ```
 
-A report speaks for the devices that it names and for no others. A follower is sent exactly these, changed or not: a
-kubelet believes a state for the device's whole timeout from the moment it arrives, and a source that hangs must decay
-to Unknown there. Source: KEP-4680.
+A report is about the devices that it names. A follower gets exactly these, changed or not: the kubelet trusts a state
+for the device's timeout after it arrives, and the state of a device whose source hangs must become Unknown there.
+Source: KEP-4680.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HealthChange:
 
     pool: the name of its pool.
     device: its name.
-    old: the status before, Unknown if the last report was older than its timeout.
+    old: the status before; Unknown if the last report was older than its timeout.
     new: the status now.
     message: what the report says about it.
     """
@@ -73,7 +73,7 @@ class HealthFeed:
         self._closed = False
 
     def report(self, devices: Any) -> None:
-        """Store one report of `dra_device_health`; HookError, and nothing is stored, if it is none."""
+        """Store one report of `dra_device_health`. HookError if it is invalid; then nothing is stored."""
         reported = read_report(self._driver, self._pool, devices)
         with self._reporting:
             changes = self._merge(reported)
@@ -84,19 +84,19 @@ class HealthFeed:
                     log.exception("a listener failed on %d changes of device health", len(changes))
 
     def snapshot(self) -> list[DeviceHealth]:
-        """Every device whose state is younger than its timeout, by pool and name; pools are filled in."""
+        """Every device whose state is younger than its timeout, sorted by pool and name, with its pool set."""
         with self._changed:
             return self._fresh(self._entries)
 
     def subscribe(self, listener: Listener) -> None:
-        """Call `listener` with the changes of each report that brings any, in the reporter's thread."""
+        """Call `listener` with the changes of each report that has any, in the reporter's thread."""
         with self._reporting:
             self._listeners.append(listener)
 
     def follow(self, group: str, alive: Callable[[], bool]) -> Iterator[list[DeviceHealth]]:
-        """Yield what is known, if that is anything, then each report as it arrives.
+        """Yield all fresh states, if there are any, then each report as it arrives.
 
-        Reports that arrive while the follower is busy reach it together, each device with its latest state. Ends when
+        Reports that arrive while the follower is busy are combined: it gets the latest state of each device. Ends when
         another follower of the same `group` begins, when the feed is closed, or when `alive()` is False, which is
         checked after every report and `wake`.
         """
@@ -145,7 +145,7 @@ class HealthFeed:
     def _merge(self, reported: dict[Key, DeviceHealth]) -> list[HealthChange]:
         with self._changed:
             now = self._clock()
-            # What went stale is forgotten, so names that a driver no longer uses do not pile up.
+            # Stale entries are dropped, so that names which a driver no longer uses do not accumulate.
             known = {key: entry for key, entry in self._entries.items() if entry.fresh(now)}
             self._entries = known | {key: _Entry(health, now) for key, health in reported.items()}
             for waiting in list(self._waiting.values()):

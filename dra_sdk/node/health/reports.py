@@ -22,10 +22,10 @@ _SEVERITY: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNKNOWN: 1, HealthStat
 
 
 def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
-    """The devices of one report by pool and name; `pool` stands in where a device names none.
+    """The devices of one report by pool and name; `pool` is that of devices that name none.
 
-    A device that is in it twice keeps its worst state. Messages are cut to what the kubelet keeps. Raises HookError
-    with the driver, the device and the field for anything that is no report; nothing of it is used then.
+    If a device is in it twice, the worst state counts. Messages are cut to the length that the kubelet keeps. Raises
+    HookError with the driver, the device and the field if the report is invalid; then nothing of it is used.
     """
     where = f"dra_device_health of driver {driver}"
     if isinstance(report, str | bytes) or not isinstance(report, Iterable):
@@ -68,7 +68,7 @@ def _problems(health: Any) -> Iterator[str]:
 
 
 def _cut(message: str) -> str:
-    raw = message.encode(errors="replace")  # a name of a broken file can hold what is no character
+    raw = message.encode(errors="replace")  # names read from a damaged file can have bytes that are no text
     if len(raw) > MESSAGE_LIMIT:
         raw = raw[: MESSAGE_LIMIT - len(_CUT)]
         return raw.decode(errors="ignore") + _CUT

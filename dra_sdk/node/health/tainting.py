@@ -1,6 +1,6 @@
-"""Publishes pools with a taint on each unhealthy device: health alone keeps no pod away.
+"""Publishes pools with a taint on each unhealthy device, because health alone does not keep pods away.
 
-A device stays unhealthy until it is reported healthy again: that its monitor is silent says nothing about the device.
+A device stays unhealthy until it is reported healthy again. A monitor that reports nothing changes nothing.
 Source: resource.k8s.io/v1 DeviceTaint (KEP-5055).
 """
 
@@ -50,7 +50,7 @@ class TaintPolicy:
 
 
 class TaintingPublisher:
-    """Publishes what discovery found, with taints on what is unhealthy, whenever either changes. Safe for threads.
+    """Publishes the discovered pools, with taints on unhealthy devices, whenever one of both changes. Safe for threads.
 
     policy: the taint.
     publish: takes the pools; must not block.
@@ -67,13 +67,13 @@ class TaintingPublisher:
         self._unhealthy: dict[Key, datetime] | None = None
 
     def publish(self, pools: Sequence[ResourcePool]) -> None:
-        """Publish what discovery found, with taints on what is unhealthy."""
+        """Publish the discovered pools, with taints on unhealthy devices."""
         with self._lock:
             self._pools = pools
             self._publish(with_taints(pools, self._known(), self._policy))
 
     def changed(self, changes: Sequence[HealthChange]) -> None:
-        """Publish again if these changes add or lift a taint; a listener for `HealthFeed.subscribe`."""
+        """Publish again if these changes add or remove a taint. A listener for `HealthFeed.subscribe`."""
         with self._lock:
             known = self._known()
             found = update(known, (((each.pool, each.device), each.new) for each in changes), self._now())
@@ -99,7 +99,7 @@ class TaintingPublisher:
 
 
 def update(unhealthy: Unhealthy, statuses: Iterable[tuple[Key, HealthStatus]], now: datetime) -> dict[Key, datetime]:
-    """`unhealthy` after these statuses: a device that stays unhealthy keeps its time, Unknown changes nothing."""
+    """`unhealthy` after these changes. A device that stays unhealthy keeps its time; Unknown changes nothing."""
     found = dict(unhealthy)
     for key, status in statuses:
         if status is HealthStatus.UNHEALTHY:

@@ -1,7 +1,7 @@
-"""Which devices are unhealthy, in one small file, so that a restart neither lifts a taint nor renews its time.
+"""The unhealthy devices in one small file, so that a restart neither removes a taint nor changes its time.
 
-Without it a driver that starts would publish its pools untainted until its first health report, and pods could get
-a device that is known to be broken.
+Without it a driver would publish its pools without taints until its first health report, and pods could get a device
+that is known to be broken.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Unhealthy = Mapping[Key, datetime]
 
 
 class UnhealthyStore:
-    """The file at `path`. What is lost with it comes back with the next reports, so problems with it are only logged.
+    """The file. If it is lost, the next reports bring its content back, so its problems are only logged.
 
-    path: where the file lies; the instances of a rolling update share it.
+    path: the file; the processes of a rolling update share it.
     files: writes it.
     locks: locks it for the time of a write.
     """
@@ -38,7 +38,7 @@ class UnhealthyStore:
         self._locks = locks or NamedLocks()
 
     def load(self) -> dict[Key, datetime]:
-        """What was saved; nothing if there is no file, or none that can be read."""
+        """The saved devices; none if there is no readable file."""
         try:
             return decode(read(self._path), str(self._path))
         except FileNotFoundError:

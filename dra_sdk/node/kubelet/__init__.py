@@ -1,1 +1,1 @@
-"""What the kubelet talks to: registration, DRAPlugin v1 and v1beta1 on unix sockets. Protocol only."""
+"""The gRPC services for the kubelet on unix sockets: registration, DRAPlugin, DRAResourceHealth. Protocol only."""

@@ -1,8 +1,8 @@
 """The DRAPlugin service, v1 and v1beta1: exactly one answer for each claim that the kubelet names.
 
-Source: k8s.io/kubelet pkg/apis/dra. One bad claim never fails the others: whatever goes wrong with it is its own error.
-A call whose client has left or whose deadline has passed begins nothing any more: the kubelet comes again with a
-call of its own, and what this one did after that would be undone by nobody.
+Source: k8s.io/kubelet pkg/apis/dra. One bad claim never fails the others: its error is in its own entry of the answer.
+A call that was cancelled or whose deadline has passed starts no further work: the kubelet sends a new call, and nobody
+would undo what the old one does after that.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 log = logging.getLogger(__name__)
 Prepare = Callable[[ClaimRef, Deadline], Sequence[HeldDevice]]
 Unprepare = Callable[[ClaimRef, Deadline], None]
-ERROR_LIMIT: Final = 4096  # characters; the kubelet takes no answer above 16 MiB, and nobody reads more in an event
+ERROR_LIMIT: Final = 4096  # characters; the kubelet accepts answers up to 16 MiB, and an event shows only the beginning
 NAME_LIMIT: Final = 253  # characters of an object's name, namespace or UID
 PROBE_SECONDS: Final = 1.0
 _requests = count(1)
 
-#: Advertised name → wire name of the service and its messages; the kubelet takes the first it knows, so newest first.
+#: Advertised name → wire name of the service and its messages; the kubelet uses the first that it knows; newest first.
 VERSIONS: dict[str, tuple[str, ModuleType]] = {
     "v1.DRAPlugin": ("k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin", dra_v1_pb2),
     "v1beta1.DRAPlugin": ("k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin", dra_v1beta1_pb2),
@@ -43,7 +43,7 @@ def plugin_services(prepare: Prepare, unprepare: Unprepare) -> dict[str, dict[st
 
 
 def prepare_nothing(socket: Path) -> None:
-    """Have our own service socket prepare no claim, as a probe; DraError if it does not answer."""
+    """Probe our own service socket with a prepare call without claims. DraError if it does not answer."""
     method = f"/{VERSIONS['v1.DRAPlugin'][0]}/NodePrepareResources"
     request, response = dra_v1_pb2.NodePrepareResourcesRequest(), dra_v1_pb2.NodePrepareResourcesResponse
     call(socket, method, request, response, PROBE_SECONDS)
@@ -99,7 +99,7 @@ def _answered(
     response: Any,
     act: Callable[[ClaimRef, Deadline, Any], None],
 ) -> Any:
-    """The response with an entry for each claim of the request: filled in by `act`, or with its error."""
+    """The response with an entry for each claim of the request: what `act` filled in, or an error."""
     deadline = Deadline(context.time_remaining, context.is_active)
     for ref in _claims(request):
         entry = response.claims[ref.uid]  # reading a message map creates the entry
@@ -110,13 +110,13 @@ def _answered(
             with LogFields(request=str(next(_requests)), claim=f"{ref.namespace}/{ref.name}", uid=ref.uid):
                 _check_length(ref)
                 act(ref, deadline, entry)
-        except BaseException as error:  # noqa: BLE001 (it is this claim's error; without an answer the call would hang)
+        except BaseException as error:  # noqa: BLE001 (each claim has its own error; without an answer the call would hang)
             entry.error = _report(action, ref, error)
     return response
 
 
 def _claims(request: Any) -> Iterable[ClaimRef]:
-    """The claims of a request, each UID once: an answer has room for one entry."""
+    """The claims of a request, each UID once: an answer has one entry for each UID."""
     return {claim.uid: ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims}.values()
 
 
@@ -127,9 +127,9 @@ def _check_length(ref: ClaimRef) -> None:
 
 
 def _report(action: str, ref: ClaimRef, error: BaseException) -> str:
-    """Log a failed call and put it into one line for the pod's events, of a size and in characters that can be sent."""
+    """Log a failed call. Returns one line for the pod's events, limited in length and without control characters."""
     expected = isinstance(error, DraError)
-    code_is_wrong = not expected or isinstance(error, HookError)  # only then does a traceback help
+    code_is_wrong = not expected or isinstance(error, HookError)  # only then a traceback helps
     text = str(error) or type(error).__name__ if expected else f"internal error: {type(error).__name__}: {error}"
     line = one_line("; ".join([f"{ref}: {text}", *getattr(error, "__notes__", [])]), ERROR_LIMIT)
     log.error("cannot %s %s", action, line, exc_info=error if code_is_wrong else None)

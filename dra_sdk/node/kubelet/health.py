@@ -1,7 +1,7 @@
-"""The DRAResourceHealth service, v1 and v1alpha1: a stream that tells the kubelet how devices do.
+"""The DRAResourceHealth service, v1 and v1alpha1: a stream of the devices' health for the kubelet.
 
-Source: KEP-4680; k8s.io/kubelet pkg/apis/dra-health. A stream lives as long as its kubelet and holds a thread of the
-server, so each version has one at most: a newer stream ends the older one, even if its client has stopped reading.
+Source: KEP-4680; k8s.io/kubelet pkg/apis/dra-health. A stream lasts as long as its kubelet and occupies a thread of the
+server. So each version has at most one: a new stream ends the old one, even if its client has stopped reading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Follow = Callable[[str, Callable[[], bool]], Iterator[Sequence[DeviceHealth]]]
 Wake = Callable[[], None]
 """Wakes streams to check whether they are still open."""
 
-DEVICES_PER_MESSAGE: Final = 1000  # with the longest names and messages a third of the 4 MiB that a client takes
+DEVICES_PER_MESSAGE: Final = 1000  # at most a third of the 4 MiB that a client accepts
 
 #: Advertised name → wire name of the service (the same here) and its messages, newest first.
 HEALTH_VERSIONS: dict[str, tuple[str, ModuleType]] = {
@@ -69,7 +69,7 @@ class _Version:
             older, self._current = self._current, context
         log.debug("%s: a stream was opened", self._service)
         if older is not None:
-            # Its thread may be stuck in sending to a client that does not read, so it is cancelled from here.
+            # Its thread may hang in sending to a client that does not read, so it is cancelled here.
             older.cancel()
 
     def _end(self, context: grpc.ServicerContext) -> None:

@@ -1,6 +1,6 @@
-"""The registration service: the kubelet finds the socket in its plugins_registry and asks who we are.
+"""The registration service: the kubelet finds its socket in plugins_registry and asks for the driver's name.
 
-Source: k8s.io/kubelet pkg/apis/pluginregistration/v1. The kubelet gives GetInfo one second, so nothing here waits.
+Source: k8s.io/kubelet pkg/apis/pluginregistration/v1. The kubelet waits one second for GetInfo, so nothing here blocks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 SERVICE = "pluginregistration.Registration"
 
 
-PROBE_SECONDS = 1.0  # the kubelet gives GetInfo no more
+PROBE_SECONDS = 1.0  # the kubelet waits no longer for GetInfo
 
 
 def get_info(socket: Path) -> wire.PluginInfo:
-    """Ask our own registration socket as the kubelet does; DraError if it does not answer."""
+    """Call GetInfo on our own registration socket as the kubelet does. DraError if it does not answer."""
     info: wire.PluginInfo = call(socket, f"/{SERVICE}/GetInfo", wire.InfoRequest(), wire.PluginInfo, PROBE_SECONDS)
     return info
 
@@ -32,7 +32,7 @@ class Registration:
     """Answers the kubelet's two registration calls and remembers the outcome.
 
     registered: set while the kubelet has accepted the driver.
-    error: the kubelet's last complaint, or empty.
+    error: the last error that the kubelet sent; empty if it sent none.
     """
 
     def __init__(self, driver: str, endpoint: Path, versions: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ class Registration:
             self.registered.set()
             log.info("registered with the kubelet as %s", self._info.name)
         else:
-            # The kubelet tries again by itself; to end here would only lose the answers for prepared claims.
+            # The kubelet tries again by itself. If the process ended, prepared claims could not be answered.
             self.error = status.error or "the kubelet gave no reason"
             self.registered.clear()
             log.error("the kubelet refused to register %s: %s", self._info.name, self.error)

@@ -44,13 +44,13 @@ def stream(behaviour: Callable[[Any, grpc.ServicerContext], Any], request: Any, 
 class SocketServer:
     """Serves `services` on the unix socket `path`, with at most `threads` calls at a time.
 
-    The socket is bound under another name and renamed once it answers and has its permissions. So no client meets it
-    half made, one that an earlier process left is replaced in one step, and gRPC, which at the end removes what it
-    bound without looking whose it is, finds nothing. SettingsError if there can be no socket.
+    The socket is bound under another name and renamed when it answers and has its permissions. So no client connects
+    too early, the socket of an earlier process is replaced in one step, and gRPC, which removes the path that it bound
+    without a check of its owner, removes nothing. SettingsError if the socket cannot be made.
     """
 
     def __init__(self, name: str, path: Path, services: Services, threads: int) -> None:
-        refuse_foreign(path)  # before anything of gRPC is made, for not all of it goes away again
+        refuse_foreign(path)  # before gRPC makes anything, because it does not remove all of it
         self.path = path
         self._inode = 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -74,18 +74,18 @@ class SocketServer:
             raise SettingsError(f"cannot listen on {self.path}: {error}") from error
 
     def is_intact(self) -> bool:
-        """Whether our socket still lies where clients look for it."""
+        """Whether the socket file still exists and is ours."""
         try:
             return self.path.stat().st_ino == self._inode
         except OSError:
             return False
 
     def drain(self, seconds: float) -> bool:
-        """Wait for unary calls, answered or still at work for a client that has left; False on timeout."""
+        """Wait until no unary call is in flight (see InFlight). False on timeout."""
         return self._in_flight.wait(seconds)
 
     def stop(self, grace: float = 0.0) -> None:
-        """Remove the socket, refuse new calls, give calls under way `grace` seconds."""
+        """Remove the socket and refuse new calls; calls in flight have `grace` seconds to end."""
         remove_own(self.path, self._inode)
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False)
@@ -108,10 +108,10 @@ def call(socket: Path, method: str, request: Any, response: Any, timeout: float)
 
 
 class InFlight:
-    """Counts the unary calls that were taken and are not yet answered: at shutdown they are waited for.
+    """Counts the unary calls that are not answered yet, so that shutdown can wait for them.
 
     A call is in flight until its answer is sent, which is later than the return of its handler, and until its handler
-    returns, which is later than the end of the call if the client has left.
+    returns, which is later than the end of the call if the client has gone.
     """
 
     def __init__(self) -> None:
@@ -119,14 +119,14 @@ class InFlight:
         self._count = 0
 
     def counted(self, method: Method) -> Method:
-        """The same handler, its calls counted; streams are not, because they last as long as their client."""
+        """The handler with its calls counted. Streams are not counted, because they last as long as their client."""
         answer = method.unary_unary
         if answer is None:
             return method
 
         def behaviour(request: Any, context: grpc.ServicerContext) -> Any:
             self._begin()
-            if not context.add_callback(self._end):  # called when the answer was sent, or the client has left
+            if not context.add_callback(self._end):  # called when the answer is sent, or the client has gone
                 self._end()
             self._begin()
             try:

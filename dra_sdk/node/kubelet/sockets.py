@@ -1,4 +1,4 @@
-"""Where the sockets lie, whether their paths fit, and how one is removed without touching another process's.
+"""The paths of the sockets, their limit, and how to remove a socket but not that of another process.
 
 Source: kubelet plugin watcher (plugins_registry, names starting with a dot are ignored), unix(7): sun_path holds 108
 bytes with the final NUL, so a path has at most 107.
@@ -24,8 +24,8 @@ YOUNG = 10.0  # seconds
 class SocketPaths:
     """The sockets of one driver process.
 
-    registration: the kubelet watches its directory and asks there who the driver is.
-    service: answers prepare, unprepare and health; the registration announces it.
+    registration: in the directory that the kubelet watches; it calls GetInfo there.
+    service: answers prepare, unprepare and health; GetInfo returns its path.
     """
 
     registration: Path
@@ -51,12 +51,12 @@ def socket_paths(driver: str, registry: Path, plugin_data: Path, instance: str =
 
 
 def hidden(path: Path) -> Path:
-    """Where a socket is bound before it takes its name: a path that is no longer and that the kubelet ignores."""
+    """The path at which a socket is bound before it is renamed: not longer than its own, and ignored by the kubelet."""
     return path.with_name(f".{_short(path.name, 4)}")
 
 
 def refuse_foreign(path: Path) -> None:
-    """SettingsError if `path` exists and is no socket of an earlier process, or if its directory is missing."""
+    """SettingsError if `path` exists and is not a socket, or if its directory is missing."""
     if not path.parent.is_dir():
         raise SettingsError(f"cannot listen on {path}: {path.parent} is not a directory")
     if path.is_symlink() or (path.exists() and not path.is_socket()):
@@ -64,10 +64,10 @@ def refuse_foreign(path: Path) -> None:
 
 
 def remove_dead(paths: SocketPaths, driver: str) -> list[Path]:
-    """Remove sockets of this driver's other instances that nobody listens on: killed pods leave them behind.
+    """Remove sockets of this driver that no process listens on, such as those of killed pods.
 
-    It looks at names that `socket_paths` gives for the driver only, and spares young sockets, which may be about to
-    listen. Returns what it removed.
+    Only names that `socket_paths` gives for the driver are looked at. New sockets stay, because their process may be
+    about to listen. Returns the removed paths.
     """
     registry, plugin_data = paths.registration.parent, paths.service.parent
     found = list(registry.glob(f"{driver}-*reg.sock"))
@@ -91,12 +91,12 @@ def _listening(path: Path) -> bool:
         except ConnectionRefusedError:
             return False
         except OSError:
-            return True  # full, slow or forbidden: somebody may be there
+            return True  # busy or forbidden: a process may listen there
     return True
 
 
 def remove_own(path: Path, inode: int) -> None:
-    """Remove our socket unless a successor has already put its own in the same place."""
+    """Remove our socket, unless another process has already put its own socket at the same path."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_ino == inode:
             path.unlink()

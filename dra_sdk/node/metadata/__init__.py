@@ -1,4 +1,4 @@
-"""Device metadata for workloads (KEP-5304): files in a container that say what was allocated. Writing and reading."""
+"""Device metadata for workloads (KEP-5304): files in a container that describe the allocated devices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class MetadataFile:
     """One metadata file: for one request, without subrequest, of one claim.
 
-    All fields are text, so that the file can be remembered in the claim's checkpoint and written again if it is lost.
+    All fields are text, so that the claim's checkpoint can hold them and the file can be written again if it is lost.
 
     request: the name of the request.
-    path: where it lies on the host, relative to the driver's plugin data directory.
-    container_path: where containers see it.
+    path: its path on the host, relative to the driver's plugin data directory.
+    container_path: its path in containers.
     content: a stream of JSON objects (see `document`).
     """
 

@@ -1,4 +1,4 @@
-"""The metadata files of a driver's claims, under its plugin data directory: what is in them, and when they exist."""
+"""The metadata files of a driver's claims, under its plugin data directory: their content, and their lifetime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dra_sdk.node.metadata.reading import read_file
 
 
 class MetadataDirectory:
-    """The metadata files of one driver. Safe for threads; whoever works on a claim holds its lock.
+    """The metadata files of one driver. Safe for threads, as long as a caller holds the claim's lock.
 
     driver: the driver's name.
     data: its plugin data directory, which the paths of MetadataFile are relative to.
@@ -64,7 +64,7 @@ class MetadataDirectory:
         }
 
     def write(self, files: Iterable[MetadataFile]) -> None:
-        """Make the files hold what they say; ClaimError if one cannot be written."""
+        """Write the files; ClaimError if one cannot be written."""
         for each in files:
             path = self._data / each.path
             try:
@@ -74,14 +74,14 @@ class MetadataDirectory:
                 raise ClaimError(f"cannot write device metadata {path}: {error.strerror}") from error
 
     def ensure(self, uid: str, files: Iterable[MetadataFile]) -> None:
-        """Write again what was lost or damaged of a claim: a runtime cannot mount a file that is not there.
+        """Write missing or damaged files of a claim again: a runtime cannot mount a missing file.
 
-        A file that can be read stays as it is: it may have been updated.
+        A readable file stays as it is: it may have been updated.
         """
         self.write(each for each in files if _uid_in(self._data / each.path) != uid)
 
     def update(self, ref: ClaimRef, request: str, devices: Iterable[PreparedDevice]) -> MetadataFile:
-        """Replace the devices of one request of a prepared claim; the file that was written.
+        """Replace the devices of one request of a prepared claim; returns the written file.
 
         A container that runs already keeps the file it was started with, so this is for what becomes known between
         prepare and the start of containers, such as the addresses of a network interface. ClaimError if the claim is
@@ -100,15 +100,15 @@ class MetadataDirectory:
         """Remove a claim's files; nothing to do if there are none, or if they are of a newer claim of that name."""
         try:
             directory = self._data / HOST_DIRECTORY / claim_directory(ref.namespace, ref.name)
-        except ClaimError:  # a claim of this name can be in no API server, so it never had files
+        except ClaimError:  # no API server can have a claim of this name, so it has no files
             return
         if _owner(directory) in {None, ref.uid}:
             _remove_tree(directory)
 
     def sweep(self, is_held: Callable[[str], bool], locks: NamedLocks | None = None) -> None:
-        """Remove the files of claims that are neither held (asked by UID) nor locked.
+        """Remove the files of claims that are neither held (`held` is called with the UID) nor locked.
 
-        Files that do not tell their claim are removed too, unless another process may be about to write there: then
+        Files without the UID of their claim are removed too, unless another process may be about to write there. Then
         the next unprepare of the claim removes them.
         """
         locks = locks or NamedLocks()
@@ -178,7 +178,7 @@ def _file(driver: str, identity: ClaimIdentity, base: str, content: str) -> Meta
 
 
 def _owner(directory: Path) -> str | None:
-    """The UID of the claim whose files these are, None if no file tells."""
+    """The UID of the claim of these files; None if no file has it."""
     found = (_uid_in(path) for path in sorted(directory.glob(f"*/{FILE}")))
     return next((uid for uid in found if uid is not None), None)
 

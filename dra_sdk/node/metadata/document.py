@@ -48,7 +48,7 @@ class _Part(BaseModel):
 
 
 class Attribute(_Part):
-    """One attribute; the field that is set tells its type."""
+    """One attribute; exactly one field is set, that of its type."""
 
     bool_value: bool | None = Field(default=None, alias="bool")
     int_value: int | None = Field(default=None, alias="int")
@@ -61,7 +61,7 @@ class Attribute(_Part):
 
     @property
     def value(self) -> AttributeValue | None:
-        """The value as a driver's author would write it; None if it is of a type that is not known here."""
+        """The value as a driver's author writes it; None if its type is not known here."""
         if self.version is not None:
             return Version(self.version)
         if self.versions is not None:
@@ -96,7 +96,7 @@ class Request(_Part):
 
 
 class Identity(_Part):
-    """Which claim it is; `generation` begins with 1 and grows with each change."""
+    """The identity of the claim; `generation` begins with 1 and grows with each change."""
 
     name: str = ""
     namespace: str = ""
@@ -123,7 +123,7 @@ class DeviceMetadata(_Part):
 
 
 def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:
-    """Those of `wanted` that can be written, newest first; SettingsError if that is none.
+    """Those of `wanted` that can be written, newest first. SettingsError if there is none.
 
     One setting may serve releases that know different versions, so the others are logged and left out.
     """
@@ -138,7 +138,7 @@ def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def device_entry(driver: str, device: PreparedDevice) -> JSON:
-    """The document's entry of one device; InvalidObjectError names the device and what breaks a limit.
+    """The document's entry of one device. InvalidObjectError names the device and the field that breaks a limit.
 
     Its attributes are `device.metadata`, which follow the rules of a published device, at most 32. Its network data is
     that of `device.status`.

@@ -1,4 +1,4 @@
-"""Where metadata files lie on the host and in the container, and whose claim they are about. Pure.
+"""The paths of metadata files on the host and in the container, and the identity of their claim. Pure.
 
 Source: KEP-5304. Parts of these paths are names that users choose, so each is checked against the API's own rules
 before it becomes part of a path.
@@ -27,7 +27,7 @@ _NAME_MAX: Final = 255  # bytes in one part of a path
 
 @dataclass(frozen=True, slots=True)
 class ClaimIdentity:
-    """Whose metadata it is.
+    """The claim that a file is about.
 
     namespace: the claim's namespace.
     name: the claim's name.
@@ -92,7 +92,7 @@ def host_path(namespace: str, name: str, request: str) -> str:
 
 
 def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
-    """Where a container finds the file of one driver for one request."""
+    """The path in a container of one driver's file for one request."""
     _must(driver_name(driver, "the driver's name"))
     if claim.pod_claim is not None:
         directory = pod_claim_directory(claim.pod_claim, request)
@@ -102,7 +102,7 @@ def container_path(driver: str, claim: ClaimIdentity, request: str) -> str:
 
 
 def resource_claim_directory(claim: str, request: str) -> str:
-    """The container's directory with all drivers' files about one request of a claim that its pod names."""
+    """The directory in a container with all drivers' files for one request of a ResourceClaim that the pod names."""
     _must(required_subdomain(claim, "the claim's name"))
     return f"{CONTAINER_DIRECTORY}/resourceclaims/{claim}/{checked_base_request(request)}"
 

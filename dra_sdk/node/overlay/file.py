@@ -41,7 +41,7 @@ class OverlayError(SettingsError):
 
 
 class _Model(BaseModel):
-    """A part of the file. An unknown field is an error, and so is a number where a string is wanted."""
+    """A part of the file. An unknown field is an error, and so is a number instead of a string."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, frozen=True)
 
@@ -129,7 +129,7 @@ class _Reader:
         self._profile = ServerProfile.of()
 
     def overlay(self) -> Overlay:
-        """Return the overlay; OverlayError with everything that is wrong with it."""
+        """Return the overlay; OverlayError with all problems."""
         try:
             source = _OverlayModel.model_validate(self._document.value)
         except ValidationError as error:

@@ -1,1 +1,1 @@
-"""From a claim to an answer: fetch, configuration, guard, hook, CDI spec, state. All effects come in from outside."""
+"""From a claim to an answer: fetch, configuration, checks, hook, CDI spec, checkpoint. All effects are passed in."""

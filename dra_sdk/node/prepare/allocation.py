@@ -35,7 +35,7 @@ _SOURCES: Final = {"FromClass": "the DeviceClass", "FromClaim": "the claim"}  # 
 
 
 def read_status(raw: JSON, ref: ClaimRef) -> ResourceClaimStatus:
-    """The status of a ResourceClaim; ClaimError if it is not the claim of `ref`, or names the field that is wrong."""
+    """The status of a ResourceClaim. ClaimError if it is not the claim of `ref`, or names the invalid field."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, dict):
         raise ClaimError("the API server's answer is not a ResourceClaim: it has no metadata")
@@ -76,7 +76,7 @@ def resolve_configs(
     results: Sequence[DeviceRequestAllocationResult],
     entries: Sequence[DeviceAllocationConfiguration],
 ) -> list[list[OpaqueConfig]]:
-    """The driver's entries that apply to each result, decoded, the one that wins last.
+    """The driver's entries that apply to each result, decoded; the last one takes precedence.
 
     Entries of the class come before those of the claim. An entry without requests applies to all, one for `req` to
     `req/sub` as well. Entries that match no device are logged. ConfigError names entry, requests, kind and field.
@@ -101,19 +101,19 @@ def resolve_configs(
 
 
 def default_config(info: DriverInfo) -> OpaqueConfig | None:
-    """What applies if nobody configured anything; ConfigError if the driver's first kind has fields without default."""
+    """The configuration without any entry: the driver's first kind. ConfigError if that has fields without default."""
     if not info.configs:
         return None
     try:
         return info.configs[0].decode({})
     except ConfigError as error:
-        raise ConfigError(f"a {info.configs[0].kind} config is required and the claim brings none: {error}") from error
+        raise ConfigError(f"a {info.configs[0].kind} config is required, and the claim has none: {error}") from error
 
 
 def refuse_held(devices: Iterable[Allocated], others: Iterable[Checkpoint]) -> None:
     """DeviceHeldError if a device is held by another claim and cannot be shared with it.
 
-    The last line of defence: the scheduler normally prevents it; a lost or stale allocation does not. Two claims may
+    The scheduler normally prevents this, except after a lost or stale allocation. Two claims may
     hold a device together if one of them has admin access, or both hold shares of it (KEP-5075, `shareID`).
     """
     only_shares: dict[tuple[str, str], bool] = {}
@@ -130,7 +130,7 @@ def refuse_held(devices: Iterable[Allocated], others: Iterable[Checkpoint]) -> N
 
 
 def _check_node(allocation: AllocationResult, node: str) -> None:
-    """ClaimError if the allocation's node selector names other nodes; its labels are kube-scheduler's affair."""
+    """ClaimError if the allocation's node selector names only other nodes. Labels are not checked."""
     selector = allocation.node_selector or NodeSelector()
     terms = selector.node_selector_terms or ()
     named = [_node_names(term.match_fields) for term in terms]
@@ -176,7 +176,7 @@ def _device(
 ) -> Allocated:
     chain: tuple[OpaqueConfig | None, ...] = tuple(configs) or (default_config(info),)
     device = published(result.pool, result.device)
-    if device is None:  # unplugged since, or never there: KEP-4381 has the driver look before it sets up
+    if device is None:  # it was unplugged, or never existed; KEP-4381: the driver must check
         raise ClaimError(f"device {result.pool}/{result.device} is not among those that driver {info.name} publishes")
     return AllocatedDevice(
         result.request,

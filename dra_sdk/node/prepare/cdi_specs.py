@@ -25,7 +25,7 @@ _SUFFIX: Final = ".json"
 
 
 def name_devices(uid: str, devices: Sequence[PreparedDevice]) -> list[str]:
-    """A CDI device name for each prepared device, in order; empty for one that edits nothing and needs none."""
+    """A CDI device name for each prepared device, in order; empty for a device without edits."""
     claim = f"claim-{safe_id(uid)}"
     names: list[str] = []
     for device in devices:
@@ -49,7 +49,7 @@ def build_spec(
     devices: Sequence[PreparedDevice],
     extra: Mapping[str, ContainerEdits] = MappingProxyType({}),
 ) -> JSON | None:
-    """The CDI spec of these devices and `extra` ones, None if it would be empty.
+    """The CDI spec of these devices and of `extra` ones; None if it would be empty.
 
     HookError if two devices have one name and different edits.
     """
@@ -59,15 +59,15 @@ def build_spec(
             continue
         same = edits.setdefault(name, device.edits)
         if same is not device.edits and same != device.edits:
-            raise HookError(f"dra_prepare gave two devices the CDI name {name!r} with different edits")
+            raise HookError(f"dra_prepare yielded two devices with the CDI name {name!r} with different edits")
     try:
         return cdi.claim_spec(kind, edits) if edits else None
     except (AttributeError, TypeError) as error:
-        raise HookError(f"dra_prepare gave edits that are not of dra_sdk's types: {error}") from error
+        raise HookError(f"dra_prepare yielded edits that are not of dra_sdk's types: {error}") from error
 
 
 class CdiSpecs:
-    """The driver's own spec files in a CDI directory, which is usually on tmpfs, so anything in it can be lost.
+    """The driver's own spec files in a CDI directory, which is usually on tmpfs, so its files can be lost.
 
     A file is `<driver>_claim-<id of the claim>.json`: drivers may share a kind and a claim may have devices of several
     drivers, but no two drivers of a node share a name, and none has an underscore.
@@ -91,7 +91,7 @@ class CdiSpecs:
         """Make the directory and remove specs that belong to no claim; SettingsError if that fails.
 
         `held` returns the ids (`safe_id`) of the claims with state. A spec whose claim's lock is held stays: another
-        process is at work on it.
+        process handles that claim.
         """
         try:
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -103,11 +103,11 @@ class CdiSpecs:
             raise SettingsError(f"cannot use CDI directory {self.directory}: {error.strerror or error}") from error
 
     def path(self, uid: str) -> Path:
-        """Where the spec of a claim lies."""
+        """The path of a claim's spec."""
         return Path(self._path(uid))
 
     def write(self, uid: str, spec: JSON | None) -> None:
-        """Make the file say `spec`, or not exist for None. ClaimError if it cannot be written."""
+        """Write `spec`, or remove the file if it is None. ClaimError if that fails."""
         if spec is None:
             self.remove(uid)
             return
@@ -115,14 +115,14 @@ class CdiSpecs:
         try:
             try:
                 self._write(path, spec)
-            except FileNotFoundError:  # tmpfs: the directory may be gone since the start
+            except FileNotFoundError:  # on tmpfs, the directory may have been removed since the start
                 self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
                 self._write(path, spec)
         except OSError as error:
             raise ClaimError(f"cannot write CDI spec {path}: {error.strerror or error}") from error
 
     def ensure(self, uid: str, spec: JSON | None) -> None:
-        """Write the spec again if it was lost or changed by somebody else."""
+        """Write the spec again if it is missing or differs."""
         if spec is None:
             return
         try:

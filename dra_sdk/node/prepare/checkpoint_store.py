@@ -106,7 +106,7 @@ class CheckpointStore:
                 raise StateError(f"cannot use state directory {self.directory}: {error.strerror}") from error
             self._refresh()
             for found in self._unreadable.values():
-                log.error("%s; `dra-sdk state` tells what can be done", found.reason)
+                log.error("%s; `dra-sdk state` shows what can be done", found.reason)
 
     def path(self, uid: str) -> Path:
         """Where a claim's checkpoint is kept."""

@@ -1,4 +1,4 @@
-"""One run of `dra_prepare` for a claim, remembered on disk step by step."""
+"""One run of `dra_prepare` for a claim, recorded on disk step by step."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _Key = tuple[str, str, str, str | None]
 
 
 class HookRun:
-    """Runs `dra_prepare`, keeping `state` and the claim's checkpoint on disk in step with what was done.
+    """Runs `dra_prepare` and records each device, in `state` and in the claim's checkpoint on disk.
 
-    state: the checkpoint as it is now, PrepareStarted until the hook has ended.
+    state: the current checkpoint, PrepareStarted until the hook has ended.
     """
 
     def __init__(self, driver: Driver, store: CheckpointStore, state: Checkpoint) -> None:
@@ -35,18 +35,18 @@ class HookRun:
         self._running = False
 
     def begin(self) -> None:
-        """Write PrepareStarted. StateError if that fails: nothing was begun, and no checkpoint is left behind."""
+        """Write PrepareStarted. StateError if that fails; then no checkpoint is left behind."""
         if not self._undoable:
             return
         try:
             self._store.put(self.state)
         except StateError:
-            with suppress(StateError):  # if the disk refuses that too, the claim's next call removes it
+            with suppress(StateError):  # if that fails too, the claim's next call removes it
                 self._store.delete(self.state.uid)
             raise
 
     def journal(self, entry: Mapping[str, Any]) -> None:
-        """Record, before the hook changes it, something that cannot be read again afterwards."""
+        """Record what the hook is about to change, such as an old value that it needs to undo the change."""
         with self._lock:
             if not self._running:
                 raise HookError(f"dra_prepare of {self._name} has ended, its journal is closed")
@@ -55,7 +55,7 @@ class HookRun:
             self.save()
 
     def run(self, claim: Claim[OpaqueConfig | None]) -> list[PreparedDevice]:
-        """Call the hook; the prepared devices in allocation order. HookError if it breaks its contract."""
+        """Call the hook; returns the prepared devices in allocation order. HookError if it breaks its contract."""
         missing = {_key(device): device for device in claim.devices}
         done: dict[_Key, PreparedDevice] = {}
         self._running = True
@@ -74,14 +74,14 @@ class HookRun:
         return [done[_key(device)] for device in claim.devices]
 
     def save(self) -> None:
-        """Write what is known by now, unless the file says so already."""
+        """Write `state`, unless the file already has it."""
         with self._lock:
             if (self._undoable or self.state.journal) and self._written is not self.state:
                 self._store.put(self.state)
                 self._written = self.state
 
     def _accept(self, prepared: PreparedDevice, missing: dict[_Key, AllocatedDevice[OpaqueConfig | None]]) -> _Key:
-        """Take a device that the hook yielded out of those that are missing, and its data into the checkpoint."""
+        """Remove a yielded device from the missing ones, and record its data in the checkpoint."""
         key = _key(prepared)
         if missing.pop(key, None) is None:
             raise HookError(
@@ -95,7 +95,7 @@ class HookRun:
         return key
 
     def _json(self, value: Any, what: str) -> Any:
-        """A copy of a JSON object as it will be after a restart."""
+        """A copy of a JSON object, as it is read after a restart."""
         if not isinstance(value, Mapping):
             raise HookError(f"dra_prepare of {self._name}: {what} must be a JSON object, is {value!r}")
         try:

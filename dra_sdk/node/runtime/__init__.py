@@ -1,1 +1,1 @@
-"""The process of one driver: wires the services together, owns the threads, the signals and the order of shutdown."""
+"""The process of one driver: its settings, its parts and their connections, and the order of start and stop."""

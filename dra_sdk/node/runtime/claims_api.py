@@ -1,6 +1,6 @@
 """What a driver reads and writes of ResourceClaims in the API server: the claim to prepare, and its `status.devices`.
 
-The API client is made when it is first needed: that takes longer than to register with the kubelet.
+The API client is made when it is first needed, because making it takes longer than registering with the kubelet.
 
 Source of the status entries: resource.k8s.io/v1 AllocatedDeviceStatus; KEP-555 server-side apply: the list is a map by
 driver, pool, device and shareID, so an apply with our field manager never touches another driver's entries.
@@ -21,11 +21,11 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline
 
 log = logging.getLogger(__name__)
-FETCH_SECONDS: Final = 10.0  # that reading a claim may take, retries included, out of the kubelet's 45
+FETCH_SECONDS: Final = 10.0  # for reading a claim, with retries; the kubelet waits 45
 FIRST_DELAY: Final = 0.5  # seconds before a failed write is repeated
-LAST_DELAY: Final = 60.0  # seconds that this delay, doubled each time, ends at
+LAST_DELAY: Final = 60.0  # seconds; the delay doubles up to this
 _FORBIDDEN: Final = 403
-_REPLACED: Final = ("metadata.uid", "UID in precondition")  # how the server says that the claim of this name is another
+_REPLACED: Final = ("metadata.uid", "UID in precondition")  # in the server's message if the claim has another UID
 Entries = Sequence[JSON]
 
 
@@ -39,7 +39,7 @@ class ApiConnection:
         self._closed = False
 
     def get(self) -> KubeClient:
-        """The client; raises what connecting raised, and tries again at the next call."""
+        """The client. Raises the error of connecting; the next call tries again."""
         client = self._client
         if client is not None:
             return client
@@ -66,10 +66,10 @@ class ApiConnection:
 
 
 class ClaimStatusWriter:
-    """Writes `status.devices` of claims after prepare, which never waits for it.
+    """Writes `status.devices` of claims in the background; prepare does not wait for it.
 
-    One thread; the latest entries of a claim win; failures are retried with back-off. A refusal is final for that claim
-    and logged once with the permission that is missing; the claim works without its status.
+    One thread writes the latest entries of each claim; failures are retried with back-off. If the server refuses, that
+    claim is given up and the missing permission is logged; the claim works without its status.
 
     driver: the driver's name, which is the field manager.
     connect: returns the API client.
@@ -88,7 +88,7 @@ class ClaimStatusWriter:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End the thread; entries that still wait are put again when their claim is prepared again."""
+        """End the thread. Entries that are not written yet are put again at the claim's next prepare."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -96,7 +96,7 @@ class ClaimStatusWriter:
             self._thread.join(timeout)
 
     def put(self, ref: ClaimRef, entries: Entries) -> None:
-        """Make `entries` our part of the claim's `status.devices`, soon; an empty list removes our part."""
+        """Write `entries` as our part of the claim's `status.devices` soon; an empty list removes our part."""
         with self._changed:
             self._waiting[ref] = entries
             self._changed.notify_all()
@@ -111,7 +111,7 @@ class ClaimStatusWriter:
             except Exception as error:  # noqa: BLE001 (no connection, no credentials, a busy server: all may pass)
                 log.warning("%s: status.devices not written yet: %s", ref, error)
                 with self._changed:
-                    self._waiting.setdefault(ref, entries)  # unless newer ones were put in the meantime
+                    self._waiting.setdefault(ref, entries)  # unless newer ones were put
                 self._pause(delay)
                 delay = min(2 * delay, LAST_DELAY)
 
@@ -129,9 +129,9 @@ class ClaimStatusWriter:
             self._connect().apply(path, status_apply(ref, entries), field_manager=self._driver)
         except (NotFoundError, ConflictError, InvalidError) as error:
             if isinstance(error, NotFoundError) or any(each in str(error) for each in _REPLACED):
-                log.debug("%s was deleted or replaced, nobody needs its status: %s", ref, error)
+                log.debug("%s was deleted or replaced, its status is not needed: %s", ref, error)
             elif isinstance(error, ConflictError):
-                raise  # many write to the claim at the same time
+                raise  # others write to the claim at the same time
             else:
                 log.error("%s: status.devices refused: %s", ref, error)
         except ApiError as error:
@@ -151,7 +151,7 @@ class ClaimStatusWriter:
 
 
 def status_apply(ref: ClaimRef, entries: Entries) -> JSON:
-    """The body that makes `entries` all that we report of a claim; the server refuses it if the UID is another's."""
+    """The body of the apply that replaces all our entries; the server refuses it if the claim has another UID."""
     return {
         "apiVersion": paths.API_VERSION,
         "kind": "ResourceClaim",

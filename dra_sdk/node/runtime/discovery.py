@@ -1,4 +1,4 @@
-"""Runs a driver's discovery at the start, on demand and again after a failure, and remembers what it found."""
+"""Runs a driver's discovery at the start, on demand and again after a failure, and keeps the result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
 
 log = logging.getLogger(__name__)
-FIRST_WAIT = 30.0  # seconds a prepare waits for the first discovery, out of the kubelet's 45
+FIRST_WAIT = 30.0  # seconds that a prepare waits for the first discovery; the kubelet waits 45
 
 
 class Discovery:
-    """Keeps the driver's pools current and gives each new set to `publish`.
+    """Keeps the driver's pools up to date and passes each new set to `publish`.
 
     driver: the driver.
     node: the node it runs on.
@@ -45,13 +45,13 @@ class Discovery:
             self._threads.append(RestartingThread("watch", self._watch))
 
     def start(self) -> None:
-        """Begin to discover, and to watch if the driver can."""
+        """Start discovery, and `dra_watch` if the driver has it."""
         self.again()
         for thread in self._threads:
             thread.start()
 
     def again(self) -> None:
-        """Discover again; what `dra_watch` calls."""
+        """Discover again; `dra_watch` calls it."""
         self._requested.set()
 
     def stop(self, timeout: float) -> bool:
@@ -63,7 +63,7 @@ class Discovery:
         return all(ended)
 
     def published(self, pool: str, name: str) -> Device | None:
-        """The discovered device of this name, None without; RetriableError if the first discovery takes too long."""
+        """The discovered device of this name, or None. RetriableError if the first discovery takes too long."""
         if not self._has_discovered.wait(FIRST_WAIT):
             raise RetriableError(f"driver {self._driver.info.name} has not finished discovering its devices")
         return self._devices.get(pool, {}).get(name)

@@ -1,6 +1,6 @@
 """`/metrics`, `/healthz` and `/readyz` over HTTP, for Prometheus and for the probes of the driver's pod.
 
-Alive means that our sockets answer as they would answer the kubelet; ready means registered and published.
+Healthy: our sockets answer as they would answer the kubelet. Ready: registered, and all slices published.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dra_sdk.node.slices.controller import SliceController
 
 log = logging.getLogger(__name__)
 CONNECTIONS: Final = 32  # at a time; one more closes the oldest
-SILENCE: Final = 10.0  # seconds that a client may take to go on
+SILENCE: Final = 10.0  # seconds that a client may be silent
 Page = Callable[[], bytes]
 """Returns a page's body; a DraError becomes 503 with its text."""
 
@@ -33,7 +33,7 @@ Page = Callable[[], bytes]
 def pages(
     metrics: Metrics, paths: SocketPaths, serve: Serve, registration: Registration, slices: SliceController
 ) -> dict[str, Page]:
-    """The pages by path. If two processes share the work (`serve`), each answers for its own part."""
+    """The pages by path. If two processes share the services (`serve`), each answers for its own part."""
 
     def healthy() -> bytes:
         if serve != "service":
@@ -53,7 +53,7 @@ def pages(
 
 
 class HttpServer:
-    """Serves a few pages on `host:port`; port 0 lets the kernel choose, `port` tells which.
+    """Serves a few pages on `host:port`. With port 0 the kernel chooses; `port` has the number.
 
     Without host it listens on all addresses of the machine. An IPv6 address may stand in brackets.
     """
@@ -72,7 +72,7 @@ class HttpServer:
         return self._server.server_port
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -83,44 +83,44 @@ class HttpServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each connection, and no more than CONNECTIONS: slow clients must not starve the kubelet's probes."""
+    """A thread for each connection, at most CONNECTIONS, so that slow clients never block the kubelet's probes."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         self._lock = Lock()
-        self._open: dict[socket.socket, None] = {}  # in the order in which they came
+        self._open: dict[socket.socket, None] = {}  # in the order of their arrival
         host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 (the kubelet calls the pod)
         self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         super().__init__((host, port), handler)
 
     def server_bind(self) -> None:
-        """As the library's, but without its question to the name service who we are, which may take very long."""
+        """As in the base class, but without the lookup of our host name, which may take very long."""
         if self.address_family is socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own; the oldest one makes room."""
+        """Serve a connection in its own thread. If there are too many, the oldest one is closed first."""
         with self._lock:
             if len(self._open) >= CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread wakes and closes it
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
             self._open[request] = None
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """The connection ends."""
+        """A connection has ended."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (of the library)
-        """Log it; a client that did not wait for its answer is no error."""
+        """Log the error; it is none if the client closed the connection early."""
         level = logging.DEBUG if isinstance(sys.exception(), OSError) else logging.ERROR
         log.log(level, "a page failed", exc_info=True)
 

@@ -1,4 +1,4 @@
-"""One process owns a driver's data directory, and the boot id tells whether the node was rebooted."""
+"""The lock on a driver's data directory, and the boot id, which changes with each boot of the node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InstanceLock:
     """A lock on a driver's data directory, released by the kernel if the process dies.
 
     path: the lock file.
-    shared: whether the instances of a rolling update share it; else it is exclusive.
+    shared: whether the processes of a rolling update share it; otherwise it is exclusive.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -69,6 +69,6 @@ def read_boot_id(root: Path) -> str:
         found = path.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
         raise SettingsError(f"cannot read the boot id from {path}: {error.strerror}") from error
-    if not found:  # would make every boot look like the last one
+    if not found:  # every boot would look like the last one
         raise SettingsError(f"{path} is empty, it should hold the boot id")
     return found

@@ -30,7 +30,7 @@ class Timed:
 
 
 class Times:
-    """A histogram of durations by name and result. Its children are kept: to look one up costs more than to time."""
+    """A histogram of durations by name and result. Its children are kept: a lookup costs more than the measurement."""
 
     def __init__(self, driver: str, histogram: Histogram) -> None:
         self._driver, self._histogram = driver, histogram
@@ -45,7 +45,7 @@ class Times:
 
 
 class Metrics:
-    """The metrics of one driver, in a registry of their own, so that several drivers fit in one process.
+    """The metrics of one driver in their own registry, so that a process can have several drivers.
 
     driver: the driver's name, a label of each metric.
     """

@@ -1,13 +1,13 @@
-"""One driver as a running service: what is started in which order, and stopped in which.
+"""One driver as a running service: the order in which its parts start and stop.
 
 ```
 start   data directory and its lock → state files → service socket → registration socket → discovery → slices
-stop    registration socket → calls under way → service socket → discovery → slices → lock
+stop    registration socket → calls in flight → service socket → discovery → slices → lock
 ```
 
-The kubelet may call as soon as the registration socket is there, so everything a call needs comes before it; the API
-server is not needed to register. ResourceSlices stay published when the process ends: the kubelet removes them if
-no successor connects within 30 s.
+The kubelet may call as soon as the registration socket exists, so everything that a call needs starts before it.
+Registration does not need the API server. ResourceSlices stay published when the process ends; the kubelet removes them
+if no other process of the driver registers within 30 s.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 STOP_SECONDS: Final = 5.0  # that each service may take to stop
-SUCCESSION_SECONDS: Final = 30.0  # to wait for the predecessor to end; then the kubelet has removed its slices
+SUCCESSION_SECONDS: Final = 30.0  # to wait for the former process to end; after that the kubelet has removed its slices
 _PRIVATE: Final = 0o750
 
 
@@ -98,7 +98,7 @@ class DriverProcess:
         self._started = ExitStack()
 
     def start(self) -> None:
-        """Start everything, or nothing: what was begun is stopped again if a later step fails."""
+        """Start everything. If a step fails, everything that was started is stopped again."""
         with ExitStack() as stack:
             if self.settings.serve == "registration":
                 self._listen(stack)  # claims and slices belong to the process that offers the service
@@ -107,12 +107,12 @@ class DriverProcess:
             self._started = stack.pop_all()
 
     def stop(self) -> None:
-        """Stop in order; calls under way may end within `drain_seconds`."""
+        """Stop in order. Calls in flight have `drain_seconds` to end."""
         self._started.close()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call of the kubelet is under way; after `stop` that is one whose hook hangs."""
+        """Whether a call of the kubelet is in flight; after `stop`, one whose hook hangs."""
         return not self._sockets.drain(0.0)
 
     def __enter__(self) -> DriverProcess:
@@ -134,7 +134,7 @@ class DriverProcess:
         self._statuses.start()
 
     def _release_lock(self) -> None:
-        """Release the lock unless a hook still runs: then the end of the process releases it."""
+        """Release the lock. If a hook still runs, the end of the process releases it."""
         if not self.is_busy:
             self.lock.release()
 
@@ -143,7 +143,7 @@ class DriverProcess:
             log.info("removed %s, which a killed instance left", dead)
         self._sockets.open()
         stack.callback(self._sockets.close)
-        stack.callback(self.publisher.health.feed.close)  # its streams would keep the server waiting
+        stack.callback(self.publisher.health.feed.close)  # the server would wait for its streams
         stack.callback(self._drain)
         stack.callback(self._sockets.withdraw)
         if self.settings.http_address:
@@ -156,7 +156,7 @@ class DriverProcess:
     def _drain(self) -> None:
         seconds = self.settings.drain_seconds
         if not self._sockets.drain(seconds):
-            log.warning("calls are still under way after %.0f s; their claims are undone at the next start", seconds)
+            log.warning("calls are still in flight after %.0f s; their claims are undone at the next start", seconds)
 
     def _prepare(self, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:
         with self.metrics.call("prepare"):

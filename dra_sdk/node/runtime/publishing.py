@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthService:
-    """Runs `dra_device_health` and tells the kubelet; a driver without the hook offers nothing.
+    """Runs `dra_device_health` and serves the kubelet's health streams, if the driver has the hook.
 
     is_offered: whether the driver has the hook.
     feed: what it reports.
@@ -47,11 +47,11 @@ class HealthService:
         self._thread = RestartingThread("health", self._report)
 
     def services(self) -> dict[str, dict[str, Method]]:
-        """The gRPC services, none for a driver without the hook: then the kubelet is told UNIMPLEMENTED."""
+        """The gRPC services. None for a driver without the hook; the kubelet then gets UNIMPLEMENTED."""
         return health_services(self.feed.follow, self.feed.wake) if self.is_offered else {}
 
     def versions(self) -> Sequence[str]:
-        """What to advertise at registration."""
+        """The names of the services for the registration."""
         return tuple(HEALTH_VERSIONS) if self.is_offered else ()
 
     def start(self) -> None:
@@ -75,11 +75,11 @@ class HealthService:
 
 
 class Publisher:
-    """Discovery, health and the slice controller of one driver, wired.
+    """Discovery, health and the slice controller of one driver, connected.
 
     discovery: knows the devices.
     health: knows their health.
-    slices: keeps the API server's slices equal to both.
+    slices: publishes what both know.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Publisher:
         self.discovery = Discovery(driver, node, publish, _overlay(settings.overlay_file))
 
     def start(self) -> None:
-        """Start: health first, so that a device which is known to be broken is not published healthy."""
+        """Start, health first, so that a device that is known to be unhealthy is published with its taint."""
         self.health.start()
         self.discovery.start()
         self.slices.start()

@@ -1,7 +1,7 @@
 """Every setting of a driver process: one table, read from flags, the environment and a file.
 
 A flag wins over its environment variable, which wins over the file, which wins over the default. The file is one YAML
-mapping, keys as in the table (`kubeletDir: /var/lib/kubelet`). Its values are taken as they are written, so that `off`
+mapping, keys as in the table (`kubeletDir: /var/lib/kubelet`). Its values are read as text, so that `off`
 is no boolean and a node called 007 keeps its name.
 """
 
@@ -30,7 +30,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NODE_NAME_LIMIT: Final = 253  # characters
-_UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]{0,63}")  # it becomes part of names of files
+_UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]{0,63}")  # it becomes part of file names
 _PORT_LIMIT: Final = 65535
 
 
@@ -147,7 +147,7 @@ class Setting:
         return first + "".join(each.capitalize() for each in others)
 
     def given(self, text: str) -> Any:
-        """The value of its flag; ArgumentTypeError with the reason, because argparse drops that of a ValueError."""
+        """The value of its flag. ArgumentTypeError with the reason; argparse would drop that of a ValueError."""
         try:
             return self.type(text)
         except ValueError as error:
@@ -232,7 +232,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one process; SETTINGS says what each means."""
+    """The settings of one process; SETTINGS has their meanings."""
 
     node_name: str
     kubeconfig: Path | None = None
@@ -273,7 +273,7 @@ def add_flags(parser: argparse._ActionsContainer, only: Container[str] | None = 
 
 
 def read_settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings from parsed flags, the environment and the file; SettingsError names what is wrong."""
+    """The settings from parsed flags, the environment and the file. SettingsError names the one that is wrong."""
     found = os.environ if environment is None else environment
     named = getattr(flags, "config", None) or (path(found[CONFIG]) if found.get(CONFIG) else None)
     file = _read_file(named, {each.key for each in SETTINGS}) if named else {}

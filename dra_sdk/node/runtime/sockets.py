@@ -1,8 +1,8 @@
-"""The sockets of one driver process: which there are, in which order they open, and that they stay.
+"""The sockets of one driver process: which ones exist, the order in which they open, and that they are kept.
 
-`serve` says what this process offers: `both` on a socket each (the default), `common` both on one socket, or only
-`registration` or only `service` if two processes share the work. A socket file that somebody removed or replaced is
-made again, because the kubelet would otherwise lose the driver for good.
+`serve` decides what this process offers: `both` on a socket each (the default), `common` both on one socket, or only
+`registration` or only `service` if two processes share the services. A socket file that somebody removed or replaced is
+made again, because the kubelet would otherwise never find the driver again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dra_sdk.node.threads import RestartingThread
 log = logging.getLogger(__name__)
 SERVICE_THREADS: Final = 16 + 4  # prepare calls, and two health streams of two versions
 REGISTRAR_THREADS: Final = 2
-LOOK_SECONDS = 5.0  # between two looks whether the socket files are there
-LAST_SECONDS = 1.0  # for a call that arrives at the very end
+LOOK_SECONDS = 5.0  # between two checks of the socket files
+LAST_SECONDS = 1.0  # for a call that arrives just before the end
 CALL_SECONDS = 45.0  # that the kubelet waits for an answer
 
 
@@ -48,7 +48,7 @@ class Sockets:
         self._watch = RestartingThread("sockets", self._look)
 
     def open(self) -> None:
-        """Open the service first: the kubelet calls it as soon as it has registered us. SettingsError if one cannot."""
+        """Open the service, then the registration, after which the kubelet calls. SettingsError if that fails."""
         try:
             for plan in self._plans:
                 server = SocketServer(*plan)
@@ -66,20 +66,20 @@ class Sockets:
             self._servers.pop().stop()
 
     def drain(self, seconds: float) -> bool:
-        """Wait up to `seconds` for unary calls, also those of a client that has left; False on timeout."""
+        """Wait up to `seconds` until no unary call is in flight. False on timeout."""
         deadline = monotonic() + seconds
         with self._lock:
             servers = [*self._retired, *self._servers]
         return all(server.drain(max(0.0, deadline - monotonic())) for server in servers)
 
     def close(self) -> None:
-        """Close what is still open; streams are to be ended before."""
+        """Close what is still open. The caller ends streams before."""
         self._watch.request_stop()
         while self._servers:
             server = self._servers.pop()
             server.stop(LAST_SECONDS)
             with self._lock:
-                self._retired.append(server)  # a hook may still be at work there
+                self._retired.append(server)  # a hook may still run there
 
     def _look(self, stop: Event) -> None:
         while not stop.wait(LOOK_SECONDS):
@@ -89,7 +89,7 @@ class Sockets:
                     self._replace(index)
 
     def _replace(self, index: int) -> None:
-        """Put a new server in the place of an old one; if that fails the next look tries again."""
+        """Replace a server by a new one. If that fails, the next check tries again."""
         try:
             fresh = SocketServer(*self._plans[index])
             fresh.start()
@@ -102,7 +102,7 @@ class Sockets:
         Thread(target=self._retire, args=(old,), name="sockets-old", daemon=True).start()
 
     def _retire(self, old: SocketServer) -> None:
-        """Stop a server whose socket is gone once the calls of clients that know it are answered."""
+        """Stop a server whose socket is gone, after the calls of its clients are answered."""
         old.drain(CALL_SECONDS)
         old.stop(LAST_SECONDS)
         if old.drain(CALL_SECONDS):

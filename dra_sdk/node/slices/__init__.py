@@ -1,1 +1,1 @@
-"""From desired pools to ResourceSlices in the API server: `plan` decides what, `diff` how, `controller` keeps it so."""
+"""From pools to ResourceSlices in the API server: `plan` makes slices, `diff` finds writes, `controller` does them."""

@@ -1,4 +1,4 @@
-"""How fast publishing reacts and how slowly it gives up: all delays of this package, in seconds."""
+"""All delays of publishing, in seconds: before it reacts, before it tries again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Backoff:
     debounce: how long events of one outside change are collected.
     retry: before a failed write is repeated, doubled each time.
     retry_limit: the longest such delay.
-    refused: before a write is repeated that the server refuses for what it says, doubled each time.
+    refused: before a write is repeated that the server refuses as invalid, doubled each time.
     refused_limit: the longest such delay.
-    repair: before slices are put right that somebody else keeps changing, doubled each time.
+    repair: before slices are written again that somebody else keeps changing, doubled each time.
     repair_limit: the longest such delay.
-    calm: how long nobody must have changed them until `repair` starts from the beginning.
+    calm: how long nobody must change them until `repair` starts from the beginning.
     """
 
     debounce: float = 0.1
@@ -35,14 +35,14 @@ class Backoff:
     calm: float = 120.0
 
     def after_failure(self, failures: int, error: Exception) -> float:
-        """The delay after so many failures in a row, of which `error` is the last; Retry-After is honoured."""
+        """The delay after this number of failures in a row; `error` is the last one. Its Retry-After is respected."""
         refused = isinstance(error, ApiError) and error.status in _REFUSED
         first, limit = (self.refused, self.refused_limit) if refused else (self.retry, self.retry_limit)
         asked = error.retry_after if isinstance(error, ApiError) else None
         return max(asked or 0.0, _doubled(first, failures, limit) * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
     def before_repair(self, repairs: int) -> float:
-        """The delay after slices were put right so many times."""
+        """The delay after this number of repairs."""
         return _doubled(self.repair, repairs, self.repair_limit) if repairs else 0.0
 
 

@@ -1,7 +1,7 @@
-"""What the API server has, as far as we know: the slices of one driver, from watches and from our own writes.
+"""The slices of one driver as the API server has them, known from watches and from our own writes.
 
-A watch lags behind a write, so the result of a write is stored at once, and an event that is older than it is ignored.
-A deleted slice never comes back under its UID, however late an event arrives. Safe for threads.
+A watch reports a write late, so the result of a write is stored at once, and older events are ignored. A late event
+never brings back a deleted slice; its UID is remembered. Safe for threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REMEMBERED: Final = 1000
 
 
 class Scope(Enum):
-    """Slices of our node, which carry `spec.nodeName`, or slices that several nodes see."""
+    """Slices of our node, with `spec.nodeName`, or slices for several nodes."""
 
     NODE = "node"
     CLUSTER = "cluster"
@@ -32,11 +32,11 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The slices of one scope that a driver looks after.
+    """The slices of one scope that a driver manages.
 
     scope: the scope.
-    field_selector: selects them in the server, as far as that can.
-    accepts: whether a slice that was selected is one of them.
+    field_selector: selects them in the server, and perhaps others.
+    accepts: whether a selected slice is one of them.
     """
 
     scope: Scope
@@ -45,10 +45,10 @@ class Selection:
 
 
 def select(scope: Scope, driver: str, node_name: str | None) -> Selection:
-    """The slices of one scope that a driver looks after.
+    """The slices of one scope that a driver manages.
 
-    The driver of a node shares the cluster's scope with those of other nodes, so there it looks after slices whose
-    owner is its Node. A driver without node looks after all of them.
+    The drivers of all nodes share the cluster's scope, so there each of them manages the slices whose owner is its
+    Node. A driver without node manages all of them.
     """
     wanted = node_name if scope is Scope.NODE else ""
 
@@ -71,7 +71,7 @@ class SliceCache:
         self._written: set[str] = set()
 
     def of_pool(self, pool: str) -> list[JSON]:
-        """The slices of one pool; not to be changed."""
+        """The slices of one pool. Do not change them."""
         with self._lock:
             return [each for each in self._slices.values() if pool_of(each) == pool]
 
@@ -81,7 +81,7 @@ class SliceCache:
             return set(map(pool_of, self._slices.values()))
 
     def share(self, pool: str, specs: Iterable[JSON]) -> None:
-        """Replace our copies of devices by equal ones of `specs`, to keep one: after a restart they are equal."""
+        """Replace devices by equal ones of `specs`, so that memory holds them once; after a restart they are equal."""
         known = {_first_device(each): each["devices"] for each in specs if each.get("devices")}
         with self._lock:
             for item in self._slices.values():
@@ -90,13 +90,13 @@ class SliceCache:
                     item["spec"]["devices"] = devices
 
     def before_list(self, scope: Scope) -> None:
-        """Note that a list of the scope is about to be read: what we write from now on may be missing in it."""
+        """Call this before a list of the scope is read: later writes may be missing in the list."""
         with self._lock:
             known = self._slices
             self._written = {name for name in self._written if name in known and Scope.of(known[name]) is not scope}
 
     def listed(self, scope: Scope, items: Iterable[JSON], version: str) -> None:
-        """Store a whole list: what is not in it no longer exists, except what we wrote since `before_list`."""
+        """Store a whole list. A slice that is not in it no longer exists, unless we wrote it after `before_list`."""
         with self._lock:
             for name in [name for name, each in self._slices.items() if Scope.of(each) is scope]:
                 if name not in self._written or not _newer(self._slices[name], version):
@@ -111,19 +111,19 @@ class SliceCache:
             self._keep(item)
 
     def seen(self, kind: str, item: JSON) -> bool:
-        """Store an event of a watch; False if it tells what is known, or something older."""
+        """Store an event of a watch; False if it brings nothing new."""
         with self._lock:
             if kind == "DELETED":
                 return self._drop(item)
             known = self._slices.get(item["metadata"]["name"])
-            if known and _identity(known) == _identity(item):  # the watch tells what we wrote
+            if known and _identity(known) == _identity(item):  # the event of our own write
                 return False
             if known and known["spec"] == item["spec"]:  # one copy is enough
                 item["spec"] = known["spec"]
             return self._keep(item)
 
     def lost(self, name: str) -> bool:
-        """Forget a slice that exists but is no longer ours; False if it never was."""
+        """Forget a slice that is no longer ours; False if it is unknown."""
         with self._lock:
             return self._slices.pop(name, None) is not None
 
@@ -137,7 +137,7 @@ class SliceCache:
         known = self._slices.get(metadata["name"])
         if metadata.get("uid") in self._deleted or (known and _newer(known, metadata.get("resourceVersion"))):
             return False
-        metadata.pop("managedFields", None)  # of no use here, and often the larger part of an object
+        metadata.pop("managedFields", None)  # not used, and often the larger part of an object
         self._slices[metadata["name"]] = item
         return True
 
@@ -169,7 +169,7 @@ def _identity(item: JSON) -> tuple[str | None, str | None]:
 
 
 def _newer(item: JSON, version: str | None) -> bool:
-    """Whether a slice is newer than a resourceVersion; they are ordered numbers within one kind of object."""
+    """Whether a slice is newer than a resourceVersion. Within one kind of object these are ordered numbers."""
     ours = item["metadata"].get("resourceVersion")
     return bool(ours and version and ours.isdigit() and version.isdigit() and int(ours) > int(version))
 

@@ -2,8 +2,8 @@
 
 One thread, `slices`, does all the work; it has one more, `slices-watch-…`, for each watch. Without changes the watch is
 the only traffic; a restart with equal devices writes nothing; slices stay when the driver stops, and the kubelet
-removes them if it does not come back. What somebody else changes or deletes is put right at once, and more and more
-slowly if that goes on. Failures are retried per pool with back-off.
+removes them if it does not come back. A slice that somebody else changes or deletes is repaired at once, and
+after a growing delay if that is repeated. Failed writes are retried with a back-off for each pool.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SliceController:
         which nodes reach them.
     connect: returns an API client, which the controller does not close; called in the controller's thread, and again
         after a delay if it raises.
-    on_error: called with a pool and its problem, from any thread; pool "" means the controller as a whole.
+    on_error: called with a pool and its problem, from any thread; pool "" stands for all pools.
     owner: the object with which the slices are deleted, for a driver without node.
     backoff: the delays.
     """
@@ -86,7 +86,7 @@ class SliceController:
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """End the thread; slices stay. Waits for a request that is under way; False after `timeout` seconds."""
+        """End the thread; slices stay. Waits for a request in progress. False after `timeout` seconds."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
@@ -97,7 +97,7 @@ class SliceController:
     def publish(self, pools: Iterable[ResourcePool]) -> None:
         """Make these the driver's pools; returns at once. The latest call wins, and pools left out are deleted.
 
-        A pool that breaks a rule stays as it was published before; `on_error` and `errors` tell what is wrong.
+        A pool that breaks a rule stays as it was published before; `on_error` and `errors` have the reason.
         """
         with self._publishing:
             plans = plan(pools, driver=self._driver, node_name=self._node_name)
@@ -116,13 +116,13 @@ class SliceController:
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """What keeps the server from having what was published, by pool; "" is about all of them (no connection)."""
+        """Why a pool is not published as desired, by pool; "" stands for all pools (no connection)."""
         with self._changed:
             general = {"": self._error} if self._error else {}
             return {**general, **self._queue.errors()}
 
     def last_error(self, pool: str = "") -> Exception | None:
-        """What is wrong with one pool, or with the controller as a whole."""
+        """The problem of one pool, or of all pools."""
         return self.errors.get(pool)
 
     @property
@@ -191,13 +191,13 @@ class SliceController:
         return None
 
     def _work(self, writer: SliceWriter, api: KubeApi, pool: PoolState) -> None:
-        """Make the server have what one pool must have."""
+        """Make the server's slices of one pool equal to the desired ones."""
         with self._changed:
             desired = self._queue.begin(pool)
         specs = list(desired.specs)
         try:
             dropped = writer.apply(self._operations(api, pool, desired, specs), specs, pool.name)
-            # Pods are evicted some time after the time that the server gave to a taint: it must outlast the slices.
+            # The time of a taint decides when pods are evicted, so the server's value is kept.
             specs = with_times(specs, [each["spec"] for each in self._cache.of_pool(pool.name)])
             self._cache.share(pool.name, specs)
         except Exception as error:  # noqa: BLE001 (a problem with one pool must not hold up the others)
@@ -208,7 +208,7 @@ class SliceController:
                 self._report(pool.name, error)
             return
         with self._changed:
-            # An event is in the cache before it makes the pool due, so what is equal here has seen them all.
+            # An event is in the cache before it makes the pool due, so if both are equal here, no event is missing.
             is_current = not self._diff(pool, specs)
             self._queue.done(pool, desired, specs, dropped, is_current=is_current)
             self._changed.notify_all()
@@ -216,13 +216,14 @@ class SliceController:
             self._report(pool.name, dropped)
 
     def _operations(self, api: KubeApi, pool: PoolState, desired: Desired, specs: list[JSON]) -> list[Operation]:
-        """The writes that make the server have `specs`, which are packed anew if the server's release wants that."""
+        """The writes that make the server have `specs`, packed again if its release needs another packing."""
         operations = self._diff(pool, specs)
         if operations and pool.settled:
             _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
             with self._changed:
                 self._queue.repairing(pool, time.monotonic())
-            self._owner_is_old = True  # perhaps: a Node that was made again takes the slices of the old one along
+            # The Node may have been created again; slices of the old one would be deleted with it.
+            self._owner_is_old = True
         if operations and self._owner_is_old and self._node_name is not None:
             self._owner, self._owner_is_old = self._node(api, self._node_name), False
             operations = self._diff(pool, specs)
@@ -264,7 +265,7 @@ class SliceController:
             self._changed.notify_all()
 
     def _general(self, error: Exception | None) -> None:
-        """Note a problem of all pools, or with None its end."""
+        """Set the problem of all pools; None clears it."""
         with self._changed:
             self._error = error
             if error is None:
@@ -289,7 +290,7 @@ class SliceController:
 def _minor(api: KubeApi) -> int:
     """The server's minor release, asked before each write that depends on it, because servers are upgraded.
 
-    A server that does not tell is taken for the newest: only 1.34 differs.
+    If the server does not answer, the newest release is assumed: only 1.34 differs.
     """
     try:
         version = api.get("/version")

@@ -1,11 +1,11 @@
 """From the slices that a pool has to those that it must have, in as few writes as possible.
 
-Pure. The rules are those of k8s.io/dynamic-resource-allocation/resourceslice, so that a driver may change its language
-without its slices changing: a slice is recognised by the index in its name, a pool with one changed slice keeps its
-generation, any other change raises it and rewrites all slices.
+Pure. The rules are those of k8s.io/dynamic-resource-allocation/resourceslice, so that slices stay the same when a
+driver moves from Go to Python: a slice is recognised by the index in its name; a pool with one changed slice keeps its
+generation; any other change raises the generation and rewrites all slices.
 
 The API server rewrites specs: it drops empty fields, writes quantities in its own form and stamps taints with the
-time, to the second. None of this is a change. Source: resource.k8s.io/v1 defaulting; apimachinery Quantity.
+time, to the second. These are no changes. Source: resource.k8s.io/v1 defaulting; apimachinery Quantity.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Operation:
     """One write.
 
     verb: what is done.
-    body: the whole object: as it must be, or for a delete as it is.
+    body: the whole object: the new one, or for a delete the stored one.
     index: its place in the pool, -1 for a delete.
     """
 
@@ -92,7 +92,7 @@ class Identity:
 
 
 def diff(existing: Sequence[JSON], wanted: Sequence[JSON], identity: Identity, generation: int = 0) -> list[Operation]:
-    """The writes, in order: deletes, updates, creates; none if the server has what is wanted.
+    """The writes in order: deletes, updates, creates. None if the server's slices are as desired.
 
     `existing` are the pool's stored ResourceSlices, `wanted` specs without `driver` and `pool` (see `plan`); an empty
     list deletes the pool. `generation` is the lowest generation allowed.

@@ -27,7 +27,7 @@ def has_counters(slices: Sequence[JSON]) -> bool:
 
 
 def pack_for_1_34(slices: Sequence[JSON], minor: int) -> list[JSON]:
-    """Planned slices in the form that a server of 1.`minor` accepts; only 1.34 needs another than the planned one.
+    """Planned slices as a server of 1.`minor` accepts them. Only 1.34 needs a change.
 
     The order of devices stays, except that devices with counter sets in common move up to the first of them. If these
     are too many for one slice, all slices stay as planned: with the feature off, as by default, 1.34 accepts them and

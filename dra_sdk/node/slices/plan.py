@@ -1,7 +1,7 @@
 """From the pools an author describes to the slices that hold them, within the limits of the API.
 
 Pure. What no API server accepts is refused here, with the device and the field, before anything is sent. Releases and
-their feature gates differ, and which server will answer is not known here, so only what none of them accepts is a
+their feature gates differ, and the release of the server is not known here, so only what all of them refuse is a
 problem. Source: resource.k8s.io/v1 ResourceSliceSpec: 128 devices a slice, 64 if any device of the pool has taints,
 consumed counters or list attributes; 8 counter sets a slice; counter sets and devices never in one slice.
 """
@@ -28,7 +28,7 @@ DEVICES: Final = 128
 COMPLEX_DEVICES: Final = 64
 COUNTER_SETS: Final = 8
 _PROBLEMS: Final = 20
-_WRONG_TYPE: Final = (AttributeError, TypeError)  # raised for an author's None or text in place of an object
+_WRONG_TYPE: Final = (AttributeError, TypeError)  # raised if an author passes None or text instead of an object
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PoolPlan:
 
 
 def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
-    """One sentence for each rule of the newest release that the slices break; none if any release accepts them all.
+    """One sentence for each rule of the newest release that the slices break; none if some release accepts all of them.
 
     `slices` are ResourceSliceSpecs without `driver` and `pool`.
     """
@@ -69,7 +69,7 @@ def refusals(slices: Sequence[JSON], driver: str, pool: str) -> list[str]:
 def plan(
     pools: Iterable[ResourcePool], *, driver: str, node_name: str | None, check: Check = refusals
 ) -> dict[str, PoolPlan | InvalidObjectError]:
-    """The plan of each pool by its name, or what is wrong with it; one bad pool leaves the others alone.
+    """The plan of each pool by its name, or its problem. A bad pool does not affect the others.
 
     `node_name` is the driver's node, None for a driver that publishes for the whole cluster. `check` gives one sentence
     for each rule of the API that the slices of a pool break. Equal pools give equal plans.

@@ -1,4 +1,4 @@
-"""Which pool the controller works on next, and when: publishing, changes from outside, failures and repairs together.
+"""Which pool the controller handles next, and when, after publications, changes by others, failures and repairs.
 
 Pure but for the clock, which is an argument. Not safe for threads: the controller guards it.
 """
@@ -40,14 +40,14 @@ class PoolState:
     name: the pool's name.
     desired: what the server must have; None before the first valid publication, so that the pool is left as it is.
     node_bound: whether its slices carry `nodeName`.
-    due: when it is to be worked on (of the clock that callers use), None if there is nothing to do.
-    busy: whether it is being worked on.
-    settled: the server had everything, so that a difference is somebody else's change.
+    due: when it is handled next, by the callers' clock; None if there is nothing to do.
+    busy: whether it is being handled.
+    settled: the server had everything, so a difference is a change by somebody else.
     failures: failed attempts in a row.
-    repairs: how often a change of somebody else was put right, until that stopped for `Backoff.calm`.
-    repaired: when that was the last time.
-    invalid: what is wrong with what was published last.
-    error: what keeps the server from having it.
+    repairs: how often a change by somebody else was repaired; 0 again after `Backoff.calm` without one.
+    repaired: the time of the last repair.
+    invalid: the problem of the last publication.
+    error: why the server does not have it yet.
     """
 
     name: str
@@ -84,7 +84,7 @@ class PoolQueue:
     def publish(
         self, plans: Mapping[str, PoolPlan | InvalidObjectError], existing: Iterable[str], now: float
     ) -> list[InvalidObjectError]:
-        """Take over new plans: absent pools are deleted, invalid ones stay as they are. Returns new problems."""
+        """Set new plans: absent pools are deleted, invalid ones stay as they are. Returns new problems."""
         self.is_published = True
         self._forget(now)
         problems: list[InvalidObjectError] = []
@@ -102,11 +102,11 @@ class PoolQueue:
         return problems
 
     def listed(self, existing: Iterable[str], now: float) -> None:
-        """Note a new list: these pools have slices, and those of others may be gone."""
+        """A list was read: these pools have slices; slices of other pools may be deleted."""
         self.touched({*self.pools, *existing}, now)
 
     def touched(self, pools: Iterable[str], now: float) -> None:
-        """Note that slices of these pools changed in the API server, by us or by somebody else."""
+        """Slices of these pools changed in the API server, by us or by somebody else."""
         for name in pools:
             pool = self.pools.get(name)
             if pool is None:
@@ -119,7 +119,7 @@ class PoolQueue:
                 pool.due = moment if pool.due is None else min(pool.due, moment)
 
     def reachable(self, now: float) -> None:
-        """Note that the API server answers again: pools that waited for that are due."""
+        """The API server answers again: pools that waited for it are due."""
         for pool in self.pools.values():
             if pool.failures and isinstance(pool.error, ApiError) and pool.error.temporary:
                 pool.failures = 0
@@ -131,13 +131,13 @@ class PoolQueue:
         return min(waiting, key=lambda pool: pool.due or 0.0, default=None)
 
     def begin(self, pool: PoolState) -> Desired:
-        """Start work on a pool that is due; what becomes due from now on comes again."""
+        """Start to handle a pool. If it becomes due from now on, it is handled again."""
         assert pool.desired is not None, "only what was published becomes due"
         pool.due, pool.busy = None, True
         return pool.desired
 
     def repairing(self, pool: PoolState, now: float) -> None:
-        """Note that somebody else changed a pool that was in order, and that it is put right."""
+        """A settled pool was changed by somebody else and is being repaired."""
         pool.repairs = 1 if now - pool.repaired > self._backoff.calm else pool.repairs + 1
         pool.repaired = now
 
@@ -150,13 +150,13 @@ class PoolQueue:
         *,
         is_current: bool,
     ) -> None:
-        """Note that the server keeps `specs` for `desired`, of which it `dropped` some fields.
+        """The server stored `specs` for `desired`, without the fields in `dropped`.
 
-        is_current: the cache has `specs`, so that events of this work are no reason to look again.
+        is_current: the cache has `specs`, so the events of these writes need no second look.
         """
         pool.busy = False
         if not self._is_latest(pool, desired):
-            return  # something newer was published, and is due
+            return  # a newer publication is due
         if is_current:
             pool.due = None
         pool.desired = replace(desired, specs=tuple(specs))
@@ -164,7 +164,7 @@ class PoolQueue:
         pool.error = dropped or (pool.error if isinstance(pool.error, DroppedFieldsError) else None)
 
     def failed(self, pool: PoolState, desired: Desired, specs: Sequence[JSON], error: Exception, now: float) -> bool:
-        """Note a failure, which is tried again later. False for one not worth reporting: a lost race now and then."""
+        """A write failed and is tried again later. False if it need not be reported, such as one conflict."""
         pool.busy = False
         if not self._is_latest(pool, desired):
             return True
@@ -174,21 +174,21 @@ class PoolQueue:
         return not isinstance(error, (ConflictError, NotFoundError)) or pool.failures > _USUAL_CONFLICTS
 
     def errors(self) -> dict[str, Exception]:
-        """What is wrong, by pool."""
+        """The problems, by pool."""
         return {pool.name: pool.problem for pool in self.pools.values() if pool.problem}
 
     def is_settled(self) -> bool:
-        """Whether the server has all that was published, as far as it can keep it."""
+        """Whether the server has everything that was published, apart from fields that it drops."""
         return self.is_published and all(
             pool.settled and pool.due is None and not pool.busy and not pool.invalid for pool in self.pools.values()
         )
 
     def has_cluster_pools(self) -> bool:
-        """Whether any pool has slices that several nodes see."""
+        """Whether any pool has slices for several nodes."""
         return any(not pool.node_bound for pool in self.pools.values())
 
     def _forget(self, now: float) -> None:
-        """Drop deleted pools, which are only remembered to notice somebody who keeps making slices of them."""
+        """Drop deleted pools. Until then they are kept, in case somebody creates slices of them again."""
         for name, pool in list(self.pools.items()):
             is_deleted = pool.desired is not None and not pool.desired.planned
             if is_deleted and pool.settled and pool.due is None and now - pool.repaired > self._backoff.calm:

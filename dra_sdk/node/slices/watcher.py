@@ -1,4 +1,4 @@
-"""The thread that keeps a `SliceCache` equal to the API server: list, watch, and list again when that is needed."""
+"""The thread that keeps a `SliceCache` equal to the API server: list, watch, and list again when necessary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Listener:
     """What a watcher calls.
 
     changed: with the pools whose slices changed; with None after each list, when any of them may have changed.
-    failed: with each error, and with None when it is over.
+    failed: with each error, and with None when requests succeed again.
     """
 
     changed: Callable[[Iterable[str] | None], None]
@@ -31,7 +31,7 @@ class Listener:
 
 
 class SliceWatcher:
-    """Follows one selection in a thread of its own, until `stop`."""
+    """Follows one selection in its own thread, until `stop`."""
 
     def __init__(
         self, api: KubeApi, selection: Selection, cache: SliceCache, listener: Listener, backoff: Backoff
@@ -55,7 +55,7 @@ class SliceWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop following. The watch is closed at once; a request that is under way is waited for."""
+        """Stop. The watch is closed at once; a request in progress is waited for."""
         self._stop.set()
         with self._lock:
             if self._stream:
@@ -69,7 +69,7 @@ class SliceWatcher:
                 if not self._version:
                     self._list()
                 if not self._watch():
-                    self._stop.wait(self._backoff.retry)  # a server that ends watches at once must not be hammered
+                    self._stop.wait(self._backoff.retry)  # a pause, in case the server ends watches at once
             except Exception as error:  # noqa: BLE001 (a bug must be reported, and must not end the thread)
                 if not self._stop.is_set():
                     self._failed(error)
@@ -84,7 +84,7 @@ class SliceWatcher:
         self._listener.changed(None)
 
     def _watch(self) -> bool:
-        """Follow one watch until the server ends it; False if it brought no event, not even a bookmark."""
+        """Follow one watch until the server ends it; False if there was no event, not even a bookmark."""
         query = {"fieldSelector": self._selection.field_selector}
         stream = self._api.watch(resource_slices(), query, resource_version=self._version)
         self._opened = opened = time.monotonic()
@@ -105,7 +105,7 @@ class SliceWatcher:
                 self._stream = None
             stream.close()
         if not heard and time.monotonic() - opened > self._backoff.calm:
-            self._version = ""  # a server that was restored from a backup is silent until it has come that far again
+            self._version = ""  # a server restored from a backup sends nothing until it reaches this version again
         return heard
 
     def _event(self, kind: str, item: JSON) -> None:
@@ -119,11 +119,11 @@ class SliceWatcher:
         if not isinstance(error, UnreachableError):
             self._version = ""  # start again from a list
         if self._opened is not None and time.monotonic() - self._opened > self._backoff.retry_limit:
-            self._failures = 0  # it had worked for a while
+            self._failures = 0  # it worked for a while
         self._opened = None
         self._failures += 1
         if self._failures == 1 and isinstance(error, (GoneError, UnreachableError)):
-            _log.debug("%s", error)  # a watch that breaks off now and then is normal
+            _log.debug("%s", error)  # it is normal that a watch breaks off sometimes
         else:
             self._has_failed = True
             self._listener.failed(error)

@@ -1,4 +1,4 @@
-"""Applies the writes of one pool, and tells what the API server left out of what it stored.
+"""Applies the writes of one pool, and reports the fields that the API server did not store.
 
 Fields of a disabled feature are dropped silently; list attributes leave something behind that is refused. Source:
 resource.k8s.io/v1 field comments and the feature gates of Kubernetes 1.34 to 1.37.
@@ -21,7 +21,7 @@ from dra_sdk.wire.slice import is_list
 
 log = logging.getLogger(__name__)
 UNKNOWN: Final = "unknown"
-_SHOWN: Final = 10  # slices, and fields of each: thousands of devices lose the same
+_SHOWN: Final = 10  # slices, and fields of each slice; thousands of devices lose the same fields
 _ELSEWHERE: Final = "must reference a counterSet defined in the ResourceSlice sharedCounters"
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _SPEC_GATES: Final = {"perDeviceNodeSelection": _PARTITIONS, "sharedCounters": _PARTITIONS}
@@ -88,7 +88,7 @@ class SliceWriter:
         self._stats = stats
 
     def apply(self, operations: list[Operation], specs: list[JSON], pool: str) -> DroppedFieldsError | None:
-        """Apply the diff in order; the first ApiError ends it, and what was done stays done.
+        """Apply the writes in order. The first ApiError ends it; earlier writes stay.
 
         If the server stores something else than what was sent, its place in `specs` is set to that, so that it is not
         sent again and again; fields that got lost are returned as an error.
@@ -105,7 +105,7 @@ class SliceWriter:
         return DroppedFieldsError(pool, dropped) if dropped else None
 
     def _write(self, operation: Operation) -> JSON | None:
-        """One write; the object as it was stored, None after a delete."""
+        """Do one write; returns the stored object, None after a delete."""
         if operation.verb == "delete":
             self._delete(operation.body)
             self._stats.deletes += 1
@@ -120,7 +120,7 @@ class SliceWriter:
         except InvalidError as error:
             raise with_hint(error, operation.body["spec"]) from error
         if stored["spec"] == operation.body["spec"]:
-            stored["spec"] = operation.body["spec"]  # one copy is enough: with 5 000 devices another takes 9 MiB
+            stored["spec"] = operation.body["spec"]  # keep one copy: with 5 000 devices a second one takes 9 MiB
         self._cache.put(stored)
         return stored
 
@@ -147,7 +147,7 @@ class SliceWriter:
             raise
 
     def _read_again(self, item: JSON) -> None:
-        """Read a slice whose copy is old, for the next attempt: the watch may not tell soon."""
+        """Read a slice again before the next attempt, because the watch may be late."""
         try:
             found = self._api.get(resource_slice(item["metadata"]["name"]))
         except NotFoundError:
@@ -176,7 +176,7 @@ def dropped_fields(sent: JSON, stored: JSON) -> list[tuple[str, str]]:
 
 
 def with_hint(error: InvalidError, spec: JSON) -> InvalidError:
-    """The server's 422 with the reason that its words hide.
+    """The server's error 422, with the real reason added.
 
     A list attribute that it does not know becomes one without a value; 1.34 needs more in one slice than can be there.
     """

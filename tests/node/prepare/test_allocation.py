@@ -243,7 +243,7 @@ def test_the_default_is_the_first_kind() -> None:
 
 
 def test_a_kind_without_defaults_must_be_brought_by_the_claim() -> None:
-    with pytest.raises(ConfigError, match="a Needed config is required and the claim brings none: name: is required"):
+    with pytest.raises(ConfigError, match="a Needed config is required, and the claim has none: name: is required"):
         default_config(DriverInfo("x.example.com", configs=[Needed]))
 
 

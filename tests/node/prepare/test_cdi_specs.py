@@ -76,7 +76,7 @@ def test_devices_may_share_a_name_with_equal_edits_only() -> None:
     assert spec
     assert [each["name"] for each in spec["devices"]] == ["all"]
     other = [device(cdi_name="all"), device("lamp-1", cdi_name="all", edits=ContainerEdits(env={"B": "2"}))]
-    with pytest.raises(HookError, match="two devices the CDI name 'all' with different edits"):
+    with pytest.raises(HookError, match="two devices with the CDI name 'all' with different edits"):
         build_spec(KIND, name_devices("u-1", other), other)
 
 
