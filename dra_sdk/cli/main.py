@@ -12,7 +12,19 @@ from dra_sdk.cli.parser import Parser
 from dra_sdk.cli.sentences import lines
 from dra_sdk.errors import DraError
 
-COMMANDS = ("run", "drivers", "discover", "validate", "simulate", "explain", "top", "gpu", "demo", "conformance")
+COMMANDS = (
+    "run",
+    "drivers",
+    "discover",
+    "validate",
+    "simulate",
+    "explain",
+    "top",
+    "gpu",
+    "state",
+    "demo",
+    "conformance",
+)
 _STATUS = (
     "Exit status of every command: 0 it is done, and the answer is yes; 1 it is done, and the answer is no; "
     "2 it could not be done, and the message says what is wrong with flags, settings, files, driver or cluster."

@@ -12,7 +12,8 @@ from dra_sdk.loader import load_driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
 from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
-from dra_sdk.node.prepare.checkpoint import Checkpoint, decode
+from dra_sdk.node.prepare.checkpoint import Checkpoint
+from dra_sdk.node.prepare.state_files import Unreadable, read_checkpoint, state_files
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import Source, read_snapshot
@@ -47,8 +48,11 @@ def of_node(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
     if settings.taint_effect is not None:
         pools = with_taints(pools, _unhealthy(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
-    for path in sorted(data.glob("claims*/*.json")):
-        yield _claim(name, decode(_read(path), str(path)))
+    for path in state_files(data):
+        found = read_checkpoint(path)
+        if isinstance(found, Unreadable):
+            raise StateError(found.advice)
+        yield _claim(name, found)
 
 
 def _unhealthy(path: Path) -> dict[tuple[str, str], Any]:
