@@ -1,10 +1,10 @@
 """`dra-sdk state DRIVER`: what the driver's state files on this node hold, and what to do about a damaged one.
 
 A claim whose state file is damaged keeps its devices until an operator decides. `repair FILE_OR_UID` writes a readable
-file of what the damaged one still tells; `forget FILE_OR_UID --yes` gives the claim's devices away, whoever uses them.
-Both keep the old file beside the new one. The driver may run: it reads damaged files again at every call. A file that
-is not damaged can be forgotten only while no driver runs. Needs no cluster. Exit status: 0 if no file is damaged, or
-the file is repaired or forgotten, 1 if one is damaged or cannot be repaired, 2 for bad input.
+file of what the damaged one still tells; `forget FILE_OR_UID --yes` frees the claim's devices, even if a container
+still uses them. Both keep the old file beside the new one. The driver may run: it reads damaged files again at every
+call. A file that is not damaged can be forgotten only while no driver runs. Needs no cluster. Exit status: 0 if no file
+is damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be repaired, 2 for bad input.
 """
 
 from __future__ import annotations

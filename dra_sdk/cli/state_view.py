@@ -108,7 +108,7 @@ class NodeState:
         ]
 
     def as_json(self, entry: ClaimFile) -> dict[str, Any]:
-        """The same, and what there is no room for in a table."""
+        """The same with more fields, for programs."""
         claim, spec = entry.claim, self.spec(entry)
         return {
             "file": str(entry.path),
@@ -143,4 +143,4 @@ def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[s
         yield f"  It cannot be repaired: {damage.obstacle}. A backup of it can be put back."
     else:
         yield f"  To write what it tells into a readable file:  {node.command('repair', entry)}"
-    yield f"  To give its devices away, when no pod uses them:  {node.command('forget', entry)}"
+    yield f"  To free its devices, when no pod uses them any more:  {node.command('forget', entry)}"
