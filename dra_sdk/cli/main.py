@@ -12,7 +12,19 @@ from dra_sdk.cli.arguments import Parser
 from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.errors import DraError
 
-COMMANDS: Final = ("run", "drivers", "discover", "validate", "simulate", "explain", "top", "gpu", "demo", "conformance")
+COMMANDS: Final = (
+    "run",
+    "drivers",
+    "discover",
+    "validate",
+    "simulate",
+    "explain",
+    "top",
+    "gpu",
+    "state",
+    "demo",
+    "conformance",
+)
 FAILED: Final = 2
 INTERRUPTED: Final = 130
 """As in a shell: 128 and the number of SIGINT."""

@@ -25,7 +25,8 @@ from dra_sdk.loader import load_driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
 from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
-from dra_sdk.node.prepare.checkpoint import Checkpoint, decode
+from dra_sdk.node.prepare.checkpoint import Checkpoint
+from dra_sdk.node.prepare.state_files import Unreadable, read_checkpoint, state_files
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
@@ -169,8 +170,11 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
             pools, _unhealthy_devices(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect)
         )
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
-    for path in sorted(data.glob("claims*/*.json")):
-        yield _claim(name, decode(_read_state(path), str(path)))
+    for path in state_files(data):
+        found = read_checkpoint(path)
+        if isinstance(found, Unreadable):
+            raise StateError(found.advice)
+        yield _claim(name, found)
 
 
 def _unhealthy_devices(path: Path) -> dict[tuple[str, str], Any]:

@@ -85,6 +85,13 @@ class Files:
         if survive_power_loss and os.path.isdir(_folder(target)):  # noqa: PTH112
             self._sync_directory(target)
 
+    def rename(self, path: Path, name: str) -> Path:
+        """Give `path`, whatever it is, another name in its directory, durably; the new path."""
+        self._step("rename", str(path))
+        new = path.rename(path.with_name(name))
+        self._sync_directory(str(path))
+        return new
+
     def discard_temporary(self, path: str | Path) -> None:
         """Remove the temporary file that a killed process left beside `path`."""
         with contextlib.suppress(FileNotFoundError):

@@ -114,7 +114,7 @@ def test_this_node_is_read_without_a_cluster(run, tmp_path):
     flags, data = here(tmp_path), tmp_path / "plugins/dra.cpu"
     assert [row[-3] for row in run("top", *flags).cells] == ["free", "free"]
     device = HeldDevice("cpu", "n", "cpudevnuma000", "share", consumed_capacity={"dra.cpu/cpu": Quantity("2")})
-    (data / "claims").mkdir(parents=True)
+    (data / "claims").mkdir(mode=0o700, parents=True)
     state = Checkpoint("team", "two-cpus", "uid-1", "boot", Phase.COMPLETED, (device,))
     (data / "claims/uid-1.json").write_bytes(encode(state))
     (data / "unhealthy.json").write_bytes(encode_unhealthy({("n", "cpudevnuma001"): datetime(2026, 1, 2, tzinfo=UTC)}))
@@ -123,8 +123,13 @@ def test_this_node_is_read_without_a_cluster(run, tmp_path):
         ["ok", "shared by 1", "team/two-cpus", "-"],
         ["unhealthy since 2026-01-02T00:00:00Z", "tainted", "-", "-"],
     ]
+    (data / "claims/.forgotten-uid-2-1.json").write_bytes(b"torn")  # what `dra-sdk state` set aside
+    assert run("top", *flags) == found
     (data / "claims/uid-1.json").write_bytes(b"torn")
-    assert "uid-1.json" in run("top", *flags).err
+    torn = run("top", *flags)
+    assert torn.status == 2
+    assert "uid-1.json has no readable header" in torn.err
+    assert "`dra-sdk state dra.cpu` shows, repairs or forgets it" in torn.err
 
 
 @pytest.mark.parametrize("columns", [64, 80, 100])

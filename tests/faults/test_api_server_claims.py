@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 
@@ -12,11 +14,14 @@ import pytest
 from dra_sdk.kube import client
 from dra_sdk.kube.transport import Timeouts
 from dra_sdk.node.runtime import claims_api
+from dra_sdk.node.runtime.sockets import SERVICE_THREADS
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.tools.simulator.faults import Effect
-from dra_sdk.tools.simulator.kubelet import ResponseError
+from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
 from dra_sdk.tools.simulator.request import RequestRecord
+from tests.faults.lamps import NAME
 from tests.faults.site import Inside
+from tests.faults.trickling import Trickling
 from tests.waiting import LONG, wait
 
 CLAIMS = CATALOG["resourceclaims"]
@@ -157,6 +162,34 @@ def test_a_server_that_never_answers(fresh: Inside, monkeypatch: pytest.MonkeyPa
         fresh.prepare(ref)
         fresh.unprepare(ref)
         fresh.assert_sound()
+
+
+def test_answers_that_trickle_keep_nobody_waiting_who_needs_none(
+    fresh: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """For more claims than there are threads: each read ends in time, however often a byte of its answer comes."""
+    monkeypatch.setattr(claims_api, "FETCH_SECONDS", 2.0)
+    held, *slow = [fresh.claim(f"lamp-{number}") for number in range(SERVICE_THREADS + 3)]
+    with (
+        Trickling(fresh.cluster, slow, tmp_path) as server,
+        fresh.running(kubeconfig=server.kubeconfig),
+        fresh.channel() as channel,
+    ):
+        fresh.wait_registered()
+        fresh.prepare(held)
+        with ThreadPoolExecutor(len(slow)) as pool:
+            calls = [pool.submit(rpc.prepare, channel, rpc.V1, NAME, [ref], LONG) for ref in slow]
+            wait(lambda: len(server.asked) >= SERVICE_THREADS)
+            fresh.prepare(held)
+            for ref, call in zip(slow, calls, strict=True):
+                (error, devices) = call.result()[ref.uid]
+                assert f"get resourceclaims default/{ref.name}: no answer from" in error
+                assert "the answer was not complete in time" in error
+                assert not devices
+        assert sorted(server.asked) == sorted(ref.name for ref in slow)
+        fresh.assert_held(held)
+        fresh.unprepare(held)
+        fresh.assert_held()
 
 
 def test_credentials_that_come_late(fresh: Inside) -> None:

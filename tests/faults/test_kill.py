@@ -99,7 +99,7 @@ class Victim(Outside):
             assert not error
 
     def _what_is_left(self) -> str:
-        states = [decode(path.read_bytes(), str(path)).phase.value for path in self.states.glob("*.json")]
+        states = [decode(path.read_bytes(), str(path)).phase.value for path in self.states.glob("[!.]*.json")]
         return f"{len(self.shining())} on, {', '.join(states) or 'no state'}"
 
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import sleep
 
 import grpc
 import pytest
 
+from dra_sdk.kube import client, login
+from dra_sdk.kube.transport import Timeouts
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
 from dra_sdk.node.prepare.engine import Preparer
+from dra_sdk.node.runtime import claims_api, sockets
 from dra_sdk.node.runtime import process as runtime
-from dra_sdk.node.runtime import sockets
 from dra_sdk.tools.simulator import Delay, EmbeddedCluster, FaultRule
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
+from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
+from tests.faults.trickling import Trickling
+from tests.kube.scripted import kubeconfig
 from tests.waiting import LONG, wait
 
+FOREVER = 600.0  # seconds; a test ends long before
 ABANDONED = "ending although still busy: a call of the kubelet; the next start continues from the state files"
 
 
@@ -45,6 +53,19 @@ class BelatedDriver(HangingDriver):
             return answer
 
         setattr(Preparer, "prepare", prepare_and_dawdle)  # noqa: B010 (mypy: a method)
+
+
+class PatientDriver(HastyDriver):
+    """In a process that waits for the API server, and for whoever has its credentials, as if for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for module, name, value in (
+            (claims_api, "FETCH_SECONDS", FOREVER),
+            (client, "Timeouts", partial(Timeouts, answer=FOREVER)),
+            (login, "PLUGIN_SECONDS", FOREVER),
+        ):
+            setattr(module, name, value)
 
 
 @pytest.fixture
@@ -114,6 +135,55 @@ def test_an_api_server_that_does_not_answer_is_not_waited_for(driver: Outside) -
         driver.wait(lambda: slow.hits)
         assert driver.terminate() == 1
     assert "ending although still busy: slices" in driver.log.read_text()
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Outside]:
+    with EmbeddedCluster() as cluster:
+        yield Outside(cluster, tmp_path, "tests.faults.test_shutdown:PatientDriver")
+
+
+def end_while_it_reads(driver: Outside, kubeconfig: Path, refs: Sequence[ClaimRef], reads: Callable[[], bool]) -> None:
+    """SIGTERM while a prepare of each claim reads; the process must end, though no read ever does."""
+    with (
+        driver.running("--drain-seconds", "0.3", "--kubeconfig", str(kubeconfig)),
+        driver.channel() as channel,
+        ThreadPoolExecutor(len(refs)) as pool,
+    ):
+        calls = [pool.submit(rpc.prepare, channel, rpc.V1, NAME, [ref], FOREVER) for ref in refs]
+        driver.wait(reads)
+        assert driver.terminate() == 1
+        assert all(isinstance(call.exception(), grpc.RpcError) for call in calls)
+    log = driver.log.read_text()
+    assert "calls are still in flight after 0 s" in log
+    assert "a call of the kubelet; the next start goes on from the state files" in log
+    assert not list(driver.cluster.registry_dir.iterdir())
+    with driver.running():
+        driver.prepare(*refs)
+        driver.assert_held(*refs)
+        driver.unprepare(*refs)
+        driver.assert_sound()
+
+
+def test_answers_that_trickle_are_not_waited_for(patient: Outside, tmp_path: Path) -> None:
+    refs = [patient.claim(f"lamp-{number}") for number in range(sockets.SERVICE_THREADS + 2)]
+    with Trickling(patient.cluster, refs, tmp_path) as server:
+        end_while_it_reads(patient, server.kubeconfig, refs, lambda: len(server.asked) >= sockets.SERVICE_THREADS)
+
+
+def test_an_exec_plugin_that_hangs_is_not_waited_for(patient: Outside, tmp_path: Path) -> None:
+    plugin, gate, hangs = tmp_path / "plugin", tmp_path / "gate", tmp_path / "hangs"
+    os.mkfifo(gate)
+    plugin.write_text(f"#!/bin/sh\ntouch {hangs}\nexec cat {gate}\n")
+    plugin.chmod(0o755)
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    config = tmp_path / "exec.kubeconfig"
+    config.write_text(kubeconfig(patient.cluster.server.url, {"exec": command}))
+    try:
+        end_while_it_reads(patient, config, [patient.claim("lamp-0")], hangs.exists)
+    finally:
+        if hangs.exists():
+            gate.write_text("go on")  # it reads to the end, and ends
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -42,6 +42,16 @@ def test_the_content_is_on_disk_before_the_name_is(tmp_path: Path) -> None:
     assert seen == ["unlink", "fsync-directory"]
 
 
+def test_a_link_gets_another_name_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"x")
+    (tmp_path / "a").symlink_to("target")
+    seen: list[str] = []
+    assert Files(lambda step, path: seen.append(step)).rename(tmp_path / "a", ".b") == tmp_path / ".b"
+    assert seen == ["rename", "fsync-directory"]
+    assert (tmp_path / ".b").readlink() == Path("target")
+    assert sorted(os.listdir(tmp_path)) == [".b", "target"]
+
+
 def test_what_reaches_the_disk_is_the_whole_file_and_then_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError
+from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, StateError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import AllocatedDevice, ClaimRef, base_request
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.node.prepare.checkpoint import Checkpoint
+from dra_sdk.node.prepare.state_files import Unreadable
 from dra_sdk.wire.resource.claims import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -127,6 +128,23 @@ def refuse_held(devices: Iterable[Allocated], others: Iterable[Checkpoint]) -> N
             if share is None or held.admin_access or (share and held.share_id):
                 continue
             raise DeviceHeldError(f"device {held.pool}/{held.name} is held by {claim}")
+
+
+def refuse_unreadable(devices: Sequence[Allocated], unreadable: Iterable[Unreadable]) -> None:
+    """DeviceHeldError if a claim whose state file cannot be read holds a device, as `refuse_held`.
+
+    StateError for a file that does not tell what its claim holds: that may be any device.
+    """
+    for each in unreadable:
+        if each.claim is None:
+            raise StateError(
+                f"{each.advice}; it does not tell which devices its claim holds, so none is given to another claim "
+                f"until then"
+            )
+        try:
+            refuse_held(devices, [each.claim])
+        except DeviceHeldError as error:
+            raise DeviceHeldError(f"{error}: {each.advice}") from error
 
 
 def _check_node(allocation: AllocationResult, node: str) -> None:

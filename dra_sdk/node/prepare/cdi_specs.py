@@ -83,7 +83,7 @@ class CdiSpecs:
         self.directory = directory
         self.kind = kind
         self._driver = driver
-        self._name_prefix = f"{driver}_claim-"
+        self._name_prefix = _name_prefix(driver)
         self._prefix = f"{directory}{os.sep}{self._name_prefix}"
         self._files = files or Files()
 
@@ -163,6 +163,15 @@ class CdiSpecs:
         for path in self.directory.glob(cdi.transient_spec_name(self.kind, older)):
             if not path.name.startswith(self._name_prefix) and _kind_of(path) == self.kind:
                 self._files.remove(path)
+
+
+def spec_path(directory: Path, driver: str, uid: str) -> Path:
+    """Where the spec of a driver's claim (UID or `safe_id`) lies in a CDI directory."""
+    return directory / f"{_name_prefix(driver)}{safe_id(uid)}{_SUFFIX}"
+
+
+def _name_prefix(driver: str) -> str:
+    return f"{driver}_claim-"
 
 
 def _kind_of(path: Path) -> str | None:

@@ -187,6 +187,14 @@ def decode(content: bytes, source: str) -> Checkpoint:
         raise StateError(f"state file {source} cannot be understood: {error}") from error
 
 
+def format_of(content: bytes) -> int | None:
+    """The format version of a file's content; None if its header does not tell."""
+    try:
+        return int(json.loads(content.partition(b"\n")[0])["version"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+
+
 def salvage(content: bytes) -> Checkpoint | None:
     """The claim of a file that `decode` refuses, in PrepareStarted and without its data: what it holds still counts.
 

@@ -14,36 +14,30 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Final
 
 from dra_sdk.errors import StateError
-from dra_sdk.node.files import Files, private_directory, read, safe_id, sync_directory, targets
+from dra_sdk.node.files import Files, private_directory, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, salvage
+from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
+from dra_sdk.node.prepare.state_files import (
+    DURABLE,
+    SUFFIX,
+    Unreadable,
+    file_name,
+    is_state_file,
+    read_checkpoint,
+)
 
 log = logging.getLogger(__name__)
-SUFFIX: Final = ".json"
-_DURABLE: Final = "claims"
 _PRIVATE: Final = 0o700
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A state file that cannot be read or trusted. Its claim keeps its devices until an operator decides.
-
-    reason: what is wrong, with the file's path.
-    claim: what the file still tells of its claim; None if that is nothing, so that it may hold any device.
-    """
-
-    reason: str
-    claim: Checkpoint | None
 
 
 class CheckpointStore:
@@ -74,21 +68,21 @@ class CheckpointStore:
         use the durable place.
         """
         if undoable or shared:
-            return cls(data / _DURABLE, files, shared=shared)
-        return cls(data / f"{_DURABLE}-{boot_id}", files, durable=False)
+            return cls(data / DURABLE, files, shared=shared)
+        return cls(data / f"{DURABLE}-{boot_id}", files, durable=False)
 
     def migrate(self, data: Path, boot_id: str) -> None:
         """Move the claims of this boot here when a driver gained or lost `dra_unprepare`, drop those of other boots.
 
         StateError if that fails.
         """
-        of_this_boot = data / f"{_DURABLE}-{boot_id}"
+        of_this_boot = data / f"{DURABLE}-{boot_id}"
         try:
-            for place in sorted(data.glob(f"{_DURABLE}-*")):
+            for place in sorted(data.glob(f"{DURABLE}-*")):
                 if place not in {of_this_boot, self.directory}:
                     log.info("dropping %s: what was prepared before the reboot is gone", place)
                     _remove(place)
-            for place in {of_this_boot, data / _DURABLE} - {self.directory}:
+            for place in {of_this_boot, data / DURABLE} - {self.directory}:
                 self._move_from(place)
         except OSError as error:
             raise StateError(f"cannot move state into {self.directory}: {error.strerror or error}") from error
@@ -106,19 +100,19 @@ class CheckpointStore:
                 raise StateError(f"cannot use state directory {self.directory}: {error.strerror}") from error
             self._refresh()
             for found in self._unreadable.values():
-                log.error("%s; `dra-sdk state` shows what can be done", found.reason)
+                log.error("%s", found.advice)
 
     def path(self, uid: str) -> Path:
         """Where a claim's checkpoint is kept."""
-        return self.directory / _name(uid)
+        return self.directory / file_name(uid)
 
     def get(self, uid: str) -> Checkpoint | None:
         """The checkpoint of a claim, None if it holds nothing; StateError if its file cannot be read."""
         with self._lock:
             self._look()
-            name = _name(uid)
+            name = file_name(uid)
             if name in self._unreadable:
-                raise StateError(self._unreadable[name].reason)
+                raise StateError(self._unreadable[name].advice)
             return self._claims.get(name)
 
     def all(self) -> list[Checkpoint]:
@@ -129,22 +123,11 @@ class CheckpointStore:
 
     def others(self, uid: str) -> list[Checkpoint]:
         """Every claim but one that holds devices, those of unreadable files as far as they tell."""
-        mine = _name(uid)
+        mine = file_name(uid)
         with self._lock:
             self._look()
             readable = [state for name, state in self._claims.items() if name != mine]
             return readable + [each.claim for each in self._unreadable.values() if each.claim is not None]
-
-    def check_known(self) -> None:
-        """StateError if there is a file that does not tell what its claim holds: that may be any device."""
-        with self._lock:
-            self._look()
-            for found in self._unreadable.values():
-                if found.claim is None:
-                    raise StateError(
-                        f"{found.reason}; it does not tell which devices its claim holds, so none is given to another "
-                        f"claim until `dra-sdk state` has repaired or removed it"
-                    )
 
     def unreadable(self) -> dict[str, Unreadable]:
         """The files that cannot be read, by the claim's `safe_id`."""
@@ -163,7 +146,7 @@ class CheckpointStore:
 
         What a reboot makes void, because the boot id differs then, need not `survive_power_loss`.
         """
-        name = _name(state.uid)
+        name = file_name(state.uid)
         path = self._prefix + name
         try:
             self._files.write(path, encode(state), survive_power_loss=survive_power_loss, whole=self._durable)
@@ -177,7 +160,7 @@ class CheckpointStore:
 
     def delete(self, uid: str) -> None:
         """Forget a claim durably; after a StateError call it again."""
-        name = _name(uid)
+        name = file_name(uid)
         path = self._prefix + name
         try:
             self._files.remove(path, survive_power_loss=self._durable)
@@ -219,31 +202,21 @@ class CheckpointStore:
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
             for entry in entries:
-                if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):  # no claim's `safe_id` does
+                if is_state_file(entry.name):
                     with suppress(FileNotFoundError):  # removed by the other process in this moment
                         yield entry.name, _stamp(entry.stat(follow_symlinks=False))
 
     def _read(self, name: str) -> None:
         self._claims.pop(name, None)
         self._unreadable.pop(name, None)
-        path = self.directory / name
         try:
-            content = read(path)
+            found = read_checkpoint(self.directory / name)
         except FileNotFoundError:
             return
-        except OSError as error:
-            self._unreadable[name] = Unreadable(f"state file {path} cannot be read: {error.strerror}", None)
-            return
-        try:
-            state = decode(content, str(path))
-        except StateError as error:
-            self._unreadable[name] = Unreadable(str(error), salvage(content))
-            return
-        if _name(state.uid) == name:
-            self._claims[name] = state
+        if isinstance(found, Unreadable):
+            self._unreadable[name] = found
         else:
-            reason = f"state file {path} belongs to claim {state.uid}, its name says otherwise"
-            self._unreadable[name] = Unreadable(reason, state)
+            self._claims[name] = found
 
     def _sweep(self, locks: NamedLocks) -> None:
         for name in targets(self.directory, SUFFIX):
@@ -256,7 +229,7 @@ class CheckpointStore:
             return
         private_directory(self.directory, _PRIVATE)
         for path in sorted(old.glob(f"*{SUFFIX}")):
-            if not path.is_symlink():
+            if stat.S_ISREG(path.lstat().st_mode):
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
             path.rename(self.directory / path.name)
@@ -277,9 +250,5 @@ def _remove(place: Path) -> None:
         shutil.rmtree(place)
 
 
-def _name(uid: str) -> str:
-    return safe_id(uid) + SUFFIX
-
-
-def _stamp(stat: os.stat_result) -> _Stamp:
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+def _stamp(found: os.stat_result) -> _Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

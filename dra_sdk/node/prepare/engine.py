@@ -34,7 +34,14 @@ from dra_sdk.model.driver import Node
 from dra_sdk.node.files import safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.logs import LogFields
-from dra_sdk.node.prepare.allocation import Allocated, Published, allocated_devices, read_status, refuse_held
+from dra_sdk.node.prepare.allocation import (
+    Allocated,
+    Published,
+    allocated_devices,
+    read_status,
+    refuse_held,
+    refuse_unreadable,
+)
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore, claim_lock
@@ -147,8 +154,8 @@ class Preparer:
     def _prepare_devices(
         self, ref: ClaimRef, raw: JSON, devices: Sequence[Allocated], left: Checkpoint | None, deadline: Deadline
     ) -> Checkpoint:
+        refuse_unreadable(devices, self._store.unreadable().values())
         refuse_held(devices, self._store.others(ref.uid))
-        self._store.check_known()
         if left:
             log.info("%s: undoing what an earlier attempt or boot left", ref)
             self._release(left, deadline)

@@ -27,6 +27,14 @@ class InstanceLock:
 
     def acquire(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for another instance to end, then SettingsError."""
+        if not self.try_acquire(timeout):
+            raise SettingsError(
+                f"another instance of this driver still works on {self._path.parent}; end it, "
+                f"or give both a pod UID for a rolling update"
+            )
+
+    def try_acquire(self, timeout: float = 0.0) -> bool:
+        """Take the lock within `timeout` seconds; whether that succeeded. SettingsError if its file cannot be used."""
         try:
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             held = self._wait(self._handle, monotonic() + timeout)
@@ -35,10 +43,7 @@ class InstanceLock:
             raise SettingsError(f"cannot lock {self._path}: {error.strerror}") from error
         if not held:
             self.release()
-            raise SettingsError(
-                f"another instance of this driver still works on {self._path.parent}; end it, "
-                f"or give both a pod UID for a rolling update"
-            )
+        return held
 
     def _wait(self, handle: int, deadline: float) -> bool:
         logged = False

@@ -1,4 +1,4 @@
-"""Kills a process with SIGKILL at every step of prepare and unprepare, and lets a fresh one go on from there.
+"""Kills a process with SIGKILL at every step of prepare, unprepare, repair and forget; a fresh one goes on from there.
 
 Run as a program: `crash.py DIRECTORY SCENARIO…`. One interpreter forks every process, which takes a millisecond instead
 of a start. Prints one line of JSON: the number of kill points by scenario, and what went wrong.
@@ -17,15 +17,20 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dra_sdk import Claim, ContainerEdits, PreparedDevice
+from dra_sdk import Claim, ContainerEdits, HeldDevice, PreparedDevice
 from dra_sdk.errors import HookError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
-from tests.node.prepare.world import LampConfig, LampDriver, World
+from dra_sdk.node.prepare.cdi_specs import spec_path
+from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.state_files import Unreadable, forget, read_checkpoint, repair
+from tests.node.prepare.world import DRIVER, POOL, LampConfig, LampDriver, World
 
 UID = "0a1b2c3d-0000-4000-8000-000000000001"
 REF = ClaimRef("default", f"claim-{UID}", UID)
 LAMPS = ("lamp-0", "lamp-1")
+_HELD = tuple(HeldDevice("r", POOL, lamp) for lamp in LAMPS)
+DAMAGED = encode(Checkpoint("default", f"claim-{UID}", UID, "boot-1", Phase.COMPLETED, _HELD))[:-40]
 
 
 class Stuck(LampDriver):
@@ -95,6 +100,38 @@ class Node:
 
         fork(lambda: Node(self.name, self.world.root, kill).prepare())
 
+    @property
+    def state(self) -> Path:
+        """The state file of the claim."""
+        return self.world.claims / f"{UID}.json"
+
+    def is_damaged(self) -> bool:
+        """Whether its state file is there and cannot be read."""
+        return self.state.exists() and isinstance(read_checkpoint(self.state), Unreadable)
+
+    def repair(self) -> None:
+        """As an operator does, who sees that it is damaged."""
+        if self.is_damaged():
+            repair(self.state, self.files)
+
+    def forget(self) -> None:
+        """As an operator does, who then puts the lamps out by hand."""
+        if self.is_damaged():
+            forget(self.state, spec_path(self.world.cdi, DRIVER, UID), self.files)
+
+    def finish(self) -> None:
+        """What an operator does after a command that was killed: type it again, and tidy up."""
+        if self.name not in OPERATED:
+            return
+        OPERATED[self.name](self)
+        if not self.state.exists():
+            assert self.world.specs() == {}, "the devices are free while containers may be started with them"
+            for lamp in self.world.lamps.iterdir():
+                lamp.unlink()
+        kept = [each for each in self.world.claims.iterdir() if each.name.startswith((".damaged-", ".forgotten-"))]
+        assert [each.read_bytes() for each in kept] == [DAMAGED], kept
+        kept[0].unlink()
+
     def check_prepared(self) -> None:
         """One claim holds both lamps, and everything says so."""
         shining = {} if self.driver is Plain else dict.fromkeys(LAMPS, UID)
@@ -130,6 +167,13 @@ def rebooted(node: Node) -> None:
     node.reboot()
 
 
+def damaged(node: Node) -> None:
+    """A claim whose state file has lost its journal and its data; its header still tells the devices."""
+    node.prepare()
+    node.state.write_bytes(DAMAGED)
+
+
+OPERATED: dict[str, Callable[[Node], None]] = {"repair": Node.repair, "forget": Node.forget}
 SCENARIOS: dict[str, tuple[Callable[[Node], None], Callable[[Node], None]]] = {
     "prepare": (nothing, Node.prepare),
     "prepare that fails": (nothing, Node.prepare_stuck),
@@ -140,6 +184,8 @@ SCENARIOS: dict[str, tuple[Callable[[Node], None], Callable[[Node], None]]] = {
     "unprepare": (prepared, Node.unprepare),
     "unprepare without undo": (prepared, Node.unprepare),
     "unprepare after a crash": (Node.half, Node.unprepare),
+    "repair": (damaged, Node.repair),
+    "forget": (damaged, Node.forget),
 }
 
 
@@ -176,6 +222,7 @@ def killed(name: str, root: Path, point: int) -> bool:
 
 def recover(name: str, root: Path) -> None:
     """What the kubelet does next, each on a copy of what the killed process left: prepare again, or unprepare."""
+    Node(name, root).finish()
     shutil.copytree(root, again := root.with_name(f"{root.name}-prepare"))
     node = Node(name, again)
     node.prepare(boot_id="boot-2" if "reboot" in name else "boot-1")

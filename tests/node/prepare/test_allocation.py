@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import Field
 
 from dra_sdk import AllocatedDevice, Device, DriverInfo, HeldDevice, OpaqueConfig, Quantity
-from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, RetriableError
+from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, RetriableError, StateError
 from dra_sdk.model.claim import ClaimRef
-from dra_sdk.node.prepare.allocation import allocated_devices, default_config, read_status, refuse_held, resolve_configs
+from dra_sdk.node.prepare.allocation import (
+    allocated_devices,
+    default_config,
+    read_status,
+    refuse_held,
+    refuse_unreadable,
+    resolve_configs,
+)
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
+from dra_sdk.node.prepare.state_files import Unreadable
 from dra_sdk.wire.resource.claims import DeviceAllocationConfiguration, DeviceRequestAllocationResult
 from tests.node.prepare.world import DRIVER, LampConfig
 
@@ -317,6 +326,26 @@ def test_every_device_of_every_claim_counts() -> None:
 def test_nobody_else_holds_nothing() -> None:
     refuse_held([mine()], [])
     refuse_held([], [theirs()])
+
+
+DAMAGED = Path("/plugins/lamps.example.com/claims/u-9.json")
+COMMAND = "`dra-sdk state lamps.example.com` shows, repairs or forgets it"
+
+
+def test_a_device_of_a_damaged_file_is_refused_with_the_command_to_type() -> None:
+    damaged = Unreadable(DAMAGED, "state file u-9.json is damaged", theirs())
+    with pytest.raises(DeviceHeldError) as caught:
+        refuse_unreadable([mine("free"), mine()], [damaged])
+    held = "device p/d is held by claim ns/other (u-9)"
+    assert str(caught.value) == f"{held}: state file u-9.json is damaged; {COMMAND}"
+    refuse_unreadable([mine("free"), mine(admin=True)], [damaged])
+
+
+def test_a_file_that_tells_nothing_bars_every_device_with_the_command_to_type() -> None:
+    with pytest.raises(StateError) as caught:
+        refuse_unreadable([mine("free")], [Unreadable(DAMAGED, "state file u-9.json is damaged")])
+    assert str(caught.value).startswith(f"state file u-9.json is damaged; {COMMAND}; it does not tell which devices")
+    refuse_unreadable([mine("free")], [])
 
 
 def test_a_cdi_name_of_another_claim_is_refused_and_its_holder_named() -> None:

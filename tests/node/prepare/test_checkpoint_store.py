@@ -12,7 +12,7 @@ from dra_sdk import HeldDevice
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.node.files import PREFIX, Files, read, safe_id
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare import checkpoint_store
+from dra_sdk.node.prepare import state_files
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore, claim_lock
 
@@ -256,7 +256,7 @@ def test_files_that_did_not_change_are_not_read_again(tmp_path: Path, monkeypatc
         store.put(state(f"u-{index}"))
     again = opened(tmp_path, shared=True)
     reads: list[str] = []
-    monkeypatch.setattr(checkpoint_store, "read", lambda path: (reads.append(path.name), read(path))[1])
+    monkeypatch.setattr(state_files, "read", lambda path: (reads.append(path.name), read(path))[1])
     store.put(state("u-3", boot_id="boot-2"))
     again.all()
     assert reads == ["u-3.json"]
@@ -283,23 +283,27 @@ def test_an_unreadable_file_holds_its_devices(tmp_path: Path) -> None:
     store = opened(tmp_path)
     (left,) = store.others("u-2")
     assert (left.uid, [(each.pool, each.name) for each in left.devices]) == ("u-1", [("p", "d")])
-    store.check_known()
     assert store.others("u-1") == [left]
     ((found, unreadable),) = store.unreadable().items()
     assert (found, unreadable.claim) == ("u-1", left)
 
 
-def test_a_file_that_tells_nothing_is_named_before_any_device_is_given(tmp_path: Path) -> None:
+def test_a_file_that_tells_nothing_is_unreadable_until_it_is_gone(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.path("u-1").write_bytes(b"")
     again = opened(tmp_path)
     assert again.others("u-2") == []
-    with pytest.raises(
-        StateError, match=r"u-1.json has no readable header.*does not tell which devices.*dra-sdk state"
-    ):
-        again.check_known()
+    (found,) = again.unreadable().values()
+    assert (found.path, found.claim) == (store.path("u-1"), None)
     store.path("u-1").unlink()
-    again.check_known()
+    assert again.unreadable() == {}
+
+
+def test_who_is_refused_a_claim_is_told_the_command(tmp_path: Path) -> None:
+    opened(tmp_path).path("u-1").write_bytes(b"")
+    command = f"`dra-sdk state {tmp_path.name}` shows, repairs or forgets it"
+    with pytest.raises(StateError, match=rf"u-1.json has no readable header; .* or is damaged; {command}$"):
+        opened(tmp_path).get("u-1")
 
 
 @pytest.mark.parametrize("target", ["u-1.json", "missing", "/etc/passwd"])
@@ -310,8 +314,7 @@ def test_a_link_among_state_files_is_a_broken_file(tmp_path: Path, target: str) 
     store = opened(tmp_path)
     with pytest.raises(StateError, match=r"u-1.json cannot be read: Too many levels of symbolic links"):
         store.get("u-1")
-    with pytest.raises(StateError):
-        store.check_known()
+    assert [each.claim for each in store.unreadable().values()] == [None]
     assert store.get("u-2") == state("u-2")
 
 

@@ -81,6 +81,19 @@ def test_it_can_be_taken_again_after_its_release(tmp_path: Path) -> None:
     second.release()
 
 
+def test_whoever_only_tries_is_told_whether_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "instance.lock"
+    first, second = InstanceLock(path), InstanceLock(path)
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    assert times_open(path) == 1
+    first.release()
+    assert second.try_acquire()
+    second.release()
+    with pytest.raises(SettingsError, match="cannot lock"):
+        InstanceLock(tmp_path / "none/instance.lock").try_acquire()
+
+
 def test_children_of_a_hook_do_not_inherit_it(tmp_path: Path) -> None:
     path = tmp_path / "instance.lock"
     first, second = InstanceLock(path), InstanceLock(path)

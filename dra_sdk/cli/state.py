@@ -1,0 +1,205 @@
+"""`dra-sdk state DRIVER`: what the driver's state files on this node hold, and what to do about a damaged one.
+
+A claim whose state file is damaged keeps its devices until an operator decides. `repair FILE_OR_UID` writes a readable
+file of what the damaged one still tells; `forget FILE_OR_UID --yes` frees the claim's devices, even if a container
+still uses them. Both keep the old file beside the new one. The driver may run: it reads damaged files again at every
+call. A file that is not damaged can be forgotten only while no driver runs. Needs no cluster. Exit status: 0 if no file
+is damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be repaired, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from dra_sdk.cli.arguments import Commands, is_directory
+from dra_sdk.cli.output import print_table, printable, terminal_width
+from dra_sdk.cli.state_view import HEADINGS, ClaimFile, NodeState, choices
+from dra_sdk.errors import DriverLoadError, SettingsError
+from dra_sdk.loader import load_driver
+from dra_sdk.node.files import Files, private_directory, safe_id
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.prepare.checkpoint import Checkpoint
+from dra_sdk.node.prepare.checkpoint_store import claim_lock
+from dra_sdk.node.prepare.state_files import forget, read_checkpoint, repair
+from dra_sdk.node.runtime.instance import InstanceLock, read_boot_id
+from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings
+
+_NEEDED = frozenset({"node_name", "kubelet_dir", "cdi_dir", "host_root"})
+_USAGE = "dra-sdk state DRIVER [repair FILE_OR_UID | forget FILE_OR_UID --yes] [flags]"
+_DATA_MODE = 0o750
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("state", help="show, repair or forget state files of claims", description=__doc__)
+    parser.usage = _USAGE
+    parser.add_argument(
+        "driver", metavar="DRIVER", help="the driver's name in slices (gpu.nvidia.com), or what `dra-sdk run` takes"
+    )
+    parser.add_argument(
+        "files", nargs="*", metavar="ACTION", help="repair or forget, and the claim's UID or the file's name or path"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="forget the claim; without it you are only told what it means"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="how the state is shown (default table)"
+    )
+    add_flags(parser, _NEEDED)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the state files, or change one; status 1 if one is damaged and stays so."""
+    if wrong := _wrong_usage(arguments):
+        raise SettingsError(f"{wrong}; it is `{_USAGE}`")
+    settings = read_settings(arguments)
+    driver = _driver_name(arguments.driver, settings)
+    data = settings.plugin_data(driver)
+    private_directory(data, _DATA_MODE)
+    node = NodeState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
+    if arguments.files:
+        action, chosen = arguments.files
+        entry = _chosen(node.entries(), chosen, data)
+        return _repair(node, entry) if action == "repair" else _forget(node, entry, sure=arguments.yes)
+    entries = list(node.entries())
+    if arguments.output == "json":
+        found = {"driver": driver, "directory": str(data), "files": [node.as_json(each) for each in entries]}
+        print(json.dumps(found, indent=2))
+    else:
+        _show(node, entries)
+    return 1 if any(each.damage for each in entries) else 0
+
+
+def _wrong_usage(arguments: argparse.Namespace) -> str:
+    action, chosen = (arguments.files or [""])[0], arguments.files[1:]
+    if action not in {"", "repair", "forget"}:
+        return f"{action!r} is neither repair nor forget"
+    if action and len(chosen) != 1:
+        return f"{action} takes one FILE_OR_UID, not {len(chosen)}"
+    return "--yes goes with forget" if arguments.yes and action != "forget" else ""
+
+
+def _driver_name(word: str, settings: Settings) -> str:
+    """The driver whose data directory is meant; a driver that does not load must not bar the way to its state."""
+    if word not in {"", ".", ".."} and "/" not in word and is_directory(settings.plugin_data(word)):
+        return word
+    try:
+        found = load_driver(word).info.name
+    except DriverLoadError as error:
+        raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
+    if not is_directory(settings.plugin_data(found)):
+        raise SettingsError(f"there is no directory {settings.plugin_data(found)}: driver {found} never ran here")
+    return found
+
+
+def _flags(arguments: argparse.Namespace) -> list[str]:
+    """The settings that were given as flags, for the commands that are proposed."""
+    words = [] if arguments.config is None else ["--config", str(arguments.config)]
+    for each in SETTINGS:
+        if each.name in _NEEDED and (given := getattr(arguments, each.name)) is not None:
+            words += [each.flag, str(given)]
+    return words
+
+
+def _show(node: NodeState, entries: Sequence[ClaimFile]) -> None:
+    if not entries:
+        print(f"driver {node.driver} has no claim on this node: no state file in {node.data}", file=sys.stderr)
+        return
+    rows = [[printable(cell) for cell in node.cells(each)] for each in entries]
+    print_table(HEADINGS, rows, width=terminal_width())
+    for each in entries:
+        if each.damage:
+            _tell(["", each.damage.reason, *choices(node, each, each.damage)])
+
+
+def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
+    """The state file that is meant; SettingsError with what there is for none, or for more than one."""
+    known = list(entries)
+    found = [each for each in known if word in {each.id, each.path.name, str(each.path)} or safe_id(word) == each.id]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"{word} may be {' or '.join(str(each.path) for each in found)}; give the path")
+    names = ", ".join(each.path.name for each in known) or "none"
+    raise SettingsError(f"there is no state file {word} under {data}; there are: {names}")
+
+
+def _repair(node: NodeState, entry: ClaimFile) -> int:
+    if entry.damage is None:
+        print(printable(f"state file {entry.path} is not damaged, so there is nothing to repair"))
+        return 0
+    if entry.damage.obstacle:
+        _tell([entry.damage.reason, f"It cannot be repaired: {entry.damage.obstacle}. Nothing was changed."])
+        return 1
+    with _locked(node, entry):
+        kept = repair(entry.path, Files())
+    _tell(
+        [
+            f"{entry.path} is repaired: it says that {entry.title} holds {entry.devices}, and was being prepared.",
+            "- A driver that runs reads it at the kubelet's next call.",
+            "- The next call for the claim has dra_unprepare undo these devices. The data and the journal that",
+            "  dra_prepare had recorded are lost, so it does without. A prepare then sets the claim up again.",
+            f"The damaged file is kept as {kept}.",
+        ]
+    )
+    return 0
+
+
+def _forget(node: NodeState, entry: ClaimFile, *, sure: bool) -> int:
+    spec = node.spec(entry)
+    if not sure:
+        _tell([f"To forget {entry.path} means:", *_meaning(entry, spec, spec.is_file()), "Nothing was changed."])
+        raise SettingsError(f"forget needs --yes: {node.command('forget', entry)}")
+    with _locked(node, entry) as alone:
+        if not alone and isinstance(read_checkpoint(entry.path), Checkpoint):
+            raise SettingsError(
+                f"state file {entry.path} is not damaged, and a driver works with it: its process holds {node.instance}"
+                f"; end the claim's pods, so that the kubelet unprepares it, or end the driver first"
+            )
+        had_spec = spec.is_file()
+        kept = forget(entry.path, spec, Files())
+    _tell([f"{entry.path} is forgotten:", *_meaning(entry, spec, had_spec), f"The file is kept as {kept}."])
+    return 0
+
+
+def _meaning(entry: ClaimFile, spec: Path, had_spec: bool) -> Iterator[str]:
+    held = f"Its devices {entry.devices}" if entry.devices else "All devices that it held"
+    yield f"- {held} are free for the next claim, though {entry.title} may still use them."
+    yield "- A container that still runs keeps them: end the pods of the claim, or two claims use one device."
+    yield "- dra_unprepare is not called: what the driver set up for the claim stays as it is."
+    yield (
+        f"- Its CDI spec {spec} is removed: no container is started with its devices until it is prepared again."
+        if had_spec
+        else f"- There is no CDI spec {spec} to remove."
+    )
+    yield "- The next prepare of the claim sets it up as new, and its next unprepare has nothing to undo."
+
+
+@contextmanager
+def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
+    """Keep other operators, and drivers of a rolling update, away from the claim; any driver if none runs.
+
+    Yields whether none runs, and then none starts. SettingsError if a process works on the claim.
+    """
+    with ExitStack() as stack:
+        instance, locks = InstanceLock(node.instance), NamedLocks(node.data / "locks")
+        stack.callback(instance.release)
+        stack.callback(locks.close)
+        alone = instance.try_acquire()
+        if not stack.enter_context(locks.try_hold(claim_lock(entry.id))):
+            raise SettingsError(
+                f"another process works on {entry.title} in this moment: it holds {claim_lock(entry.id)} in "
+                f"{node.data / 'locks'}; try again"
+            )
+        yield alone
+
+
+def _tell(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(printable(line))

@@ -1,0 +1,146 @@
+"""The state files of a driver on a node, as `dra-sdk state` shows them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dra_sdk.model.claim import HeldDevice
+from dra_sdk.node.prepare.cdi_specs import spec_path
+from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, Phase
+from dra_sdk.node.prepare.state_files import DURABLE, SUFFIX, Unreadable, read_checkpoint, state_files
+
+HEADINGS: Final = ("CLAIM", "UID", "DEVICES", "STATE", "FORMAT", "BOOT", "CDI")
+_STATES: Final = {Phase.STARTED: "preparing", Phase.COMPLETED: "prepared"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFile:
+    """A state file.
+
+    path: the file.
+    claim: its claim, of a damaged file as far as it tells; None if it tells nothing.
+    damage: what is wrong with it; None for a good one.
+    """
+
+    path: Path
+    claim: Checkpoint | None
+    damage: Unreadable | None
+
+    @property
+    def id(self) -> str:
+        """The claim's UID as file names have it."""
+        return self.path.name.removesuffix(SUFFIX)
+
+    @property
+    def title(self) -> str:
+        """The claim in words."""
+        return str(self.claim) if self.claim else f"the claim of {self.path.name}"
+
+    @property
+    def devices(self) -> str:
+        """The devices in words."""
+        names = dict.fromkeys(f"{each.pool}/{each.name}" for each in self.claim.devices) if self.claim else {}
+        return ", ".join(names)
+
+    @property
+    def format(self) -> int | None:
+        """The format version of its header, if that can be read."""
+        return self.damage.format if self.damage else FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What one driver has on this node.
+
+    driver: the driver's name.
+    data: its plugin data directory.
+    cdi_dir: where its CDI specs lie.
+    boot_id: the kernel's boot id.
+    flags: the settings that were given as flags, for the commands that are proposed.
+    """
+
+    driver: str
+    data: Path
+    cdi_dir: Path
+    boot_id: str
+    flags: Sequence[str]
+
+    @property
+    def instance(self) -> Path:
+        """What the driver's process locks while it runs."""
+        return self.data / "instance.lock"
+
+    def entries(self) -> Iterator[ClaimFile]:
+        """The state files, one after the other."""
+        for path in state_files(self.data):
+            try:
+                found = read_checkpoint(path)
+            except FileNotFoundError:  # unprepared in this moment
+                continue
+            yield ClaimFile(path, found.claim, found) if isinstance(found, Unreadable) else ClaimFile(path, found, None)
+
+    def spec(self, entry: ClaimFile) -> Path:
+        """Where the claim's CDI spec lies if there is one."""
+        return spec_path(self.cdi_dir, self.driver, entry.id)
+
+    def command(self, action: str, entry: ClaimFile) -> str:
+        """The command that does it to this file."""
+        known = entry.id if entry.path.is_relative_to(self.data / DURABLE) else str(entry.path)
+        words = ["dra-sdk", "state", self.driver, action, known, *self.flags]
+        return shlex.join([*words, "--yes"] if action == "forget" else words)
+
+    def cells(self, entry: ClaimFile) -> list[str]:
+        """The row of the table."""
+        claim = entry.claim
+        spec = "present" if self.spec(entry).is_file() else "missing" if claim and claim.cdi_spec else "none"
+        return [
+            f"{claim.namespace}/{claim.name}" if claim else "-",
+            claim.uid if claim else entry.id,
+            entry.devices or "-",
+            "damaged" if entry.damage or not claim else _STATES[claim.phase],
+            "-" if entry.format is None else str(entry.format),
+            "-" if not claim else "this" if claim.boot_id == self.boot_id else "earlier",
+            spec,
+        ]
+
+    def as_json(self, entry: ClaimFile) -> dict[str, Any]:
+        """The same with more fields, for programs."""
+        claim, spec = entry.claim, self.spec(entry)
+        return {
+            "file": str(entry.path),
+            "damage": entry.damage.reason if entry.damage else "",
+            "obstacleToRepair": entry.damage.obstacle if entry.damage else "",
+            "format": entry.format,
+            "namespace": claim.namespace if claim else None,
+            "name": claim.name if claim else None,
+            "uid": claim.uid if claim else None,
+            "phase": claim.phase.value if claim and not entry.damage else None,
+            "bootID": claim.boot_id if claim else None,
+            "thisBoot": claim.boot_id == self.boot_id if claim else None,
+            "devices": [_device(each) for each in claim.devices] if claim else None,
+            "cdiSpec": {"path": str(spec), "present": spec.is_file()},
+        }
+
+
+def _device(held: HeldDevice) -> dict[str, Any]:
+    shared = {"shareID": held.share_id, "adminAccess": held.admin_access}
+    return {"request": held.request, "pool": held.pool, "device": held.name} | shared
+
+
+def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
+    """What a damaged file means, and what can be done."""
+    if entry.claim:
+        yield f"  It still tells of {entry.claim}: no other claim is given {entry.devices or 'its devices'}."
+    else:
+        yield f"  It tells nothing of its claim, so no claim is given any device of driver {node.driver} any more."
+    if entry.format is not None and entry.format > FORMAT:
+        yield "  A newer release of the driver reads it as it is; to repair it loses what only that release knows."
+    if damage.obstacle:
+        yield f"  It cannot be repaired: {damage.obstacle}. A backup of it can be put back."
+    else:
+        yield f"  To write what it tells into a readable file:  {node.command('repair', entry)}"
+    yield f"  To free its devices, when no pod uses them any more:  {node.command('forget', entry)}"

@@ -1,0 +1,158 @@
+"""The state files of a driver: where they lie, what one tells of its claim, and what an operator does about one.
+
+A claim whose file cannot be read keeps its devices, because a container may use them. Only an operator can know better:
+`repair` writes a readable file of what the damaged one still tells, `forget` gives the claim's devices away. Both set
+the old file aside under a name that begins with a dot, which no driver reads. Killed at any step they leave the damaged
+file as it was, or the work done; calling them again is always right.
+
+A driver that runs reads unreadable files again at every call, so it needs no restart. It never changes one, so nobody
+but the operators' own commands works on such a file, and these hold the claim's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from dra_sdk.errors import StateError
+from dra_sdk.node.files import Files, private_directory, read, safe_id
+from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, format_of, salvage
+
+SUFFIX: Final = ".json"
+DURABLE: Final = "claims"
+"""The directory of state that survives a reboot; `claims-<boot id>` is that of state which a reboot makes void."""
+_PRIVATE: Final = 0o700
+_DAMAGED: Final = ".damaged-"
+_FORGOTTEN: Final = ".forgotten-"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A state file that cannot be read or trusted. Its claim keeps its devices until an operator decides.
+
+    path: the file, in `<driver>/claims/` or `<driver>/claims-<boot id>/`.
+    reason: what is wrong, with the file's path.
+    claim: what the file still tells of its claim; None if that is nothing, so that it may hold any device.
+    format: the format version that its header tells; None if it tells none.
+    """
+
+    path: Path
+    reason: str
+    claim: Checkpoint | None = None
+    format: int | None = None
+
+    @property
+    def advice(self) -> str:
+        """The reason, and the command that an operator types."""
+        return f"{self.reason}; `dra-sdk state {self.path.parent.parent.name}` shows, repairs or forgets it"
+
+    @property
+    def obstacle(self) -> str:
+        """Why the file cannot be repaired; empty if it can."""
+        if self.claim is None:
+            return "it does not tell which claim it is of and which devices that holds"
+        if file_name(self.claim.uid) != self.path.name:
+            return f"it tells of claim {self.claim.uid}, whose file is {file_name(self.claim.uid)}"
+        return "" if self.claim.devices else "it does not tell which devices the claim holds"
+
+
+def file_name(uid: str) -> str:
+    """The name of the state file of a claim."""
+    return safe_id(uid) + SUFFIX
+
+
+def is_state_file(name: str) -> bool:
+    """Whether a file has the name of a state file: temporary files and those set aside begin with a dot."""
+    return name.endswith(SUFFIX) and not name.startswith(".")  # no claim's `safe_id` does
+
+
+def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
+    """The claim of a state file, or why it cannot be read. FileNotFoundError if there is no file."""
+    try:
+        content = read(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return Unreadable(path, f"state file {path} cannot be read: {error.strerror}")
+    try:
+        state = decode(content, str(path))
+    except StateError as error:
+        return Unreadable(path, str(error), salvage(content), format_of(content))
+    if file_name(state.uid) != path.name:
+        reason = f"state file {path} belongs to claim {state.uid}, its name says otherwise"
+        return Unreadable(path, reason, state, format_of(content))
+    return state
+
+
+def state_files(data: Path) -> list[Path]:
+    """The state files under a driver's plugin data directory, those of earlier boots included.
+
+    SettingsError for a directory of state files that others may write, and for a link or a file in its place.
+    """
+    found: list[Path] = []
+    for place in sorted(data.glob(f"{DURABLE}*")):
+        if place.name == DURABLE or place.name.startswith(f"{DURABLE}-"):
+            private_directory(place, _PRIVATE)
+            found += sorted(each for each in place.iterdir() if is_state_file(each.name))
+    return found
+
+
+def repair(path: Path, files: Files) -> Path:
+    """Replace a damaged file by a readable one of what it still tells; returns where the damaged one is kept.
+
+    The claim is in PrepareStarted then, without the data and the journal of its hook: its next call undoes it. Call it
+    with the claim's lock held. StateError if the file is not damaged, does not tell enough, or cannot be written.
+    """
+    found = read_checkpoint(path)
+    if isinstance(found, Checkpoint):
+        raise StateError(f"state file {path} is not damaged, so there is nothing to repair")
+    if found.obstacle or found.claim is None:
+        raise StateError(f"{found.reason}, and cannot be repaired: {found.obstacle}; nothing was changed")
+    try:
+        content = read(path)
+        kept = _kept(path, content)
+        files.write(kept, content)
+        if read(path) != content:
+            raise StateError(f"state file {path} was changed in this moment; nothing was repaired, look at it again")
+        files.write(path, encode(found.claim))
+    except OSError as error:
+        raise StateError(f"cannot repair state file {path}: {error.strerror or error}; try again") from error
+    return kept
+
+
+def forget(path: Path, spec: Path, files: Files) -> Path:
+    """Set a state file aside, so that its claim holds no device any more; returns where the file is kept.
+
+    The claim's CDI spec is removed first: no container may be started with devices that another claim may get. Call it
+    with the claim's lock held; for a file that is not damaged, while no driver runs. StateError if that fails.
+    """
+    try:
+        files.remove(spec)
+        name = next(each.name for each in _names(path, _FORGOTTEN) if not os.path.lexists(each))
+        return files.rename(path, name)
+    except OSError as error:
+        raise StateError(f"cannot forget state file {path}: {error.strerror or error}; try again") from error
+
+
+def _kept(path: Path, content: bytes) -> Path:
+    """Where the damaged file is kept: where a repair that was killed has kept it already, or a name that is free."""
+    for each in _names(path, _DAMAGED):
+        if not os.path.lexists(each) or _has(each, content):
+            return each
+    raise AssertionError("there are endless names")
+
+
+def _has(path: Path, content: bytes) -> bool:
+    try:
+        return read(path) == content
+    except OSError:
+        return False
+
+
+def _names(path: Path, prefix: str) -> Iterator[Path]:
+    for number in count(1):
+        yield path.with_name(f"{prefix}{path.name.removesuffix(SUFFIX)}-{number}{SUFFIX}")

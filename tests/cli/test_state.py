@@ -1,0 +1,355 @@
+"""`dra-sdk state`: what the files of a driver's claims hold, and the commands for a damaged one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_sdk import HeldDevice
+from dra_sdk.node.locks import NamedLocks
+from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
+from dra_sdk.node.prepare.checkpoint_store import claim_lock
+from dra_sdk.node.prepare.state_files import read_checkpoint
+from dra_sdk.node.runtime.instance import InstanceLock
+from tests.cli.cards import NAME
+from tests.cli.commands import Result, Run, runner
+
+CARDS = "tests.cli.cards:Cards"
+
+
+class Place:
+    """A node whose driver has ended and left its files."""
+
+    def __init__(self, root: Path, run: Run) -> None:
+        self.kubelet, self.cdi, self.host = root / "kubelet", root / "cdi", root / "host"
+        self.data = self.kubelet / "plugins" / NAME
+        self.claims = self.data / "claims"
+        self.data.mkdir(parents=True)
+        self.data.chmod(0o750)
+        self.claims.mkdir(mode=0o700)
+        self.cdi.mkdir()
+        boot_id = self.host / "proc/sys/kernel/random/boot_id"
+        boot_id.parent.mkdir(parents=True)
+        boot_id.write_text("boot-1\n")
+        self.dra_sdk = run
+        self.flags = ["--kubelet-dir", str(self.kubelet), "--cdi-dir", str(self.cdi), "--host-root", str(self.host)]
+
+    def run(self, *words: object, driver: str = NAME) -> Result:
+        return self.dra_sdk("state", driver, *words, *self.flags)
+
+    def claim(
+        self, uid: str, *devices: str, cut: int = 0, phase: Phase = Phase.COMPLETED, boot_id: str = "boot-1"
+    ) -> Path:
+        """A state file with a CDI spec, without its last bytes."""
+        held = tuple(HeldDevice("r", "node-a", each) for each in devices)
+        spec = {"kind": f"{NAME}/device"} if phase is Phase.COMPLETED else None
+        content = encode(Checkpoint("default", f"claim-{uid}", uid, boot_id, phase, held, cdi_spec=spec))
+        path = self.claims / f"{uid}.json"
+        path.write_bytes(content[: len(content) - cut])
+        path.chmod(0o600)
+        if spec:
+            self.spec(uid).write_text(json.dumps(spec))
+        return path
+
+    def spec(self, uid: str) -> Path:
+        return self.cdi / f"{NAME}_claim-{uid}.json"
+
+    @contextmanager
+    def driver(self, *, shared: bool = False) -> Iterator[None]:
+        """While a driver runs."""
+        lock = InstanceLock(self.data / "instance.lock", shared=shared)
+        assert lock.try_acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+@pytest.fixture
+def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name in ("DRA_SDK_KUBELET_DIR", "DRA_SDK_CDI_DIR", "DRA_SDK_HOST_ROOT", "DRA_SDK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    return Place(tmp_path, runner(capsys))
+
+
+def test_every_claim_has_a_row(place: Place) -> None:
+    place.claim("u-1", "card0")
+    place.claim("u-2", "card1", "card2", phase=Phase.STARTED)
+    place.claim("u-3", "card3", boot_id="boot-0")
+    place.spec("u-3").unlink()
+    done = place.run()
+    assert (done.status, done.err) == (0, "")
+    assert done.cells == [
+        ["default/claim-u-1", "u-1", "node-a/card0", "prepared", "1", "this", "present"],
+        ["default/claim-u-2", "u-2", "node-a/card1, node-a/card2", "preparing", "1", "this", "none"],
+        ["default/claim-u-3", "u-3", "node-a/card3", "prepared", "1", "earlier", "missing"],
+    ]
+
+
+def test_nothing_held_is_said(place: Place) -> None:
+    done = place.run()
+    assert (done.status, done.out) == (0, "")
+    assert done.err == f"driver {NAME} has no claim on this node: no state file in {place.data}\n"
+
+
+def proposed(done: Result) -> list[str]:
+    return [line.partition("dra-sdk ")[2] for line in done.out.splitlines() if ":  dra-sdk " in line]
+
+
+def test_a_damaged_file_tells_what_it_holds_and_its_commands_work(place: Place) -> None:
+    path = place.claim("u-1", "card0", cut=9)
+    done = place.run()
+    assert (done.status, done.err) == (1, "")
+    assert done.cells == [["default/claim-u-1", "u-1", "node-a/card0", "damaged", "1", "this", "present"]]
+    assert f"\nstate file {path} is damaged: its checksum does not match\n" in done.out
+    assert "It still tells of claim default/claim-u-1 (u-1): no other claim is given node-a/card0.\n" in done.out
+    flags = shlex.join(place.flags)
+    assert proposed(done) == [f"state {NAME} repair u-1 {flags}", f"state {NAME} forget u-1 {flags} --yes"]
+    for command in proposed(done):
+        assert place.dra_sdk(*shlex.split(command)).status == 0
+    assert place.run().status == 0
+
+
+def test_a_file_that_tells_nothing_has_no_command_to_repair_it(place: Place) -> None:
+    (place.claims / "u-1.json").write_bytes(b"junk")
+    done = place.run()
+    assert done.status == 1
+    assert done.cells == [["-", "u-1", "-", "damaged", "-", "-", "none"]]
+    assert f"so no claim is given any device of driver {NAME} any more" in done.out
+    assert "It cannot be repaired: it does not tell which claim it is of and which devices that holds." in done.out
+    (command,) = proposed(done)
+    assert " forget u-1 " in command
+    repaired = place.run("repair", "u-1")
+    assert repaired.status == 1
+    assert "It cannot be repaired: it does not tell which claim" in repaired.out
+    assert os.listdir(place.claims) == ["u-1.json"]
+
+
+def test_a_file_of_a_newer_release_is_better_left_to_it(place: Place) -> None:
+    path = place.claim("u-1", "card0")
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    done = place.run()
+    assert (done.status, done.cells[0][3:5]) == (1, ["damaged", "2"])
+    assert (
+        "A newer release of the driver reads it as it is; to repair it loses what only that release knows." in done.out
+    )
+
+
+def test_json_has_it_all(place: Place) -> None:
+    path = place.claim("u-1", "card0")
+    damaged = place.claims / "u-2.json"
+    damaged.write_bytes(b"")
+    done = place.run("-o", "json")
+    assert done.status == 1
+    found: dict[str, Any] = json.loads(done.out)
+    assert (found["driver"], found["directory"]) == (NAME, str(place.data))
+    good, bad = found["files"]
+    assert good == {
+        "file": str(path),
+        "damage": "",
+        "obstacleToRepair": "",
+        "format": 1,
+        "namespace": "default",
+        "name": "claim-u-1",
+        "uid": "u-1",
+        "phase": "PrepareCompleted",
+        "bootID": "boot-1",
+        "thisBoot": True,
+        "devices": [{"request": "r", "pool": "node-a", "device": "card0", "shareID": None, "adminAccess": False}],
+        "cdiSpec": {"path": str(place.spec("u-1")), "present": True},
+    }
+    assert bad["damage"].startswith(f"state file {damaged} has no readable header")
+    assert bad["obstacleToRepair"].startswith("it does not tell")
+    assert [bad[key] for key in ("format", "uid", "phase", "bootID", "thisBoot", "devices")] == [None] * 6
+
+
+def test_repairing_says_what_comes_next_and_keeps_the_damaged_file(place: Place) -> None:
+    path = place.claim("u-1", "card0", cut=9)
+    damaged = path.read_bytes()
+    with place.driver():
+        done = place.run("repair", "u-1")
+    assert (done.status, done.err) == (0, "")
+    assert f"{path} is repaired: it says that claim default/claim-u-1 (u-1) holds node-a/card0" in done.out
+    kept = place.claims / ".damaged-u-1-1.json"
+    assert f"The damaged file is kept as {kept}." in done.out
+    assert kept.read_bytes() == damaged
+    found = read_checkpoint(path)
+    assert isinstance(found, Checkpoint)
+    assert (found.uid, found.phase, found.devices) == ("u-1", Phase.STARTED, (HeldDevice("r", "node-a", "card0"),))
+    again = place.run("repair", "u-1")
+    assert (again.status, again.out) == (0, f"state file {path} is not damaged, so there is nothing to repair\n")
+
+
+def test_without_yes_nothing_is_forgotten_and_the_meaning_is_told(place: Place) -> None:
+    path = place.claim("u-1", "card0", cut=9)
+    done = place.run("forget", "u-1")
+    assert done.status == 2
+    assert "Its devices node-a/card0 are free for the next claim" in done.out
+    assert "Nothing was changed." in done.out
+    assert done.err.startswith(f"dra-sdk: forget needs --yes: dra-sdk state {NAME} forget u-1 ")
+    assert path.exists()
+    assert place.spec("u-1").exists()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_forgetting_says_what_that_means_while_a_driver_runs(place: Place, *, shared: bool) -> None:
+    path = place.claim("u-1", "card0", cut=9)
+    damaged = path.read_bytes()
+    with place.driver(shared=shared):
+        done = place.run("forget", "u-1", "--yes")
+    assert (done.status, done.err) == (0, "")
+    for sentence in (
+        "Its devices node-a/card0 are free for the next claim, though claim default/claim-u-1 (u-1) may still use",
+        "A container that still runs keeps them",
+        "dra_unprepare is not called",
+        f"Its CDI spec {place.spec('u-1')} is removed",
+        f"The file is kept as {place.claims}/.forgotten-u-1-1.json.",
+    ):
+        assert sentence in done.out
+    assert not place.spec("u-1").exists()
+    assert [each.name for each in place.claims.iterdir()] == [".forgotten-u-1-1.json"]
+    assert (place.claims / ".forgotten-u-1-1.json").read_bytes() == damaged
+
+
+def test_forgetting_what_has_no_spec_says_so(place: Place) -> None:
+    (place.claims / "u-1.json").write_bytes(b"")
+    done = place.run("forget", "u-1", "--yes")
+    assert done.status == 0
+    assert "All devices that it held are free for the next claim, though the claim of u-1.json may" in done.out
+    assert f"There is no CDI spec {place.spec('u-1')} to remove." in done.out
+
+
+def test_a_good_file_is_forgotten_only_while_no_driver_runs(place: Place) -> None:
+    path = place.claim("u-1", "card0")
+    for shared in (False, True):
+        with place.driver(shared=shared):
+            done = place.run("forget", "u-1", "--yes")
+        assert done.status == 2
+        assert f"state file {path} is not damaged, and a driver works with it" in done.err
+        assert f"its process holds {place.data}/instance.lock; end the claim's pods" in done.err
+        assert path.exists()
+        assert place.spec("u-1").exists()
+    assert place.run("forget", "u-1", "--yes").status == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("action", [("repair", "u-1"), ("forget", "u-1", "--yes")])
+def test_a_claim_that_another_process_works_on_is_left_alone(place: Place, action: tuple[str, ...]) -> None:
+    path = place.claim("u-1", "card0", cut=9)
+    damaged = path.read_bytes()
+    locks = NamedLocks(place.data / "locks")
+    with locks.hold([claim_lock("u-1")]):
+        done = place.run(*action)
+    locks.close()
+    assert done.status == 2
+    assert f"it holds claim/u-1 in {place.data}/locks; try again" in done.err
+    assert path.read_bytes() == damaged
+
+
+def test_a_driver_that_starts_waits_until_the_file_is_changed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.claim("u-1", "card0", cut=9)
+    free: list[bool] = []
+
+    def watched(*_: object) -> Path:
+        lock = InstanceLock(place.data / "instance.lock")
+        free.append(lock.try_acquire())
+        lock.release()
+        return place.claims
+
+    monkeypatch.setattr("dra_sdk.cli.state.repair", watched)
+    assert place.run("repair", "u-1").status == 0
+    assert free == [False]
+    with place.driver():
+        pass
+
+
+@pytest.mark.parametrize("word", ["u-1", "u-1.json", "{claims}/u-1.json"])
+def test_a_file_is_named_by_uid_name_or_path(place: Place, word: str) -> None:
+    place.claim("u-1", "card0", cut=9)
+    assert place.run("repair", word.format(claims=place.claims)).status == 0
+
+
+def test_a_uid_that_is_no_name_of_a_file_is_found(place: Place) -> None:
+    path = place.claim("u-1", "card0")
+    held = (HeldDevice("r", "node-a", "card0"),)
+    odd = Checkpoint("default", "odd", "a/b", "boot-1", Phase.COMPLETED, held)
+    path.write_bytes(encode(odd))
+    path.rename(place.claims / "c14cddc033f64b9dea80ea675cf280a015e672516090a5626781153dc68fea11.json")
+    done = place.run("repair", "a/b")
+    assert (done.status, done.err) == (0, "")
+
+
+def test_a_file_that_is_not_there_is_told_with_those_that_are(place: Place) -> None:
+    place.claim("u-1", "card0")
+    done = place.run("repair", "u-2")
+    assert done.status == 2
+    assert done.err == f"dra-sdk: there is no state file u-2 under {place.data}; there are: u-1.json\n"
+
+
+def test_two_files_of_one_name_are_told_apart_by_their_paths(place: Place) -> None:
+    path = place.claim("u-1", "card0", cut=9)
+    other = place.data / "claims-boot-1"
+    other.mkdir(mode=0o700)
+    (other / "u-1.json").write_bytes(path.read_bytes())
+    done = place.run("repair", "u-1")
+    assert done.status == 2
+    assert f"u-1 may be {path} or {other}/u-1.json; give the path" in done.err
+    commands = proposed(place.run())
+    assert place.dra_sdk(*shlex.split(commands[-1])).status == 0
+    assert [each.name for each in other.iterdir()] == [".forgotten-u-1-1.json"]
+
+
+def test_a_driver_is_named_as_run_takes_it_too(place: Place) -> None:
+    place.claim("u-1", "card0")
+    assert place.run(driver=CARDS).cells == place.run().cells
+
+
+def test_a_driver_without_a_directory_is_told(place: Place) -> None:
+    place.claims.rmdir()
+    place.data.rmdir()
+    done = place.run(driver=CARDS)
+    assert (done.status, done.err) == (
+        2,
+        f"dra-sdk: there is no directory {place.data}: driver {NAME} never ran here\n",
+    )
+    unknown = place.run(driver="nobody")
+    assert unknown.status == 2
+    assert f"there is no directory {place.kubelet}/plugins/nobody, and unknown driver 'nobody'" in unknown.err
+    assert place.run(driver="../plugins").status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["mend", "u-1"], "'mend' is neither repair nor forget"),
+        (["repair"], "repair takes one FILE_OR_UID, not 0"),
+        (["forget", "u-1", "u-2"], "forget takes one FILE_OR_UID, not 2"),
+        (["repair", "u-1", "--yes"], "--yes goes with forget"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(place: Place, words: list[str], wrong: str) -> None:
+    done = place.run(*words)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"dra-sdk: {wrong}; it is `dra-sdk state DRIVER [repair FILE_OR_UID | ")
+
+
+def test_a_directory_that_others_may_write_is_refused(place: Place) -> None:
+    place.claims.chmod(0o777)
+    done = place.run()
+    assert done.status == 2
+    assert f"directory {place.claims} has owner {os.geteuid()} and mode 0777" in done.err
+
+
+def test_odd_names_reach_no_terminal(place: Place) -> None:
+    (place.claims / "\x1b[2J.json").write_bytes(b"")
+    done = place.run()
+    assert done.status == 1
+    assert "\x1b" not in done.out
+    assert "\\x1b[2J" in done.out
