@@ -156,7 +156,7 @@ def end_while_it_reads(driver: Outside, kubeconfig: Path, refs: Sequence[ClaimRe
         assert all(isinstance(call.exception(), grpc.RpcError) for call in calls)
     log = driver.log.read_text()
     assert "calls are still in flight after 0 s" in log
-    assert "a call of the kubelet; the next start goes on from the state files" in log
+    assert "a call of the kubelet; the next start continues from the state files" in log
     assert not list(driver.cluster.registry_dir.iterdir())
     with driver.running():
         driver.prepare(*refs)
