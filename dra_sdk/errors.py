@@ -3,10 +3,10 @@
 ```
 DraError
 ├── DriverLoadError       a driver cannot be found, imported or used
-├── HookError             a hook raised, or returned something it must not
+├── HookError             a hook raised, or returned an invalid value
 ├── SettingsError         a flag, an environment variable or a path of the process is unusable
 ├── InvalidObjectError    an object breaks a limit of its API (carries every problem found)
-├── ClaimError            this one claim cannot be prepared; other claims go on
+├── ClaimError            this claim cannot be prepared; other claims are not affected
 │   ├── ConfigError       its opaque configuration is wrong
 │   ├── DeviceHeldError   another claim holds one of its devices
 │   ├── PermanentError    for authors: a retry is useless until somebody changes something
@@ -64,7 +64,7 @@ class InvalidObjectError(DraError):
 
 
 class ClaimError(DraError):
-    """This one claim cannot be prepared or unprepared; other claims of the same call go on."""
+    """This claim cannot be prepared or unprepared; other claims of the same call are not affected."""
 
     #: Whether the kubelet's next attempt can succeed without anybody changing an object.
     retriable: ClassVar[bool] = True
@@ -168,7 +168,7 @@ def _frames(frame: TracebackType | None) -> Iterator[tuple[str, str, int]]:
 
 
 def one_line(text: str, limit: int) -> str:
-    """`text` on one line of at most `limit` characters, which every terminal and log takes.
+    """`text` on one line of at most `limit` characters, safe for terminals and logs.
 
     Runs of white space become one space. What is not printable (control characters, marks that reverse the direction
     of writing, lone surrogates) is written as an escape such as `\\x1b`.

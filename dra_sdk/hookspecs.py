@@ -31,7 +31,7 @@ WITHOUT_ANSWER = ("dra_unprepare", "dra_watch")
 
 
 class DriverHooks(Protocol):
-    """The hooks. An implementation may leave arguments out, but not rename them."""
+    """The hooks. An implementation may omit arguments, but not rename them."""
 
     @hookspec(firstresult=True)
     def dra_driver_info(self) -> DriverInfo:
@@ -54,8 +54,8 @@ class DriverHooks(Protocol):
         """Set up every device of `claim.devices` and yield one `device.prepared(...)` for each.
 
         Write it as a generator that yields each device as soon as it is ready: if a later device fails,
-        `dra_unprepare` is called for what was begun. The kubelet waits 45 s; `claim.deadline` tells how much of that
-        is left, and `claim.deadline.check()` ends a call for which nobody waits. An exception becomes the claim's
+        `dra_unprepare` is called for those that were started. The kubelet waits 45 s; `claim.deadline.remaining()` is
+        the rest, and `claim.deadline.check()` raises if the kubelet no longer waits. An exception becomes the claim's
         error in the pod's events; `PermanentError` says that a retry is useless. After the hook has returned, the
         claim is answered from its state file, and the hook is not called again until the claim was unprepared or the
         node rebooted. After a crash in the middle `dra_unprepare` runs first, then this hook again.
@@ -63,7 +63,7 @@ class DriverHooks(Protocol):
 
     @hookspec(firstresult=True)
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        """Undo `dra_prepare` with what was remembered. The claim may no longer exist in the API.
+        """Undo `dra_prepare` from the recorded data. The claim may no longer exist in the API.
 
         Must be repeatable, and must work for a claim that was prepared in part: then `claim.complete` is False, and
         devices without `data` may or may not have been touched. After an exception the devices stay held; the kubelet

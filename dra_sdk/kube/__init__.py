@@ -1,1 +1,1 @@
-"""The API server: the only package that imports `kubernetes`, and only when it is first needed."""
+"""The client of the API server. Only this package imports `kubernetes`, when it first needs it."""

@@ -14,8 +14,8 @@ Params = Mapping[str, str]
 class EventStream(Protocol):
     """A running watch: an iterator of events `{"type": ..., "object": ...}`.
 
-    BOOKMARK events are included. Iterating raises ApiError (GoneError: list again; UnreachableError: broken off). It
-    ends when the server ends the watch, or after `close`.
+    BOOKMARK events are included. Iterating raises ApiError: GoneError (list again) or UnreachableError (the connection
+    broke off). It ends when the server ends the watch, or after `close`.
     """
 
     def __iter__(self) -> Iterator[JSON]: ...

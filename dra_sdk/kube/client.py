@@ -1,4 +1,4 @@
-"""A thin, thread-safe client of the API server: raw JSON in, raw JSON out, no generated model classes."""
+"""A small client of the API server: JSON in, JSON out, no generated model classes. Safe for threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dra_sdk.kube.watching import Watch
 from dra_sdk.model import JSON
 
 _PAGE: Final = "500"
-_WATCH_GRACE: Final = 15.0  # seconds beyond the end that the server was asked for
+_WATCH_GRACE: Final = 15.0  # seconds after the end that we asked the server for
 
 
 class KubeClient:
@@ -48,7 +48,7 @@ class KubeClient:
     ) -> KubeClient:
         """Log in with `kubeconfig`, or `$KUBECONFIG`, the pod's service account, `~/.kube/config`, in this order.
 
-        Sends no request yet; `observe` is told of each. SettingsError without credentials, or if they cannot be read.
+        Sends no request yet; `observe` is called for each. SettingsError if there are no readable credentials.
         """
         source = find(kubeconfig)
         return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts, observe=observe)
@@ -59,16 +59,15 @@ class KubeClient:
         return self._transport.server
 
     def close(self) -> None:
-        """Close idle connections and end waiting for a retry; requests under way still end by themselves."""
+        """Close idle connections and end waits for a retry. Requests in progress end by themselves."""
         self._closed.set()
         self._transport.close()
 
     def get(self, path: str, params: Params | None = None, *, patience: float = 0.0) -> JSON:
         """Read one object.
 
-        With `patience` the whole call takes at most so many seconds, in which the read is repeated while the server is
-        busy, starting or out of reach. Its Retry-After is honoured; one that is longer than the patience left raises
-        the error at once.
+        `patience` limits the whole call, in seconds; until then the read is repeated while the server is busy, starting
+        or out of reach. Its Retry-After is respected; one beyond the limit raises the error at once.
         """
         deadline, pause = time.monotonic() + patience, 0.1
         while True:
@@ -127,8 +126,8 @@ class KubeClient:
     def watch(self, path: str, params: Params | None = None, *, resource_version: str) -> Watch:
         """Follow the changes of a collection after `resource_version`, with bookmarks.
 
-        Returns once the server accepted the watch. The server ends it after the watch timeout, plus or minus a fifth
-        so that clients do not come back all at once; then watch again from the last resourceVersion seen.
+        Returns when the server has accepted the watch. The server ends it after the watch timeout, plus or minus a
+        fifth, so that clients do not return all at once; then watch again from the last resourceVersion.
         """
         seconds = self._timeouts.watch * random.uniform(0.8, 1.2)  # noqa: S311 (jitter)
         query = {

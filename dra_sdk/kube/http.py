@@ -1,8 +1,8 @@
 """HTTP/1.1 to one server: kept connections, a deadline for the whole answer, a limit of its size.
 
-`httptools` parses the answers, `ssl` makes the sockets; what is here is what lies between them. A socket's own timeout
-bounds one `recv` only, so a server that sends a byte now and then would hold a thread for hours; here every wait is
-cut to what is left until the deadline. Source: RFC 9112.
+`httptools` parses the answers and `ssl` secures the sockets; this module connects both. A socket's own timeout limits
+one `recv` only, so a server that sends a byte from time to time would hold a thread for hours. Here no wait is longer
+than the time until the deadline. Source: RFC 9112.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CHUNK: Final = 1 << 16
 _KEPT: Final = 8  # idle connections
 _REQUEST_TIMEOUT: Final = 408
 _FINAL: Final = 200  # the lowest status that is not interim
-_SHORTEST: Final = 0.001  # seconds; a timeout of 0 would not wait at all
+_SHORTEST: Final = 0.001  # seconds; a timeout of 0 would make the socket non-blocking
 _KEEPALIVE: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),  # a dead peer is noticed after about 75 s, else a watch waits forever
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),  # after about 75 s a dead peer is noticed
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
@@ -35,7 +35,7 @@ _KEEPALIVE: Final = (
 
 
 class HttpError(Exception):
-    """No whole answer came: the connection failed, the deadline passed, or the answer is too long or malformed."""
+    """No complete answer: the connection failed, the deadline passed, or the answer is too long or malformed."""
 
 
 class DroppedError(HttpError):
@@ -54,7 +54,7 @@ class Server:
     port: the TCP port.
     tls: the TLS context, None for plain HTTP.
     tls_name: the name that the certificate must have and that SNI sends; by default `host`.
-    proxy: host and port of an HTTP proxy that is asked to CONNECT, None for a direct connection.
+    proxy: host and port of an HTTP proxy that gets a CONNECT request. None: a direct connection.
     proxy_headers: header fields of the CONNECT request, such as Proxy-Authorization.
     """
 
@@ -96,7 +96,7 @@ class HttpRequest:
 
     method: such as GET.
     target: path and query, quoted.
-    headers: header fields beside Host and Content-Length.
+    headers: header fields other than Host and Content-Length.
     body: the content, None for none.
     """
 
@@ -106,7 +106,7 @@ class HttpRequest:
     body: bytes | None = None
 
     def encode(self, address: str) -> bytes:
-        """The bytes on the wire. HttpError if a line break in a field would start a field of its own."""
+        """The bytes on the wire. HttpError if a field contains a line break."""
         lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {address}"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         if self.body is not None:
@@ -118,11 +118,11 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """An answer whose head was read. `read` gives the whole body; `pieces` gives it as it comes.
+    """An answer whose header fields were read. `read` returns the whole body, `pieces` yields it as it arrives.
 
     status: the HTTP status.
     headers: the header fields, names in lower case.
-    is_reusable: whether the answer was read and the connection can carry another request.
+    is_reusable: whether the answer was read and the connection can be used for another request.
     """
 
     def __init__(self, sock: socket.socket, limit: int) -> None:
@@ -138,7 +138,7 @@ class HttpResponse:
         self._interrupted = Event()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by the parser for each header field, and for each trailer field, which is left out."""
+        """Called by the parser for each header field, and for each trailer field, which is ignored."""
         if not self._has_head:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
@@ -155,7 +155,7 @@ class HttpResponse:
         """Called by the parser at the end of the answer."""
         if self._has_head:
             self._is_whole = True
-            self.is_reusable = self._parser.should_keep_alive()  # which it can tell only here
+            self.is_reusable = self._parser.should_keep_alive()  # the parser knows it only here
         else:
             self.headers.clear()  # an interim answer (1xx)
 
@@ -173,7 +173,7 @@ class HttpResponse:
         return b"".join(self._pieces)
 
     def pieces(self, timeout: float) -> Iterator[bytes]:
-        """The body as it comes; each piece may take `timeout` seconds. Raises HttpError. `interrupt` ends it."""
+        """The body as it arrives; each piece may take `timeout` seconds. Raises HttpError. `interrupt` ends it."""
         while True:
             pieces, self._pieces, self._size = self._pieces, [], 0
             yield from pieces
@@ -189,7 +189,7 @@ class HttpResponse:
     def interrupt(self) -> None:
         """Make a thread that waits in `pieces` return; callable from any thread. That thread closes the connection."""
         self._interrupted.set()
-        with suppress(OSError):  # the server was quicker
+        with suppress(OSError):  # the server closed it first
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -197,14 +197,14 @@ class HttpResponse:
         self._socket.close()
 
     def _receive(self, deadline: float, before: type[HttpError] | None = None) -> bytes:
-        """What comes next, empty at the end of a body that ends with its connection; `before` for a dead connection."""
+        """The next bytes; empty at the end of a body that ends with its connection."""
         dead = before or HttpError
         try:
             self._socket.settimeout(max(_SHORTEST, deadline - monotonic()))
             received = self._socket.recv(_CHUNK)
         except OSError as error:
             raise _timed_out(error, "the answer was not complete in time", dead) from error
-        except ValueError as error:  # another thread shut a TLS connection down
+        except ValueError as error:  # another thread shut down a TLS connection
             raise HttpError(str(error)) from error
         if not received and not self._ends_with_connection:
             raise dead("the server closed the connection")
@@ -243,26 +243,26 @@ class ConnectionPool:
     def request(self, request: HttpRequest, deadline: float, limit: int) -> tuple[HttpResponse, bytes]:
         """The answer and its whole body, of at most `limit` bytes, by `deadline` (of `time.monotonic`).
 
-        A GET is sent again, over a new connection, if a kept one turns out to be dead. Raises HttpError.
+        A GET is sent again over a new connection if a kept one is dead. Raises HttpError.
         """
         kept = self._take_idle()
         if kept is not None:
             try:
                 response, body = self._exchange(kept, request, deadline, limit)
             except DroppedError:
-                self.drop_idle()  # which may be as dead
+                self.drop_idle()  # which may be dead too
                 if request.method != "GET":
                     raise
             except TimedOutError:
                 self.drop_idle()
                 raise
             else:
-                if response.status != _REQUEST_TIMEOUT:  # this one a server sends to a connection that idled too long
+                if response.status != _REQUEST_TIMEOUT:  # a server sends 408 to a connection that was idle too long
                     return response, body
         return self._exchange(self._connect(deadline), request, deadline, limit)
 
     def stream(self, request: HttpRequest, deadline: float, limit: int) -> HttpResponse:
-        """The answer, of which only the head was read; the caller closes its connection. Raises HttpError."""
+        """The answer with only its header fields read; the caller closes its connection. Raises HttpError."""
         sock = self._connect(deadline)
         try:
             return self._send(sock, request, deadline, limit)
@@ -271,7 +271,7 @@ class ConnectionPool:
             raise
 
     def close(self) -> None:
-        """Close idle connections now, and those in use when their answer is read."""
+        """Close idle connections now, and used ones when their answer is read."""
         self._closed = True
         self.drop_idle()
 
@@ -313,7 +313,7 @@ class ConnectionPool:
             raise HttpError(_reason(error)) from error
 
     def _take_idle(self) -> socket.socket | None:
-        """An idle connection that is alive: one that has something to read was closed by the server."""
+        """A live idle connection. One that is readable was closed by the server."""
         while (sock := self._pop()) is not None and _is_readable(sock):
             sock.close()
         return sock
@@ -326,21 +326,21 @@ class ConnectionPool:
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Whether a read would not wait: there is data, or the end."""
+    """Whether a read would return at once: there is data, or the end."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _timed_out(error: OSError, message: str, dead: type[HttpError]) -> HttpError:
-    """TimedOutError for our own deadline; `dead` for all else, such as the kernel's ETIMEDOUT, which has a number."""
+    """TimedOutError for our own deadline; `dead` for others, such as the kernel's ETIMEDOUT, which has an errno."""
     if isinstance(error, TimeoutError) and error.errno is None:
         return TimedOutError(message)
     return dead(_reason(error))
 
 
 def _reason(error: Exception) -> str:
-    """Why a connection failed, in words: `Connection refused`, `timed out`, what is wrong with a certificate."""
+    """Why a connection failed: `Connection refused`, `timed out`, or the problem of a certificate."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

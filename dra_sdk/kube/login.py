@@ -73,7 +73,7 @@ class Session:
         from kubernetes.config import ConfigException  # noqa: PLC0415 (slow to import)
 
         try:
-            with self._lock, _logged_errors() as said:  # the client's own renewal is not safe for threads
+            with self._lock, _logged_errors() as said:  # the renewal of the client is not safe for threads
                 setting = self._configuration.auth_settings().get("BearerToken")
         except (ConfigException, OSError) as error:
             raise SettingsError(f"{self._source}: the token cannot be read again: {error}") from error
@@ -103,7 +103,7 @@ def find(kubeconfig: Path | None) -> Source:
 
 
 def log_in(source: Source) -> Session:
-    """Read the credentials; SettingsError says what is wrong with them. Sends no request to the API server."""
+    """Read the credentials; SettingsError with their problem. Sends no request to the API server."""
     if not source.files:
         return Session(_configuration(source), source)
     configuration = _in_time(lambda: _configuration(source), f"{source}: the exec plugin or OIDC provider")
@@ -124,12 +124,12 @@ def _configuration(source: Source) -> Configuration:
             else:
                 config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # The client does not check what YAML gives it, so a file of another kind can raise any error.
+        # The client does not check the content of YAML files, so another kind of file can raise any error.
         other = not isinstance(error, config.ConfigException | OSError)
         what = "it is not a kubeconfig: " if other and source.files else ""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise SettingsError(f"cannot log in with {source}: {what}{text}") from error
-    if said:  # without its credentials every request would be anonymous
+    if said:  # otherwise every request would be anonymous
         raise SettingsError(f"cannot log in with {source}: {'; '.join(said)}")
     if not found.host:
         raise SettingsError(f"cannot log in with {source}: its cluster has no `server`")
@@ -138,7 +138,7 @@ def _configuration(source: Source) -> Configuration:
 
 @contextmanager
 def _logged_errors() -> Iterator[list[str]]:
-    """Collects errors that the client logs to the root logger and does not raise, such as of a failed exec plugin."""
+    """Collects errors that the client logs to the root logger but does not raise, such as that of an exec plugin."""
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -155,7 +155,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 def _in_time(function: Callable[[], T], what: str) -> T:
-    """Call a function that may hang, in its own thread. SettingsError after PLUGIN_SECONDS; the thread goes on."""
+    """Call a function that may hang, in its own thread. SettingsError after PLUGIN_SECONDS; the thread continues."""
     outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:

@@ -20,7 +20,7 @@ _KINDS: Final[dict[int, type[ApiError]]] = {
     422: InvalidError,
 }
 _BODY_LIMIT: Final = 500
-_LONGEST_WAIT: Final = 86400.0  # seconds; a longer Retry-After is a mistake
+_LONGEST_WAIT: Final = 86400.0  # seconds; a longer Retry-After is cut to this
 
 
 def error_of(action: str, status: int, body: bytes, headers: Mapping[str, str], hint: str = "") -> ApiError:

@@ -51,8 +51,8 @@ class Request(NamedTuple):
     params: query parameters.
     body: the object to send.
     content_type: the media type of the body.
-    subject: the object as errors name it; by default what `path` says.
-    timeout: seconds for the whole answer, if that is less than `Timeouts.answer`.
+    subject: the object as errors name it; by default that of `path`.
+    timeout: seconds for the whole answer, if less than `Timeouts.answer`.
     """
 
     verb: str
@@ -80,7 +80,7 @@ class _Connected(NamedTuple):
 class Transport:
     """Sends requests with the credentials that `log_in` reads. Safe for threads.
 
-    `log_in` is called again, at most every ten seconds, when the server no longer accepts what it read: token files
+    `log_in` is called again, at most every ten seconds, when the server no longer accepts the credentials: token files
     and client certificates are replaced on disk while a driver runs.
     """
 
@@ -107,11 +107,11 @@ class Transport:
         return self._connected.session.url
 
     def close(self) -> None:
-        """Close idle connections; requests under way end by themselves."""
+        """Close idle connections; requests in progress end by themselves."""
         self._connected.pool.close()
 
     def json(self, request: Request) -> JSON:
-        """Send and read the answer as one JSON object; ApiError names the object and what went wrong."""
+        """Send, and read the answer as one JSON object. ApiError names the object and the problem."""
         limit = _LIST if request.verb == "list" else _OBJECT
 
         def exchange(connected: _Connected, deadline: float) -> tuple[HttpResponse, bytes]:
@@ -124,7 +124,7 @@ class Transport:
         return self._decoded(request, body)
 
     def stream(self, request: Request) -> HttpResponse:
-        """Send and return the answer, its body unread, if it is a success; ApiError otherwise."""
+        """Send, and return a successful answer with its body unread; ApiError otherwise."""
 
         def exchange(connected: _Connected, deadline: float) -> tuple[HttpResponse, bytes]:
             response = connected.pool.stream(self._encoded(connected.session, request), deadline, _OBJECT)
@@ -144,7 +144,7 @@ class Transport:
     def _send(
         self, request: Request, exchange: Callable[[_Connected, float], tuple[HttpResponse, bytes]]
     ) -> tuple[HttpResponse, bytes]:
-        """One exchange, and a second with new credentials after a 401."""
+        """Send once, and after a 401 once more with new credentials."""
         deadline = time.monotonic() + min(self._timeouts.answer, request.timeout)
         connected = self._connected
         response, body = self._observed(request, exchange, connected, deadline)
@@ -180,7 +180,7 @@ class Transport:
 
     def _decoded(self, request: Request, body: bytes) -> JSON:
         try:
-            found: Any = json.loads(body.decode())  # given bytes, it would look for UTF-16 first
+            found: Any = json.loads(body.decode())  # with bytes, it would try UTF-16 first
         except (ValueError, RecursionError) as error:
             raise UnreachableError(f"{request.action}: the answer of {self.server} is not JSON: {error}") from error
         if not isinstance(found, dict):
@@ -192,16 +192,16 @@ class Transport:
         return _Connected(session, ConnectionPool(session.server, self._timeouts.connect))
 
     def _log_in_again(self, refused: _Connected) -> bool:
-        """Read the credentials again; False if the last time was just now, or they cannot be read."""
+        """Read the credentials again; False if that was done just before, or if they cannot be read."""
         with self._lock:
             if self._connected is not refused:
-                return True  # another request was quicker
+                return True  # another request has done it
             if time.monotonic() - self._logged_in_at < _RELOGIN_PAUSE:
                 return False
             self._logged_in_at = time.monotonic()
             try:
                 self._connected = self._connect()
             except SettingsError:
-                return False  # the server's 401 is the better message: it names the same credentials
+                return False  # the caller raises the server's 401, which says more
             refused.pool.close()
             return True

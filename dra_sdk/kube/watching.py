@@ -23,7 +23,7 @@ _LONGEST_EVENT: Final = 16 << 20  # bytes
 class Watch:
     """An open watch, to be iterated by one thread; implements `dra_sdk.kube.api.EventStream`.
 
-    It breaks off after `silence` seconds without a byte: the server ends a watch earlier than that.
+    It raises after `silence` seconds without a byte; the server ends a watch earlier.
     """
 
     def __init__(self, response: HttpResponse, action: str, silence: float) -> None:
@@ -63,7 +63,7 @@ class Watch:
                 return
             self._closed = True
             if self._reading:
-                self._response.interrupt()  # the reader wakes and closes the connection itself
+                self._response.interrupt()  # the reading thread wakes up and closes the connection
             else:
                 self._response.close()
 

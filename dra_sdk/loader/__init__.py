@@ -1,8 +1,8 @@
-"""Finding, loading and calling a driver: entry points in front, one pluggy manager per driver behind.
+"""Finds, loads and calls drivers. A driver has an entry point and its own pluggy manager.
 
-Drivers are advertised under the entry-point group `dra_sdk.drivers` as `name = "package:DriverClass"`. Our own loader
-stands in for pluggy's, because there a second entry point of the same name is skipped in silence, one failing
-import stops the rest, a misspelt hook registers fine, and with two drivers in one manager the wrong one answers.
+Drivers are advertised under the entry-point group `dra_sdk.drivers` as `name = "package:DriverClass"`. We do
+not use pluggy's loader: it silently skips a second entry point of the same name, stops at the first failing import,
+accepts misspelt hooks, and calls the hooks of all plugins of a manager.
 """
 
 from __future__ import annotations

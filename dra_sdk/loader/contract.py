@@ -1,6 +1,6 @@
 """Checks of a driver when it is loaded: its methods match `dra_sdk.hookspecs`, and its DriverInfo is usable.
 
-The messages name the author's class and method, which pluggy's do not.
+Unlike pluggy's messages, these name the author's class and method.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def method(plugin: object, name: str) -> Any:
 
 
 def has_hooks(value: object) -> bool:
-    """Whether `value` has a method whose name is like a hook's."""
+    """Whether `value` has a method with a hook's prefix."""
     return any(name.startswith(PREFIX) and method(value, name) is not None for name in dir(value))
 
 
@@ -54,7 +54,7 @@ def check_hooks(plugin: object, source: str) -> None:
 
 
 def missing(plugin: object, lacking: list[str]) -> str:
-    """A sentence about the required hooks that a plugin lacks, and about methods that could be meant."""
+    """A sentence about missing required hooks, and about methods with similar names."""
     names = lacking[0] if len(lacking) == 1 else f"{', '.join(lacking[:-1])} and {lacking[-1]}"
     told = f"lacks the required hook{'' if len(lacking) == 1 else 's'} {names}"
     return "; ".join([told, *_instead(plugin, lacking)])

@@ -1,7 +1,7 @@
-"""One loaded driver and the extensions around it: typed methods above pluggy, where an author's code begins.
+"""One loaded driver with its extensions: a typed method for each hook, on top of pluggy.
 
-Whatever an author's code raises, or returns against its contract, becomes a HookError here that names driver, hook and
-line; so above this module a hook is an ordinary typed method.
+Every exception of an author's code, and every answer that breaks the contract, becomes a HookError with driver, hook
+and line. So for callers a hook is an ordinary typed method.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Driver:
 
     source: the driver as messages name it, with its class and distribution.
     info: what the driver says about itself; set by `check`.
-    measure: is entered around every run of a hook that ends by itself, with the hook's name.
+    measure: returns a context manager for each run of a hook by its name; not for `dra_watch` and `dra_device_health`.
     """
 
     info: DriverInfo
@@ -55,7 +55,7 @@ class Driver:
 
     @classmethod
     def of(cls, plugin: object, extensions: Iterable[object] = ()) -> Driver:
-        """A driver from an instance, as tests want it."""
+        """A driver from an instance, for tests."""
         driver = cls(f"driver {type(plugin).__module__}:{type(plugin).__qualname__}")
         driver.register(plugin)
         for each in extensions:
@@ -116,7 +116,7 @@ class Driver:
         )
 
     def prepare(self, claim: Claim[OpaqueConfig | None]) -> Generator[PreparedDevice, None, None]:
-        """Each device that `dra_prepare` yields, when it yields it; closing it closes the hook. HookError."""
+        """Each device as soon as `dra_prepare` yields it. Closing this iterator closes the hook. HookError."""
         with self.measure("dra_prepare"):
             with self._running("dra_prepare"):
                 answer: object = self._manager.hook.dra_prepare(claim=claim)
@@ -155,7 +155,7 @@ class Driver:
         try:
             self._manager.register(plugin)
             self._manager.check_pending()
-        except pluggy.PluginValidationError as error:  # what only decorated methods can get wrong
+        except pluggy.PluginValidationError as error:  # only decorated methods can fail here
             raise DriverLoadError(f"{source}: {' '.join(str(error).split())}") from error
 
     @contextmanager
@@ -170,7 +170,7 @@ class Driver:
             raise HookError(f"{hook} of {self._name} failed: {reason}") from error
 
     def _iterated(self, hook: str, answer: object, wanted: str) -> Iterator[object]:
-        """What a hook's answer yields; a generator is closed at the end, however that comes."""
+        """The items of a hook's answer. A generator is closed at the end in any case."""
         if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
             raise HookError(f"{hook} of {self._name} returned {answer!r}, want {wanted}")
         with self._running(hook):
@@ -181,7 +181,7 @@ class Driver:
                     found = next(left, _NOTHING_LEFT)
                 if found is _NOTHING_LEFT:
                     return
-                yield found  # outside `_running`: a GeneratorExit from here is our own caller's
+                yield found  # outside `_running`, because a GeneratorExit here comes from our caller
         finally:
             if isinstance(answer, Generator):
                 with self._running(hook):
@@ -193,7 +193,7 @@ def _wraps(impl: pluggy.HookImpl) -> bool:
 
 
 def _described(answer: object, found: list[object] | None) -> str:
-    """What a hook returned, in few words: the whole of a pool can be thousands of devices."""
+    """A short description of what a hook returned; a pool can have thousands of devices."""
     if isinstance(answer, Device | ResourcePool):
         return f"one {type(answer).__name__}, not a list of them"
     if isinstance(answer, Mapping):

@@ -67,7 +67,7 @@ def load_driver(name: str) -> Driver:
 
 
 def _outside(name: str) -> EntryPoint:
-    """An entry point for a driver that no distribution has."""
+    """An entry point for a driver that is not installed."""
     here = _here(name)
     if not _TARGET.fullmatch(name) or (here and name.partition(":")[0].endswith(_SUFFIX)):
         example = here or ", such as my_driver:MyDriver for a file my_driver.py in this directory"
@@ -78,7 +78,7 @@ def _outside(name: str) -> EntryPoint:
 
 
 def _here(name: str) -> str:
-    """How to name a driver in a file of the working directory; empty if there is no such file."""
+    """A hint on how to name a driver in a file of the working directory; empty if there is no such file."""
     module, _, attribute = name.partition(":")
     file = Path(module if module.endswith(_SUFFIX) else f"{module}{_SUFFIX}")
     if file.is_absolute() or not (module and file.is_file()):
@@ -123,7 +123,7 @@ def _needs(target: type) -> str:
         inspect.signature(target).bind()
     except TypeError:
         return "; a driver is made without arguments, so each needs a default"
-    except ValueError:  # a class of an extension module does not tell
+    except ValueError:  # a class of an extension module has no signature
         return ""
     return ""
 

@@ -24,11 +24,11 @@ ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """A claim as the kubelet names it: all that unprepare has to go by (DRAPlugin API, message Claim).
+    """A claim as the kubelet names it (DRAPlugin API, message Claim). Unprepare knows nothing else of the claim.
 
     namespace: the claim's namespace.
     name: the claim's name.
-    uid: the claim's UID, which tells it from an earlier claim of the same name.
+    uid: the claim's UID, which distinguishes it from an earlier claim of the same name.
     """
 
     namespace: str
@@ -40,10 +40,10 @@ class ClaimRef:
 
 
 class Deadline:
-    """Until when the kubelet waits for a call, and whether it still does.
+    """How long the kubelet waits for a call, and whether it still waits.
 
-    The kubelet gives one call 45 s for all claims of a pod. Work that takes long asks now and then: what is done after
-    the kubelet has given up is undone by its next call.
+    The kubelet waits 45 s for one call with all claims of a pod. Long work should check the deadline from time to time:
+    what is done after the kubelet has given up is undone by its next call.
 
     remaining: returns the seconds that are left, None without a limit; the call's gRPC context knows.
     is_active: returns whether the caller still waits: it has neither cancelled the call nor gone away.
@@ -64,11 +64,11 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits any more: the deadline has passed, or the call was cancelled."""
+        """Whether the caller has stopped waiting: the deadline has passed, or the call was cancelled."""
         return not self._is_active() or self.remaining() <= 0
 
     def check(self) -> None:
-        """RetriableError if nobody waits any more."""
+        """RetriableError if the caller has stopped waiting."""
         if self.is_over:
             raise RetriableError("the kubelet no longer waits for this call")
 
@@ -116,12 +116,12 @@ class AllocatedDevice(Generic[ConfigT]):
     request: the request as allocated, `request/subrequest` where alternatives were asked for.
     pool: the name of the device's pool.
     name: the device's name in its pool.
-    config: the configuration that applies: of the entries for this request the last, and the claim's win over those
-        of its DeviceClass. The default of the driver's first configuration class where there is no entry.
+    config: the configuration that applies: the last entry for this request, where entries of the claim come after those
+        of its DeviceClass. Without entries, the default of the driver's first configuration class.
     configs: all entries that apply, in that order.
     device: what the driver published. A claim with a device that is not published is refused before the hook runs.
     share_id: which share of the device it is (KEP-5075), None for the whole device.
-    admin_access: whether it is used beside its owner (KEP-5018).
+    admin_access: whether the claim has admin access, so that another claim may hold the device too (KEP-5018).
     consumed_capacity: how much of each capacity the share consumes.
     """
 
@@ -171,10 +171,10 @@ class HeldDevice:
     pool: the name of the device's pool.
     name: the device's name in its pool.
     share_id: which share of the device it is (KEP-5075), None for the whole device.
-    admin_access: whether it is used beside its owner (KEP-5018).
+    admin_access: whether the claim has admin access, so that another claim may hold the device too (KEP-5018).
     consumed_capacity: how much of each capacity the share consumes.
-    data: what the driver gave `prepared(data=...)`; empty until the device was prepared.
-    cdi_ids: the qualified CDI device names that the kubelet was told, `vendor/class=name`.
+    data: the `data` of the prepared device; empty before that.
+    cdi_ids: the qualified CDI device names in the answer to the kubelet, `vendor/class=name`.
     """
 
     request: str
@@ -204,7 +204,7 @@ class HeldClaim:
     complete: False if its preparation has begun but not ended, because the process was killed or because an earlier
         attempt to undo it failed half-way.
     rebooted: True if the node was rebooted since it was prepared.
-    deadline: until when the kubelet waits for `dra_unprepare`.
+    deadline: how long the kubelet waits for `dra_unprepare`.
     """
 
     namespace: str
@@ -232,9 +232,9 @@ class Claim(Generic[ConfigT]):
     raw: the ResourceClaim as the API server returned it.
     held: returns the other claims that hold devices of this driver on this node, so that a driver needs no memory of
         its own.
-    journal: records, on disk and before the driver changes it, a JSON object that an undo needs and nobody can read
-        again afterwards. HookError after the hook has ended, or for what is not JSON.
-    deadline: until when the kubelet waits for the hook.
+    journal: records a JSON object on disk. Call it before a change whose undo needs a value that the change destroys.
+        HookError after the hook has ended, or if the value is not JSON.
+    deadline: how long the kubelet waits for the hook.
     """
 
     namespace: str
