@@ -37,7 +37,7 @@ class RealServer(Requests):
         assert not isinstance(made, Refusal), made.message
         if "status" in obj:
             path = f"{_path(obj)}/{obj['metadata']['name']}/status"
-            code, made = self._send("PUT", path, {**made, "status": obj["status"]})
+            code, made = self.send("PUT", path, {**made, "status": obj["status"]})
             assert code in _TAKEN, made
         self.stored[obj["kind"], obj["metadata"]["name"]] = made
 
@@ -54,7 +54,7 @@ class RealServer(Requests):
 
     def _answer(self, method: str, path: str, obj: JSON) -> JSON | Refusal:
         for _ in range(_ATTEMPTS):
-            code, said = self._send(method, path, obj)
+            code, said = self.send(method, path, obj)
             if code != HTTPStatus.GATEWAY_TIMEOUT:  # the machine is busy
                 break
         if code in _TAKEN:
