@@ -1,4 +1,7 @@
-"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: all names that an author imports."""
+"""Write a Kubernetes Dynamic Resource Allocation driver in forty lines: all names that an author imports.
+
+Source: KEP-4381. `docs/architecture.md` describes the packages below.
+"""
 
 from dra_sdk.errors import (
     ApiError,

@@ -5,7 +5,7 @@ selector = compile('device.attributes["gpu.example.com"].model == "a100"')
 selector.matches(DeviceView.of(device, driver="gpu.example.com"))
 ```
 An expression goes through lexer, parser and macros, checker, and plan; `estimate` gives its worst-case cost. Source:
-resource.k8s.io/v1 CELDeviceSelector.
+resource.k8s.io/v1 CELDeviceSelector; the CEL specification; cel-go.
 """
 
 from __future__ import annotations

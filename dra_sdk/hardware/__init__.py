@@ -1,4 +1,7 @@
-"""Readers of a node's hardware: CPUs, NUMA nodes, PCI functions. The root of a `Host` can be any directory."""
+"""Readers of a node's hardware for drivers: CPUs, NUMA nodes, PCI functions. The root of a `Host` can be any directory.
+
+Source: the kernel's /sys and /proc; KEP-4381 and KEP-6072 for the standard attributes.
+"""
 
 from dra_sdk.hardware.attributes import (
     NUMA_NODE,

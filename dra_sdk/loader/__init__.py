@@ -1,8 +1,8 @@
-"""Finds, loads and calls drivers. A driver has an entry point and its own pluggy manager.
+"""Finds, loads and calls drivers: entry points in front, pluggy behind, and typed methods above it.
 
-Drivers are advertised under the entry-point group `dra_sdk.drivers` as `name = "package:DriverClass"`. We do
-not use pluggy's loader: it silently skips a second entry point of the same name, stops at the first failing import,
-accepts misspelt hooks, and calls the hooks of all plugins of a manager.
+Drivers are advertised under the entry-point group `dra_sdk.drivers` as `name = "package:DriverClass"`. Each has its own
+plugin manager, because a manager calls the hooks of all its plugins. We do not use pluggy's loader: it silently skips a
+second entry point of the same name, stops at the first failing import, and accepts misspelt hooks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The values in an author's hooks: devices, pools, claims, edits, configuration, health. No I/O."""
+"""The values that hooks take and return: devices, pools, claims, container edits, configuration, health. No I/O.
+
+Source: resource.k8s.io/v1; the Container Device Interface specification 1.1 for container edits.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """For the tests of drivers: nodes made of files, claims in a few words, and a harness that runs a driver on a node.
 
-`dra_sdk.testing.plugin` has pytest fixtures for them.
+The node's code is the real one, without sockets, HTTP and threads. `dra_sdk.testing.plugin` has pytest fixtures.
 """
 
 from __future__ import annotations

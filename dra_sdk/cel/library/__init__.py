@@ -1,4 +1,7 @@
-"""The functions that an expression can call: cel-go's, and those of Kubernetes' CEL environment."""
+"""The functions that an expression can call: cel-go's, and those of Kubernetes' CEL environment.
+
+Source: the CEL specification; cel-go, packages common/stdlib and ext; k8s.io/apiserver, package cel/library.
+"""
 
 from __future__ import annotations
 

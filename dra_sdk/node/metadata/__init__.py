@@ -1,4 +1,7 @@
-"""Device metadata for workloads (KEP-5304): files in a container that describe the allocated devices."""
+"""Device metadata for workloads: files in a container that describe the allocated devices.
+
+Source: KEP-5304.
+"""
 
 from __future__ import annotations
 

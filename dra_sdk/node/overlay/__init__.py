@@ -14,7 +14,8 @@ rules:
 ```
 
 A rule changes what a device already has only with `override: true`. An attribute is a bool, an int, a string, a list of
-one of these, `{version: 1.2.3}` or `{versions: [1.2.3]}`.
+one of these, `{version: 1.2.3}` or `{versions: [1.2.3]}`. The format is our own; it adds DeviceAttributes and
+DeviceTaints of resource.k8s.io/v1.
 """
 
 from __future__ import annotations

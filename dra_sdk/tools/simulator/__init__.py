@@ -1,4 +1,7 @@
-"""A cluster in one process for testing DRA drivers: API server, scheduler, kubelet and CDI injection."""
+"""A cluster in one process for testing DRA drivers: API server, scheduler, kubelet and CDI injection.
+
+Source: Kubernetes 1.34 to 1.37; the Container Device Interface specification 1.1 and the OCI runtime specification.
+"""
 
 from __future__ import annotations
 
