@@ -134,8 +134,8 @@ def _repair(node: NodeState, entry: ClaimFile) -> int:
     if entry.damage is None:
         print(printable(f"state file {entry.path} is not damaged, so there is nothing to repair"))
         return 0
-    if entry.damage.obstacle:
-        _tell([entry.damage.reason, f"It cannot be repaired: {entry.damage.obstacle}. Nothing was changed."])
+    if entry.damage.not_repairable:
+        _tell([entry.damage.reason, f"It cannot be repaired: {entry.damage.not_repairable}. Nothing was changed."])
         return 1
     with _locked(node, entry):
         kept = repair(entry.path, Files())

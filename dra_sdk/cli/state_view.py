@@ -113,7 +113,7 @@ class NodeState:
         return {
             "file": str(entry.path),
             "damage": entry.damage.reason if entry.damage else "",
-            "obstacleToRepair": entry.damage.obstacle if entry.damage else "",
+            "whyNotRepairable": entry.damage.not_repairable if entry.damage else "",
             "format": entry.format,
             "namespace": claim.namespace if claim else None,
             "name": claim.name if claim else None,
@@ -139,8 +139,8 @@ def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[s
         yield f"  It tells nothing of its claim, so no claim is given any device of driver {node.driver} any more."
     if entry.format is not None and entry.format > FORMAT:
         yield "  A newer release of the driver reads it as it is; to repair it loses what only that release knows."
-    if damage.obstacle:
-        yield f"  It cannot be repaired: {damage.obstacle}. A backup of it can be put back."
+    if damage.not_repairable:
+        yield f"  It cannot be repaired: {damage.not_repairable}. A backup of it can be put back."
     else:
         yield f"  To write what it tells into a readable file:  {node.command('repair', entry)}"
     yield f"  To free its devices, when no pod uses them any more:  {node.command('forget', entry)}"

@@ -11,7 +11,7 @@ from typing import Final
 
 from dra_sdk.errors import ApiError
 from dra_sdk.kube.api import Params
-from dra_sdk.kube.login import Session, find, log_in
+from dra_sdk.kube.login import Session, find_source, log_in
 from dra_sdk.kube.paths import describe
 from dra_sdk.kube.transport import Observe, Request, Timeouts, Transport
 from dra_sdk.kube.watching import Watch
@@ -50,7 +50,7 @@ class KubeClient:
 
         Sends no request yet; `observe` is called for each. SettingsError if there are no readable credentials.
         """
-        source = find(kubeconfig)
+        source = find_source(kubeconfig)
         return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts, observe=observe)
 
     @property

@@ -83,7 +83,7 @@ class Session:
         return value.strip() if value else None
 
 
-def find(kubeconfig: Path | None) -> Source:
+def find_source(kubeconfig: Path | None) -> Source:
     """The first that exists of: the argument, `$KUBECONFIG`, the pod, `~/.kube/config`. SettingsError without any."""
     if kubeconfig is not None:
         return Source((_readable(kubeconfig, "kubeconfig"),))

@@ -26,7 +26,7 @@ _API_VERSION: Final = re.compile(rf"({_NAME.pattern}/)?v[0-9][a-z0-9]*")
 _SHORTEST: Final = 2  # characters of a CDI vendor or class
 
 
-def method(plugin: object, name: str) -> Any:
+def find_method(plugin: object, name: str) -> Any:
     """The method of this name, None if there is none. Unlike getattr it runs no property."""
     static = inspect.getattr_static(plugin, name, None)
     if isinstance(static, cached_property) or not inspect.isroutine(static):
@@ -36,13 +36,13 @@ def method(plugin: object, name: str) -> Any:
 
 def has_hooks(value: object) -> bool:
     """Whether `value` has a method with a hook's prefix."""
-    return any(name.startswith(PREFIX) and method(value, name) is not None for name in dir(value))
+    return any(name.startswith(PREFIX) and find_method(value, name) is not None for name in dir(value))
 
 
 def check_hooks(plugin: object, source: str) -> None:
     """DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments."""
     for name in dir(plugin):
-        found = method(plugin, name) if name.startswith(PREFIX) else None
+        found = find_method(plugin, name) if name.startswith(PREFIX) else None
         if found is None:
             continue
         if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
@@ -53,7 +53,7 @@ def check_hooks(plugin: object, source: str) -> None:
             raise DriverLoadError(f"{source}: hook {name} {problem}")
 
 
-def missing(plugin: object, lacking: list[str]) -> str:
+def missing_hooks(plugin: object, lacking: list[str]) -> str:
     """A sentence about missing required hooks, and about methods with similar names."""
     names = lacking[0] if len(lacking) == 1 else f"{', '.join(lacking[:-1])} and {lacking[-1]}"
     told = f"lacks the required hook{'' if len(lacking) == 1 else 's'} {names}"
@@ -65,7 +65,7 @@ def _instead(plugin: object, lacking: list[str]) -> Iterator[str]:
         static = inspect.getattr_static(plugin, name, None)
         if static is not None:
             yield f"its {name} is a {type(static).__name__}, want a method"
-        elif method(plugin, name.removeprefix(PREFIX)) is not None:
+        elif find_method(plugin, name.removeprefix(PREFIX)) is not None:
             yield f"its method {name.removeprefix(PREFIX)} would be a hook if it were called {name}"
 
 

@@ -16,7 +16,7 @@ import pluggy
 
 from dra_sdk import hookspecs
 from dra_sdk.errors import DraError, DriverLoadError, HookError, raised_at
-from dra_sdk.loader.contract import PREFIX, check_hooks, check_info, method, missing
+from dra_sdk.loader.contract import PREFIX, check_hooks, check_info, find_method, missing_hooks
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import Device, ResourcePool
@@ -30,7 +30,7 @@ class _Manager(pluggy.PluginManager):
     """A plugin manager for which every method named `dra_*` is a hook, decorated or not."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        if method(plugin, name) is None:
+        if find_method(plugin, name) is None:
             return None
         opts = super().parse_hookimpl_opts(plugin, name)
         return {} if opts is None and name.startswith(PREFIX) else opts
@@ -82,7 +82,7 @@ class Driver:
         """DriverLoadError unless the required hooks exist and what the driver says about itself is usable."""
         lacking = [hook for hook in hookspecs.REQUIRED if not self.implements(hook)]
         if lacking:
-            raise DriverLoadError(f"{self.source} {missing(self._plugin, lacking)}")
+            raise DriverLoadError(f"{self.source} {missing_hooks(self._plugin, lacking)}")
         for hook in hookspecs.WITHOUT_ANSWER:
             for impl in getattr(self._manager.hook, hook).get_hookimpls():
                 if inspect.isgeneratorfunction(impl.function) and not _wraps(impl):

@@ -42,8 +42,8 @@ class ClaimRef:
 class Deadline:
     """How long the kubelet waits for a call, and whether it still waits.
 
-    The kubelet waits 45 s for one call with all claims of a pod. Long work should check the deadline from time to time:
-    what is done after the kubelet has given up is undone by its next call.
+    The kubelet waits 45 s for one call with all claims of a pod, then it calls again. Long work should check the
+    deadline from time to time, so that the next call need not wait for it.
 
     remaining: returns the seconds that are left, None without a limit; the call's gRPC context knows.
     is_active: returns whether the caller still waits: it has neither cancelled the call nor gone away.

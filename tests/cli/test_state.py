@@ -154,7 +154,7 @@ def test_json_has_it_all(place: Place) -> None:
     assert good == {
         "file": str(path),
         "damage": "",
-        "obstacleToRepair": "",
+        "whyNotRepairable": "",
         "format": 1,
         "namespace": "default",
         "name": "claim-u-1",
@@ -166,7 +166,7 @@ def test_json_has_it_all(place: Place) -> None:
         "cdiSpec": {"path": str(place.spec("u-1")), "present": True},
     }
     assert bad["damage"].startswith(f"state file {damaged} has no readable header")
-    assert bad["obstacleToRepair"].startswith("it does not tell")
+    assert bad["whyNotRepairable"].startswith("it does not tell")
     assert [bad[key] for key in ("format", "uid", "phase", "bootID", "thisBoot", "devices")] == [None] * 6
 
 

@@ -14,7 +14,7 @@ from kubernetes.config import incluster_config
 from dra_sdk.errors import SettingsError, UnreachableError
 from dra_sdk.kube import login
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.login import find, log_in
+from dra_sdk.kube.login import find_source, log_in
 from tests.kube.scripted import Answer, kubeconfig
 from tests.waiting import wait
 
@@ -41,15 +41,15 @@ def test_nothing_at_all_names_what_was_tried(tmp_path):
 
 def test_the_argument_wins_then_the_environment_then_the_pod_then_home(tmp_path, monkeypatch):
     home = written(tmp_path / "home/.kube/config")
-    assert find(None).files == (home,)
+    assert find_source(None).files == (home,)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert find(None).files == ()
-    assert str(find(None)) == "the pod's service account"
+    assert find_source(None).files == ()
+    assert str(find_source(None)) == "the pod's service account"
     named = written(tmp_path / "env")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{named}")
-    assert find(None).files == (named,)
+    assert find_source(None).files == (named,)
     given = written(tmp_path / "given")
-    assert find(given).files == (given,)
+    assert find_source(given).files == (given,)
 
 
 def test_a_named_file_that_is_missing(tmp_path, monkeypatch):
@@ -94,7 +94,7 @@ def test_in_a_pod_the_token_is_read_again(monkeypatch, tmp_path):
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(cert))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    source = find(None)
+    source = find_source(None)
     session = log_in(source)
     assert session.url == "https://10.0.0.1:443"
     assert session.authorization() == "bearer one"

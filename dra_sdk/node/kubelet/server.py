@@ -125,10 +125,10 @@ class InFlight:
             return method
 
         def behaviour(request: Any, context: grpc.ServicerContext) -> Any:
-            self._begin()
-            if not context.add_callback(self._end):  # called when the answer is sent, or the client has gone
+            self._begin()  # until the answer is sent or the client has gone
+            if not context.add_callback(self._end):
                 self._end()
-            self._begin()
+            self._begin()  # until the handler returns
             try:
                 return answer(request, context)
             finally:

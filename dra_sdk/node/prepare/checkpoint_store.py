@@ -72,9 +72,9 @@ class CheckpointStore:
         return cls(data / f"{DURABLE}-{boot_id}", files, durable=False)
 
     def migrate(self, data: Path, boot_id: str) -> None:
-        """Move the claims of this boot here when a driver gained or lost `dra_unprepare`, drop those of other boots.
+        """Move state files here if the driver gained or lost `dra_unprepare`.
 
-        StateError if that fails.
+        Files of earlier boots, in other directories `claims-<boot id>`, are dropped. StateError if that fails.
         """
         of_this_boot = data / f"{DURABLE}-{boot_id}"
         try:

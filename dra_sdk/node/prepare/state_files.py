@@ -51,7 +51,7 @@ class Unreadable:
         return f"{self.reason}; `dra-sdk state {self.path.parent.parent.name}` shows, repairs or forgets it"
 
     @property
-    def obstacle(self) -> str:
+    def not_repairable(self) -> str:
         """Why the file cannot be repaired; empty if it can."""
         if self.claim is None:
             return "it does not tell which claim it is of and which devices that holds"
@@ -110,8 +110,8 @@ def repair(path: Path, files: Files) -> Path:
     found = read_checkpoint(path)
     if isinstance(found, Checkpoint):
         raise StateError(f"state file {path} is not damaged, so there is nothing to repair")
-    if found.obstacle or found.claim is None:
-        raise StateError(f"{found.reason}, and cannot be repaired: {found.obstacle}; nothing was changed")
+    if found.not_repairable or found.claim is None:
+        raise StateError(f"{found.reason}, and cannot be repaired: {found.not_repairable}; nothing was changed")
     try:
         content = read(path)
         kept = _kept(path, content)

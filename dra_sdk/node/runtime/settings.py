@@ -19,12 +19,12 @@ from typing import Any, Final, Literal, get_args
 import yaml
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.node.health.tainting import Effect
 
 CONFIG = "DRA_SDK_CONFIG"
 _NOTHING: Final = ("", "~", "null")
 _DAY = 86400
 Serve = Literal["both", "common", "registration", "service"]
-Effect = Literal["None", "NoSchedule", "NoExecute"]
 Taint = Literal["None", "NoSchedule", "NoExecute", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]

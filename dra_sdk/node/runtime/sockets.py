@@ -60,7 +60,7 @@ class Sockets:
         self._watch.start()
 
     def withdraw(self) -> None:
-        """Close the socket that the kubelet registered, so that it sends nothing new."""
+        """Close the registration socket, so that the kubelet sends nothing new; with `serve=common` there is none."""
         self._watch.stop(LOOK_SECONDS)
         if len(self._servers) > 1:
             self._servers.pop().stop()

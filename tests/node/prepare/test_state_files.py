@@ -72,7 +72,7 @@ def unreadable(path: Path) -> Unreadable:
 @pytest.mark.parametrize("kind", TELLING)
 def test_a_damaged_file_is_repaired_to_what_it_still_tells(path: Path, kind: str) -> None:
     path.write_bytes(TELLING[kind])
-    assert unreadable(path).obstacle == ""
+    assert unreadable(path).not_repairable == ""
     kept = repair(path, Files())
     assert read_checkpoint(path) == Checkpoint("ns", "n", "u-1", "boot-1", Phase.STARTED, HELD)
     assert (kept.name, kept.read_bytes()) == (".damaged-u-1-1.json", TELLING[kind])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.kube.login import find
+from dra_sdk.kube.login import find_source
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings, settings_table
 
 GIVEN = {
@@ -94,7 +94,7 @@ def test_several_kubeconfig_files_of_the_environment_are_left_to_the_client(
         each.touch()
     named = os.pathsep.join(map(str, files))
     monkeypatch.setenv("KUBECONFIG", named)
-    assert find(read(KUBECONFIG=named).kubeconfig).files == tuple(files)
+    assert find_source(read(KUBECONFIG=named).kubeconfig).files == tuple(files)
     assert read("--kubeconfig", "/a:b", KUBECONFIG=named).kubeconfig == Path("/a:b")
 
 

@@ -11,7 +11,7 @@ import pytest
 from dra_sdk.errors import ApiError, ConflictError, InvalidError, InvalidObjectError, SettingsError, UnreachableError
 from dra_sdk.kube.api import EventStream
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.kube.login import find, log_in
+from dra_sdk.kube.login import find_source, log_in
 from dra_sdk.model.device import CounterConsumption, CounterSet, Device, DeviceTaint, NodeSelection, ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.writer import DroppedFieldsError, Stats
@@ -176,7 +176,7 @@ def test_what_the_watch_tells_of_our_own_writes_does_not_make_us_unready(cluster
         def watch(self, *args: Any, **options: Any) -> Any:
             return HeldStream(super().watch(*args, **options), release, processed)
 
-    source = find(cluster.kubeconfig)
+    source = find_source(cluster.kubeconfig)
     client = Client(lambda: log_in(source), source=str(source))
     cluster.stack.callback(client.close)
     cluster.stack.callback(release.set)

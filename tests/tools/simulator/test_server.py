@@ -54,7 +54,7 @@ class TestAccess:
 
     def test_without_trustme_the_error_names_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "trustme", None)
-        with pytest.raises(CertificateError, match="pip install trustme"):
+        with pytest.raises(CertificateError, match=r"pip install 'dra-sdk\[tools\]'"):
             make_certificates(tmp_path)
 
 

@@ -208,7 +208,7 @@ class ExplainTarget:
             tuple(nodes), snapshot.slices, snapshot.rules, snapshot.classes_by_name, features, unallocated, allocated
         )
 
-    def obstacles(self, nodes: Sequence[JSON]) -> Mapping[str, str]:
+    def rejections(self, nodes: Sequence[JSON]) -> Mapping[str, str]:
         """Return why nodes reject the pod even if all devices are free, by name of the node."""
         if self.pod is None or (self.placement is not None and self.placement.node):
             return {}

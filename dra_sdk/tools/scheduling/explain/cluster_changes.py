@@ -147,7 +147,7 @@ def _with_slice_count(raw_slice: JSON, count: int) -> JSON:
 def node_opened(inspection: NodeInspection, pod: str) -> Iterator[ProposedChange]:
     """Propose that the pod may run on a node that rejects it now."""
     name = inspection.report.example
-    text = f"pod {pod} is allowed on {name} (now: {inspection.report.obstacle})"
+    text = f"pod {pod} is allowed on {name} (now: {inspection.report.rejection})"
     yield ProposedChange(
         ChangeSize.NODE_OPENED, text, lambda problem: problem, [inspection.node], family="open", name=name
     )

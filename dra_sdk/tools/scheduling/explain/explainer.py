@@ -104,7 +104,7 @@ def _explain(target: ExplainTarget, key: ObjectKey, node: str | None) -> Explana
         classes = f"DeviceClasses are: {', '.join(problem.classes) or 'none'}"
         notes = (classes,) if missing_class(claim, problem.classes) else ()
         return Explanation(display_name(key), satisfiable=False, summary=text, pod=_pod_name(target), notes=notes)
-    inspections = inspect_nodes(problem, target.obstacles(nodes))
+    inspections = inspect_nodes(problem, target.rejections(nodes))
     fitting = next((each for each in inspections if each.report.fits), None)
     # An error on any node is an error for the pod, even if the claim fits on another node.
     if fitting is not None and not target.unschedulable_reason and not any(each.report.final for each in inspections):
@@ -222,7 +222,7 @@ def suggest_changes(
 ) -> tuple[tuple[SuggestedChange, ...], int]:
     """Return the changes that help, the smallest first, and how many were tried."""
     inspections = [group[0] for group in groups][:_MAX_GROUPS]
-    error_nodes = [each.node for group in groups for each in group if each.report.final and not each.report.obstacle]
+    error_nodes = [each.node for group in groups for each in group if each.report.final and not each.report.rejection]
     trials = ChangeTrials(problem.with_changes(max_steps=TRIAL_STEPS), error_nodes)
     helpful = trials.helpful(_proposed_changes(snapshot, problem, inspections, pod))
     return tuple(helpful), trials.tried
@@ -231,8 +231,8 @@ def suggest_changes(
 def _proposed_changes(
     snapshot: Snapshot, problem: AllocationProblem, inspections: Sequence[NodeInspection], pod: str
 ) -> Iterator[ProposedChange]:
-    rejecting = [each for each in inspections if each.report.obstacle]
-    eligible = [each for each in inspections if not each.report.obstacle]
+    rejecting = [each for each in inspections if each.report.rejection]
+    eligible = [each for each in inspections if not each.report.rejection]
     for each in rejecting:
         yield from node_opened(each, pod)
     nodes = [each.node for each in eligible]

@@ -92,7 +92,7 @@ class NodeReport:
 
     nodes: the names of the nodes.
     fits: whether the claim can be allocated there.
-    obstacle: why the nodes reject the pod regardless of its claims; empty if they do not.
+    rejection: why the nodes reject the pod regardless of its claims; empty if they do not.
     error: what stops the allocation; empty without an error.
     final: whether kube-scheduler tries no other node after the error.
     requests: the requests.
@@ -101,7 +101,7 @@ class NodeReport:
 
     nodes: tuple[str, ...]
     fits: bool
-    obstacle: str = ""
+    rejection: str = ""
     error: str = ""
     final: bool = False
     requests: tuple[RequestReport, ...] = ()

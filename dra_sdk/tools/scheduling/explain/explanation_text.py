@@ -89,8 +89,8 @@ def _join_names(names: Sequence[str]) -> str:
 
 def node_reason(report: NodeReport) -> str:
     """Return what is decisive on a node."""
-    if report.obstacle:
-        return report.obstacle
+    if report.rejection:
+        return report.rejection
     if report.error and not report.conflicts:
         return report.error
     if report.conflicts:
@@ -158,7 +158,7 @@ def _pod_lines(explanation: PodExplanation) -> Iterator[str]:
 
 def _claim_lines(explanation: Explanation) -> Iterator[str]:
     yield explanation.summary
-    shown = [each for each in explanation.reports if each.requests or each.obstacle or each.error or each.conflicts]
+    shown = [each for each in explanation.reports if each.requests or each.rejection or each.error or each.conflicts]
     if explanation.satisfiable:
         shown = shown[:1]
     for index, report in enumerate(shown[:_MAX_GROUPS]):
@@ -178,8 +178,8 @@ def _claim_lines(explanation: Explanation) -> Iterator[str]:
 def _node_lines(report: NodeReport, *, error_in_summary: bool) -> Iterator[str]:
     """Yield the lines for a group of nodes; `error_in_summary` tells that the summary has their error."""
     yield f"on {_node_names(report.nodes)}:"
-    if report.obstacle:
-        yield f"  {report.obstacle}"
+    if report.rejection:
+        yield f"  {report.rejection}"
         return
     if report.error and not error_in_summary:
         yield f"  {report.error}"

@@ -198,24 +198,24 @@ class NodeInspection:
         failing = [each for each in self.report.requests if not each.enough]
         missing = sum(max(1, (each.needed or 1) - each.left) for each in failing)
         passed = sum(1 for each in failing for stage in each.stages if stage.kept)
-        return bool(self.report.obstacle), missing, -passed
+        return bool(self.report.rejection), missing, -passed
 
 
-def inspect_nodes(problem: AllocationProblem, obstacles: Mapping[str, str]) -> list[NodeInspection]:
-    """Inspect each node of a problem; `obstacles` say why the pod cannot run on some of them.
+def inspect_nodes(problem: AllocationProblem, rejections: Mapping[str, str]) -> list[NodeInspection]:
+    """Inspect each node of a problem; `rejections` say why the pod cannot run on some of them.
 
     After three nodes on which the search took too many steps, no more are inspected.
     """
     inspector, inspections, given_up = RequestInspector(problem), [], 0
     for each in problem.nodes:
-        inspections.append(_inspect_node(inspector, each, obstacles.get(each["metadata"]["name"], "")))
+        inspections.append(_inspect_node(inspector, each, rejections.get(each["metadata"]["name"], "")))
         given_up += inspections[-1].given_up
         if given_up == _MAX_GIVEN_UP:
             break
     return inspections
 
 
-def _inspect_node(inspector: RequestInspector, node: JSON, obstacle: str) -> NodeInspection:
+def _inspect_node(inspector: RequestInspector, node: JSON, rejection: str) -> NodeInspection:
     problem = inspector.problem
     name = (node["metadata"]["name"],)
     attempt = problem.allocate_on(node)
@@ -224,7 +224,7 @@ def _inspect_node(inspector: RequestInspector, node: JSON, obstacle: str) -> Nod
         other_claims = problem.allocate_on(node, problem.claims[:-1])
         if other_claims.allocations is None:
             names = ", ".join(display_name(object_key(each)) for each in problem.claims[:-1])
-            report = NodeReport(name, fits=False, obstacle=obstacle or f"no devices for claim {names}")
+            report = NodeReport(name, fits=False, rejection=rejection or f"no devices for claim {names}")
             return NodeInspection(node, report, problem)
         allocated_now = map(with_allocation, problem.claims[:-1], other_claims.allocations)
         single = problem.with_changes(
@@ -235,14 +235,14 @@ def _inspect_node(inspector: RequestInspector, node: JSON, obstacle: str) -> Nod
         inspector = inspector if single is problem else RequestInspector(single)
         requests = tuple(inspector.inspect(parsed, each, node) for each in parsed.requests)
     except AllocationError as error:
-        report = NodeReport(name, fits=False, obstacle=obstacle, error=short_error(error), final=True)
+        report = NodeReport(name, fits=False, rejection=rejection, error=short_error(error), final=True)
         return NodeInspection(node, report, single)
     conflicts: Sequence[Any] = ()
     if not attempt.fits and (attempt.given_up or not attempt.error) and not failing_requests(parsed.groups, requests):
         conflicts = find_conflicts(single, node, [each for each in requests if each.report.enough])
     reports = tuple(each.report for each in requests)
-    fits = attempt.fits and not obstacle
-    report = NodeReport(name, fits, obstacle, attempt.error, attempt.final, reports, tuple(conflicts))
+    fits = attempt.fits and not rejection
+    report = NodeReport(name, fits, rejection, attempt.error, attempt.final, reports, tuple(conflicts))
     return NodeInspection(node, report, single, requests, attempt.given_up)
 
 
@@ -310,4 +310,4 @@ def _by_last_stage(report: NodeReport) -> Any:
 def _grouping_key(report: NodeReport, of_request: Callable[[RequestReport], Any]) -> Any:
     requests = tuple((each.enough, of_request(each)) for each in report.requests)
     # Only whether there is an error counts, because errors name devices and nodes.
-    return report.fits, report.obstacle, bool(report.error), requests, tuple(each.text for each in report.conflicts)
+    return report.fits, report.rejection, bool(report.error), requests, tuple(each.text for each in report.conflicts)

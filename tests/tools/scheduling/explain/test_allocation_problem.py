@@ -74,7 +74,7 @@ def target_of(snapshot: Snapshot) -> ExplainTarget:
 def test_a_claim_without_a_pod():
     found = target_of(situations.taken())
     assert found.pod is None
-    assert found.obstacles(found.snapshot.nodes) == {}
+    assert found.rejections(found.snapshot.nodes) == {}
     problem = found.problem(found.claims, found.snapshot.nodes)
     assert [each["metadata"]["name"] for each in problem.allocated_claims] == ["old-gpu-0", "old-gpu-1", "o"]
 
@@ -92,7 +92,7 @@ def test_the_target_of_a_claim_has_all_claims_of_its_pod():
     assert [object_key(each)[1] for each in found.claims] == ["a", "c"]
 
 
-def test_obstacles_of_nodes():
+def test_rejections_of_nodes():
     tainted = bare_node("n2") | {"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}
     small = bare_node("n3") | {"status": {"allocatable": {"cpu": "1", "pods": "10"}}}
     wanting = pod("p", "c", "fixed")
@@ -101,8 +101,8 @@ def test_obstacles_of_nodes():
     found = target_of(
         cluster(gpus("n1", 1), tainted, small, bare_node("n4"), fixed, claim("c", exactly("gpu", GPU)), wanting)
     )
-    obstacles = found.obstacles(found.snapshot.nodes)
-    assert obstacles == {
+    rejections = found.rejections(found.snapshot.nodes)
+    assert rejections == {
         "n2": "taint gpu:NoSchedule not tolerated",
         "n3": "not enough cpu",
         "n4": "claim fixed allocated elsewhere",
@@ -113,7 +113,7 @@ def test_an_unschedulable_pod():
     waiting = pod("p", "c", "missing")
     found = target_of_pod(schedule(cluster(gpus("n1"), claim("c", exactly("gpu", GPU)), waiting)), ("default", "p"))
     assert found.unschedulable_reason == "claim missing: there is no ResourceClaim missing in namespace default"
-    assert found.obstacles(found.snapshot.nodes) == {}
+    assert found.rejections(found.snapshot.nodes) == {}
 
 
 def test_claims_for_extended_resources():

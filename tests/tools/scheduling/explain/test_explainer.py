@@ -186,11 +186,11 @@ def test_admin_access_is_shown():
     )
 
 
-def kinds(name: str, obstacles: dict[str, str] | None = None) -> tuple[list[str], int]:
+def kinds(name: str, rejections: dict[str, str] | None = None) -> tuple[list[str], int]:
     target = target_of_claim(schedule(situations.FAILING[name]()), ("default", "c"))
     problem = target.problem(target.claims, target.snapshot.nodes)
     changes, tried = suggest_changes(
-        target.snapshot, problem, group_nodes(inspect_nodes(problem, obstacles or {})), "p"
+        target.snapshot, problem, group_nodes(inspect_nodes(problem, rejections or {})), "p"
     )
     return [each.kind for each in changes], tried
 

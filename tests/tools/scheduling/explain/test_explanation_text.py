@@ -60,7 +60,7 @@ def test_all_devices():
 
 def test_the_decisive_reason_of_a_node():
     failing = report(FunnelStage("class", "", 0))
-    assert node_reason(NodeReport(("n",), False, obstacle="cordoned", error="e")) == "cordoned"
+    assert node_reason(NodeReport(("n",), False, rejection="cordoned", error="e")) == "cordoned"
     assert node_reason(NodeReport(("n",), False, error="e", requests=(failing,))) == "e"
     assert node_reason(NodeReport(("n",), False, conflicts=(Conflict("devices", "too few"),))) == "too few"
     assert node_reason(NodeReport(("n",), False)) == "the devices that are left cannot be allocated together"
@@ -144,7 +144,7 @@ def test_an_error_ends_the_search():
 
 
 def test_nothing_helps():
-    reports = tuple(NodeReport((f"n{index}",), False, obstacle=f"reason {index}") for index in range(6))
+    reports = tuple(NodeReport((f"n{index}",), False, rejection=f"reason {index}") for index in range(6))
     shown = format_explanation(Explanation("c", False, "claim c cannot be allocated", reports=reports, tried=3))
     assert "on n3:\n  reason 3\n" in shown
     assert "reason 4" not in shown

@@ -125,13 +125,13 @@ def test_groups_are_coarser_if_there_would_be_many():
     assert groups(few, claim("c", exactly("gpu", GPU, BIG))) == [["n0"], ["n1"], ["n2"]]
 
 
-def test_errors_come_first_and_obstacles_last():
+def test_errors_come_first_and_rejections_last():
     good = pool_slice("n2", GPU, [device("gpu-0", {"type": "gpu", "fast": True})])
     wanted = claim("c", exactly("gpu", GPU, 'device.attributes["gpu.nvidia.com"].fast', count=2))
     target = target_of_claim(schedule(cluster(gpus("n0"), good, gpus("n1"), wanted)), ("default", "c"))
     found = inspect_nodes(target.problem(target.claims, target.snapshot.nodes), {"n0": "cordoned"})
     assert names(group_nodes(found)) == [["n0"], ["n1"], ["n2"]] or names(group_nodes(found))[0] == ["n1"]
-    assert next(each for each in found if each.report.example == "n0").report.obstacle == "cordoned"
+    assert next(each for each in found if each.report.example == "n0").report.rejection == "cordoned"
 
 
 def test_a_search_that_is_given_up_still_has_a_conflict():
@@ -161,4 +161,4 @@ def test_devices_of_other_claims_of_the_pod_are_in_use():
     assert first.report.requests[0].left == 1
     greedy = problem.with_changes(claims=(claim("other", exactly("gpu", GPU, count=3)), *problem.claims))
     (first, _) = inspect_nodes(greedy, {})
-    assert first.report.obstacle == "no devices for claim other"
+    assert first.report.rejection == "no devices for claim other"
