@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
 from typing import Final
@@ -24,12 +25,14 @@ from typing import Final
 from dra_sdk.errors import StateError
 from dra_sdk.node.files import Files, private_directory, read, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, salvage
+from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, decode, encode, salvage
 
 log = logging.getLogger(__name__)
 SUFFIX: Final = ".json"
 _DURABLE: Final = "claims"
 _PRIVATE: Final = 0o700
+_UNDOING: Final = stat.S_IRUSR
+"""The mode of a file that says PrepareCompleted, but whose claim is being undone. A write gives the file 0600 again."""
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 
@@ -175,6 +178,26 @@ class CheckpointStore:
             self._claims[name] = state
             self._stamps[name] = stamp
 
+    def begin_undo(self, state: Checkpoint) -> None:
+        """Make a claim PrepareStarted before it is undone: half undone, it must not be answered from again.
+
+        A full disk must not keep devices held: where the file cannot be written, its mode says the same. StateError if
+        that fails too; then nothing may be undone.
+        """
+        started = replace(state, phase=Phase.STARTED)
+        name = _name(state.uid)
+        try:
+            self.put(started, survive_power_loss=False)
+        except StateError as error:
+            try:
+                self._files.set_mode(self._prefix + name, _UNDOING)
+            except FileNotFoundError:
+                return  # nothing says that the claim is prepared
+            except OSError:
+                raise error from None
+            with self._lock:
+                self._read(name)
+
     def delete(self, uid: str) -> None:
         """Forget a claim durably; after a StateError call it again."""
         name = _name(uid)
@@ -228,6 +251,7 @@ class CheckpointStore:
         self._unreadable.pop(name, None)
         path = self.directory / name
         try:
+            mode = path.lstat().st_mode
             content = read(path)
         except FileNotFoundError:
             return
@@ -240,7 +264,8 @@ class CheckpointStore:
             self._unreadable[name] = Unreadable(str(error), salvage(content))
             return
         if _name(state.uid) == name:
-            self._claims[name] = state
+            undoing = stat.S_IMODE(mode) == _UNDOING
+            self._claims[name] = replace(state, phase=Phase.STARTED) if undoing else state
         else:
             reason = f"state file {path} belongs to claim {state.uid}, its name says otherwise"
             self._unreadable[name] = Unreadable(reason, state)
