@@ -111,9 +111,6 @@ class Protocol(RuleBasedStateMachine):
         assert not self.node.wrong, self.node.wrong[0]
         self._forget_healed()
         self.spec.check()
-        if not self._under_way():
-            for process in self.node.processes:
-                self._check_memory(process.preparer)
         self.sound = True
 
     # The API server
@@ -333,6 +330,29 @@ class Protocol(RuleBasedStateMachine):
         if self._can_call():
             self._call(calls[1], ref, which, TO_THE_END)
 
+    @mishap(
+        lambda self: self._can_call() and self.spec.answers,
+        disk=st.tuples(st.integers(0, 6), st.booleans()),
+        undo=st.integers(0, 4),
+        which=ANY,
+        killed=st.booleans(),
+    )
+    def undo_by_halves(self, disk: tuple[int, bool], undo: int, which: int, killed: bool) -> None:
+        """The disk fails, and the undoing of a claim too; that is over, and the kubelet wants the claim once more."""
+        self._change()
+        self.node.trouble["state"] = Trouble(disk[0], for_good=True, broken=disk[1])
+        self.node.trouble["undo"] = Trouble(undo)
+        held = [ref for ref in self.refs if ref.uid in self.spec.answers]
+        ref = held[which % len(held)]
+        process = self._call("unprepare", ref, which, TO_THE_END)
+        self._change()
+        self.node.trouble.clear()
+        if killed and process in self.node.processes:
+            self._kill(process)
+            self._start()
+        if self._can_call():
+            self._call("prepare", ref, which + 1, TO_THE_END)
+
     @mishap(lambda self: self.node.trouble)
     def mend(self) -> None:
         self._change()
@@ -503,6 +523,10 @@ class Protocol(RuleBasedStateMachine):
         if not call.ended:
             return
         process.calls.remove(call)
+        self._forget_healed()
+        for each in self.node.processes if not self._under_way() else ():
+            if each.ready:
+                self._check_memory(each.preparer)
         result = type(call.error).__name__ if call.error else "done"
         happened[f"{call.kind}: {result}"] += 1
         if call.error is not None and not isinstance(call.error, DraError):
