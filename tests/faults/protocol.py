@@ -541,8 +541,8 @@ class Protocol(RuleBasedStateMachine):
             assert call.troubled or call.changes != self.node.changes, f"the driver does not start: {call.error}"
             self.node.kill(process)
             return
-        if call.troubled or not at_once:
-            return
+        if call.troubled or not at_once or any(each.kind == "start" for _, each in self._under_way()):
+            return  # another start may hold the lock of any claim
         busy = {call.ref.uid for _, call in self._under_way() if call.ref}
         for uid, what in self.node.traces().items():
             assert uid in busy or self.node.state(uid).exists() or uid in self.node.lamps.values(), (
@@ -564,7 +564,8 @@ class Protocol(RuleBasedStateMachine):
             elif not self.node.spec(uid).exists():
                 self.spec.without_spec.add(uid)
         elif held:
-            excuse = call.troubled or uid in self.spec.damaged
+            lost_again = call.changes != self.node.changes and "cannot write CDI spec" in str(call.error)
+            excuse = call.troubled or uid in self.spec.damaged or lost_again  # the directory, at each attempt
             assert excuse, f"{uid} is held, but prepared again it fails: {call.error}"
         elif (
             call.changes == self.node.changes
