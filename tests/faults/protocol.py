@@ -573,7 +573,11 @@ class Protocol(RuleBasedStateMachine):
             and not isinstance(call.error, HookError | UnreachableError)
         ):
             assert not self._must_succeed(call), f"nothing speaks against {uid}, but its prepare fails: {call.error}"
-        if call.error is not None and not held and call.fresh and not call.troubled and uid not in self.spec.damaged:
+        once = call.strikes == 1 and "cannot write state file" in str(
+            call.error
+        )  # and the undoing met no other trouble
+        sound = not call.troubled or (once and "undo" not in self.node.trouble)
+        if call.error is not None and not held and call.fresh and sound and uid not in self.spec.damaged:
             assert uid not in self.node.traces(), f"{uid} was not prepared, but left {self.node.traces()[uid]}"
             self.spec.unclear.discard(uid)
 

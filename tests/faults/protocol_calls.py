@@ -30,6 +30,7 @@ class Call:
     ended: whether it has ended; then `answer` or `error` is set.
     began: whether it has changed anything.
     late: whether nobody waited for it any more when it began.
+    strikes: how often a disk or an undo failed in it.
     changes: how often something had happened to the node when it was made.
     troubled: whether a disk or an undo failed in it.
     """
@@ -41,6 +42,7 @@ class Call:
         self.error: BaseException | None = None
         self.ended = self.killed = self.cancelled = self.timed_out = False
         self.began = self.late = self.troubled = False
+        self.strikes = 0
         self.changes = 0
         self.deadline = Deadline(lambda: 0.0 if self.timed_out else 45.0, lambda: not self.cancelled)
         self._threads = threads

@@ -291,6 +291,7 @@ class Node:
         trouble = self.trouble.get(kind)
         if trouble and trouble.strikes(step):
             self.running.troubled = True
+            self.running.strikes += 1
             raise OSError(*((EIO, "Input/output error") if trouble.broken else (ENOSPC, "No space left on device")))
 
     def hook_effect(self, kind: str, name: str) -> None:
@@ -299,6 +300,7 @@ class Node:
         trouble = self.trouble.get(kind)
         if trouble and trouble.strikes("write"):
             self.running.troubled |= kind == "undo"
+            self.running.strikes += kind == "undo"
             raise OSError(EIO, f"{name} failed")
 
     # Hardware
