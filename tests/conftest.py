@@ -25,7 +25,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once that the upstream tables are absent."""
+    """Say what tests have to tell when they pass, too, and once that the upstream tables are absent."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "call":
+                for name, text in report.user_properties:
+                    if name == "told":
+                        terminalreporter.write_line(text)
     if vectors.are_missing():
         terminalreporter.write_line(
             f"The upstream tables are absent ({vectors.ROOT}; DRA_SDK_VECTORS names another folder): "

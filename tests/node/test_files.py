@@ -185,6 +185,16 @@ def test_nothing_is_written_or_read_through_a_link(tmp_path: Path) -> None:
         read(tmp_path / "c.json")
 
 
+def test_a_mode_is_changed_but_not_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    Files().set_mode(tmp_path / "file", 0o400)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o400
+    with pytest.raises(OSError, match="symbolic links"):
+        Files().set_mode(tmp_path / "link", 0o600)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o400
+
+
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"):

@@ -17,6 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import Final
@@ -24,10 +25,11 @@ from typing import Final
 from dra_sdk.errors import StateError
 from dra_sdk.node.files import Files, private_directory, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
-from dra_sdk.node.prepare.checkpoint import Checkpoint, encode
+from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
 from dra_sdk.node.prepare.state_files import (
     DURABLE,
     SUFFIX,
+    UNDOING,
     Unreadable,
     file_name,
     is_state_file,
@@ -157,6 +159,26 @@ class CheckpointStore:
         with self._lock:
             self._claims[name] = state
             self._stamps[name] = stamp
+
+    def begin_undo(self, state: Checkpoint) -> None:
+        """Make a claim PrepareStarted before it is undone: half undone, it must not be answered from again.
+
+        A full disk must not keep devices held: where the file cannot be written, its mode says the same. StateError if
+        that fails too; then nothing may be undone.
+        """
+        started = replace(state, phase=Phase.STARTED)
+        name = file_name(state.uid)
+        try:
+            self.put(started, survive_power_loss=False)
+        except StateError as error:
+            try:
+                self._files.set_mode(self._prefix + name, UNDOING)
+            except FileNotFoundError:
+                return  # nothing says that the claim is prepared
+            except OSError:
+                raise error from None
+            with self._lock:
+                self._read(name)
 
     def delete(self, uid: str) -> None:
         """Forget a claim durably; after a StateError call it again."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dra_sdk.errors import DraError, StateError
@@ -85,7 +85,6 @@ class Preparer:
         self._node = node
         self._effects = effects
         self._store, self._cdi, self._locks = effects.store, effects.cdi, effects.locks
-        self._undoing: set[str] = set()
 
     def recover(self) -> None:
         """Read the checkpoints, restore CDI specs that were lost, remove those that belong to no claim."""
@@ -139,8 +138,7 @@ class Preparer:
             log.warning("%s: %s", state, error)
 
     def _is_current(self, state: Checkpoint) -> bool:
-        complete = state.phase is Phase.COMPLETED and state.uid not in self._undoing
-        return complete and state.boot_id == self._effects.boot_id
+        return state.phase is Phase.COMPLETED and state.boot_id == self._effects.boot_id
 
     def _prepare_new(self, ref: ClaimRef, left: Checkpoint | None, deadline: Deadline) -> Checkpoint:
         raw = self._effects.fetch(ref, deadline)
@@ -222,13 +220,10 @@ class Preparer:
         """Undo a claim and forget it. PrepareCompleted goes first: half undone, it must not be answered from again."""
         kept = self._store.get(state.uid)
         if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
-            self._undoing.add(state.uid)
-            with suppress(StateError):  # a full disk must not keep devices held
-                self._store.put(replace(state, phase=Phase.STARTED), survive_power_loss=False)
+            self._store.begin_undo(state)
         self._driver.unprepare(state.held(self._effects.boot_id, deadline), self._node)
         self._remove_files(state.ref)
         self._store.delete(state.uid)
-        self._undoing.discard(state.uid)
         if state.statuses:
             self._effects.announce(state.ref, ())
 

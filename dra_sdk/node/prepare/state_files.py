@@ -12,19 +12,22 @@ but the operators' own commands works on such a file, and these hold the claim's
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.errors import StateError
 from dra_sdk.node.files import Files, private_directory, read, safe_id
-from dra_sdk.node.prepare.checkpoint import Checkpoint, decode, encode, format_of, salvage
+from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, decode, encode, format_of, salvage
 
 SUFFIX: Final = ".json"
 DURABLE: Final = "claims"
 """The directory of state that survives a reboot; `claims-<boot id>` is that of state which a reboot makes void."""
+UNDOING: Final = stat.S_IRUSR
+"""The mode of a file that says PrepareCompleted, but whose claim is being undone. A write gives the file 0600 again."""
 _PRIVATE: Final = 0o700
 _DAMAGED: Final = ".damaged-"
 _FORGOTTEN: Final = ".forgotten-"
@@ -73,6 +76,7 @@ def is_state_file(name: str) -> bool:
 def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
     """The claim of a state file, or why it cannot be read. FileNotFoundError if there is no file."""
     try:
+        mode = path.lstat().st_mode
         content = read(path)
     except FileNotFoundError:
         raise
@@ -85,7 +89,7 @@ def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
     if file_name(state.uid) != path.name:
         reason = f"state file {path} belongs to claim {state.uid}, its name says otherwise"
         return Unreadable(path, reason, state, format_of(content))
-    return state
+    return replace(state, phase=Phase.STARTED) if stat.S_IMODE(mode) == UNDOING else state
 
 
 def state_files(data: Path) -> list[Path]:

@@ -193,6 +193,19 @@ def test_after_a_disk_error_memory_says_what_the_file_says(tmp_path: Path, step:
     assert opened(tmp_path).get("u-1") == state("u-1")
 
 
+def test_that_a_claim_is_being_undone_is_remembered_on_a_full_disk_as_well(tmp_path: Path) -> None:
+    failing = Failing()
+    store = opened(tmp_path, Files(failing))
+    store.put(state("u-1"))
+    failing.step = "create"
+    store.begin_undo(state("u-1"))
+    for each in (store, opened(tmp_path), opened(tmp_path, shared=True)):
+        assert each.get("u-1") == state("u-1", phase=Phase.STARTED)
+    failing.step = ""
+    store.put(state("u-1"))
+    assert opened(tmp_path).get("u-1") == state("u-1")
+
+
 @pytest.mark.parametrize("step", ["unlink", "fsync-directory"])
 def test_a_deletion_that_failed_can_be_repeated(tmp_path: Path, step: str) -> None:
     failing = Failing()

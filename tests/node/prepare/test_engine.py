@@ -663,6 +663,43 @@ def test_a_claim_whose_removal_may_not_have_reached_the_disk_is_removed_again(wo
     assert world.is_clean()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_claim_that_was_half_undone_on_a_full_disk_is_not_answered_by_another_process(
+    world: World, shared: bool
+) -> None:
+    disk, driver = FailingDisk(None), Broken(world.lamps)
+    old = world.preparer(driver, files=Files(disk), shared=shared)
+    ref = world.claim("u-1", "lamp-0", "lamp-1")
+    old.prepare(ref)
+    disk.when = lambda step, path: step == "create"
+    driver.undo_fails = True
+    with pytest.raises(HookError, match="switch is stuck"):
+        old.unprepare(ref)
+    driver.put_out("lamp-0", "u-1")  # that far it came
+    disk.when, driver.undo_fails = None, False
+    new = world.preparer(driver, shared=shared)
+    assert [claim.complete for claim in new.held()] == [False]
+    assert len(new.prepare(ref)) == 2
+    assert world.shining() == {"lamp-0": "u-1", "lamp-1": "u-1"}
+    new.unprepare(ref)
+    assert world.is_clean()
+
+
+def test_nothing_is_undone_where_not_even_that_can_be_remembered(world: World) -> None:
+    disk = FailingDisk(None)
+    preparer = world.preparer(files=Files(disk))
+    ref = world.claim("u-1", "lamp-0")
+    answer = preparer.prepare(ref)
+    disk.when = lambda step, path: step in {"create", "chmod"}
+    with pytest.raises(StateError, match="cannot write state file"):
+        preparer.unprepare(ref)
+    assert world.driver.undone == []
+    assert preparer.prepare(ref) == answer
+    disk.when = None
+    preparer.unprepare(ref)
+    assert world.is_clean()
+
+
 def test_a_full_disk_does_not_keep_devices_held(world: World) -> None:
     disk = FailingDisk(None)
     preparer = world.preparer(files=Files(disk))

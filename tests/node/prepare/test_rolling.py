@@ -12,8 +12,8 @@ from time import sleep
 
 import pytest
 
-from dra_sdk import Claim, ContainerEdits, PreparedDevice
-from dra_sdk.errors import DeviceHeldError
+from dra_sdk import Claim, ContainerEdits, HeldClaim, Node, PreparedDevice
+from dra_sdk.errors import DeviceHeldError, HookError
 from dra_sdk.node.files import Files
 from tests.node.prepare.rolling import shared_claims
 from tests.node.prepare.world import LampConfig, LampDriver, World
@@ -62,6 +62,29 @@ def test_a_claim_prepared_by_one_process_is_answered_and_undone_by_the_other(wor
     old.unprepare(ref)
     assert len(old.prepare(ref)) == 1
     assert world.driver.prepared == ["u-1", "u-1"]
+
+
+class Stuck(LampDriver):
+    """Cannot put a lamp out."""
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        raise OSError(16, "switch is stuck")
+
+
+def test_a_claim_that_one_process_could_not_undo_and_another_prepared_again_is_left_alone_by_the_first(
+    world: World,
+) -> None:
+    """Its pod runs: the first process must answer for it, and neither undo it nor set it up again."""
+    old, new = world.preparer(Stuck(world.lamps), shared=True), world.preparer(shared=True)
+    ref = world.claim("u-1", "lamp-0")
+    old.prepare(ref)
+    with pytest.raises(HookError, match="switch is stuck"):
+        old.unprepare(ref)
+    answer = new.prepare(ref)
+    fetched = len(world.fetched)
+    assert old.prepare(ref) == answer
+    assert len(world.fetched) == fetched
+    assert world.shining() == {"lamp-0": "u-1"}
 
 
 class NoUndo:

@@ -124,11 +124,12 @@ class World:
         boot_id: str = "boot-1",
         files: Files | None = None,
         shared: bool = False,
+        durable: bool = True,
         metadata: bool = False,
     ) -> Preparer:
         """A preparer as a fresh process has it: nothing but what is on disk."""
         driver = Driver.of(plugin or self.driver)
-        store = CheckpointStore(self.claims, files, shared=shared)
+        store = CheckpointStore(self.claims, files, shared=shared, durable=durable)
         cdi = CdiSpecs(self.cdi, driver.info.cdi_kind, DRIVER, files)
         locks = NamedLocks(self.root / "locks" if shared else None)
         self.locks.append(locks)

@@ -1,0 +1,24 @@
+"""Every guard of the node's prepare package, taken out, is found by the model of the protocol."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.faults.protocol import program
+from tests.faults.protocol_guards import GUARDS, Guard
+
+SEED: Final = 1
+STEPS: Final = 60_000
+"""Within which it is found. Seed and interpreter are the same each time, so it does not depend on luck."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_a_guard_that_is_taken_out_is_missed(guard: Guard) -> None:
+    with program(SEED, STEPS, guard.name) as run:
+        printed, errors = run.communicate()
+    assert run.returncode == 1, f"{guard.name}: nothing was found in {printed}"
+    assert "AssertionError" in errors.splitlines()[-1] or "AssertionError: " in errors, errors
+    assert "mend the list of guards" not in errors, errors
