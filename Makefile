@@ -15,10 +15,13 @@ SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
   drivers/gpu/tests/blocks/test_daemons.py drivers/gpu/tests/describe/test_releases.py
 
+# What `make unit` runs, here and on the newest Python.
+UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
+
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit faults soak test-cluster test-differential test-lab cluster-build cluster-up cluster-down bench bench-matching proto clean
+.PHONY: demo test lint unit test-newest faults soak test-cluster test-differential test-lab cluster-build cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -33,7 +36,10 @@ lint: $(VENV)/.developed
 	$(BIN)/python -m tests.node_wing
 
 unit: $(VENV)/.developed
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(SLOW:%=--ignore %)
+	$(BIN)/python -m pytest $(UNIT)
+
+test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Debian sid; needs root and debootstrap
+	$(BIN)/python -m tests.newest $(UNIT)
 
 faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --timeout 300

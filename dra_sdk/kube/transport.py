@@ -181,7 +181,9 @@ class Transport:
     def _decoded(self, request: Request, body: bytes) -> JSON:
         try:
             found: Any = json.loads(body.decode())  # with bytes, it would try UTF-16 first
-        except (ValueError, RecursionError) as error:
+        except RecursionError as error:
+            raise UnreachableError(f"{request.action}: the answer of {self.server} is nested too deeply") from error
+        except ValueError as error:
             raise UnreachableError(f"{request.action}: the answer of {self.server} is not JSON: {error}") from error
         if not isinstance(found, dict):
             raise UnreachableError(f"{request.action}: the answer of {self.server} is not a JSON object")

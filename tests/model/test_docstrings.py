@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 
 import pytest
@@ -12,12 +13,12 @@ import dra_sdk.hardware
 
 PUBLIC = [getattr(module, name) for module in (dra_sdk, dra_sdk.hardware) for name in module.__all__]
 DATACLASSES = [each for each in PUBLIC if isinstance(each, type) and dataclasses.is_dataclass(each)]
-LINE = re.compile(r"^ {4}(\w+(?:, \w+)*): ", re.MULTILINE)
+LINE = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
 
 
 @pytest.mark.parametrize("cls", DATACLASSES, ids=lambda cls: cls.__name__)
 def test_the_docstring_has_a_line_for_each_field_in_their_order(cls: type) -> None:
-    described = [name for match in LINE.finditer(cls.__doc__ or "") for name in match[1].split(", ")]
+    described = [name for match in LINE.finditer(inspect.getdoc(cls) or "") for name in match[1].split(", ")]
     assert described == [field.name for field in dataclasses.fields(cls)]
 
 

@@ -30,7 +30,9 @@ def read_metadata(content: str | bytes, source: str = "device metadata") -> Devi
             if version in VERSIONS:
                 return _document(version, value)
             unknown.append(version)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidObjectError(source, ["is nested too deeply"]) from error
+    except ValueError as error:
         raise InvalidObjectError(source, [str(error)]) from error
     if unknown:
         raise InvalidObjectError(source, [f"has no version that is known here, only {', '.join(unknown)}"])

@@ -148,7 +148,9 @@ def json_copy(value: Any) -> Any:
         return {}
     try:
         return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise ValueError("is not JSON: nested too deeply") from error
+    except (TypeError, ValueError) as error:
         raise ValueError(f"is not JSON: {error}") from error
 
 

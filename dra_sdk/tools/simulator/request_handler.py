@@ -125,6 +125,19 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     # -- reading
 
+    def parse_request(self) -> bool:
+        """Reads the head of a request; returns False after an answer to one that is not HTTP.
+
+        HTTP/0.9, which has neither a version nor headers, is refused, as a real API server does.
+        """
+        if not super().parse_request():
+            return False
+        if self.request_version == "HTTP/0.9":
+            self.request_version = self.protocol_version  # else the answer would have no status line
+            self.send_error(HTTPStatus.BAD_REQUEST, explain="the request has no version of HTTP, or version 0.9")
+            return False
+        return True
+
     def _read_body(self) -> bytes | None:
         """The body of the request; None if it was larger than `MAX_BODY`, ValueError if the request is not HTTP.
 

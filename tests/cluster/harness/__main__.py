@@ -5,7 +5,7 @@ down      removes it
 status    prints which of its components run; 0 if all do
 build     builds the Kubernetes binaries and downloads the container runtime, if they are not in the cache
 check     names the programs that this machine lacks, with the command that installs them; 2 if it lacks any
-packages  prints the Debian packages that this machine lacks for all these tests and the virtual machine
+packages  prints the Debian packages that this machine lacks for these tests and the Debian systems
 
 KUBE_VERSION   1.<minor>.<patch>, 1.36.3 by default
 ALPHA=1        turns on all alpha feature gates

@@ -97,14 +97,14 @@ PODMAN = (
 )
 """For `tests/cluster/test_podman.py`."""
 NAMESPACES = (
-    _on_path("setpriv", "util-linux", "ends the virtual machine with the process that started it"),
-    _on_path("unshare", "util-linux", "runs the virtual machine in namespaces"),
-    _on_path("mount", "mount", "gives the virtual machine its directories"),
-    _on_path("chroot", "coreutils", "gives the virtual machine its root directory"),
+    _on_path("setpriv", "util-linux", "ends a Debian system with the process that started it"),
+    _on_path("unshare", "util-linux", "runs a Debian system in namespaces"),
+    _on_path("mount", "mount", "gives a Debian system its directories"),
+    _on_path("chroot", "coreutils", "gives a Debian system its root directory"),
 )
-"""To run the virtual machine."""
-TO_INSTALL = (_APT, _on_path("debootstrap", "debootstrap", "installs the Debian system of the virtual machine"))
-"""To make the virtual machine's files."""
+"""To run a Debian system of `tests/lab/harness/layers.py`: the virtual machine, and the newest Python."""
+TO_INSTALL = (_APT, _on_path("debootstrap", "debootstrap", "installs the Debian systems of the tests"))
+"""To make such a system."""
 
 
 def missing(tools: Iterable[Tool]) -> list[Tool]:

@@ -1,8 +1,9 @@
-"""The files of the virtual machine: a Debian system with a kernel and QEMU, and the Python packages of the project.
+"""Debian systems in the cache, and programs that run in them, in namespaces of their own.
 
-Each of the two layers is a directory in the cache. Its name ends in a hash of what it is made from, so a changed
-recipe makes a new directory. A layer is made beside its place and renamed when it is complete. When a new one was
-made, layers of other recipes are removed, unless a machine runs from them.
+A system has two layers: Debian, and the Python packages of the project for Debian's Python. Each is a directory whose
+name ends in a hash of what it is made from, so a changed recipe makes a new directory. A layer is made beside its
+place and renamed when it is complete. When a new one was made, the system's layers of other recipes are removed, unless
+something runs in them.
 """
 
 from __future__ import annotations
@@ -28,30 +29,61 @@ if TYPE_CHECKING:
     from tests.cluster.harness.cache import Cache
     from tests.cluster.harness.progress import Progress
 
-SUITE = "trixie"
-PACKAGES = ("qemu-system-x86", "linux-image-amd64", "busybox-static", "kmod", "iproute2", "python3")
 CHECKOUT, PYTHON, RESULTS = "/lab/checkout", "/lab/python", "/lab/results"
+"""Where a system has the checkout, the Python packages, and a directory to write to."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-"""Platforms of wheels that the machine's C library can load."""
+"""Platforms of wheels that the systems' C library can load."""
 _RECIPE = "2"
 """Part of each layer's hash. Raise it when the code below makes layers in another way."""
 _ENTER = """\
 set -e
 root=$1; shift
+mount --bind "$root" "$root"
 while [ "$1" != -- ]; do
   mount --bind "$2" "$root$3"
   [ "$1" = rw ] || mount -o "remount,bind,$1" "$root$3"
   shift 3
 done
 shift
+mount -o remount,bind,ro "$root"
+for each in tmp run dev/shm; do
+  [ ! -d "$root/$each" ] || mount -t tmpfs tmpfs "$root/$each"
+done
 mount -t proc proc "$root/proc"
 exec chroot "$root" "$@"
 """
 
 
 @dataclass(frozen=True)
+class System:
+    """A Debian system that tests run in.
+
+    name: its directory in the cache.
+    title: what messages call it, such as `the virtual machine`.
+    suite: the Debian suite.
+    packages: the Debian packages beside those of debootstrap's `minbase`. `python3` is one of them.
+    mounts: empty directories to mount others at, beside CHECKOUT, PYTHON and RESULTS.
+    """
+
+    name: str
+    title: str
+    suite: str
+    packages: tuple[str, ...]
+    mounts: tuple[str, ...] = ()
+
+
+LAB = System(
+    "lab",
+    "the virtual machine",
+    "trixie",
+    ("qemu-system-x86", "linux-image-amd64", "busybox-static", "kmod", "iproute2", "python3"),
+)
+"""What the virtual machine is booted from."""
+
+
+@dataclass(frozen=True)
 class Layers:
-    """The directories that a machine is booted from.
+    """The directories of a system.
 
     base: the root of the Debian system.
     python: the Python packages, for `PYTHONPATH`.
@@ -77,10 +109,10 @@ class Layers:
 
 @dataclass(frozen=True)
 class PythonPackages:
-    """What the machine's Python gets.
+    """What a system's Python gets.
 
     requirements: requirements for pip.
-    metadata: the project's own `.dist-info` files by path, which declare its entry points.
+    metadata: the project's own `.dist-info` files by path, which declare its dependencies and entry points.
     """
 
     requirements: tuple[str, ...]
@@ -92,21 +124,22 @@ def key(*parts: str) -> str:
     return hashlib.sha256("\0".join((_RECIPE, *parts)).encode()).hexdigest()[:12]
 
 
-def ensure_layers(cache: Cache, checkout: Path, progress: Progress) -> Layers:
-    """Returns the layers; makes them first if they are missing.
+def ensure_layers(cache: Cache, checkout: Path, progress: Progress, system: System = LAB) -> Layers:
+    """Returns the layers of a system; makes them first if they are missing.
 
     It needs root, and to make them the Debian archive and the package index. HarnessError if something is missing.
     """
     if os.geteuid() != 0:
-        raise HarnessError("the virtual machine is installed and booted in namespaces, which needs root")
+        raise HarnessError(f"{system.title} is installed and runs in namespaces, which needs root")
     wanted = python_packages(checkout)
-    base = cache.root / "lab" / f"base-{key(SUITE, *PACKAGES)}"
-    python = cache.root / "lab" / f"python-{key(base.name, *wanted.requirements, *wanted.metadata.values())}"
+    base = cache.root / system.name / f"base-{key(system.suite, *system.packages, *system.mounts)}"
+    python = base.with_name(f"python-{key(base.name, *wanted.requirements, *wanted.metadata.values())}")
     layers = Layers(base, python)
-    require("the virtual machine", NAMESPACES if base.is_dir() else (*NAMESPACES, *TO_INSTALL))
+    require(system.title, NAMESPACES if base.is_dir() else (*NAMESPACES, *TO_INSTALL))
     if not (base.is_dir() and python.is_dir()):
         with cache.lock(progress):
-            _ensure(base, f"installing Debian {SUITE} with QEMU and a kernel", progress, make_base)
+            title = f"installing Debian {system.suite} for {system.title}"
+            _ensure(base, title, progress, lambda at: make_base(at, system))
             _ensure(python, "installing Python packages", progress, lambda at: make_python(at, base, wanted))
             _remove_others(layers)
     return layers
@@ -122,9 +155,17 @@ def python_packages(checkout: Path) -> PythonPackages:
     own = re.compile(rf"{re.escape(project['name'])}\b\s*\[")  # an extra that names another one, which is in the list
     requirements = [each for each in (*project["dependencies"], *extras) if not own.match(each)]
     directory = f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    about = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    files = {f"{directory}/METADATA": about, f"{directory}/entry_points.txt": entry_points(project)}
+    files = {f"{directory}/METADATA": metadata(project), f"{directory}/entry_points.txt": entry_points(project)}
     return PythonPackages(tuple(dict.fromkeys(requirements)), files)
+
+
+def metadata(project: dict[str, Any]) -> str:
+    """Returns the file `METADATA` for `[project]` of pyproject.toml (core metadata specification of PyPA)."""
+    lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
+    lines += [f"Requires-Dist: {each}" for each in project["dependencies"]]
+    for extra, requirements in project["optional-dependencies"].items():
+        lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {each}; extra == "{extra}"' for each in requirements)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def entry_points(project: dict[str, Any]) -> str:
@@ -150,7 +191,8 @@ def in_namespaces(command: Sequence[str], *, network: bool = False) -> list[str]
 def in_root(root: Path, command: Sequence[str], *, read: dict[str, Path], write: dict[str, Path]) -> list[str]:
     """Returns the command line that runs `command` with `root` as its root directory, in namespaces of its own.
 
-    `read` and `write` mount other directories at these paths of the root, read-only and writable.
+    The root is read-only, with /tmp, /run and /dev/shm in memory. `read` and `write` mount other directories at these
+    paths of it, read-only and writable.
     """
     mounts = [*(("ro", path, at) for at, path in read.items()), *(("rw", path, at) for at, path in write.items())]
     words = [str(word) for mount in mounts for word in mount]
@@ -184,19 +226,19 @@ def _ensure(path: Path, title: str, progress: Progress, make: Callable[[Path], N
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def make_base(at: Path) -> None:
-    """Installs the Debian system into the directory `at`."""
+def make_base(at: Path, system: System) -> None:
+    """Installs Debian into the directory `at`."""
     signed = [f"--keyring={KEYRING}"] if KEYRING.is_file() else []
-    options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", *signed]
-    command = [str(find_tool("debootstrap")), *options, SUITE, str(at), mirror()]
+    options = ["--variant=minbase", f"--include={','.join(system.packages)}", *signed]
+    command = [str(find_tool("debootstrap")), *options, system.suite, str(at), mirror()]
     run(in_namespaces(command, network=True), {"INITRD": "No"})  # Debian's initrd takes long to make and is not used
     shutil.rmtree(at / "var/cache/apt/archives", ignore_errors=True)
-    for mount in (CHECKOUT, PYTHON, RESULTS):
+    for mount in (CHECKOUT, PYTHON, RESULTS, *system.mounts):
         (at / mount.lstrip("/")).mkdir(parents=True)
 
 
 def make_python(at: Path, base: Path, wanted: PythonPackages) -> None:
-    """Unpacks wheels for the machine's Python with the pip of this machine, which can reach the package index.
+    """Unpacks wheels for the system's Python with the pip of this machine, which can reach the package index.
 
     pip judges markers such as `python_version < "3.12"` by its own Python. An older Python only adds packages.
     """

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.cluster.harness.debian import Tool
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness import layers
-from tests.lab.harness.layers import Layers, ensure_layers, in_namespaces, in_root, key, python_packages
+from tests.lab.harness.layers import LAB, Layers, ensure_layers, in_namespaces, in_root, key, python_packages
 from tests.lab.harness.outcome import ROOT
 from tests.waiting import wait
 
@@ -32,36 +33,43 @@ time.sleep(60)
 def made(monkeypatch):
     """What would be made; nothing is."""
     done = []
-    monkeypatch.setattr(layers, "make_base", lambda at: done.append("base"))
+    monkeypatch.setattr(layers, "make_base", lambda at, system: done.append(f"{system.name} base"))
     monkeypatch.setattr(layers, "make_python", lambda at, base, wanted: done.append("python"))
     monkeypatch.setattr(layers, "TO_INSTALL", ())
     return done
 
 
-def names(cache):
-    return sorted(path.name.partition("-")[0] for path in (cache.root / "lab").iterdir())
+def names(cache, system=LAB):
+    return sorted(path.name.partition("-")[0] for path in (cache.root / system.name).iterdir())
 
 
 def test_layers_are_made_once(tmp_path, made):
     cache = Cache(tmp_path)
     first = ensure_layers(cache, ROOT, Progress())
     assert ensure_layers(cache, ROOT, Progress()) == first
-    assert made == ["base", "python"]
+    assert made == ["lab base", "python"]
     assert names(cache) == ["base", "python"]
 
 
-def test_another_recipe_replaces_the_former_one_unless_that_is_in_use(tmp_path, made, monkeypatch):
+@pytest.mark.parametrize("change", [{"suite": "sid"}, {"packages": ("python3",)}, {"mounts": ("/other",)}])
+def test_another_recipe_replaces_the_former_one_unless_that_is_in_use(tmp_path, made, change):
     cache = Cache(tmp_path)
     former = ensure_layers(cache, ROOT, Progress())
-    monkeypatch.setattr(layers, "PACKAGES", ("other",))
     with former.in_use():
-        assert ensure_layers(cache, ROOT, Progress()) != former
+        assert ensure_layers(cache, ROOT, Progress(), replace(LAB, **change)) != former
         assert names(cache) == ["base", "base", "python", "python"]
-    monkeypatch.setattr(layers, "PACKAGES", ("another",))
-    ensure_layers(cache, ROOT, Progress())
+    ensure_layers(cache, ROOT, Progress(), replace(LAB, packages=("another",)))
     assert names(cache) == ["base", "python"]
     with pytest.raises(HarnessError, match="was removed"), former.in_use():
         pass
+
+
+def test_systems_do_not_replace_each_other(tmp_path, made):
+    cache, other = Cache(tmp_path), replace(LAB, name="other", packages=("python3",))
+    found = [ensure_layers(cache, ROOT, Progress(), system) for system in (LAB, other, LAB, other)]
+    assert made == ["lab base", "python", "other base", "python"]
+    assert found[:2] == found[2:]
+    assert names(cache) == names(cache, other) == ["base", "python"]
 
 
 def test_a_layer_that_fails_half_way_is_not_kept(tmp_path, made, monkeypatch):
@@ -157,11 +165,10 @@ def test_another_root_with_directories_to_read_and_to_write(tmp_path, busybox):
     (root / "busybox").write_bytes(busybox.read_bytes())
     (root / "busybox").chmod(0o755)
     (read / "word").write_text("hello")
-    command = ["/busybox", "sh", "-c", "/busybox cat /in/word >/out/word; /busybox touch /in/other"]
-    done = subprocess.run(
-        in_root(root, command, read={"/in": read}, write={"/out": write}), capture_output=True, text=True, check=False
-    )
+    script = "/busybox cat /in/word >/out/word; for each in /in /; do /busybox touch $each/other; done"
+    command = in_root(root, ["/busybox", "sh", "-c", script], read={"/in": read}, write={"/out": write})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "Read-only file system" in done.stderr
+    assert done.stderr.count("Read-only file system") == 2
     assert (write / "word").read_text() == "hello"
     assert not mounts(str(tmp_path))

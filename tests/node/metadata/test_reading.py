@@ -47,7 +47,7 @@ def test_bytes_and_text_read_alike():
         ("NaN", "NaN is no number"),
         ("]", "is not JSON"),
         (b"\xff\xfe", "can't decode byte"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "is nested too deeply"),
         (text({"kind": "DeviceMetadata"}), "apiVersion is None"),
         (text(document("a/b/c")), "apiVersion is 'a/b/c'"),
         (text({"apiVersion": "example.com/v9"}), "object of example.com/v9 whose kind is None"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -185,6 +186,7 @@ WRONG = [
     ([a(data={"x": {1, 2}})], "data of device p/d-0 is not JSON"),
     ([a(data={"x": float("nan")})], "data of device p/d-0 is not JSON"),
     ([a(data={"x": Path("/x")})], "data of device p/d-0 is not JSON"),
+    ([a(data=functools.reduce(lambda inner, _: {"x": inner}, range(100_000), {}))], "is not JSON: nested too deeply"),
     ([a("d-0"), a("d-1"), a("d-2", data={"x": object()})], "data of device p/d-2 is not JSON"),
     ([a(edits=None)], "edits of device p/d-0 must be ContainerEdits, are None"),
     ([a(edits={"env": {}})], "edits of device p/d-0 must be ContainerEdits"),

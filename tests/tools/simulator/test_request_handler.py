@@ -162,6 +162,8 @@ class TestProtocol:
         [
             b"nonsense\r\n\r\n",
             b"GET / SPDY/3\r\n\r\n",
+            b"GET /readyz\r\n\r\n",
+            b"GET /readyz HTTP/0.9\r\n\r\n",
             b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
             b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
             b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",

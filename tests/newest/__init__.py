@@ -1,0 +1,1 @@
+"""Runs tests on the newest Python: `python -m tests.newest`."""
