@@ -1,10 +1,10 @@
-"""`dra-sdk state DRIVER`: what the driver's state files on this node hold, and what to do about a damaged one.
+"""`dra-sdk state DRIVER`: the driver's state files on this node, and how to repair or remove a damaged one.
 
 A claim whose state file is damaged keeps its devices until an operator decides. `repair FILE_OR_UID` writes a readable
-file of what the damaged one still tells; `forget FILE_OR_UID --yes` frees the claim's devices, even if a container
-still uses them. Both keep the old file beside the new one. The driver may run: it reads damaged files again at every
-call. A file that is not damaged can be forgotten only while no driver runs. Needs no cluster. Exit status: 0 if no file
-is damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be repaired, 2 for bad input.
+file with everything that the damaged one still contains. `forget FILE_OR_UID --yes` frees the claim's devices, even if
+a container still uses them. Both keep the old file. The driver may run: it reads damaged files again at every call. A
+file that is not damaged can be forgotten only while no driver runs. Needs no cluster. Exit status: 0 if no file is
+damaged, or the file is repaired or forgotten, 1 if one is damaged or cannot be repaired, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the state files, or change one; status 1 if one is damaged and stays so."""
+    """Show the state files, or change one; status 1 if a damaged one remains."""
     if wrong := _wrong_usage(arguments):
         raise SettingsError(f"{wrong}; it is `{_USAGE}`")
     settings = read_settings(arguments)
@@ -86,7 +86,7 @@ def _wrong_usage(arguments: argparse.Namespace) -> str:
 
 
 def _driver_name(word: str, settings: Settings) -> str:
-    """The driver whose data directory is meant; a driver that does not load must not bar the way to its state."""
+    """The driver whose data directory is meant. It need not load, so that a broken driver's state can be repaired."""
     if word not in {"", ".", ".."} and "/" not in word and is_directory(settings.plugin_data(word)):
         return word
     try:
@@ -99,7 +99,7 @@ def _driver_name(word: str, settings: Settings) -> str:
 
 
 def _flags(arguments: argparse.Namespace) -> list[str]:
-    """The settings that were given as flags, for the commands that are proposed."""
+    """The settings given as flags, for the proposed commands."""
     words = [] if arguments.config is None else ["--config", str(arguments.config)]
     for each in SETTINGS:
         if each.name in _NEEDED and (given := getattr(arguments, each.name)) is not None:
@@ -119,7 +119,7 @@ def _show(node: NodeState, entries: Sequence[ClaimFile]) -> None:
 
 
 def _chosen(entries: Iterator[ClaimFile], word: str, data: Path) -> ClaimFile:
-    """The state file that is meant; SettingsError with what there is for none, or for more than one."""
+    """The chosen state file. SettingsError with the existing ones if it is none or more than one of them."""
     known = list(entries)
     found = [each for each in known if word in {each.id, each.path.name, str(each.path)} or safe_id(word) == each.id]
     if len(found) == 1:
@@ -183,9 +183,9 @@ def _meaning(entry: ClaimFile, spec: Path, had_spec: bool) -> Iterator[str]:
 
 @contextmanager
 def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
-    """Keep other operators, and drivers of a rolling update, away from the claim; any driver if none runs.
+    """Hold the claim's lock, and the driver's instance lock if no driver runs.
 
-    Yields whether none runs, and then none starts. SettingsError if a process works on the claim.
+    Yields whether no driver runs; then none can start. SettingsError if a process uses the claim.
     """
     with ExitStack() as stack:
         instance, locks = InstanceLock(node.instance), NamedLocks(node.data / "locks")

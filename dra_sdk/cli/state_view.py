@@ -22,8 +22,8 @@ class ClaimFile:
     """A state file.
 
     path: the file.
-    claim: its claim, of a damaged file as far as it tells; None if it tells nothing.
-    damage: what is wrong with it; None for a good one.
+    claim: its claim; of a damaged file as far as it can be read, None if it cannot.
+    damage: its problem; None for a good file.
     """
 
     path: Path
@@ -58,9 +58,9 @@ class NodeState:
 
     driver: the driver's name.
     data: its plugin data directory.
-    cdi_dir: where its CDI specs lie.
+    cdi_dir: the directory of its CDI specs.
     boot_id: the kernel's boot id.
-    flags: the settings that were given as flags, for the commands that are proposed.
+    flags: the settings given as flags, for the proposed commands.
     """
 
     driver: str
@@ -71,7 +71,7 @@ class NodeState:
 
     @property
     def instance(self) -> Path:
-        """What the driver's process locks while it runs."""
+        """The file that a running driver locks."""
         return self.data / "instance.lock"
 
     def entries(self) -> Iterator[ClaimFile]:
@@ -79,16 +79,16 @@ class NodeState:
         for path in state_files(self.data):
             try:
                 found = read_checkpoint(path)
-            except FileNotFoundError:  # unprepared in this moment
+            except FileNotFoundError:  # just unprepared
                 continue
             yield ClaimFile(path, found.claim, found) if isinstance(found, Unreadable) else ClaimFile(path, found, None)
 
     def spec(self, entry: ClaimFile) -> Path:
-        """Where the claim's CDI spec lies if there is one."""
+        """The path of the claim's CDI spec, which need not exist."""
         return spec_path(self.cdi_dir, self.driver, entry.id)
 
     def command(self, action: str, entry: ClaimFile) -> str:
-        """The command that does it to this file."""
+        """The command line of an action for this file."""
         known = entry.id if entry.path.is_relative_to(self.data / DURABLE) else str(entry.path)
         words = ["dra-sdk", "state", self.driver, action, known, *self.flags]
         return shlex.join([*words, "--yes"] if action == "forget" else words)
@@ -132,15 +132,15 @@ def _device(held: HeldDevice) -> dict[str, Any]:
 
 
 def choices(node: NodeState, entry: ClaimFile, damage: Unreadable) -> Iterator[str]:
-    """What a damaged file means, and what can be done."""
+    """What a damaged file means, and the commands for it."""
     if entry.claim:
-        yield f"  It still tells of {entry.claim}: no other claim is given {entry.devices or 'its devices'}."
+        yield f"  It belongs to {entry.claim}: no other claim gets {entry.devices or 'its devices'}."
     else:
-        yield f"  It tells nothing of its claim, so no claim is given any device of driver {node.driver} any more."
+        yield f"  Its claim is unknown, so no claim gets any device of driver {node.driver}."
     if entry.format is not None and entry.format > FORMAT:
-        yield "  A newer release of the driver reads it as it is; to repair it loses what only that release knows."
+        yield "  A newer release of the driver can read it; a repair would lose what only that release knows."
     if damage.not_repairable:
         yield f"  It cannot be repaired: {damage.not_repairable}. A backup of it can be put back."
     else:
-        yield f"  To write what it tells into a readable file:  {node.command('repair', entry)}"
+        yield f"  To write a readable file with what it contains:  {node.command('repair', entry)}"
     yield f"  To free its devices, when no pod uses them any more:  {node.command('forget', entry)}"

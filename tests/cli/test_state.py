@@ -109,7 +109,7 @@ def test_a_damaged_file_tells_what_it_holds_and_its_commands_work(place: Place) 
     assert (done.status, done.err) == (1, "")
     assert done.cells == [["default/claim-u-1", "u-1", "node-a/card0", "damaged", "1", "this", "present"]]
     assert f"\nstate file {path} is damaged: its checksum does not match\n" in done.out
-    assert "It still tells of claim default/claim-u-1 (u-1): no other claim is given node-a/card0.\n" in done.out
+    assert "It belongs to claim default/claim-u-1 (u-1): no other claim gets node-a/card0.\n" in done.out
     flags = shlex.join(place.flags)
     assert proposed(done) == [f"state {NAME} repair u-1 {flags}", f"state {NAME} forget u-1 {flags} --yes"]
     for command in proposed(done):
@@ -122,13 +122,13 @@ def test_a_file_that_tells_nothing_has_no_command_to_repair_it(place: Place) -> 
     done = place.run()
     assert done.status == 1
     assert done.cells == [["-", "u-1", "-", "damaged", "-", "-", "none"]]
-    assert f"so no claim is given any device of driver {NAME} any more" in done.out
-    assert "It cannot be repaired: it does not tell which claim it is of and which devices that holds." in done.out
+    assert f"so no claim gets any device of driver {NAME}" in done.out
+    assert "It cannot be repaired: it does not say which claim it belongs to and which devices that holds." in done.out
     (command,) = proposed(done)
     assert " forget u-1 " in command
     repaired = place.run("repair", "u-1")
     assert repaired.status == 1
-    assert "It cannot be repaired: it does not tell which claim" in repaired.out
+    assert "It cannot be repaired: it does not say which claim" in repaired.out
     assert os.listdir(place.claims) == ["u-1.json"]
 
 
@@ -137,9 +137,7 @@ def test_a_file_of_a_newer_release_is_better_left_to_it(place: Place) -> None:
     path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
     done = place.run()
     assert (done.status, done.cells[0][3:5]) == (1, ["damaged", "2"])
-    assert (
-        "A newer release of the driver reads it as it is; to repair it loses what only that release knows." in done.out
-    )
+    assert "A newer release of the driver can read it; a repair would lose what only that release knows." in done.out
 
 
 def test_json_has_it_all(place: Place) -> None:
@@ -166,7 +164,7 @@ def test_json_has_it_all(place: Place) -> None:
         "cdiSpec": {"path": str(place.spec("u-1")), "present": True},
     }
     assert bad["damage"].startswith(f"state file {damaged} has no readable header")
-    assert bad["whyNotRepairable"].startswith("it does not tell")
+    assert bad["whyNotRepairable"].startswith("it does not say")
     assert [bad[key] for key in ("format", "uid", "phase", "bootID", "thisBoot", "devices")] == [None] * 6
 
 

@@ -138,8 +138,7 @@ def refuse_unreadable(devices: Sequence[Allocated], unreadable: Iterable[Unreada
     for each in unreadable:
         if each.claim is None:
             raise StateError(
-                f"{each.advice}; it does not tell which devices its claim holds, so none is given to another claim "
-                f"until then"
+                f"{each.advice}; it does not say which devices its claim holds, so no claim gets a device until then"
             )
         try:
             refuse_held(devices, [each.claim])

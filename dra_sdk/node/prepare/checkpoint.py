@@ -1,9 +1,9 @@
 """The checkpoint of one claim: what must survive a restart, a crash, an upgrade and a downgrade.
 
-Two lines of JSON. The first is a header: format version, the SHA-256 of the second line, and which devices the claim
-holds, with a checksum of its own. The second is the checkpoint. So a file whose end is lost still tells what the claim
-holds, and one whose header is lost may. Fields that a newer release added are ignored, so a downgrade reads them; a
-higher format version is refused. Wrong bytes are never mistaken for "no state". `docs/state.md` describes the format.
+Two lines of JSON. The first is a header: format version, the SHA-256 of the second line, and the devices of the claim,
+with their own checksum. The second is the checkpoint. So the devices are known even if the end of a file is lost, and
+often if its header is lost. Unknown fields of a newer release are ignored, so a downgrade can read the file; a higher
+format version is refused. A damaged file never counts as "no state". `docs/state.md` describes the format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONDITION_STATUS: Final = {True: "True", False: "False", None: "Unknown"}
 
 
 class Phase(StrEnum):
-    """How far the preparation of a claim came."""
+    """The state of a claim's preparation."""
 
     STARTED = "PrepareStarted"
     COMPLETED = "PrepareCompleted"
@@ -41,13 +41,13 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """All that is remembered of a claim.
+    """Everything that is recorded of a claim.
 
     namespace: the claim's namespace.
     name: the claim's name.
     uid: the claim's UID.
-    boot_id: the kernel's boot id when it was written: what was prepared is gone after a reboot.
-    phase: how far its preparation came.
+    boot_id: the kernel's boot id when it was written. With another one the claim must be prepared again.
+    phase: the state of its preparation.
     devices: its devices of this driver, in allocation order.
     journal: what the hook recorded with `Claim.journal`, oldest first.
     cdi_spec: the whole CDI spec, to be written again if it is lost; None if its devices change no container.
@@ -76,7 +76,7 @@ class Checkpoint:
 
     @classmethod
     def started(cls, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str) -> Checkpoint:
-        """PrepareStarted: what the claim holds, before anything was done for it."""
+        """PrepareStarted: the devices of the claim, before anything is changed for it."""
         held = tuple(
             HeldDevice(each.request, each.pool, each.name, each.share_id, each.admin_access, each.consumed_capacity)
             for each in devices
@@ -92,7 +92,7 @@ class Checkpoint:
         metadata: Sequence[MetadataFile] = (),
         mounts: Mapping[str, ContainerEdits] | None = None,
     ) -> Checkpoint:
-        """PrepareCompleted: the CDI spec of `kind` and everything else that a repeated prepare answers from.
+        """PrepareCompleted: the CDI spec of `kind`, and everything else that a repeated prepare needs.
 
         `mounts` are the edits that bring each request's metadata file into its containers. Raises HookError or
         InvalidObjectError for edits that make no CDI spec.
@@ -104,7 +104,7 @@ class Checkpoint:
         devices = []
         for held, name in zip(self.devices, names, strict=True):
             cdi_names = [name] if name else []
-            if held.base_request in without_file:  # the first device of a request brings its file
+            if held.base_request in without_file:  # the first device of a request has its file
                 del without_file[held.base_request]
                 cdi_names.append(metadata_device_name(self.uid, held.base_request))
             devices.append(replace(held, cdi_ids=tuple(f"{kind}={each}" for each in cdi_names)))
@@ -118,7 +118,7 @@ class Checkpoint:
         )
 
     def held(self, boot_id: str, deadline: Deadline) -> HeldClaim:
-        """The claim as hooks see it, on a node whose current boot is `boot_id`."""
+        """The claim as hooks see it; `boot_id` is that of the current boot."""
         return HeldClaim(
             self.namespace,
             self.name,
@@ -132,7 +132,7 @@ class Checkpoint:
 
 
 def refuse_taken_names(state: Checkpoint, others: Iterable[Checkpoint]) -> None:
-    """HookError if a CDI device of `state` has the name of one of another claim: runtimes drop both of them."""
+    """HookError if a CDI device of `state` has the same name as one of another claim: runtimes would ignore both."""
     mine = {cdi_id for device in state.devices for cdi_id in device.cdi_ids}
     for claim in others:
         for name in (name for device in claim.devices for name in device.cdi_ids if name in mine):
@@ -143,7 +143,7 @@ def refuse_taken_names(state: Checkpoint, others: Iterable[Checkpoint]) -> None:
 
 
 def json_copy(value: Any) -> Any:
-    """A deep copy of `value` exactly as a state file gives it back; ValueError if it is not JSON."""
+    """A deep copy of `value` as it is read from a state file. ValueError if it is not JSON."""
     if type(value) is dict and not value:
         return {}
     try:
@@ -155,7 +155,7 @@ def json_copy(value: Any) -> Any:
 
 
 def encode(state: Checkpoint) -> bytes:
-    """The file's content, without what is empty. `data` and `journal` must be JSON (see `json_copy`)."""
+    """The file's content, without empty fields. `data` and `journal` must be JSON (see `json_copy`)."""
     body = _ENCODER.encode(state).encode()
     held = [[each.request, each.pool, each.name, each.share_id, each.admin_access] for each in state.devices]
     claim = json.dumps([state.namespace, state.name, state.uid, state.boot_id, held])
@@ -165,7 +165,7 @@ def encode(state: Checkpoint) -> bytes:
 
 
 def decode(content: bytes, source: str) -> Checkpoint:
-    """Read a file's content; StateError names `source` and what is wrong with it."""
+    """Read a file's content. StateError names `source` and the problem."""
     head, _, body = content.partition(b"\n")
     body = body.removesuffix(b"\n")
     try:
@@ -190,7 +190,7 @@ def decode(content: bytes, source: str) -> Checkpoint:
 
 
 def format_of(content: bytes) -> int | None:
-    """The format version of a file's content; None if its header does not tell."""
+    """The format version of a file's content; None if its header cannot be read."""
     try:
         return int(json.loads(content.partition(b"\n")[0])["version"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
@@ -198,10 +198,10 @@ def format_of(content: bytes) -> int | None:
 
 
 def salvage(content: bytes) -> Checkpoint | None:
-    """The claim of a file that `decode` refuses, in PrepareStarted and without its data: what it holds still counts.
+    """The claim of a file that `decode` refuses, in PrepareStarted and without its data: it still holds devices.
 
-    Its header tells that if the header's own checksum is right, else its body if that is whole. None if neither does,
-    so that nobody knows what the claim holds.
+    It comes from the header if the header's own checksum is right, otherwise from the body if that is complete. None
+    if both are damaged: then the devices of the claim are unknown.
     """
     head, _, body = content.partition(b"\n")
     found = _header_claim(head) or _body_claim(body)
@@ -213,12 +213,12 @@ def salvage(content: bytes) -> Checkpoint | None:
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a dataclass, each with whether it has no default, so that it is always written."""
+    """The fields of a dataclass, each with whether it has no default and so is always written."""
     return tuple((each.name, each.default is MISSING and each.default_factory is MISSING) for each in fields(kind))
 
 
 def _json_of(value: Any) -> Any:
-    """A dataclass as a JSON object without empty fields, a quantity as its text."""
+    """A dataclass as a JSON object without empty fields; a quantity is text."""
     if isinstance(value, Quantity):
         return str(value)
     return {name: found for name, required in _fields(value.__class__) if (found := getattr(value, name)) or required}
@@ -252,12 +252,12 @@ def _sum(content: bytes) -> str:
 
 @cache
 def _adapter() -> TypeAdapter[Checkpoint]:
-    """Checks every field; made when the first file is read, because most starts find none."""
+    """Checks every field. It is made when the first file is read, because most starts find no file."""
     return TypeAdapter(Checkpoint)
 
 
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:
-    """One entry of `status.devices` for each device; of a device that several requests have, the last status."""
+    """One entry of `status.devices` for each device. If several requests have a device, the last status counts."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     found = {
         (each.pool, each.name, each.share_id): _status_json(driver, each, each.status, now)

@@ -1,12 +1,12 @@
 """The checkpoints of the claims that hold devices on this node: one file each, and an index of them in memory.
 
-The files are the truth. With `shared=True` (rolling update: another process of the same driver works on the same
-directory) every look goes to the directory first; files that did not change are not read again.
+The files are authoritative. With `shared=True` (rolling update: another process of the driver uses the same directory)
+every access reads the directory first; files that did not change are not read again.
 
-Where the files lie depends on what a reboot means to the driver. A driver with `dra_unprepare` changes what may outlive
-a power failure, so its state must as well: it lies in `claims/`, and every write of it reaches the disk. For a driver
-without, a reboot makes all state void: it lies in a directory named after the boot, `claims-<boot id>/`, where nothing
-waits for the disk. What a power failure tore there is of another boot and is dropped unread.
+A driver with `dra_unprepare` may change things that survive a power failure, so its files must survive too: they are in
+`claims/`, and every write waits for the disk. For a driver without it, a reboot makes all state void: its files are in
+a directory named after the boot, `claims-<boot id>/`, and no write waits for the disk. Files that a power failure
+damages there belong to an earlier boot and are dropped unread.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 class CheckpointStore:
     """State files under one directory; `get`, `put`, `delete` by claim UID. Safe for threads.
 
-    A file that cannot be read stays as it is: `get` of that claim raises StateError naming it, other claims go on, but
-    none is given the devices that it holds. Without `durable` nothing waits for the disk.
+    A file that cannot be read stays as it is: `get` of its claim raises StateError with its name. Other claims are not
+    affected, but do not get its devices. Without `durable` no write waits for the disk.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CheckpointStore:
         self._durable = durable
         self._files = files or Files()
         self._shared = shared
-        self._prefix = f"{directory}{os.sep}"  # paths as strings: pathlib alone took a tenth of a prepare's own time
+        self._prefix = f"{directory}{os.sep}"  # a string: pathlib took a tenth of a prepare's own time
         self._lock = RLock()
         self._claims: dict[str, Checkpoint] = {}
         self._unreadable: dict[str, Unreadable] = {}
@@ -66,8 +66,8 @@ class CheckpointStore:
     def of(cls, data: Path, boot_id: str, files: Files, *, undoable: bool, shared: bool) -> CheckpointStore:
         """The store of a driver under its plugin data directory; call `migrate` before opening it.
 
-        Processes that share a directory (rolling update) may be of two versions, of which one has `dra_unprepare`: they
-        use the durable place.
+        Processes that share a directory (rolling update) may have two versions, only one of them with `dra_unprepare`.
+        So they use the durable directory.
         """
         if undoable or shared:
             return cls(data / DURABLE, files, shared=shared)
@@ -92,7 +92,7 @@ class CheckpointStore:
     def open(self, locks: NamedLocks | None = None) -> None:
         """Make the directory and read every state file. SettingsError or StateError if that is not possible.
 
-        Temporary files that killed processes left are removed, but not those of claims whose lock is held.
+        Temporary files of killed processes are removed, but not those of claims whose lock is held.
         """
         private_directory(self.directory, _PRIVATE)
         with self._lock:
@@ -105,7 +105,7 @@ class CheckpointStore:
                 log.error("%s", found.advice)
 
     def path(self, uid: str) -> Path:
-        """Where a claim's checkpoint is kept."""
+        """The path of a claim's state file."""
         return self.directory / file_name(uid)
 
     def get(self, uid: str) -> Checkpoint | None:
@@ -124,7 +124,7 @@ class CheckpointStore:
             return [self._claims[name] for name in sorted(self._claims)]
 
     def others(self, uid: str) -> list[Checkpoint]:
-        """Every claim but one that holds devices, those of unreadable files as far as they tell."""
+        """All claims that hold devices, except one; of unreadable files, those whose devices are known."""
         mine = file_name(uid)
         with self._lock:
             self._look()
@@ -146,13 +146,13 @@ class CheckpointStore:
     def put(self, state: Checkpoint, *, survive_power_loss: bool = True) -> None:
         """Write a checkpoint durably; after a StateError the file has the old content or the new.
 
-        What a reboot makes void, because the boot id differs then, need not `survive_power_loss`.
+        `survive_power_loss=False` is for what a reboot makes void, because the boot id differs then.
         """
         name = file_name(state.uid)
         path = self._prefix + name
         try:
             self._files.write(path, encode(state), survive_power_loss=survive_power_loss, whole=self._durable)
-            stamp = _stamp(os.lstat(path)) if self._shared else _UNKNOWN  # else nobody but us changes it
+            stamp = _stamp(os.lstat(path)) if self._shared else _UNKNOWN  # otherwise only this process changes it
         except OSError as error:
             self._read_again(name)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
@@ -161,10 +161,10 @@ class CheckpointStore:
             self._stamps[name] = stamp
 
     def begin_undo(self, state: Checkpoint) -> None:
-        """Make a claim PrepareStarted before it is undone: half undone, it must not be answered from again.
+        """Make a claim PrepareStarted before it is undone, because a half-undone claim is not prepared.
 
-        A full disk must not keep devices held: where the file cannot be written, its mode says the same. StateError if
-        that fails too; then nothing may be undone.
+        On a full disk the file cannot be written. Then its mode marks it, so that devices do not stay held. StateError
+        if that fails too; then nothing may be undone.
         """
         started = replace(state, phase=Phase.STARTED)
         name = file_name(state.uid)
@@ -174,14 +174,14 @@ class CheckpointStore:
             try:
                 self._files.set_mode(self._prefix + name, UNDOING)
             except FileNotFoundError:
-                return  # nothing says that the claim is prepared
+                return  # no file, so the claim does not count as prepared
             except OSError:
                 raise error from None
             with self._lock:
                 self._read(name)
 
     def delete(self, uid: str) -> None:
-        """Forget a claim durably; after a StateError call it again."""
+        """Remove a claim's file durably; after a StateError call it again."""
         name = file_name(uid)
         path = self._prefix + name
         try:
@@ -209,7 +209,7 @@ class CheckpointStore:
                 self._stamps[name] = stamp
 
     def _read_again(self, name: str) -> None:
-        """Read the file again after a step failed: it has the old content or the new, and we do not know which."""
+        """Read the file again after a failed step: it is unknown whether it has the old content or the new."""
         with self._lock:
             self._drop(name)
             if os.path.lexists(self.directory / name):
@@ -225,7 +225,7 @@ class CheckpointStore:
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 if is_state_file(entry.name):
-                    with suppress(FileNotFoundError):  # removed by the other process in this moment
+                    with suppress(FileNotFoundError):  # the other process has just removed it
                         yield entry.name, _stamp(entry.stat(follow_symlinks=False))
 
     def _read(self, name: str) -> None:

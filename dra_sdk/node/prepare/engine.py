@@ -1,20 +1,20 @@
-"""Prepare and unprepare of one claim: the heart of the SDK.
+"""Prepare and unprepare of one claim.
 
 ```
-prepare    known and complete? → same answer, CDI spec ensured
-           fetch claim → check → configuration → refuse devices others hold → PrepareStarted
-           → hook → CDI spec → PrepareCompleted → answer
-unprepare  PrepareStarted → hook → remove CDI spec → forget
+prepare    already prepared: restore the CDI spec if it is missing, same answer as before
+           otherwise: fetch claim → check it → decode configuration → refuse devices that other claims hold
+                      → PrepareStarted → hook → CDI spec → PrepareCompleted → answer
+unprepare  PrepareStarted → hook → remove CDI spec → remove checkpoint
 ```
 
-Everything before PrepareStarted has no effect; from there on a crash leaves a checkpoint that the next prepare or
-unprepare starts from by undoing what was begun. A driver without `dra_unprepare` has nothing to undo, so for it
-PrepareStarted is left out. PrepareCompleted need not survive a power failure: after it the boot id is another, and
-the claim is undone and set up again.
+Before PrepareStarted nothing has an effect. A crash after it leaves a checkpoint, and the next prepare or unprepare
+first undoes what was started. A driver without `dra_unprepare` has nothing to undo, so it gets no PrepareStarted.
+PrepareCompleted need not survive a power failure: after the reboot the boot id differs, and the claim is undone and
+prepared again.
 
-A call that waited, for its claim's lock or for the API server, until its caller had left begins nothing: the kubelet
-has made another call since, and what a late prepare set up would be undone by nobody, what a late unprepare undid
-would be missed by a pod. Effects are handed in, so tests run this without a cluster.
+A call may wait for its claim's lock or for the API server. If its caller stops waiting in the meantime, it changes
+nothing: the kubelet may have called again, so a late prepare could set up a claim that was unprepared since, and a late
+unprepare could undo a claim that a pod uses. All effects are passed in, so tests need no cluster.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Effects:
 
     store: the checkpoints.
     cdi: the CDI specs.
-    fetch: reads a ResourceClaim from the API server, in the time that is left.
+    fetch: reads a ResourceClaim from the API server before the deadline.
     published: returns a published device by pool and name.
     boot_id: the kernel's boot id.
     locks: locks of claims and devices.
-    metadata: the device metadata files; None for drivers that want none.
+    metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
     announce: takes the driver's entries of a claim's `status.devices`; must not block.
     """
 
@@ -87,7 +87,7 @@ class Preparer:
         self._store, self._cdi, self._locks = effects.store, effects.cdi, effects.locks
 
     def recover(self) -> None:
-        """Read the checkpoints, restore CDI specs that were lost, remove those that belong to no claim."""
+        """Read the checkpoints, restore missing CDI specs, remove CDI specs that belong to no claim."""
         self._store.open(self._locks)
         self._cdi.open(self._store.ids, self._locks)
         if self._effects.metadata:
@@ -97,7 +97,7 @@ class Preparer:
                 self._restore(state)
 
     def prepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> Sequence[HeldDevice]:
-        """Set up the claim's devices, or answer as before if that was done. Raises DraError with the reason if not."""
+        """Set up the claim's devices, or return the earlier answer. DraError with the reason if that fails."""
         with self._locks.hold([claim_lock(ref.uid)]):
             state = self._store.get(ref.uid)
             if state and self._is_current(state):
@@ -108,20 +108,20 @@ class Preparer:
             return state.devices
 
     def unprepare(self, ref: ClaimRef, deadline: Deadline = NO_DEADLINE) -> None:
-        """Undo a prepare, from the checkpoint alone; nothing to do for a claim that is not known."""
+        """Undo a prepare. Needs only the checkpoint; succeeds for an unknown claim."""
         with self._locks.hold([claim_lock(ref.uid)]):
             deadline.check()
             state = self._store.get(ref.uid)
             if state is None:
                 self._remove_files(ref)
-                self._store.delete(ref.uid)  # there is no file, but that it is gone may not have reached the disk yet
+                self._store.delete(ref.uid)  # an earlier removal may not have reached the disk
                 return
             with self._locks.hold(_device_locks(state.devices)):
                 deadline.check()
                 self._release(state, deadline)
 
     def held(self, *, but: str = "") -> list[HeldClaim]:
-        """The claims that hold devices, without the one whose UID is `but`."""
+        """The claims that hold devices, except the one with UID `but`."""
         return [each.held(self._effects.boot_id, NO_DEADLINE) for each in self._store.others(but)]
 
     def unreadable(self) -> list[str]:
@@ -129,9 +129,9 @@ class Preparer:
         return [each.reason for each in self._store.unreadable().values()]
 
     def _restore(self, state: Checkpoint) -> None:
-        """Restore a CDI spec at the start; a failure is this claim's alone, its next prepare tells."""
+        """Restore a CDI spec at the start. A failure is logged; the claim's next prepare raises it."""
         try:
-            with self._locks.try_hold(claim_lock(state.uid)) as is_ours:  # else another process is at work on it
+            with self._locks.try_hold(claim_lock(state.uid)) as is_ours:  # otherwise another process handles the claim
                 if is_ours and self._store.get(state.uid) is not None:
                     self._ensure(state)
         except DraError as error:
@@ -182,7 +182,7 @@ class Preparer:
         return state
 
     def _completed(self, run: HookRun, claim: Claim[OpaqueConfig | None]) -> Checkpoint:
-        """Run the hook and gather what it gave."""
+        """Run the hook and build the checkpoint of its result."""
         prepared, metadata = run.run(claim), self._effects.metadata
         files = metadata.build(claim, prepared) if metadata else ()
         mounts = metadata.mounts(files) if metadata else None
@@ -194,7 +194,7 @@ class Preparer:
         return state
 
     def _ensure(self, state: Checkpoint) -> None:
-        """Restore what lies outside the checkpoint and may be lost."""
+        """Restore what is outside the checkpoint and may be missing."""
         if self._effects.metadata:
             self._effects.metadata.ensure(state.uid, state.metadata)
         self._cdi.ensure(state.uid, state.cdi_spec)
@@ -207,9 +207,9 @@ class Preparer:
             self._effects.metadata.remove(ref)
 
     def _give_up(self, run: HookRun, error: BaseException) -> None:
-        """Undo a failed attempt; if even that fails the checkpoint stays, and the next call tries again."""
+        """Undo a failed attempt. If that fails too, the checkpoint stays and the next call tries again."""
         try:
-            with suppress(StateError):  # undoing matters more than remembering, should only one be possible
+            with suppress(StateError):  # undo even if the record cannot be written
                 run.save()
             self._release(run.state, NO_DEADLINE)
         except Exception as second:
@@ -217,7 +217,7 @@ class Preparer:
             log.exception("%s: undoing a failed prepare failed", run.state)
 
     def _release(self, state: Checkpoint, deadline: Deadline) -> None:
-        """Undo a claim and forget it. PrepareCompleted goes first: half undone, it must not be answered from again."""
+        """Undo a claim and remove its checkpoint, which first becomes PrepareStarted (see `begin_undo`)."""
         kept = self._store.get(state.uid)
         if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
             self._store.begin_undo(state)

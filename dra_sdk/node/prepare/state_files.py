@@ -1,12 +1,12 @@
-"""The state files of a driver: where they lie, what one tells of its claim, and what an operator does about one.
+"""The state files of a driver: their names, what can be read from one, and how an operator repairs or removes one.
 
-A claim whose file cannot be read keeps its devices, because a container may use them. Only an operator can know better:
-`repair` writes a readable file of what the damaged one still tells, `forget` gives the claim's devices away. Both set
-the old file aside under a name that begins with a dot, which no driver reads. Killed at any step they leave the damaged
-file as it was, or the work done; calling them again is always right.
+A claim whose file cannot be read keeps its devices, because a container may use them, until an operator decides.
+`repair` writes a readable file with everything that the damaged one still contains; `forget` frees the claim's devices.
+Both keep the old file under a name that begins with a dot, which drivers ignore. If they are killed at any step, the
+damaged file is unchanged or the work is done; they can be called again.
 
-A driver that runs reads unreadable files again at every call, so it needs no restart. It never changes one, so nobody
-but the operators' own commands works on such a file, and these hold the claim's lock.
+A running driver reads unreadable files again at every call, so it needs no restart. It never changes such a file. The
+commands hold the claim's lock while they do.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Unreadable:
     """A state file that cannot be read or trusted. Its claim keeps its devices until an operator decides.
 
     path: the file, in `<driver>/claims/` or `<driver>/claims-<boot id>/`.
-    reason: what is wrong, with the file's path.
-    claim: what the file still tells of its claim; None if that is nothing, so that it may hold any device.
-    format: the format version that its header tells; None if it tells none.
+    reason: the problem, with the file's path.
+    claim: the claim, as far as the file can be read; None if its devices are unknown, so that it may hold any device.
+    format: the format version in its header; None if that cannot be read.
     """
 
     path: Path
@@ -50,17 +50,17 @@ class Unreadable:
 
     @property
     def advice(self) -> str:
-        """The reason, and the command that an operator types."""
+        """The reason, and the command for the operator."""
         return f"{self.reason}; `dra-sdk state {self.path.parent.parent.name}` shows, repairs or forgets it"
 
     @property
     def not_repairable(self) -> str:
         """Why the file cannot be repaired; empty if it can."""
         if self.claim is None:
-            return "it does not tell which claim it is of and which devices that holds"
+            return "it does not say which claim it belongs to and which devices that holds"
         if file_name(self.claim.uid) != self.path.name:
-            return f"it tells of claim {self.claim.uid}, whose file is {file_name(self.claim.uid)}"
-        return "" if self.claim.devices else "it does not tell which devices the claim holds"
+            return f"it belongs to claim {self.claim.uid}, whose file is {file_name(self.claim.uid)}"
+        return "" if self.claim.devices else "it does not say which devices the claim holds"
 
 
 def file_name(uid: str) -> str:
@@ -69,8 +69,8 @@ def file_name(uid: str) -> str:
 
 
 def is_state_file(name: str) -> bool:
-    """Whether a file has the name of a state file: temporary files and those set aside begin with a dot."""
-    return name.endswith(SUFFIX) and not name.startswith(".")  # no claim's `safe_id` does
+    """Whether a file has the name of a state file. Temporary and kept files begin with a dot."""
+    return name.endswith(SUFFIX) and not name.startswith(".")  # a `safe_id` does not begin with a dot
 
 
 def read_checkpoint(path: Path) -> Checkpoint | Unreadable:
@@ -106,10 +106,10 @@ def state_files(data: Path) -> list[Path]:
 
 
 def repair(path: Path, files: Files) -> Path:
-    """Replace a damaged file by a readable one of what it still tells; returns where the damaged one is kept.
+    """Replace a damaged file by a readable one; returns the path under which the damaged one is kept.
 
-    The claim is in PrepareStarted then, without the data and the journal of its hook: its next call undoes it. Call it
-    with the claim's lock held. StateError if the file is not damaged, does not tell enough, or cannot be written.
+    The claim is in PrepareStarted then, without the data and the journal of its hook, and its next call undoes it. Call
+    this with the claim's lock held. StateError if the file is not damaged, lacks too much, or cannot be written.
     """
     found = read_checkpoint(path)
     if isinstance(found, Checkpoint):
@@ -121,7 +121,7 @@ def repair(path: Path, files: Files) -> Path:
         kept = _kept(path, content)
         files.write(kept, content)
         if read(path) != content:
-            raise StateError(f"state file {path} was changed in this moment; nothing was repaired, look at it again")
+            raise StateError(f"state file {path} has just changed; nothing was repaired, look at it again")
         files.write(path, encode(found.claim))
     except OSError as error:
         raise StateError(f"cannot repair state file {path}: {error.strerror or error}; try again") from error
@@ -129,10 +129,10 @@ def repair(path: Path, files: Files) -> Path:
 
 
 def forget(path: Path, spec: Path, files: Files) -> Path:
-    """Set a state file aside, so that its claim holds no device any more; returns where the file is kept.
+    """Rename a state file, so that its claim no longer holds devices; returns the new path.
 
-    The claim's CDI spec is removed first: no container may be started with devices that another claim may get. Call it
-    with the claim's lock held; for a file that is not damaged, while no driver runs. StateError if that fails.
+    The claim's CDI spec is removed first, so that no container starts with devices that another claim may get. Call
+    this with the claim's lock held; for a file that is not damaged, while no driver runs. StateError if that fails.
     """
     try:
         files.remove(spec)
@@ -143,11 +143,11 @@ def forget(path: Path, spec: Path, files: Files) -> Path:
 
 
 def _kept(path: Path, content: bytes) -> Path:
-    """Where the damaged file is kept: where a repair that was killed has kept it already, or a name that is free."""
+    """The path for the damaged file: that of an earlier repair of the same content, or a free one."""
     for each in _names(path, _DAMAGED):
         if not os.path.lexists(each) or _has(each, content):
             return each
-    raise AssertionError("there are endless names")
+    raise AssertionError("`_names` does not end")
 
 
 def _has(path: Path, content: bytes) -> bool:

@@ -344,7 +344,7 @@ def test_a_device_of_a_damaged_file_is_refused_with_the_command_to_type() -> Non
 def test_a_file_that_tells_nothing_bars_every_device_with_the_command_to_type() -> None:
     with pytest.raises(StateError) as caught:
         refuse_unreadable([mine("free")], [Unreadable(DAMAGED, "state file u-9.json is damaged")])
-    assert str(caught.value).startswith(f"state file u-9.json is damaged; {COMMAND}; it does not tell which devices")
+    assert str(caught.value).startswith(f"state file u-9.json is damaged; {COMMAND}; it does not say which devices")
     refuse_unreadable([mine("free")], [])
 
 

@@ -389,7 +389,7 @@ def test_a_damaged_state_file_holds_its_devices_until_somebody_decides(world: Wo
     assert [(claim.uid, claim.complete) for claim in preparer.held(but="u-3")] == [("u-1", False)]
     path.write_bytes(b"")
     for uid, lamp in (("u-2", "lamp-0"), ("u-4", "lamp-2")):
-        with pytest.raises(StateError, match="does not tell which devices its claim holds"):
+        with pytest.raises(StateError, match="does not say which devices its claim holds"):
             preparer.prepare(world.claim(uid, lamp))
     assert len(preparer.prepare(world.claim("u-3", "lamp-1"))) == 1, "what is prepared is answered as before"
     preparer.unprepare(world.claim("u-3", "lamp-1"))

@@ -34,16 +34,16 @@ TELLING: dict[str, bytes] = {
     "of a newer release": CONTENT.replace(b'"version": 1', b'"version": 2'),
 }
 SILENT: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "does not tell which claim it is of and which devices that holds"),
-    "cut in its header": (CONTENT[:200], "does not tell which claim it is of and which devices that holds"),
-    "of another claim": (CONTENT.replace(b"u-1", b"u-2"), "tells of claim u-2, whose file is u-2.json"),
+    "empty": (b"", "does not say which claim it belongs to and which devices that holds"),
+    "cut in its header": (CONTENT[:200], "does not say which claim it belongs to and which devices that holds"),
+    "of another claim": (CONTENT.replace(b"u-1", b"u-2"), "belongs to claim u-2, whose file is u-2.json"),
     "a copy": (
         encode(Checkpoint("ns", "n", "u-2", "b", Phase.STARTED, HELD)),
-        "tells of claim u-2, whose file is u-2.json",
+        "belongs to claim u-2, whose file is u-2.json",
     ),
     "of no device": (
         encode(Checkpoint("ns", "n", "u-1", "b", Phase.STARTED, ()))[:-9],
-        "does not tell which devices the claim holds",
+        "does not say which devices the claim holds",
     ),
 }
 
@@ -114,7 +114,7 @@ def test_a_file_that_becomes_another_while_it_is_repaired_is_left_alone(path: Pa
         if (step, target.name) == ("fsync-directory", ".damaged-u-1-1.json"):
             path.write_bytes(CONTENT)
 
-    with pytest.raises(StateError, match="was changed in this moment"):
+    with pytest.raises(StateError, match="has just changed"):
         repair(path, Files(restore))
     assert read_checkpoint(path) == GOOD
 
