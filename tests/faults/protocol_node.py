@@ -21,98 +21,20 @@ from dra_sdk import Node as DriverNode
 from dra_sdk.errors import NotFoundError, UnreachableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline
-from dra_sdk.node.files import PREFIX, Files, sync_directory
+from dra_sdk.node.files import PREFIX, sync_directory
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
 from tests.faults.protocol_calls import TO_THE_END, Call
+from tests.faults.protocol_disk import Disk, Locks, Trouble
 
 DRIVER: Final = "lamps.example.com"
 POOL: Final = "node-a"
 LAMPS: Final = ("lamp-0", "lamp-1", "lamp-2")
 PERMANENT: Final = {"lamp-0"}  # shines on over a reboot
 NAMES: Final = ("claim-0", "claim-1", "claim-2")
-_NEEDS_SPACE: Final = {"create", "write", "fsync"}
 _SPEC: Final = f"{DRIVER}_claim-"
-
-
-@dataclass
-class Trouble:
-    """What fails: the effect number `after` from now on of this kind, or all from there on if it is `for_good`.
-
-    broken: whether a disk fails with EIO at every step; else it is full, and only what needs space fails.
-    """
-
-    after: int
-    for_good: bool = False
-    broken: bool = False
-
-    def strikes(self, step: str) -> bool:
-        """Whether this effect fails."""
-        if not self.broken and step not in _NEEDS_SPACE:
-            return False
-        self.after -= 1
-        return self.after == -1 or (self.for_good and self.after < 0)
-
-
-class Disk(Files):
-    """The files of one process. Remembers what a power failure would take back."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(self._before)
-        self._node = node
-        self._synced: dict[Path, set[str]] = {}
-
-    def write(self, path: str | Path, *arguments: Any, **options: Any) -> None:
-        """As `Files.write`."""
-        self._synced[Path(path)] = set()
-        super().write(path, *arguments, **options)
-        self._done(Path(path))
-
-    def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
-        """As `Files.remove`."""
-        self._synced[Path(path)] = set()
-        super().remove(path, survive_power_loss=survive_power_loss)
-        self._done(Path(path))
-
-    def _before(self, step: str, path: Path) -> None:
-        self._node.disk_effect(step, path)
-        self._synced.setdefault(path, set()).add(step)
-        if step in {"rename", "unlink"} and path.is_relative_to(self._node.data):
-            before = path.read_bytes() if path.is_file() else None
-            self._node.volatile.setdefault(path, before)
-            if step == "rename" and "fsync" not in self._synced.get(path, ()):
-                self._node.torn.add(path)
-
-    def _done(self, path: Path) -> None:
-        if "fsync-directory" in self._synced.pop(path, ()):
-            self._node.volatile.pop(path, None)
-            self._node.torn.discard(path)
-
-
-class Locks(NamedLocks):
-    """The real locks; a call that would wait for one stands still, so that the others can go on."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(node.locks)
-        self._node = node
-
-    def acquire(self, names: frozenset[str]) -> None:
-        """As `NamedLocks.acquire`."""
-        self._node.effect("lock", changes=False)
-        while not self._are_free(names):
-            self._node.running.wait()
-        super().acquire(names)
-
-    def _are_free(self, names: frozenset[str]) -> bool:
-        if not self.held.isdisjoint(names):
-            return False
-        for name in names if self.is_shared else ():
-            with self._node.probe.try_hold(name) as free:
-                if not free:
-                    return False
-        return True
 
 
 @dataclass
