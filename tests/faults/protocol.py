@@ -43,6 +43,7 @@ ROOT: Final = Path(__file__).parents[2]
 EFFECTS: Final = st.one_of(st.just(TO_THE_END), st.integers(0, 12), st.integers(6, 30))
 TROUBLES: Final = st.sampled_from(["state", "cdi", "hook", "undo"])
 KINDS: Final = st.sampled_from(["prepare", "prepare", "unprepare"])
+DAMAGES: Final = st.sampled_from(["empty", "half", "head", "tail", "other devices"])
 ANY: Final = st.integers(0, CLAIMS - 1)
 DEVICES: Final = st.lists(st.sampled_from(LAMPS), min_size=1, max_size=2, unique=True).map(tuple)
 
@@ -316,6 +317,25 @@ class Protocol(Machine):
         if self._can_call():
             self._call("prepare", ref, which + 1, TO_THE_END)
 
+    @mishap(
+        lambda self: self._can_call() and not self._under_way(),
+        after=st.integers(0, 6),
+        kind=KINDS,
+        lamps=DEVICES,
+        which=ANY,
+    )
+    def call_on_a_broken_disk(self, after: int, kind: str, lamps: tuple[str, ...], which: int) -> None:
+        """The disk fails from some step of a call on, to its end; no other call is in flight."""
+        self._change()
+        held = [ref for ref in self.refs if ref.uid in self.spec.answers]
+        if kind == "prepare" or not held:
+            self._create(NAMES[which % len(NAMES)], lamps)
+        ref = self.refs[-1] if kind == "prepare" or not held else held[which % len(held)]
+        self.node.trouble["state"] = Trouble(after, for_good=True, broken=True)
+        self._call(kind, ref, which, TO_THE_END)
+        self._change()
+        self.node.trouble.clear()
+
     @mishap(lambda self: self.node.trouble)
     def mend(self) -> None:
         self._change()
@@ -340,20 +360,28 @@ class Protocol(Machine):
             path.unlink()
         self.spec.without_spec |= {uid for uid in self.spec.answers if not self.node.spec(uid).exists()}
 
-    @mishap(lambda self: self._states(), calm=4, which=ANY, kind=st.sampled_from(["empty", "half", "head", "tail"]))
+    @mishap(lambda self: self._states(), calm=4, which=ANY, kind=DAMAGES)
     def damage(self, which: int, kind: str) -> None:
         self._change()
+        self._damage(self._states()[which % len(self._states())], kind)
+
+    @mishap(lambda self: self._states(), which=ANY, kind=DAMAGES, calls=st.tuples(KINDS, KINDS), lamp=st.integers(0, 1))
+    def start_with_damage(self, which: int, kind: str, calls: tuple[str, str], lamp: int) -> None:
+        """The driver starts with a damaged state file; then come calls for a new claim with its device, and for it."""
+        self._change()
         path = self._states()[which % len(self._states())]
-        content = path.read_bytes()
-        damaged = {
-            "empty": b"",
-            "half": content[: len(content) // 2],
-            "head": b"x" + content[1:],
-            "tail": content[:-3] + b"x\n\n",
-        }
-        path.write_bytes(damaged[kind])
-        self.spec.damaged[path.stem] = damaged[kind]
-        self.originals.setdefault(path.stem, content)
+        self._damage(path, kind)
+        for process in list(self.node.processes):
+            self._kill(process)
+        self._start()
+        damaged = next((ref for ref in self.refs if ref.uid == path.stem), None)
+        if damaged is None or not self.node.api.given[damaged.uid]:
+            return
+        lamps = min(self.node.api.given[damaged.uid])
+        self._create(next(name for name in NAMES if name != damaged.name), lamps[lamp % len(lamps) :][:1])
+        for call, ref in zip(calls, (self.refs[-1], damaged), strict=True):
+            if self._can_call():
+                self._call(call, ref, which, TO_THE_END)
 
     @mishap(lambda self: self._decidable(), which=ANY, repair=st.booleans())
     def decide(self, which: int, repair: bool) -> None:

@@ -180,10 +180,7 @@ GUARDS: Final = (
     ),
     Guard("a file that is half written", "files:Files.write", "temporary = _temporary(target)", "temporary = target"),
     Guard("a file whose content a power failure destroys", "files:Files._fill", "if whole:", "if False:"),
-    Guard("memory that differs from a disk that failed at a write", _STORE + "put", "self._read_again(name)", "pass"),
-    Guard(
-        "memory that differs from a disk that failed at a removal", _STORE + "delete", "self._read_again(name)", "pass"
-    ),
+    Guard("memory that differs from a disk that failed", _STORE + "_read_again", "with self._lock:", "if False:"),
     # damaged files
     Guard("a damaged file of the claim itself", _STORE + "get", "if name in self._unreadable:", "if False:"),
     Guard(

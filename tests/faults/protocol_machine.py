@@ -67,6 +67,23 @@ class Machine(RuleBasedStateMachine):
         while len(self.refs) > CLAIMS and (old := self._forgettable()):
             self.refs.remove(old)
 
+    def _damage(self, path: Path, kind: str) -> None:
+        """Damage a state file; `other devices` leaves readable JSON whose checksum is wrong."""
+        content = path.read_bytes()
+        header, _, body = content.partition(b"\n")
+        others = body.replace(b"lamp-0", b"lamp-x").replace(b"lamp-1", b"lamp-0").replace(b"lamp-x", b"lamp-1")
+        kind = "tail" if others == body else kind
+        damaged = {
+            "empty": b"",
+            "half": content[: len(content) // 2],
+            "head": b"x" + content[1:],
+            "tail": content[:-3] + b"x\n\n",
+            "other devices": header + b"\n" + others,
+        }
+        path.write_bytes(damaged[kind])
+        self.spec.damaged[path.stem] = damaged[kind]
+        self.originals.setdefault(path.stem, content)
+
     def _change(self) -> None:
         self.calm = -1
         self.node.changes += 1
