@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PLUGIN_SECONDS: Final = 20.0  # that an exec plugin or an OIDC provider may take
+TOKEN_SECONDS: Final = 1.0  # for which a token is used before the client is asked again
 _HOME: Final = Path("~/.kube/config")
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _PORTS: Final = {"http": 80, "https": 443}
@@ -62,12 +64,23 @@ class Session:
         self._source = source
         self._may_hang = bool(source.files) and configuration.refresh_api_key_hook is not None
         self._lock = Lock()
+        self._known: tuple[float, str | None] = (0.0, None)
 
     def authorization(self) -> str | None:
-        """The Authorization header, None without a token. Renews an expired token; SettingsError if that fails."""
-        if self._may_hang:
-            return _in_time(self._token, f"{self._source}: the exec plugin or OIDC provider")
-        return self._token()
+        """The Authorization header, None without a token. Renews an expired token; SettingsError if that fails.
+
+        The client is asked at most once in TOKEN_SECONDS: it renews a token minutes before it expires.
+        """
+        until, known = self._known
+        if monotonic() < until:
+            return known
+        found = (
+            _in_time(self._token, f"{self._source}: the exec plugin or OIDC provider")
+            if self._may_hang
+            else self._token()
+        )
+        self._known = monotonic() + TOKEN_SECONDS, found
+        return found
 
     def _token(self) -> str | None:
         from kubernetes.config import ConfigException  # noqa: PLC0415 (slow to import)

@@ -159,7 +159,10 @@ def test_an_exec_plugin_that_hangs_is_given_up(connect, tmp_path, monkeypatch):
     wait(lambda: not any(thread.name == "login" for thread in threading.enumerate()))
 
 
-def test_a_token_that_has_expired_is_renewed_and_a_plugin_that_fails_then_is_an_api_error(serve, connect, tmp_path):
+def test_a_token_that_has_expired_is_renewed_and_a_plugin_that_fails_then_is_an_api_error(
+    serve, connect, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(login, "TOKEN_SECONDS", 0.0)
     server, said = serve(lambda _: Answer()), tmp_path / "said"
     said.write_text(credential("first", expirationTimestamp="2020-01-01T00:00:00Z"))
     client = connect(server.url, exec_user(tmp_path, f". {said}"))
@@ -171,3 +174,14 @@ def test_a_token_that_has_expired_is_renewed_and_a_plugin_that_fails_then_is_an_
         UnreachableError, match=r"get /version: .*the token cannot be renewed: exec: process returned 4"
     ):
         client.get("/version")
+
+
+def test_the_plugin_of_a_token_is_not_asked_for_each_request(serve, connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(login, "TOKEN_SECONDS", 600.0)
+    server, count = serve(lambda _: Answer()), tmp_path / "count"
+    said = credential("token", expirationTimestamp="2020-01-01T00:00:00Z")
+    client = connect(server.url, exec_user(tmp_path, f"echo x >> {count}; {said}"))
+    for _ in range(20):
+        client.get("/version")
+    assert len(count.read_text().splitlines()) == 2, "at the login and for the first request"
+    assert {each.headers["Authorization"] for each in server.asked} == {"Bearer token"}
