@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import Any, Final
 
@@ -158,16 +158,8 @@ class Driver:
         except pluggy.PluginValidationError as error:  # only decorated methods can fail here
             raise DriverLoadError(f"{source}: {' '.join(str(error).split())}") from error
 
-    @contextmanager
-    def _running(self, hook: str) -> Iterator[None]:
-        """Make a HookError of every exception of the author's code, also of KeyboardInterrupt: it is no Ctrl-C here."""
-        try:
-            yield
-        except DraError:
-            raise
-        except BaseException as error:
-            reason = f"{type(error).__name__}: {error}{raised_at(error)}"
-            raise HookError(f"{hook} of {self._name} failed: {reason}") from error
+    def _running(self, hook: str) -> _Running:
+        return _Running(self, hook)
 
     def _iterated(self, hook: str, answer: object, wanted: str) -> Iterator[object]:
         """The items of a hook's answer. A generator is closed at the end in any case."""
@@ -186,6 +178,27 @@ class Driver:
             if isinstance(answer, Generator):
                 with self._running(hook):
                     answer.close()
+
+
+class _Running:
+    """Makes a HookError of every exception of the author's code, also of KeyboardInterrupt: it is no Ctrl-C here.
+
+    A class, because a generator takes three times as long and a prepare enters it five times.
+    """
+
+    __slots__ = ("_driver", "_hook")
+
+    def __init__(self, driver: Driver, hook: str) -> None:
+        self._driver = driver
+        self._hook = hook
+
+    def __enter__(self) -> None:
+        """Enter the author's code."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None and not isinstance(error, DraError):
+            reason = f"{type(error).__name__}: {error}{raised_at(error)}"
+            raise HookError(f"{self._hook} of driver {self._driver.info.name} failed: {reason}") from error
 
 
 def _wraps(impl: pluggy.HookImpl) -> bool:

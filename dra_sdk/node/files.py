@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from dra_sdk.errors import SettingsError
@@ -126,6 +127,7 @@ class Files:
             self._on_step(step, Path(target))
 
 
+@lru_cache(maxsize=1024)
 def safe_id(uid: str) -> str:
     """A claim UID for file names and CDI device names: the UID itself, or its hash if it has special characters."""
     return uid if _PLAIN_ID.fullmatch(uid) and uid[-1].isalnum() else hashlib.sha256(uid.encode()).hexdigest()

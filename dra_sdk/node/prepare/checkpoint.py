@@ -114,7 +114,7 @@ class Checkpoint:
             devices=tuple(devices),
             cdi_spec=spec,
             metadata=tuple(metadata),
-            statuses=tuple(_statuses(driver, prepared)),
+            statuses=tuple(_statuses(driver, prepared)) if any(each.status is not None for each in prepared) else (),
         )
 
     def held(self, boot_id: str, deadline: Deadline) -> HeldClaim:

@@ -43,6 +43,8 @@ class Object(BaseModel):
             return {}
         if not isinstance(value, dict):
             return value
+        if None not in value.values():
+            return value
         return {key: item for key, item in value.items() if item is not None or key not in _aliases(cls)}
 
     def to_json(self) -> dict[str, Any]:
