@@ -100,7 +100,7 @@ def test_a_former_driver_that_was_removed_gets_the_function_when_it_is_loaded_ag
     run(["modprobe", "--remove", "igb"], check=True)
     try:
         rig.unprepare(prepared)
-        assert f"PCI function {gpu.address} stays without driver: the kernel has igb no more" in caplog.text
+        assert f"PCI function {gpu.address} stays without driver: the kernel no longer has igb" in caplog.text
         assert gpu.state() == (None, "", False)
         rig.assert_clean()
     finally:
