@@ -52,7 +52,7 @@ class NodeWing:
 
 def measure() -> NodeWing:
     """Follows the imports, lazy ones too."""
-    graph = grimp.build_graph(SDK, include_external_packages=True)
+    graph = grimp.build_graph(SDK, include_external_packages=True, cache_dir=None)
     own = {WING} | graph.find_descendants(WING)
     reached = own.union(*(graph.find_upstream_modules(each) for each in own))
     inside = {each for each in reached if each.split(".")[0] == SDK}
