@@ -15,6 +15,9 @@ SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
   drivers/gpu/tests/blocks/test_daemons.py drivers/gpu/tests/describe/test_releases.py
 
+# One long test for each guard: they are divided among the workers one by one.
+GUARDS := tests/faults/test_protocol_guards.py
+
 # What `make unit` runs, here and on the newest Python.
 UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
@@ -42,7 +45,8 @@ test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Deb
 	$(BIN)/python -m tests.newest $(UNIT)
 
 faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --timeout 300
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
+	$(BIN)/python -m pytest -n 2 $(GUARDS)
 
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
 	$(BIN)/python -m tests.soak --rounds $(N) $(SEED:%=--seed %) $(ARGS)
