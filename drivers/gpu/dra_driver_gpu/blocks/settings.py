@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,6 +11,10 @@ from dra_sdk import DraError, SettingsError
 
 _TRUE: Final = frozenset({"1", "true", "on", "yes"})
 _FALSE: Final = frozenset({"0", "false", "off", "no"})
+_SERVICE: Final = re.compile(
+    r"_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
+"""How variables end that the kubelet sets for each Service of the pod's namespace, unless `enableServiceLinks: false`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,11 @@ class SettingsTable:
     def read(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """The settings that the environment has, by field; an empty variable counts as absent.
 
-        Raises SettingsError for a variable that is unknown or has an unusable value.
+        Raises SettingsError for a variable that is unknown or has an unusable value. Variables of a Service are not
+        settings: a Service named like the driver would otherwise keep it from starting.
         """
-        unknown = sorted(each for each in environment if each.startswith(self._prefix) and each not in self._settings)
+        mine = [each for each in environment if each.startswith(self._prefix) and each not in self._settings]
+        unknown = sorted(each for each in mine if not _is_of_service(each))
         if unknown:
             raise SettingsError(f"unknown environment variable {unknown[0]}: there are {', '.join(self._settings)}")
         present = {name: text for name in self._settings if (text := environment.get(name))}
@@ -56,6 +63,10 @@ class SettingsTable:
         """The table for a README."""
         rows = [f"| `{name}` | {each.default} | {each.help} |" for name, each in self._settings.items()]
         return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def _is_of_service(variable: str) -> bool:
+    return any(match.end() == len(variable) for match in _SERVICE.finditer(variable))
 
 
 def parse_path(text: str) -> str:

@@ -43,6 +43,30 @@ def test_an_unknown_variable_is_an_error_that_lists_the_known_ones():
         TABLE.read({"LAMP_LITT": "true"})
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_METRICS",
+        "PORT",
+        "PORT_8080_TCP",
+        "PORT_8080_TCP_PROTO",
+        "PORT_8080_TCP_PORT",
+        "PORT_8080_TCP_ADDR",
+        "PORT_53_UDP",
+    ],
+)
+def test_variables_of_a_service_that_is_named_like_the_driver_are_no_settings(name):
+    assert TABLE.read({f"LAMP_NVIDIA_{name}": "10.0.0.1", "LAMP_LIT": "yes"}) == {"lit": True}
+
+
+@pytest.mark.parametrize("name", ["SERVICE", "SERVICE_HOSTS", "PORTS", "PORT_TCP", "PORT_8080_TCP_MORE"])
+def test_variables_that_no_service_has_are_unknown(name):
+    with pytest.raises(SettingsError, match=f"unknown environment variable LAMP_NVIDIA_{name}:"):
+        TABLE.read({f"LAMP_NVIDIA_{name}": "10.0.0.1"})
+
+
 def test_the_table_for_a_readme():
     assert TABLE.markdown().splitlines()[:3] == [
         "| variable | default | meaning |",
