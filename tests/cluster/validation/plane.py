@@ -16,6 +16,8 @@ from tests.cluster.validation.servers import OurServer, RealServer
 
 GATES: Final = ("all", "default")
 """All gates of this API on, so that all fields are kept; or the defaults of the release, which drop some."""
+_NEEDED: Final = {"DRAPartitionableDevicesType": "DRAResourcePoolStatus"}
+"""Gates that an API server does not start with unless another one is on, which has no effect on these objects."""
 _FLAGS: Final = {"apiserver": ["--disable-admission-plugins=ServiceAccount"]}
 
 
@@ -28,7 +30,8 @@ def profile_of(version: str, which: str) -> ServerProfile:
 def comparison(folder: Path, version: str, which: str, progress: Progress) -> Iterator[Comparison]:
     """Runs a control plane in a new folder below `folder`, and removes it afterwards."""
     profile, gates = profile_of(version, which), _more_gates(version, which)
-    settings = ControlPlaneSettings(version, {**BETA, **gates} if gates else {}, flags=_FLAGS)
+    needed = {_NEEDED[name]: True for name in gates if name in _NEEDED}
+    settings = ControlPlaneSettings(version, {**BETA, **gates, **needed} if gates else {}, flags=_FLAGS)
     with control_plane("valid", folder, settings, progress) as plane:
         real = RealServer(plane.api)
         try:

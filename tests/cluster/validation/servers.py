@@ -20,6 +20,8 @@ from tests.cluster.harness.errors import HarnessError
 _TRY: Final = "dryRun=All&fieldValidation=Strict"
 _TAKEN: Final = (HTTPStatus.OK, HTTPStatus.CREATED)
 _ATTEMPTS: Final = 5
+_NODE_FEATURES: Final = ["DRANodeAllocatableResources"]
+_NODE: Final = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
 
 
 class RealServer(Requests):
@@ -28,8 +30,10 @@ class RealServer(Requests):
     def __init__(self, api: Api) -> None:
         super().__init__(api)
         self.stored: dict[tuple[str, str], JSON] = {}
-        for each in namespaces():
+        for each in (*namespaces(), _NODE):
             self.create(each)
+        # 1.37 admits a slice with nodeAllocatableResources only if its node knows them: more than the object says.
+        self.patch("Node", None, "node-1", {"status": {"declaredFeatures": _NODE_FEATURES}}, status=True)
 
     def store(self, obj: JSON) -> None:
         """Creates and stores an object, with its status."""

@@ -14,7 +14,7 @@ _FALSE: Final = frozenset({"0", "false", "off", "no"})
 _SERVICE: Final = re.compile(
     r"_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
 )
-"""How variables end that the kubelet sets for each Service of the pod's namespace, unless `enableServiceLinks: false`."""
+"""How variables end that the kubelet sets for each Service of a namespace, unless `enableServiceLinks` is false."""
 
 
 @dataclass(frozen=True, slots=True)
