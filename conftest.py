@@ -1,3 +1,0 @@
-"""Plugins for every test of the repository."""
-
-pytest_plugins = ["tests.leftovers"]
