@@ -136,7 +136,7 @@ def test_a_state_file_that_tells_nothing_may_hold_any_device(fresh: Inside, kind
     held, ref = fresh.claim("lamp-0"), fresh.claim("lamp-1")
     with fresh.running():
         fresh.wait_registered()
-        with pytest.raises(ResponseError, match=f"state file {path} .* none is given to another claim until"):
+        with pytest.raises(ResponseError, match=f"state file {path} .* no claim gets a device until"):
             fresh.prepare(held)
         remove(path)
         fresh.prepare(held)

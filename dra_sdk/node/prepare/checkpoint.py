@@ -1,9 +1,9 @@
 """The checkpoint of one claim: what must survive a restart, a crash, an upgrade and a downgrade.
 
 Two lines of JSON. The first is a header: format version, the SHA-256 of the second line, and the devices of the claim,
-with their own checksum. The second is the checkpoint. So the devices are known even if the end of a file is lost, and
-often if its header is lost. Unknown fields of a newer release are ignored, so a downgrade can read the file; a higher
-format version is refused. A damaged file never counts as "no state". `docs/state.md` describes the format.
+with their own checksum. The second is the checkpoint. So the devices are known even if the end of a file is lost. What
+no checksum confirms is not trusted. Unknown fields of a newer release are ignored, so a downgrade can read the file; a
+higher format version is refused. A damaged file never counts as "no state". `docs/state.md` describes the format.
 """
 
 from __future__ import annotations
@@ -200,11 +200,11 @@ def format_of(content: bytes) -> int | None:
 def salvage(content: bytes) -> Checkpoint | None:
     """The claim of a file that `decode` refuses, in PrepareStarted and without its data: it still holds devices.
 
-    It comes from the header if the header's own checksum is right, otherwise from the body if that is complete. None
-    if both are damaged: then the devices of the claim are unknown.
+    It comes from the header if the header's own checksum is right, otherwise from the body if the header confirms its
+    checksum. None if neither can be trusted: then the devices of the claim are unknown.
     """
     head, _, body = content.partition(b"\n")
-    found = _header_claim(head) or _body_claim(body)
+    found = _header_claim(head) or _body_claim(head, body.removesuffix(b"\n"))
     if found is None:
         return None
     devices = tuple(replace(each, data={}, cdi_ids=()) for each in found.devices)
@@ -239,10 +239,12 @@ def _header_claim(head: bytes) -> Checkpoint | None:
         return None
 
 
-def _body_claim(body: bytes) -> Checkpoint | None:
+def _body_claim(head: bytes, body: bytes) -> Checkpoint | None:
     try:
+        if json.loads(head)["sha256"] != _sum(body):
+            return None
         return _adapter().validate_python(json.loads(body))
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -282,9 +282,15 @@ def test_a_file_whose_end_is_lost_still_tells_what_it_holds() -> None:
         assert salvage(whole[:length]) is None, length
 
 
-def test_a_file_whose_header_is_lost_tells_what_its_body_says() -> None:
-    body = encode(STATE).partition(b"\n")[2]
-    found = salvage(b"\0" * 100 + b"\n" + body)
+def test_a_body_that_no_header_confirms_is_not_believed() -> None:
+    head, _, body = encode(STATE).partition(b"\n")
+    assert salvage(b"\0" * 100 + b"\n" + body) is None
+    assert salvage(head.replace(b"u-1", b"u-2") + b"\n" + body.replace(b"lamp-0", b"lamp-9")) is None
+
+
+def test_a_body_is_believed_if_only_the_claim_in_the_header_is_damaged() -> None:
+    head, _, body = encode(STATE).partition(b"\n")
+    found = salvage(head.replace(b"u-1", b"u-2") + b"\n" + body)
     assert found is not None
     assert [each.name for each in found.devices] == ["lamp-0", "lamp-1"]
     assert (found.phase, found.devices[0].data) == (Phase.STARTED, {})

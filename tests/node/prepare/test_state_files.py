@@ -30,13 +30,19 @@ TELLING: dict[str, bytes] = {
     "cut in its body": CONTENT[:-40],
     "without its body": CONTENT.partition(b"\n")[0],
     "a flipped bit": CONTENT.replace(b'"name":"d"', b'"name":"f"'),
-    "without its header": b"\0\0" + CONTENT[2:],
     "of a newer release": CONTENT.replace(b'"version": 1', b'"version": 2'),
 }
 SILENT: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "does not say which claim it belongs to and which devices that holds"),
     "cut in its header": (CONTENT[:200], "does not say which claim it belongs to and which devices that holds"),
-    "of another claim": (CONTENT.replace(b"u-1", b"u-2"), "belongs to claim u-2, whose file is u-2.json"),
+    "without its header": (
+        b"\0\0" + CONTENT[2:],
+        "does not say which claim it belongs to and which devices that holds",
+    ),
+    "changed by hand": (
+        CONTENT.replace(b"u-1", b"u-2"),
+        "does not say which claim it belongs to and which devices that holds",
+    ),
     "a copy": (
         encode(Checkpoint("ns", "n", "u-2", "b", Phase.STARTED, HELD)),
         "belongs to claim u-2, whose file is u-2.json",
