@@ -16,6 +16,8 @@ HEAD = "import pathlib, socket, subprocess, tempfile, threading\nhere = pathlib.
 INNOCENT = "def test_innocent():\n    pass\n"
 AT_ONCE, LATER = 0.2, 200.0
 """Seconds that things have to end: for those that never do, and for those that do on however busy a machine."""
+PRINTED_TWICE = {"CI", "BUILD_NUMBER"}
+"""Variables with which pytest repeats the whole message of a failure in its summary."""
 pytestmark = pytest.mark.timeout(300)  # each test starts a pytest
 
 
@@ -32,7 +34,8 @@ def run_pytest(tmp_path: Path) -> Callable[[str, float], tuple[int, str]]:
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
         options = ["-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base"]
         command = [sys.executable, "-m", "pytest", *options, tmp_path]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+        environment = {name: value for name, value in os.environ.items() if name not in PRINTED_TWICE}
+        environment |= {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
         done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 

@@ -26,12 +26,11 @@ from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint
 from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.node.prepare.state_files import forget, read_checkpoint, repair
-from dra_sdk.node.runtime.instance import InstanceLock, read_boot_id
+from dra_sdk.node.runtime.instance import DATA_MODE, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings
 
 _NEEDED = frozenset({"node_name", "kubelet_dir", "cdi_dir", "host_root"})
 _USAGE = "dra-sdk state DRIVER [repair FILE_OR_UID | forget FILE_OR_UID --yes] [flags]"
-_DATA_MODE = 0o750
 
 
 def add_parser(commands: Commands) -> None:
@@ -61,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments)
     driver = _driver_name(arguments.driver, settings)
     data = settings.plugin_data(driver)
-    private_directory(data, _DATA_MODE)
+    private_directory(data, DATA_MODE)
     node = NodeState(driver, data, settings.cdi_dir, read_boot_id(settings.host_root), _flags(arguments))
     if arguments.files:
         action, chosen = arguments.files
@@ -188,14 +187,14 @@ def _locked(node: NodeState, entry: ClaimFile) -> Iterator[bool]:
     Yields whether no driver runs; then none can start. SettingsError if a process uses the claim.
     """
     with ExitStack() as stack:
-        instance, locks = InstanceLock(node.instance), NamedLocks(node.data / "locks")
+        instance, locks = InstanceLock(node.instance), NamedLocks(node.locks)
         stack.callback(instance.release)
         stack.callback(locks.close)
         alone = instance.try_acquire()
         if not stack.enter_context(locks.try_hold(claim_lock(entry.id))):
             raise SettingsError(
                 f"another process works on {entry.title} in this moment: it holds {claim_lock(entry.id)} in "
-                f"{node.data / 'locks'}; try again"
+                f"{node.locks}; try again"
             )
         yield alone
 

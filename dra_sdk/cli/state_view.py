@@ -12,6 +12,7 @@ from dra_sdk.model.claim import HeldDevice
 from dra_sdk.node.prepare.cdi_specs import spec_path
 from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, Phase
 from dra_sdk.node.prepare.state_files import DURABLE, SUFFIX, Unreadable, read_checkpoint, state_files
+from dra_sdk.node.runtime.instance import CLAIM_LOCKS, INSTANCE_LOCK
 
 HEADINGS: Final = ("CLAIM", "UID", "DEVICES", "STATE", "FORMAT", "BOOT", "CDI")
 _STATES: Final = {Phase.STARTED: "preparing", Phase.COMPLETED: "prepared"}
@@ -72,7 +73,12 @@ class NodeState:
     @property
     def instance(self) -> Path:
         """The file that a running driver locks."""
-        return self.data / "instance.lock"
+        return self.data / INSTANCE_LOCK
+
+    @property
+    def locks(self) -> Path:
+        """The file whose bytes are the locks of claims."""
+        return self.data / CLAIM_LOCKS
 
     def entries(self) -> Iterator[ClaimFile]:
         """The state files, one after the other."""

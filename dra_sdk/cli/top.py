@@ -24,6 +24,7 @@ from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.loader import load_driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
+from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE
 from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.checkpoint import Checkpoint
 from dra_sdk.node.prepare.state_files import Unreadable, read_checkpoint, state_files
@@ -166,9 +167,7 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
     pools = loaded.discover(Node(settings.node_name, settings.host_root))
     if settings.taint_effect is not None:
-        pools = with_taints(
-            pools, _unhealthy_devices(data / "unhealthy.json"), TaintPolicy(name, settings.taint_effect)
-        )
+        pools = with_taints(pools, _unhealthy_devices(data / UNHEALTHY_FILE), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
     for path in state_files(data):
         found = read_checkpoint(path)

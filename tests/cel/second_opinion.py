@@ -16,6 +16,7 @@ from typing import Any, Final
 import celpy
 from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -201,3 +202,17 @@ def damaged() -> SearchStrategy[str]:
 
     change = st.tuples(st.integers(0, 10_000), st.sampled_from(_SPLINTERS), st.booleans())
     return st.builds(applied, expressions(), st.lists(change, max_size=3))
+
+
+def compare_answers(environment: celpy.Environment, expression: str) -> None:
+    """Assert that both answer alike or the reason is known; leaves out expressions whose types do not fit."""
+    ours = our_answer(expression)
+    assume(ours is not None)
+    assert ours is not None
+    theirs = their_answer(environment, expression)
+    assert ours == theirs or explained_answer(expression, ours, theirs), f"{expression}: {ours} here, {theirs} there"
+
+
+def compare_verdicts(environment: celpy.Environment, written: str) -> None:
+    """Assert that both take a text for an expression, or both do not, or the reason is known."""
+    assert we_parse(written) == they_parse(environment, written) or explained(written), written

@@ -24,6 +24,10 @@ Unhealthy = Mapping[Key, datetime]
 """Devices that are unhealthy, by pool and name, and since when (UTC, whole seconds)."""
 
 
+UNHEALTHY_FILE: Final = "unhealthy.json"
+"""Its name in a driver's plugin data directory."""
+
+
 class UnhealthyStore:
     """The file. If it is lost, the next reports bring its content back, so its problems are only logged.
 

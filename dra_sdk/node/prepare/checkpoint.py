@@ -114,7 +114,7 @@ class Checkpoint:
             devices=tuple(devices),
             cdi_spec=spec,
             metadata=tuple(metadata),
-            statuses=tuple(_statuses(driver, prepared)) if any(each.status is not None for each in prepared) else (),
+            statuses=tuple(_statuses(driver, prepared)),
         )
 
     def held(self, boot_id: str, deadline: Deadline) -> HeldClaim:
@@ -166,12 +166,10 @@ def encode(state: Checkpoint) -> bytes:
 
 def decode(content: bytes, source: str) -> Checkpoint:
     """Read a file's content. StateError names `source` and the problem."""
-    head, _, body = content.partition(b"\n")
-    body = body.removesuffix(b"\n")
+    header, body = _parts(content)
     try:
-        header = json.loads(head)
         version, checksum = int(header["version"]), str(header["sha256"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateError(
             f"state file {source} has no readable header; it was not written by dra-sdk or is damaged"
         ) from error
@@ -192,8 +190,8 @@ def decode(content: bytes, source: str) -> Checkpoint:
 def format_of(content: bytes) -> int | None:
     """The format version of a file's content; None if its header cannot be read."""
     try:
-        return int(json.loads(content.partition(b"\n")[0])["version"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return int(_parts(content)[0]["version"])
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
 
 
@@ -203,8 +201,8 @@ def salvage(content: bytes) -> Checkpoint | None:
     It comes from the header if the header's own checksum is right, otherwise from the body if the header confirms its
     checksum. None if neither can be trusted: then the devices of the claim are unknown.
     """
-    head, _, body = content.partition(b"\n")
-    found = _header_claim(head) or _body_claim(head, body.removesuffix(b"\n"))
+    header, body = _parts(content)
+    found = _header_claim(header) or _body_claim(header, body)
     if found is None:
         return None
     devices = tuple(replace(each, data={}, cdi_ids=()) for each in found.devices)
@@ -227,9 +225,18 @@ def _json_of(value: Any) -> Any:
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_json_of)
 
 
-def _header_claim(head: bytes) -> Checkpoint | None:
+def _parts(content: bytes) -> tuple[Any, bytes]:
+    """The header as JSON, None if it is none, and the bytes of the body."""
+    head, _, body = content.partition(b"\n")
     try:
         header = json.loads(head)
+    except (ValueError, RecursionError):
+        header = None
+    return header, body.removesuffix(b"\n")
+
+
+def _header_claim(header: Any) -> Checkpoint | None:
+    try:
         if _sum(json.dumps(header["claim"]).encode()) != header["claim_sha256"]:
             return None
         namespace, name, uid, boot_id, held = header["claim"]
@@ -239,9 +246,9 @@ def _header_claim(head: bytes) -> Checkpoint | None:
         return None
 
 
-def _body_claim(head: bytes, body: bytes) -> Checkpoint | None:
+def _body_claim(header: Any, body: bytes) -> Checkpoint | None:
     try:
-        if json.loads(head)["sha256"] != _sum(body):
+        if header["sha256"] != _sum(body):
             return None
         return _adapter().validate_python(json.loads(body))
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -260,11 +267,10 @@ def _adapter() -> TypeAdapter[Checkpoint]:
 
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:
     """One entry of `status.devices` for each device. If several requests have a device, the last status counts."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    reported = [(each, each.status) for each in prepared if each.status is not None]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if reported else ""
     found = {
-        (each.pool, each.name, each.share_id): _status_json(driver, each, each.status, now)
-        for each in prepared
-        if each.status is not None
+        (each.pool, each.name, each.share_id): _status_json(driver, each, status, now) for each, status in reported
     }
     return list(found.values())
 

@@ -7,10 +7,17 @@ import logging
 import os
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Final
 
 from dra_sdk.errors import SettingsError
 
 log = logging.getLogger(__name__)
+DATA_MODE: Final = 0o750
+"""The mode of a driver's plugin data directory."""
+INSTANCE_LOCK: Final = "instance.lock"
+"""The file in it that a running driver locks."""
+CLAIM_LOCKS: Final = "locks"
+"""The file in it whose bytes are the locks of claims and devices in a rolling update."""
 
 
 class InstanceLock:

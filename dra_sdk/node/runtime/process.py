@@ -23,7 +23,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
 from dra_sdk.model.driver import Node
 from dra_sdk.node.files import Files, private_directory
-from dra_sdk.node.health.unhealthy_store import UnhealthyStore
+from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE, UnhealthyStore
 from dra_sdk.node.kubelet.draplugin import VERSIONS, plugin_services
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.kubelet.sockets import SocketPaths, remove_dead, socket_paths
@@ -33,7 +33,7 @@ from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
 from dra_sdk.node.runtime.endpoints import HttpServer, pages
-from dra_sdk.node.runtime.instance import InstanceLock, read_boot_id
+from dra_sdk.node.runtime.instance import CLAIM_LOCKS, DATA_MODE, INSTANCE_LOCK, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
 from dra_sdk.node.runtime.settings import Settings
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 STOP_SECONDS: Final = 5.0  # that each service may take to stop
 SUCCESSION_SECONDS: Final = 30.0  # to wait for the former process to end; after that the kubelet has removed its slices
-_PRIVATE: Final = 0o750
 
 
 class DriverProcess:
@@ -78,13 +77,13 @@ class DriverProcess:
         self.paths = _paths(settings, name)
         self.metrics = Metrics(name)
         driver.measure = self.metrics.hook
-        private_directory(self.data, _PRIVATE)
+        private_directory(self.data, DATA_MODE)
         self._files = files or Files()
-        self.locks = NamedLocks(self.data / "locks" if shared else None)
+        self.locks = NamedLocks(self.data / CLAIM_LOCKS if shared else None)
         self._boot_id = read_boot_id(settings.host_root)
         self._api = ApiConnection(self._connect)
         self._statuses = ClaimStatusWriter(name, self._api.get)
-        unhealthy = UnhealthyStore(self.data / "unhealthy.json", self._files, self.locks)
+        unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
         self.publisher = Publisher(driver, self.node, settings, self._api.get, unhealthy)
         undoable = driver.implements("dra_unprepare")
         self._store = CheckpointStore.of(self.data, self._boot_id, self._files, undoable=undoable, shared=shared)
@@ -94,7 +93,7 @@ class DriverProcess:
         services.update(self.publisher.health.services())
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
         self._sockets = Sockets(self.paths, settings.serve, services, self.registration)
-        self.lock = InstanceLock(self.data / "instance.lock", shared=shared)
+        self.lock = InstanceLock(self.data / INSTANCE_LOCK, shared=shared)
         self._started = ExitStack()
 
     def start(self) -> None:

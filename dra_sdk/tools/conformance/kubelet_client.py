@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 
 from dra_sdk.tools.conformance.outcomes import Exchange, Recorder
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice, claim_name
+from dra_sdk.tools.simulator.kubelet.rpc import prepared_device
 from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 from dra_sdk.wire.proto import (
     dra_health_v1_pb2,
@@ -246,7 +247,7 @@ class PluginClient:
         found = {}
         for uid, entry in message.claims.items():
             devices = getattr(entry, "devices", ())  # an unprepare answer has none
-            found[uid] = ClaimResponse(entry.error, tuple(_device(self._driver, each) for each in devices))
+            found[uid] = ClaimResponse(entry.error, tuple(prepared_device(self._driver, each) for each in devices))
         return found
 
 
@@ -278,19 +279,6 @@ def method_path(version: str, method: str) -> str:
 def to_json(message: Message) -> Any:
     """A message as JSON, with the field names of its .proto file."""
     return MessageToDict(message, preserving_proto_field_name=True)
-
-
-def _device(driver: str, device: Any) -> PreparedDevice:
-    # v1beta1 has no share_id.
-    shared = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
-    return PreparedDevice(
-        driver,
-        device.pool_name,
-        device.device_name,
-        tuple(device.request_names),
-        tuple(device.cdi_device_ids),
-        device.share_id if shared else None,
-    )
 
 
 def _comparable(response: ClaimResponse) -> list[tuple[object, ...]]:

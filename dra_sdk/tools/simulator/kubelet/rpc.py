@@ -7,7 +7,7 @@ The names that a driver advertises (`v1.DRAPlugin`) are not the names of the gRP
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
@@ -140,7 +140,7 @@ def prepare(channel: grpc.Channel, service: str, driver: str, claims: Sequence[C
     request = messages.NodePrepareResourcesRequest(claims=_claims(service, claims))
     response = call(request, timeout=timeout)
     return {
-        uid: ClaimAnswer(answer.error, tuple(_device(driver, device) for device in answer.devices))
+        uid: ClaimAnswer(answer.error, tuple(prepared_device(driver, device) for device in answer.devices))
         for uid, answer in response.claims.items()
     }
 
@@ -179,8 +179,8 @@ def _claims(service: str, claims: Sequence[ClaimRef]) -> list[dra_v1_pb2.Claim]:
     return [message(namespace=claim.namespace, uid=claim.uid, name=claim.name) for claim in claims]
 
 
-def _device(driver: str, device: dra_v1_pb2.Device) -> PreparedDevice:
-    # v1beta1 has no share_id.
+def prepared_device(driver: str, device: Any) -> PreparedDevice:
+    """A device of a prepare answer, from the message Device of v1 or of v1beta1, which has no share_id."""
     has_share_id = "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id")
     return PreparedDevice(
         driver,
