@@ -10,10 +10,6 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
 
-from dra_driver_gpu.blocks import polling
-from dra_driver_gpu.blocks.daemons import DaemonWatch
-from dra_driver_gpu.blocks.node_access import Effects, SystemEffects
-from dra_driver_gpu.blocks.polling import Clock
 from dra_driver_gpu.config import CONFIGS
 from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.devices import DRIVER_NAME
@@ -29,6 +25,10 @@ from dra_driver_gpu.prepare.claim import prepare, sweep, unprepare
 from dra_driver_gpu.prepare.mps import mps_daemons
 from dra_driver_gpu.settings import GpuIdentity, GpuSettings
 from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
+from dra_sdk.hardware import polling
+from dra_sdk.hardware.daemons import DaemonWatch
+from dra_sdk.hardware.node_access import Effects, SystemEffects
+from dra_sdk.hardware.polling import Clock
 
 log = logging.getLogger(__name__)
 CDI_KIND: Final = "k8s.gpu.nvidia.com/claim"

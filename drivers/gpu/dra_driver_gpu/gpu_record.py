@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from dra_driver_gpu.blocks.records import Records
 from dra_driver_gpu.nvidia_node import NvidiaNode
+from dra_sdk.hardware.records import Records
 
 JSON: TypeAlias = dict[str, Any]
 MIG_STEP: Final = "mig"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from dra_driver_gpu.blocks.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
-from dra_driver_gpu.blocks.sharing import Sharing
 from dra_sdk.hardware import parse_pci_address
+from dra_sdk.hardware.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
+from dra_sdk.hardware.sharing import Sharing
 
 STATE_DIR: Final = "/var/lib/kubelet/plugins/gpu.nvidia.com"
 _LARGEST_XID: Final = 0xFFFF

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_driver_gpu.blocks.node_access import children
 from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
 from dra_driver_gpu.testing import GpuRig
 
+from dra_sdk.hardware.node_access import children
 from tests.waiting import wait
 
 

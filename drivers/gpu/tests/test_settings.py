@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.blocks.sharing import Sharing
 from dra_driver_gpu.settings import SETTINGS, GpuIdentity, GpuSettings, Selection, parse_gpus, parse_xids
 
 from dra_sdk import SettingsError
+from dra_sdk.hardware.sharing import Sharing
 
 
 def test_without_variables_all_settings_have_defaults():

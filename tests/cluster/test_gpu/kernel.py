@@ -11,11 +11,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.blocks.vfio import VFIO_PCI
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.testing import NodeEffects
 from dra_driver_gpu.testing.nvml_stub import STATE_VARIABLE
 
+from dra_sdk.hardware.vfio import VFIO_PCI
 from tests.cluster.test_gpu.tree import L4, make_node
 
 GROUPS: Final = Path("/dev/vfio")

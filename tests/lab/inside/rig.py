@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dra_driver_gpu.blocks.node_access import SystemEffects
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.settings import GpuSettings
 
+from dra_sdk.hardware.node_access import SystemEffects
 from dra_sdk.node.files import Files
 from dra_sdk.testing import DriverHarness, FakeNode
 from dra_sdk.testing.harness import QuickFiles

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from subprocess import run
 
-from dra_driver_gpu.blocks.node_access import Effects, SystemEffects, WriteError
 from dra_driver_gpu.testing import NodeEffects
 
 from dra_sdk.hardware import link_name
+from dra_sdk.hardware.node_access import Effects, SystemEffects, WriteError
 
 OWN, VFIO = "e1000e", "vfio-pci"
 STEPS = (

@@ -9,9 +9,9 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
-from dra_driver_gpu.blocks.node_access import WriteError
 
 from dra_sdk import DraError, RetriableError
+from dra_sdk.hardware.node_access import WriteError
 from dra_sdk.testing import claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 from tests.lab.inside.functions import BUS

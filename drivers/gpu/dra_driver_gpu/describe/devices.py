@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dra_driver_gpu.blocks.sharing import MEMORY
 from dra_driver_gpu.describe.inventory import GpuInfo, MigProfile
 from dra_driver_gpu.nvml.mig import GpuInstanceProfile, Placement
 from dra_sdk import AttributeValue, Quantity, Version
 from dra_sdk.hardware import pci_attributes
+from dra_sdk.hardware.sharing import MEMORY
 
 DRIVER_NAME: Final = "gpu.nvidia.com"
 """The driver, and the domain of its attributes."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from dra_driver_gpu.blocks.records import Records
 from dra_driver_gpu.gpu_record import GpuRecord
 from dra_driver_gpu.nvml.api import Gpu, GpuInstance, MigDevice, Nvml
 from dra_driver_gpu.nvml.errors import NvmlError
@@ -28,6 +27,7 @@ from dra_driver_gpu.nvml.queries import (
 from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, VirtualizationMode
 from dra_sdk import DraError
 from dra_sdk.hardware import Host, PciDevice, read_pci_device
+from dra_sdk.hardware.records import Records
 
 Seen: TypeAlias = tuple[object, ...]
 """What a snapshot shows of one GPU; comparable and hashable."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dra_driver_gpu.blocks.vfio import is_vfio_driver
 from dra_driver_gpu.describe.devices import vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
+from dra_sdk.hardware.vfio import is_vfio_driver
 
 _NVIDIA: Final = 0x10DE
 _DISPLAY_CLASSES: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dra_driver_gpu.blocks.sharing import Sharing
 from dra_driver_gpu.describe.devices import (
     counter_set_name,
     gpu_attributes,
@@ -38,6 +37,7 @@ from dra_driver_gpu.describe.inventory import GpuInfo, MigDeviceInfo, MigProfile
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, passthrough_device
 from dra_driver_gpu.nvml.mig import Placement
 from dra_sdk import AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Quantity, ResourcePool
+from dra_sdk.hardware.sharing import Sharing
 
 _WHOLE: Final = {"whole": 1}
 _MOST: Final = 32  # attributes and capacities of one device (resource.k8s.io/v1)

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.blocks.node_access import CommandError
 from dra_driver_gpu.edits.driver_files import find_hook, link_hook
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_sdk import ContainerEdits, DeviceNode, HardwareError, RetriableError
 from dra_sdk.hardware import Host, read_text
+from dra_sdk.hardware.node_access import CommandError
 
 log = logging.getLogger(__name__)
 _NEEDED: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")

@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.blocks.host_paths import PROGRAM_DIRS, file_below, follow
 from dra_driver_gpu.edits.libraries import DriverLibraries, expected_links, find_libraries
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_sdk import ContainerEdits, Hook, Mount
+from dra_sdk.hardware.host_paths import PROGRAM_DIRS, file_below, follow
 
 _PROGRAMS: Final = (
     "nvidia-smi",

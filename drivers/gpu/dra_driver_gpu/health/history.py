@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
-from dra_driver_gpu.blocks.faults import FaultHistory
 from dra_driver_gpu.nvml.api import Gpu
 from dra_driver_gpu.nvml.errors import (
     FunctionNotFoundError,
@@ -33,6 +32,7 @@ from dra_driver_gpu.nvml.errors import (
 )
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
+from dra_sdk.hardware.faults import FaultHistory
 
 log = logging.getLogger(__name__)
 DOUBLE_BIT: Final = "double-bit ECC error"

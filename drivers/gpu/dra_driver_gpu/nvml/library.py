@@ -13,12 +13,12 @@ from pathlib import Path
 from threading import Condition, Event, Lock
 from typing import Final
 
-from dra_driver_gpu.blocks.host_paths import follow
 from dra_driver_gpu.nvml.api import Nvml
 from dra_driver_gpu.nvml.errors import DriverNotLoadedError, LibraryNotFoundError, NvmlError
 from dra_driver_gpu.nvml.memory import FIXTURE_FILE, read_fixture
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_sdk import HardwareError, RetriableError
+from dra_sdk.hardware.host_paths import follow
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS: Final = 10.0  # NVML calls take milliseconds

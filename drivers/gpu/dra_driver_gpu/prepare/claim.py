@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dra_driver_gpu.blocks import vfio
-from dra_driver_gpu.blocks.vfio import VfioDevice
 from dra_driver_gpu.config import VfioDeviceConfig, memory_limits
 from dra_driver_gpu.edits import device_nodes
 from dra_driver_gpu.edits.driver_files import driver_edits
@@ -28,6 +26,8 @@ from dra_driver_gpu.prepare.plan import Kind, PlannedDevice, make_plan, mps_grou
 from dra_driver_gpu.prepare.sharing import begin_use, end_use
 from dra_driver_gpu.prepare.vfio import PciBus, find_vfio_device, obtain_vfio_device, release_vfio_device
 from dra_sdk import Claim, ContainerEdits, DeviceNode, DraError, HeldClaim, PermanentError, PreparedDevice
+from dra_sdk.hardware import vfio
+from dra_sdk.hardware.vfio import VfioDevice
 
 log = logging.getLogger(__name__)
 _VOID: Final = ContainerEdits(env={"NVIDIA_VISIBLE_DEVICES": "void"})

@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dra_driver_gpu.blocks.pci_driver import holders, own_pid
-from dra_driver_gpu.blocks.polling import Clock
 from dra_driver_gpu.gpu_record import GpuRecord, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Gpu, Nvml, NvmlError
@@ -18,6 +16,8 @@ from dra_driver_gpu.nvml.queries import gpu_instances, mig_enabled
 from dra_driver_gpu.nvml.values import WHOLE_GPU
 from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import PermanentError, RetriableError
+from dra_sdk.hardware.pci_driver import holders, own_pid
+from dra_sdk.hardware.polling import Clock
 
 log = logging.getLogger(__name__)
 

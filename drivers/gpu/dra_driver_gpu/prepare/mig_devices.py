@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dra_driver_gpu.blocks.polling import Clock
 from dra_driver_gpu.describe.devices import MigName
 from dra_driver_gpu.gpu_record import JSON, MIG_STEP, GpuRecord, gpu_records, instance_key
 from dra_driver_gpu.nvidia_node import NvidiaNode
@@ -21,6 +20,7 @@ from dra_driver_gpu.nvml.queries import compute_instances, gpu_instance_profiles
 from dra_driver_gpu.prepare.gpus import find_gpu, once_free, turn_mig_off, turn_mig_on
 from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk.hardware.polling import Clock
 
 _WHOLE: Final = {
     1: ComputeInstanceProfileKind.SLICE_1,

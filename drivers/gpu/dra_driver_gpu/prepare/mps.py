@@ -1,7 +1,7 @@
 """MPS daemons: `nvidia-cuda-mps-control` for the devices of a claim to which one entry of configuration applies.
 
-A daemon has the directories `pipe`, `log` and `shm` below `<state>/mps/<id>/`; see `blocks.daemons` for the rest of its
-life. Its clients find it by `pipe`, and share `shm` with it as their `/dev/shm`.
+A daemon has the directories `pipe`, `log` and `shm` below `<state>/mps/<id>/`; `dra_sdk.hardware.daemons` has the rest
+of its life. Its clients find it by `pipe`, and share `shm` with it as their `/dev/shm`.
 Source: the MPS documentation, "nvidia-cuda-mps-control".
 """
 
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.blocks.daemons import DaemonKind, Daemons, DaemonSpec
-from dra_driver_gpu.blocks.host_paths import follow
-from dra_driver_gpu.blocks.node_access import Command, CommandError
 from dra_driver_gpu.gpu_record import JSON, MPS_STEP
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS
 from dra_sdk import ContainerEdits, HardwareError, Mount
 from dra_sdk.hardware import read_text
+from dra_sdk.hardware.daemons import DaemonKind, Daemons, DaemonSpec
+from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware.node_access import Command, CommandError
 
 _CONTROL: Final = "nvidia-cuda-mps-control"
 _MARKER: Final = "DRA_GPU_MPS_DAEMON"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from dra_driver_gpu.blocks.node_access import Command, CommandError
 from dra_driver_gpu.config import INTERVALS
 from dra_driver_gpu.gpu_record import JSON, USE_STEP, GpuRecord, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
@@ -16,6 +15,7 @@ from dra_driver_gpu.nvml import Gpu, Nvml
 from dra_driver_gpu.nvml.values import ComputeMode
 from dra_driver_gpu.prepare.plan import Kind, PlannedDevice
 from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk.hardware.node_access import Command, CommandError
 
 log = logging.getLogger(__name__)
 _VOLTA: Final = (7, 0)  # the first compute capability with selectable time slices and several users of MPS

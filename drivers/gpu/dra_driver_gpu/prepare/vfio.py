@@ -12,10 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dra_driver_gpu.blocks import pci_driver, vfio
-from dra_driver_gpu.blocks.host_paths import follow
-from dra_driver_gpu.blocks.pci_driver import PciBinding, wait_until_free
-from dra_driver_gpu.blocks.vfio import VfioDevice
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, passthrough_gpus
 from dra_driver_gpu.gpu_record import JSON, VFIO_STEP, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
@@ -25,7 +21,10 @@ from dra_driver_gpu.nvml.queries import ask_optional
 from dra_driver_gpu.prepare.gpus import make_whole
 from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, RetriableError
-from dra_sdk.hardware import PciDevice, optional, read_int, read_pci_devices, read_text
+from dra_sdk.hardware import PciDevice, optional, pci_driver, read_int, read_pci_devices, read_text, vfio
+from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware.pci_driver import PciBinding, wait_until_free
+from dra_sdk.hardware.vfio import VfioDevice
 
 log = logging.getLogger(__name__)
 _KERNEL_DRIVER: Final = "nvidia"

@@ -19,10 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from dra_driver_gpu.blocks.node_access import Command, CommandError, SystemEffects, WriteError
-from dra_driver_gpu.blocks.polling import Clock
-from dra_driver_gpu.blocks.sharing import Sharing
-from dra_driver_gpu.blocks.vfio import is_vfio_driver
 from dra_driver_gpu.describe.devices import DRIVER_NAME
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.gpu_record import GpuRecord, gpu_records
@@ -33,6 +29,10 @@ from dra_driver_gpu.nvml.memory import FakeGpu, MemoryNvml
 from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.testing.node import GpuNode, write_tools
 from dra_sdk.hardware import link_name
+from dra_sdk.hardware.node_access import Command, CommandError, SystemEffects, WriteError
+from dra_sdk.hardware.polling import Clock
+from dra_sdk.hardware.sharing import Sharing
+from dra_sdk.hardware.vfio import is_vfio_driver
 from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim
 from dra_sdk.testing.crashes import tree
 from dra_sdk.testing.sysfs import regular_machine

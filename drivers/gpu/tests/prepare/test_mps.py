@@ -9,11 +9,11 @@ import threading
 from dataclasses import replace
 
 import pytest
-from dra_driver_gpu.blocks.node_access import Command, SystemEffects
 from dra_driver_gpu.nvml.values import ComputeMode
 from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, mps_daemons, with_mounts
 
 from dra_sdk import ConfigError, DraError, PermanentError, RetriableError
+from dra_sdk.hardware.node_access import Command, SystemEffects
 from dra_sdk.testing import claim, request
 from tests.waiting import wait
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from dra_driver_gpu.blocks.host_paths import file_below
 from dra_driver_gpu.nvml.api import Event, Gpu
 from dra_driver_gpu.nvml.errors import LibraryNotFoundError, TimedOutError
 from dra_driver_gpu.nvml.real.handles import Binding, RealGpu, ask
 from dra_driver_gpu.nvml.values import EventType
+from dra_sdk.hardware.host_paths import file_below
 
 SONAME: Final = "libnvidia-ml.so.1"
 LIBRARY_DIRS: Final = (

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.blocks.host_paths import file_below
 from dra_driver_gpu.describe import read_inventory
 from dra_driver_gpu.health.history import read
 from dra_driver_gpu.nvml import errors, queries
@@ -22,6 +21,7 @@ from dra_driver_gpu.nvml.values import Architecture, Brand, RecoveryAction
 from dra_driver_gpu.testing import StubState, build_stub
 
 from dra_sdk.hardware import Host
+from dra_sdk.hardware.host_paths import file_below
 
 _OLD = (
     "nvmlDeviceGetMemoryInfo_v2",

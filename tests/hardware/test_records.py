@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from dra_driver_gpu.blocks.polling import Clock
-from dra_driver_gpu.blocks.records import RecordError, Records
 
 from dra_sdk import RetriableError
+from dra_sdk.hardware.polling import Clock
+from dra_sdk.hardware.records import RecordError, Records
 
 
 @dataclass

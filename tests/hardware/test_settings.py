@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from dra_driver_gpu.blocks.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
 
 from dra_sdk import SettingsError
+from dra_sdk.hardware.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
 
 TABLE = SettingsTable(
     "LAMP_",

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from dra_sdk import Capacity, Device, DraError, Quantity, RequestPolicy
+from dra_sdk.errors import DraError
+from dra_sdk.model.device import Capacity, Device, RequestPolicy
+from dra_sdk.model.quantity import Quantity
 
 MEMORY: Final = "memory"
 """The capacity that claims divide."""

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.blocks.node_access import NodeAccess, SystemEffects
-from dra_driver_gpu.blocks.pci_driver import bind, holders, own_pid, read_binding, restore
 
 from dra_sdk import RetriableError
+from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
+from dra_sdk.hardware.pci_driver import bind, holders, own_pid, read_binding, restore
 
 GPU = "0000:10:00.0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 
-from dra_driver_gpu.blocks.polling import Clock, watch
+from dra_sdk.hardware.polling import Clock, watch
 
 
 class FakeTime:

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from dra_driver_gpu.blocks.node_access import Command, NodeAccess
-from dra_driver_gpu.blocks.records import locked
-from dra_sdk import DraError, RetriableError
+from dra_sdk.errors import DraError, RetriableError
+from dra_sdk.hardware.node_access import Command, NodeAccess
+from dra_sdk.hardware.records import locked
 
 log = logging.getLogger(__name__)
 PROBE_SECONDS: Final = 60.0

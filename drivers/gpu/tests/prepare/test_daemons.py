@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.blocks import daemons
-from dra_driver_gpu.blocks.daemons import PROBE_SECONDS, DaemonWatch
-from dra_driver_gpu.blocks.node_access import Command
 from dra_driver_gpu.prepare import mps
 from dra_driver_gpu.prepare.mps import MpsDaemon, mps_daemons
 
 from dra_sdk import HealthStatus
+from dra_sdk.hardware import daemons
+from dra_sdk.hardware.daemons import PROBE_SECONDS, DaemonWatch
+from dra_sdk.hardware.node_access import Command
 from dra_sdk.testing import claim, request
 from tests.waiting import LONG, wait
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol, Self
 
-from dra_driver_gpu.blocks.host_paths import follow
-from dra_driver_gpu.blocks.polling import Clock
-from dra_sdk import RetriableError
-from dra_sdk.hardware import Host, optional, read_text
+from dra_sdk.errors import RetriableError
+from dra_sdk.hardware.host import Host, optional, read_text
+from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware.polling import Clock
 
 _PROC: Final = Path("/proc")
 _SHOWN: Final = 500  # characters of a program's output in an error

@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from dra_sdk import HardwareError
+from dra_sdk.errors import HardwareError
 
 PROGRAM_DIRS: Final = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin")
 """The directories for programs, below a root, in the order of the search."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from dra_driver_gpu.blocks.pci_driver import bind
-from dra_driver_gpu.blocks.vfio import is_vfio_driver, vfio_driver
 from dra_driver_gpu.describe.passthrough import read_passthrough
 
 from dra_sdk import HardwareError, RetriableError
+from dra_sdk.hardware.pci_driver import bind
+from dra_sdk.hardware.vfio import is_vfio_driver, vfio_driver
 from dra_sdk.testing import claim, request
 
 GPU = "0000:10:00.0"

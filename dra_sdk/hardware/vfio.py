@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from dra_driver_gpu.blocks.node_access import NodeAccess
-from dra_driver_gpu.blocks.pci_driver import function_path, load_module
-from dra_sdk import DeviceNode, HardwareError, PermanentError, RetriableError
-from dra_sdk.hardware import PciDevice, link_name, optional, read_text
+from dra_sdk.errors import HardwareError, PermanentError, RetriableError
+from dra_sdk.hardware.host import link_name, optional, read_text
+from dra_sdk.hardware.node_access import NodeAccess
+from dra_sdk.hardware.pci import PciDevice
+from dra_sdk.hardware.pci_driver import function_path, load_module
+from dra_sdk.model.edits import DeviceNode
 
 VFIO_PCI: Final = "vfio-pci"
 _MODULE: Final = "vfio_pci"

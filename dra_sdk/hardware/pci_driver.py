@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.blocks.node_access import NodeAccess
-from dra_sdk import HardwareError, RetriableError
-from dra_sdk.hardware import link_name, optional, read_text
+from dra_sdk.errors import HardwareError, RetriableError
+from dra_sdk.hardware.host import link_name, optional, read_text
+from dra_sdk.hardware.node_access import NodeAccess
 
 log = logging.getLogger(__name__)
 _NO_OVERRIDE: Final = "(null)"

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.blocks.node_access import (
+
+from dra_sdk.hardware.node_access import (
     Command,
     CommandError,
     NodeAccess,
@@ -16,8 +17,7 @@ from dra_driver_gpu.blocks.node_access import (
     WriteError,
     children,
 )
-from dra_driver_gpu.blocks.polling import Clock
-
+from dra_sdk.hardware.polling import Clock
 from tests.waiting import wait
 
 

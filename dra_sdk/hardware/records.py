@@ -17,8 +17,8 @@ from dataclasses import Field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from dra_driver_gpu.blocks.polling import Clock
-from dra_sdk import DraError, RetriableError
+from dra_sdk.errors import DraError, RetriableError
+from dra_sdk.hardware.polling import Clock
 
 _FILE: Final = "record.json"
 _LOCK_SECONDS: Final = 30.0  # a holder may wait for a process to leave a device

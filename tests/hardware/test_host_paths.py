@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.blocks.host_paths import find_program, follow
 
 from dra_sdk import HardwareError
+from dra_sdk.hardware.host_paths import find_program, follow
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dra_driver_gpu.blocks.faults import FaultHistory
+from dra_sdk.hardware.faults import FaultHistory
 
 
 @dataclass(frozen=True)
