@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dra_sdk import Claim, ContainerEdits, HeldClaim, HeldDevice, Node, PermanentError, PreparedDevice
+from dra_sdk import Claim, ContainerEdits, HeldDevice, PermanentError, PreparedDevice
 from dra_sdk.errors import (
     ClaimError,
     ConfigError,
@@ -24,47 +21,9 @@ from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.files import Files
 from dra_sdk.node.prepare.checkpoint_store import claim_lock
 from dra_sdk.wire.cdi.reading import check_spec
-from tests.node.prepare.world import DRIVER, POOL, LampConfig, LampDriver, World
+from tests.node.prepare.world import DRIVER, POOL, FailingDisk, FailingDriver, LampConfig, LampDriver, World
 
 KIND = f"{DRIVER}/device"
-
-
-class Broken(LampDriver):
-    """Raises at one device of prepare, or in unprepare, as long as it is told to."""
-
-    def __init__(self, lamps: Path) -> None:
-        super().__init__(lamps)
-        self.fails_at: str | None = None
-        self.after_on = False
-        self.undo_fails = False
-
-    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-        self.prepared.append(claim.uid)
-        for device in claim.devices:
-            if device.name == self.fails_at and not self.after_on:
-                raise OSError(5, f"{device.name} is burnt")
-            self.put_on(device.name, claim.uid)
-            if device.name == self.fails_at:
-                raise OSError(5, f"{device.name} is burnt")
-            yield device.prepared(ContainerEdits(env={"L": device.name}), data={"lamp": device.name})
-        if self.fails_at == "end":
-            raise OSError(5, "burnt at the end")
-
-    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
-        if self.undo_fails:
-            raise OSError(16, "switch is stuck")
-        super().dra_unprepare(claim, node)
-
-
-class FailingDisk:
-    """Makes the steps fail that `when` picks."""
-
-    def __init__(self, when: Any) -> None:
-        self.when = when
-
-    def __call__(self, step: str, path: Path) -> None:
-        if self.when and self.when(step, path):
-            raise OSError(28, "No space left on device")
 
 
 # --- answers
@@ -306,7 +265,7 @@ def test_a_claim_that_was_never_prepared_is_unprepared_with_success(world: World
 
 
 def test_an_unprepare_that_fails_keeps_the_device_held_until_it_succeeds(world: World) -> None:
-    driver = Broken(world.lamps)
+    driver = FailingDriver(world.lamps)
     preparer = world.preparer(driver)
     ref = world.claim("u-1", "lamp-0")
     preparer.prepare(ref)
@@ -409,323 +368,6 @@ def test_a_driver_without_unprepare_just_forgets(world: World) -> None:
     assert world.is_clean()
 
 
-# --- hooks that fail
-
-
-@pytest.mark.parametrize("after_on", [False, True])
-@pytest.mark.parametrize("fails_at", ["lamp-0", "lamp-1", "lamp-2", "end"])
-def test_a_hook_that_fails_at_any_device_leaves_nothing(world: World, fails_at: str, after_on: bool) -> None:
-    driver = Broken(world.lamps)
-    driver.fails_at, driver.after_on = fails_at, after_on
-    preparer = world.preparer(driver)
-    ref = world.claim("u-1", "lamp-0", "lamp-1", "lamp-2")
-    with pytest.raises(HookError, match=r"dra_prepare of driver .* burnt"):
-        preparer.prepare(ref)
-    assert world.is_clean()
-    (held,) = driver.undone
-    done = 3 if fails_at == "end" else int(fails_at[-1])
-    assert [device.data for device in held.devices] == [
-        {"lamp": f"lamp-{index}"} if index < done else {} for index in range(3)
-    ]
-    assert not held.complete
-    driver.fails_at = None
-    assert len(preparer.prepare(ref)) == 3
-
-
-def yields(*names: str) -> Any:
-    """A driver that puts every lamp on, and answers for the lamps called `names`."""
-
-    class Wrong(LampDriver):
-        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[Any]:
-            for device in claim.devices:
-                self.put_on(device.name, claim.uid)
-            for name in names:
-                yield PreparedDevice("r", POOL, name, data={"lamp": name}) if name else name
-
-    return Wrong
-
-
-@pytest.mark.parametrize(
-    "names",
-    [(), ("lamp-0",), ("lamp-0", "lamp-0"), ("lamp-0", "lamp-1", "lamp-1"), ("lamp-0", "lamp-1", "lamp-7"), ("",)],
-)
-def test_an_answer_that_breaks_the_contract_is_undone(world: World, names: tuple[str, ...]) -> None:
-    driver = yields(*names)(world.lamps)
-    with pytest.raises(HookError, match=r"dra_prepare of driver lamps\.example\.com yielded"):
-        world.preparer(driver).prepare(world.claim("u-1", "lamp-0", "lamp-1"))
-    assert world.is_clean()
-    assert len(driver.undone) == 1
-
-
-def test_edits_that_cdi_refuses_are_undone_with_all_data(world: World) -> None:
-    class Wrong(LampDriver):
-        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-            for device in claim.devices:
-                self.put_on(device.name, claim.uid)
-                yield device.prepared(ContainerEdits(env={"A=B": "1"}), data={"lamp": device.name})
-
-    driver = Wrong(world.lamps)
-    with pytest.raises(Exception, match="device claim-u-1_r_lamp-0: env: the name of a variable"):
-        world.preparer(driver).prepare(world.claim("u-1", "lamp-0"))
-    assert world.is_clean()
-    assert driver.undone[0].devices[0].data == {"lamp": "lamp-0"}
-
-
-def test_where_undoing_fails_too_the_next_prepare_heals(world: World) -> None:
-    driver = Broken(world.lamps)
-    driver.fails_at, driver.undo_fails = "lamp-1", True
-    preparer = world.preparer(driver)
-    ref = world.claim("u-1", "lamp-0", "lamp-1")
-    with pytest.raises(HookError, match="lamp-1 is burnt") as caught:
-        preparer.prepare(ref)
-    (note,) = caught.value.__notes__
-    assert note.startswith("undoing it failed as well: dra_unprepare of driver lamps.example.com failed: OSError: ")
-    assert world.states() == ["u-1.json"]
-    with pytest.raises(DeviceHeldError):
-        preparer.prepare(world.claim("u-2", "lamp-0"))
-    driver.fails_at = None
-    with pytest.raises(HookError, match="switch is stuck"):
-        preparer.prepare(ref)
-    driver.undo_fails = False
-    assert len(world.preparer(driver).prepare(ref)) == 2
-    assert driver.undone[0].devices[0].data == {"lamp": "lamp-0"}
-
-
-def test_where_undoing_fails_too_the_last_devices_data_is_kept(world: World) -> None:
-    driver = Broken(world.lamps)
-    driver.fails_at, driver.undo_fails = "end", True
-    ref = world.claim("u-1", "lamp-0")
-    with pytest.raises(HookError, match="burnt at the end"):
-        world.preparer(driver).prepare(ref)
-    driver.undo_fails = False
-    world.preparer(driver).unprepare(ref)
-    assert driver.undone[0].devices[0].data == {"lamp": "lamp-0"}
-    assert world.is_clean()
-
-
-def test_the_claims_of_the_hook_are_closed_after_it(world: World) -> None:
-    """A hook that keeps its claim must not bring back the state of a claim that is gone."""
-    kept: list[Claim[LampConfig]] = []
-
-    class Keep(LampDriver):
-        def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
-            kept.append(claim)
-            yield from super().dra_prepare(claim)
-
-    preparer = world.preparer(Keep(world.lamps))
-    ref = world.claim("u-1", "lamp-0")
-    preparer.prepare(ref)
-    preparer.unprepare(ref)
-    with pytest.raises(HookError, match="journal is closed"):
-        kept[0].journal({"x": 1})
-    assert world.is_clean()
-
-
-# --- disks that fail
-
-
-def is_spec(path: Path) -> bool:
-    return path.parent.name == "cdi"
-
-
-@pytest.mark.parametrize("steps", [{"create"}, {"fsync"}, {"rename"}, {"create", "unlink"}])
-def test_a_cdi_directory_that_cannot_be_written_holds_no_device(world: World, steps: set[str]) -> None:
-    disk = FailingDisk(lambda step, path: is_spec(path) and step in steps)
-    preparer = world.preparer(files=Files(disk))
-    ref = world.claim("u-1", "lamp-0", "lamp-1")
-    with pytest.raises(ClaimError, match=r"cannot write CDI spec .*u-1.json: No space left on device"):
-        preparer.prepare(ref)
-    assert world.is_clean()
-    assert [device.data for device in world.driver.undone[0].devices] == [{"lamp": "lamp-0"}, {"lamp": "lamp-1"}]
-    disk.when = None
-    assert len(preparer.prepare(ref)) == 2
-
-
-def test_a_cdi_directory_that_became_a_file_holds_no_device(world: World) -> None:
-    preparer = world.preparer()
-    world.cdi.rmdir()
-    world.cdi.touch()
-    ref = world.claim("u-1", "lamp-0")
-    with pytest.raises(ClaimError, match="cannot write CDI spec"):
-        preparer.prepare(ref)
-    assert (world.shining(), world.states()) == ({}, [])
-    preparer.unprepare(ref)
-    world.cdi.unlink()
-    assert len(preparer.prepare(ref)) == 1
-
-
-class Counting:
-    """A disk that fails at step number `first`, and at all after it where it is broken for good."""
-
-    def __init__(self, first: int, *, for_good: bool) -> None:
-        self.first, self.for_good = first, for_good
-        self.steps = 0
-        self.repaired = True
-
-    def __call__(self, step: str, path: Path) -> None:
-        if self.repaired:
-            return
-        self.steps += 1
-        if self.steps == self.first or (self.for_good and self.steps > self.first):
-            raise OSError(28, "No space left on device")
-
-
-def failure(call: Callable[[ClaimRef], Any], ref: ClaimRef) -> str | None:
-    """What a call failed with, if it did."""
-    try:
-        call(ref)
-    except (StateError, ClaimError) as error:
-        return str(error)
-    return None
-
-
-@pytest.mark.parametrize("for_good", [False, True])
-def test_a_disk_that_fails_at_any_step_of_prepare_loses_nothing(tmp_path: Path, for_good: bool) -> None:
-    """An error; nothing left if the disk failed only once; and when it works again both calls succeed."""
-    for first in range(1, 100):
-        for then in ("prepare", "unprepare"):
-            world = World(tmp_path / f"{first}-{then}")
-            disk = Counting(first, for_good=for_good)
-            preparer = world.preparer(files=Files(disk))
-            ref = world.claim("u-1", "lamp-0", "lamp-1")
-            disk.repaired = False
-            refusal = failure(preparer.prepare, ref)
-            if refusal is None:
-                assert first == 29, "28 steps can fail"
-                return
-            assert "No space left" in refusal
-            assert for_good or world.is_clean(), first
-            disk.repaired = True
-            if then == "prepare":
-                assert len(preparer.prepare(ref)) == 2
-                assert world.shining() == {"lamp-0": "u-1", "lamp-1": "u-1"}
-            preparer.unprepare(ref)
-            assert world.is_clean(), first
-            assert world.preparer().held() == []
-    pytest.fail("no end of steps")
-
-
-@pytest.mark.parametrize("for_good", [False, True])
-def test_a_disk_that_fails_at_any_step_of_unprepare_loses_nothing(tmp_path: Path, for_good: bool) -> None:
-    for first in range(1, 100):
-        world = World(tmp_path / str(first))
-        disk = Counting(first, for_good=for_good)
-        preparer = world.preparer(files=Files(disk))
-        ref = world.claim("u-1", "lamp-0")
-        preparer.prepare(ref)
-        disk.repaired = False
-        assert "No space left" in (failure(preparer.unprepare, ref) or "No space left")
-        if disk.steps < first:
-            assert first == 9, "8 steps can fail"
-            return
-        disk.repaired = True
-        preparer.unprepare(ref)
-        assert world.is_clean()
-        assert world.preparer().held() == []
-    pytest.fail("no end of steps")
-
-
-@pytest.mark.parametrize("for_good", [False, True])
-def test_a_claim_whose_undoing_began_is_never_answered_from_its_state(tmp_path: Path, for_good: bool) -> None:
-    for first in range(1, 10):
-        world = World(tmp_path / str(first))
-        disk = Counting(first, for_good=for_good)
-        preparer = world.preparer(files=Files(disk))
-        ref = world.claim("u-1", "lamp-0")
-        preparer.prepare(ref)
-        disk.repaired = False
-        with suppress(StateError, ClaimError):
-            preparer.unprepare(ref)
-        disk.repaired = True
-        assert len(preparer.prepare(ref)) == 1
-        assert world.shining() == {"lamp-0": "u-1"}, first
-
-
-def test_a_claim_whose_removal_may_not_have_reached_the_disk_is_removed_again(world: World) -> None:
-    """After a power failure its state would be back, and hold the device for nobody."""
-    steps: list[str] = []
-
-    def fail_once(step: str, path: Path) -> bool:
-        if path != world.claims / "u-1.json" or step not in {"unlink", "fsync-directory"}:
-            return False
-        steps.append(step)
-        return steps == ["unlink", "fsync-directory"]
-
-    disk = FailingDisk(None)
-    preparer = world.preparer(files=Files(disk))
-    ref = world.claim("u-1", "lamp-0")
-    preparer.prepare(ref)
-    disk.when = fail_once
-    with pytest.raises(StateError, match="cannot remove state file"):
-        preparer.unprepare(ref)
-    preparer.unprepare(ref)
-    assert steps == ["unlink", "fsync-directory", "fsync-directory"]
-    assert world.is_clean()
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_claim_that_was_half_undone_on_a_full_disk_is_not_answered_by_another_process(
-    world: World, shared: bool
-) -> None:
-    disk, driver = FailingDisk(None), Broken(world.lamps)
-    old = world.preparer(driver, files=Files(disk), shared=shared)
-    ref = world.claim("u-1", "lamp-0", "lamp-1")
-    old.prepare(ref)
-    disk.when = lambda step, path: step == "create"
-    driver.undo_fails = True
-    with pytest.raises(HookError, match="switch is stuck"):
-        old.unprepare(ref)
-    driver.put_out("lamp-0", "u-1")  # that far it came
-    disk.when, driver.undo_fails = None, False
-    new = world.preparer(driver, shared=shared)
-    assert [claim.complete for claim in new.held()] == [False]
-    assert len(new.prepare(ref)) == 2
-    assert world.shining() == {"lamp-0": "u-1", "lamp-1": "u-1"}
-    new.unprepare(ref)
-    assert world.is_clean()
-
-
-def test_nothing_is_undone_where_not_even_that_can_be_remembered(world: World) -> None:
-    disk = FailingDisk(None)
-    preparer = world.preparer(files=Files(disk))
-    ref = world.claim("u-1", "lamp-0")
-    answer = preparer.prepare(ref)
-    disk.when = lambda step, path: step in {"create", "chmod"}
-    with pytest.raises(StateError, match="cannot write state file"):
-        preparer.unprepare(ref)
-    assert world.driver.undone == []
-    assert preparer.prepare(ref) == answer
-    disk.when = None
-    preparer.unprepare(ref)
-    assert world.is_clean()
-
-
-def test_a_full_disk_does_not_keep_devices_held(world: World) -> None:
-    disk = FailingDisk(None)
-    preparer = world.preparer(files=Files(disk))
-    ref = world.claim("u-1", "lamp-0")
-    preparer.prepare(ref)
-    disk.when = lambda step, path: step == "create"
-    preparer.unprepare(ref)
-    assert world.is_clean()
-
-
-def test_a_broken_state_file_is_its_claims_error_and_stays(world: World) -> None:
-    preparer = world.preparer()
-    ref = world.claim("u-1", "lamp-0")
-    preparer.prepare(ref)
-    path = world.claims / "u-1.json"
-    path.write_bytes(path.read_bytes()[:-20])
-    damaged = path.read_bytes()
-    again = world.preparer()
-    for call in (again.prepare, again.unprepare):
-        with pytest.raises(StateError, match=f"{path} is damaged"):
-            call(ref)
-    assert len(again.prepare(world.claim("u-2", "lamp-1"))) == 1
-    assert path.read_bytes() == damaged
-    assert len(world.specs()) == 2, "the spec of a running container was removed"
-
-
 # --- reboots
 
 
@@ -766,7 +408,7 @@ def test_a_claim_of_the_last_boot_still_holds_its_device(world: World) -> None:
 
 
 def test_a_claim_that_was_half_prepared_may_come_back_with_other_devices(world: World) -> None:
-    driver = Broken(world.lamps)
+    driver = FailingDriver(world.lamps)
     driver.fails_at, driver.undo_fails = "lamp-1", True
     ref = world.claim("u-1", "lamp-0", "lamp-1")
     with pytest.raises(HookError):
@@ -779,7 +421,7 @@ def test_a_claim_that_was_half_prepared_may_come_back_with_other_devices(world: 
 
 
 def test_a_claim_that_was_half_prepared_and_is_gone_can_be_unprepared(world: World) -> None:
-    driver = Broken(world.lamps)
+    driver = FailingDriver(world.lamps)
     driver.fails_at, driver.undo_fails = "lamp-1", True
     ref = world.claim("u-1", "lamp-0", "lamp-1")
     with pytest.raises(HookError):

@@ -188,3 +188,41 @@ class World:
     def is_clean(self) -> bool:
         """Whether nothing is left: no lamp, state, spec or temporary file."""
         return (self.shining(), self.states(), self.specs()) == ({}, [], {})
+
+
+class FailingDriver(LampDriver):
+    """Raises at one device of prepare, or in unprepare, as long as its attributes say so."""
+
+    def __init__(self, lamps: Path) -> None:
+        super().__init__(lamps)
+        self.fails_at: str | None = None
+        self.after_on = False
+        self.undo_fails = False
+
+    def dra_prepare(self, claim: Claim[LampConfig]) -> Iterator[PreparedDevice]:
+        self.prepared.append(claim.uid)
+        for device in claim.devices:
+            if device.name == self.fails_at and not self.after_on:
+                raise OSError(5, f"{device.name} is burnt")
+            self.put_on(device.name, claim.uid)
+            if device.name == self.fails_at:
+                raise OSError(5, f"{device.name} is burnt")
+            yield device.prepared(ContainerEdits(env={"L": device.name}), data={"lamp": device.name})
+        if self.fails_at == "end":
+            raise OSError(5, "burnt at the end")
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        if self.undo_fails:
+            raise OSError(16, "switch is stuck")
+        super().dra_unprepare(claim, node)
+
+
+class FailingDisk:
+    """Makes the steps fail that `when` picks."""
+
+    def __init__(self, when: Any) -> None:
+        self.when = when
+
+    def __call__(self, step: str, path: Path) -> None:
+        if self.when and self.when(step, path):
+            raise OSError(28, "No space left on device")
