@@ -154,7 +154,7 @@ class World:
     def fetch(self, ref: ClaimRef, _deadline: Deadline = NO_DEADLINE) -> dict[str, Any]:
         """GET a claim."""
         self.fetched.append(ref.uid)
-        for claim in self.api.values():
+        for claim in list(self.api.values()):  # the test may add claims meanwhile
             if (claim["metadata"]["namespace"], claim["metadata"]["name"]) == (ref.namespace, ref.name):
                 return claim
         raise NotFoundError(f"resourceclaims {ref.namespace}/{ref.name} not found", status=404)
