@@ -87,7 +87,7 @@ class Files:
             self._sync_directory(target)
 
     def rename(self, path: Path, name: str) -> Path:
-        """Give `path`, whatever it is, another name in its directory, durably; the new path."""
+        """Give `path`, a file of any kind, another name in its directory, durably; the new path."""
         self._step("rename", str(path))
         new = path.rename(path.with_name(name))
         self._sync_directory(str(path))

@@ -17,7 +17,8 @@ threads) follows from these rules. Four differences are intended:
 - A core is identified by its lowest thread, never by `core_id`, which repeats across sockets; and the number of threads
   of a whole core is that core's own, never an average. So hybrid machines, cores with four threads, and cores with an
   offline thread need no special case.
-- Upstream uses an empty L3 cache if a used one has room but also a partly used core; here the used one is filled.
+- Upstream uses an empty L3 cache if a used one has enough free CPUs but also a partly used core; here the used one is
+  filled.
 - Upstream takes cores by number if no cache holds all; here the caches with the most free CPUs come first, so that
   fewer are used.
 - Upstream splits a core in a cache with fewer free CPUs before it uses the partly used core of another; here not.
@@ -166,7 +167,7 @@ class _Picker:
         """Take whole cores, then threads of the cores with the fewest free threads."""
         taken = self._take_whole(free, need)
         rest = free - taken
-        room = {cpu: len(self.topology.siblings(cpu) & rest) for cpu in rest}
+        siblings_left = {cpu: len(self.topology.siblings(cpu) & rest) for cpu in rest}
         core = {cpu: self.topology.by_id[cpu].core for cpu in rest}
-        singles = sorted(rest, key=lambda cpu: (room[cpu], core[cpu], cpu))
+        singles = sorted(rest, key=lambda cpu: (siblings_left[cpu], core[cpu], cpu))
         return taken.union(islice(singles, need - len(taken)))

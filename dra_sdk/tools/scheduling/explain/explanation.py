@@ -32,7 +32,7 @@ class FailedDevices:
 class FunnelStage:
     """A check that devices have to pass.
 
-    kind: pool, class, selector, binding, use, capacity, room, taint, operations, groups, counters or attribute.
+    kind: pool, class, selector, binding, use, capacity, available, taint, operations, groups, counters or attribute.
     label: which one, if there are several.
     kept: how many devices pass; the next check examines these.
     drops: the devices that fail, by reason.

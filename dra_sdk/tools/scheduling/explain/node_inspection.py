@@ -36,7 +36,7 @@ _MAX_VALUES: Final = 6
 _MAX_GROUPS: Final = 5
 _MAX_GIVEN_UP: Final = 3
 """How many searches may take too many steps; kube-scheduler stops at the first."""
-_KINDS_WITH_NAMES: Final = frozenset({"use", "capacity", "room", "counters"})
+_KINDS_WITH_NAMES: Final = frozenset({"use", "capacity", "available", "counters"})
 """Checks whose details name devices or claims, which differ on each node."""
 
 

@@ -236,7 +236,7 @@ class RequestInspector:
         if request.count is not None:
             funnel.apply("capacity", "", capacity_available(problem, request), omit_if_passed=True)
         elif problem.features.behaviour.all_mode_counts_full_devices:
-            funnel.apply("room", "", capacity_available(problem, request), omit_if_passed=True)
+            funnel.apply("available", "", capacity_available(problem, request), omit_if_passed=True)
         if problem.features.device_taints:
             funnel.apply("taint", "", taints_tolerated(request), omit_if_passed=True)
         if problem.features.variant == "experimental":

@@ -120,7 +120,7 @@ def test_since_1_37_mode_all_fails_while_a_device_is_full():
     (before,) = inspected(problem.with_changes(features=SchedulerFeatures()))
     assert kept(before)[-1] == ("capacity", "", 0)
     (found,) = inspected(problem.with_changes(features=NEWER))
-    assert kept(found)[-1] == ("room", "", 0)
+    assert kept(found)[-1] == ("available", "", 0)
     assert len(found.matching) == 2
     assert request_reason(found.report).startswith("request cpu: none of 2 devices has enough capacity left")
 
