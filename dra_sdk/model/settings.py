@@ -207,7 +207,7 @@ class DriverSettings(BaseModel):
         """Every setting, in the order of the class."""
         return [
             SettingDocs(
-                cls.variable(name),
+                cls._variable(name),
                 to_camel(name),
                 _accepted(each.annotation, each.metadata),
                 None if each.is_required() else _as_text(each.get_default(call_default_factory=True)),
@@ -228,7 +228,7 @@ class DriverSettings(BaseModel):
         return "\n".join([*head, *lines]) + "\n"
 
     @classmethod
-    def variable(cls, name: str) -> str:
+    def _variable(cls, name: str) -> str:
         """The environment variable of a field."""
         return f"{cls.prefix}{name.upper()}"
 
@@ -237,7 +237,7 @@ class DriverSettings(BaseModel):
         """Where each field is set, and to which text."""
         found = {}
         for name in cls.model_fields:
-            variable, key = cls.variable(name), to_camel(name)
+            variable, key = cls._variable(name), to_camel(name)
             if text := environment.get(variable):
                 found[name] = (f"environment variable {variable}", text)
             elif text := file.values.get(key):
@@ -246,7 +246,7 @@ class DriverSettings(BaseModel):
 
     @classmethod
     def _unknown(cls, environment: Mapping[str, str], file: SettingsFile) -> Iterator[str]:
-        variables = [cls.variable(name) for name in cls.model_fields]
+        variables = [cls._variable(name) for name in cls.model_fields]
         keys = [to_camel(name) for name in cls.model_fields]
         for name in sorted(environment):
             if name.startswith(cls.prefix) and name not in variables and not _is_of_service(name):
@@ -263,7 +263,7 @@ class DriverSettings(BaseModel):
             return f"settings {cls.prefix}…: {rule}"
         name, *inside = map(str, problem["loc"])
         if problem["type"] == "missing":
-            return f"environment variable {cls.variable(name)}, or {SECTION}.{to_camel(name)} in a file, is required"
+            return f"environment variable {cls._variable(name)}, or {SECTION}.{to_camel(name)} in a file, is required"
         if name not in given:
             return f"default of {cls.__name__}.{name}: {rule} (is {problem['input']!r})"
         where, text = given[name]

@@ -1,4 +1,4 @@
-"""What `dra-sdk run` does before the driver serves; tests/faults has the rest."""
+"""What `dra-sdk run` does before the driver serves, and its help; tests/faults has the rest."""
 
 from __future__ import annotations
 
