@@ -32,6 +32,7 @@ from dra_sdk.model.device import (
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.model.settings import DriverSettings, FromText, HostPath, Seconds, Words, split_words
 from dra_sdk.model.status import Condition, DeviceHealth, DeviceStatus, HealthStatus, NetworkData
 
 __all__ = [
@@ -54,11 +55,14 @@ __all__ = [
     "DeviceTaint",
     "DraError",
     "DriverInfo",
+    "DriverSettings",
+    "FromText",
     "HardwareError",
     "HealthStatus",
     "HeldClaim",
     "HeldDevice",
     "Hook",
+    "HostPath",
     "IntelRdt",
     "Mount",
     "NetDevice",
@@ -73,7 +77,10 @@ __all__ = [
     "RequestPolicy",
     "ResourcePool",
     "RetriableError",
+    "Seconds",
     "SettingsError",
     "Version",
+    "Words",
     "hookimpl",
+    "split_words",
 ]

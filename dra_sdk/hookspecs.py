@@ -1,6 +1,7 @@
 """The contract between dra_sdk and a driver: each hook, when it is called, what it may do, what an exception means.
 
-A driver is a class whose constructor needs no arguments; its methods named `dra_*` are its hooks. Only
+A driver is a class whose constructor needs no arguments; its methods named `dra_*` are its hooks. If it has settings,
+its attribute `settings_class` names their class, and its constructor takes one argument, `settings`. Only
 `dra_driver_info`, `dra_discover` and `dra_prepare` are required, so a hook that is added later breaks no driver. Hooks
 are ordinary blocking functions (`async def` is refused). They run in several threads at the same time, but never twice
 for one claim, and never for two claims that share a device.

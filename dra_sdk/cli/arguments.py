@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, NoReturn, Protocol
 
-from dra_sdk.errors import SettingsError
+from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.loader import find_settings
+from dra_sdk.model.settings import SECTION, DriverSettings
 from dra_sdk.wire.profile import GATES
 
 _FLAG: Final = re.compile(r"^ {2}(?:-\w[^,\n]*, )?(--[a-z-]+)", re.MULTILINE)
 """A long flag in a help text."""
+_INDENT: Final = " " * 24
+"""Where argparse begins the descriptions of flags."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,8 +63,53 @@ class Parser(argparse.ArgumentParser):
 class Commands(Protocol):
     """The subcommands of a parser."""
 
-    def add_parser(self, name: str, *, help: str, description: str | None) -> Parser:  # noqa: A002 (as in argparse)
+    def add_parser(
+        self,
+        name: str,
+        *,
+        help: str,  # noqa: A002 (as in argparse)
+        description: str | None,
+        add_help: bool = True,
+    ) -> Parser:
         """Add a subcommand."""
+
+
+def add_driver(parser: Parser) -> None:
+    """Add the argument `driver`, and a `--help` that also shows the settings of the driver before it."""
+    parser.add_argument("driver", help="a name that `dra-sdk drivers` lists, or module:Class")
+    parser.add_argument(
+        "-h",
+        "--help",
+        action=_DriverHelp,
+        nargs=0,
+        help="show this help message, and after a driver's name also the driver's settings, and exit",
+    )
+
+
+class _DriverHelp(argparse.Action):
+    """Prints the help and the settings of the driver. It imports the driver, and touches no hardware."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> NoReturn:
+        try:
+            settings = find_settings(namespace.driver) if namespace.driver else None
+        except DraError as error:
+            parser.error(str(error))
+        parser.print_help()
+        if settings is not None:
+            print(_settings_help(namespace.driver, settings))
+        parser.exit()
+
+
+def _settings_help(driver: str, settings: type[DriverSettings]) -> str:
+    """The settings of a driver, laid out as the flags are."""
+    width = shutil.get_terminal_size().columns - 2
+    text = f"settings of driver {driver}, as environment variables or in section `{SECTION}` of the file of --config:"
+    lines = ["", *wrap(text, width)]
+    for each in settings.documentation():
+        default = "required" if each.default is None else f"default {each.default}" if each.default else "not set"
+        lines += [f"  {each.variable}, {each.key}: {each.accepts} ({default})"]
+        lines += wrap(each.description, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    return "\n".join(lines)
 
 
 def from_text(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import Commands, add_driver, check_host_root
 from dra_sdk.cli.output import error_lines, print_table, printable, yaml_text
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver, load_driver
@@ -30,8 +30,10 @@ SETTINGS: Final = frozenset({"node_name", "host_root", "overlay_file"})
 
 def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = commands.add_parser("discover", help="show what a driver finds on this machine", description=__doc__)
-    parser.add_argument("driver", help="a name that `dra-sdk drivers` lists, or module:Class")
+    parser = commands.add_parser(
+        "discover", help="show what a driver finds on this machine", description=__doc__, add_help=False
+    )
+    add_driver(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -47,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Discover once and print; status 1 if the driver fails or a pool breaks a limit."""
     settings = read_settings(arguments)
     check_host_root(settings.host_root)
-    driver, overlay = load_driver(arguments.driver), _overlay(settings)
+    driver, overlay = load_driver(arguments.driver, settings.driver), _overlay(settings)
     try:
         pools, slices = _pools_and_slices(driver, settings, overlay)
     except DraError as error:  # every error here is the driver's

@@ -12,7 +12,7 @@ from typing import Final
 
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.output import print_table
-from dra_sdk.errors import DraError, DriverLoadError
+from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, load_driver, origin
 from dra_sdk.model.config import json_schema
@@ -44,7 +44,7 @@ def _row(found: EntryPoint) -> tuple[bool, str, str, str, str]:
     """Whether a driver loads, and its cells of the table."""
     try:
         driver = load_driver(found.name)
-    except DriverLoadError as error:
+    except (DriverLoadError, SettingsError) as error:
         return False, found.name, "-", origin(found), f"does not load: {error}"
     hooks = [name for name in vars(DriverHooks) if name.startswith("dra_") and driver.implements(name)]
     return True, found.name, driver.info.name, origin(found), " ".join(hook.removeprefix("dra_") for hook in hooks)

@@ -17,7 +17,7 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import Commands, add_driver, check_host_root
 from dra_sdk.loader import load_driver
 from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import add_flags, read_settings
@@ -29,8 +29,8 @@ JOIN_SECONDS: Final = 1.0
 
 def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = commands.add_parser("run", help="run a driver on this node", description=__doc__)
-    parser.add_argument("driver", help="a name that `dra-sdk drivers` lists, or module:Class")
+    parser = commands.add_parser("run", help="run a driver on this node", description=__doc__, add_help=False)
+    add_driver(parser)
     add_flags(parser)
     parser.set_defaults(run=run)
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         _on_signal(exit_at_once)
         signals.put(signal.Signals(number))
 
-    with DriverProcess(load_driver(arguments.driver), settings) as process:
+    with DriverProcess(load_driver(arguments.driver, settings.driver), settings) as process:
         _on_signal(stop)
         log.info("%s: stopping", signals.get().name)
     busy = _running([each for each in threading.enumerate() if each not in others and not each.daemon])

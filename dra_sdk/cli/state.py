@@ -89,8 +89,8 @@ def _driver_name(word: str, settings: Settings) -> str:
     if word not in {"", ".", ".."} and "/" not in word and is_directory(settings.plugin_data(word)):
         return word
     try:
-        found = load_driver(word).info.name
-    except DriverLoadError as error:
+        found = load_driver(word, settings.driver).info.name
+    except (DriverLoadError, SettingsError) as error:
         raise SettingsError(f"there is no directory {settings.plugin_data(word)}, and {error}") from error
     if not is_directory(settings.plugin_data(found)):
         raise SettingsError(f"there is no directory {settings.plugin_data(found)}: driver {found} never ran here")

@@ -163,7 +163,7 @@ def _valid_objects(sources: Sequence[ObjectSource], version: str) -> list[Mappin
 
 def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:
     """What a driver finds on this node, with the taints that it remembers, and the claims in its state files."""
-    loaded = load_driver(driver)
+    loaded = load_driver(driver, settings.driver)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
     pools = loaded.discover(Node(settings.node_name, settings.host_root))
     if settings.taint_effect is not None:

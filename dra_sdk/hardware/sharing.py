@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 
 from dra_sdk.errors import DraError
 from dra_sdk.model.device import Capacity, Device, RequestPolicy
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.model.settings import FromText
 
 MEMORY: Final = "memory"
 """The capacity that claims divide."""
@@ -21,7 +25,7 @@ _UNDIVIDED: Final = RequestPolicy(default=0, min=0)
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How claims share a device.
+    """How claims share a device. A field of a driver's settings may have this type; it is read with `parse`.
 
     kind: `disabled` for one claim, `memory` for as many as its memory allows, `unlimited`, or `shares` for `number`.
     number: with `shares`, how many claims.
@@ -29,6 +33,7 @@ class Sharing:
 
     kind: Literal["disabled", "memory", "unlimited", "shares"] = "disabled"
     number: int = 0
+    accepts: ClassVar[str] = "disabled, memory, unlimited or a number of claims"
 
     @classmethod
     def parse(cls, text: str) -> Sharing:
@@ -42,6 +47,15 @@ class Sharing:
         if text.isdecimal() and int(text) > 1:
             return cls("shares", int(text))
         raise DraError(f"sharing is {text!r}: must be disabled, memory, unlimited or a number of shares from 2")
+
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        return str(self.number) if self.kind == "shares" else self.kind
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """As a setting, it is text."""
+        return FromText(cls.parse).__get_pydantic_core_schema__(source, handler)
 
     def apply(self, device: Device) -> Device:
         """The device as it is published with this policy."""

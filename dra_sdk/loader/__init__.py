@@ -8,6 +8,6 @@ second entry point of the same name, stops at the first failing import, and acce
 from __future__ import annotations
 
 from dra_sdk.loader.driver import Driver
-from dra_sdk.loader.finding import DRIVERS, EXTENSIONS, find_driver, iter_drivers, load_driver, origin
+from dra_sdk.loader.finding import DRIVERS, EXTENSIONS, find_driver, find_settings, iter_drivers, load_driver, origin
 
-__all__ = ["DRIVERS", "EXTENSIONS", "Driver", "find_driver", "iter_drivers", "load_driver", "origin"]
+__all__ = ["DRIVERS", "EXTENSIONS", "Driver", "find_driver", "find_settings", "iter_drivers", "load_driver", "origin"]

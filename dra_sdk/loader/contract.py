@@ -15,6 +15,7 @@ from dra_sdk import hookspecs
 from dra_sdk.errors import DriverLoadError
 from dra_sdk.model.config import OpaqueConfig, wrong_defaults
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.settings import DriverSettings
 
 PREFIX: Final = "dra_"
 HOOKS: Final = tuple(name for name in vars(hookspecs.DriverHooks) if name.startswith(PREFIX))
@@ -88,6 +89,16 @@ def _signature_problem(name: str, found: Any) -> str:
     unknown = [each.name for each in needed if each.kind in _KINDS and each.name not in given]
     unknown += [each.name for each in needed if each.kind is inspect.Parameter.KEYWORD_ONLY]
     return f"asks for {', '.join(unknown)}, which it is not given; apart from self {offered}" if unknown else ""
+
+
+def settings_class(target: object, source: str) -> type[DriverSettings] | None:
+    """The class of a driver's settings, None if it has no settings. DriverLoadError if it is unusable."""
+    found = getattr(target, "settings_class", None)
+    if found is None:
+        return None
+    if not (inspect.isclass(found) and issubclass(found, DriverSettings) and found is not DriverSettings):
+        raise DriverLoadError(f"{source}: settings_class must be a subclass of DriverSettings, is {found!r}")
+    return found
 
 
 def check_info(info: Any, source: str) -> None:

@@ -6,13 +6,15 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.errors import DriverLoadError, raised_at
-from dra_sdk.loader.contract import has_hooks
+from dra_sdk.errors import DriverLoadError, SettingsError, raised_at
+from dra_sdk.loader.contract import has_hooks, settings_class
 from dra_sdk.loader.driver import Driver
+from dra_sdk.model.settings import SECTION, DriverSettings, SettingsFile
 
 DRIVERS = "dra_sdk.drivers"
 EXTENSIONS = "dra_sdk.extensions"
@@ -46,24 +48,44 @@ def find_driver(name: str) -> EntryPoint:
     return next(iter(matches.values()))
 
 
-def load_driver(name: str) -> Driver:
+def load_driver(name: str, file: SettingsFile | None = None) -> Driver:
     """Import, instantiate and check one driver. DriverLoadError names the driver, its distribution and the reason.
+
+    A driver whose class has `settings_class` gets its settings from the environment and from `file`; SettingsError for
+    those that are wrong.
 
     name: an entry point, or `module:Class` for a driver that is not installed; its module may lie in the working
         directory.
     """
-    if ":" in name:
-        found, source = _outside(name), f"driver {name!r}"
-    else:
-        found = find_driver(name)
-        source = f"driver {name!r} ({found.value} of {origin(found)})"
+    found, source = _find(name)
+    target = _import(found, source)
+    kind = settings_class(target, source)
+    if kind is None and file is not None:
+        raise SettingsError(f"settings file {file.path} has a section {SECTION}, but {source} has no settings")
     driver = Driver(source)
-    driver.register(_construct(found, source))
+    driver.register(_instance(target, source, None if kind is None else kind.read(file=file)))
     for extension in entry_points(group=EXTENSIONS):
         label = f"extension {extension.name!r} ({extension.value} of {origin(extension)})"
-        driver.extend(_construct(extension, label), label)
+        driver.extend(_instance(_import(extension, label), label), label)
     driver.check()
     return driver
+
+
+def find_settings(name: str) -> type[DriverSettings] | None:
+    """The class of a driver's settings, None if it has none; imports the driver and does not instantiate it.
+
+    name: as for `load_driver`.
+    """
+    found, source = _find(name)
+    return settings_class(_import(found, source), source)
+
+
+def _find(name: str) -> tuple[EntryPoint, str]:
+    """The driver, and how messages call it."""
+    if ":" in name:
+        return _outside(name), f"driver {name!r}"
+    found = find_driver(name)
+    return found, f"driver {name!r} ({found.value} of {origin(found)})"
 
 
 def _outside(name: str) -> EntryPoint:
@@ -86,19 +108,26 @@ def _here(name: str) -> str:
     return f", here {'.'.join(file.with_suffix('').parts)}:{attribute or 'MyDriver'}"
 
 
-def _construct(found: EntryPoint, source: str) -> object:
+def _import(found: EntryPoint, source: str) -> object:
     try:
-        target = found.load()
+        return found.load()
     except (Exception, SystemExit) as error:  # an import runs the author's code
         raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(found, error)}") from error
+
+
+def _instance(target: object, source: str, settings: DriverSettings | None = None) -> object:
+    """An instance of a class; a target that is an instance already may not expect settings."""
     if not inspect.isclass(target):
-        if has_hooks(target):
-            return target
-        raise DriverLoadError(f"{source} is {_described(target)}, want a class with methods dra_…")
+        if not has_hooks(target):
+            raise DriverLoadError(f"{source} is {_described(target)}, want a class with methods dra_…")
+        if settings is not None:
+            raise DriverLoadError(f"{source} is an instance with a settings_class; name its class")
+        return target
+    arguments = {} if settings is None else {"settings": settings}
     try:
-        return target()
+        return target(**arguments)
     except (Exception, SystemExit) as error:
-        raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_needs(target)}") from error
+        raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_needs(target, arguments)}") from error
 
 
 def _reason(error: BaseException) -> str:
@@ -117,11 +146,13 @@ def _instead(found: EntryPoint, error: BaseException) -> str:
     return f"; it has {', '.join(classes)}" if classes else "; it has no class with methods dra_…"
 
 
-def _needs(target: type) -> str:
-    """A hint about a constructor that needs arguments."""
+def _needs(target: type, arguments: Mapping[str, object]) -> str:
+    """A hint about a constructor that takes other arguments."""
     try:
-        inspect.signature(target).bind()
+        inspect.signature(target).bind(**arguments)
     except TypeError:
+        if arguments:
+            return "; a driver with a settings_class is made with one argument, settings"
         return "; a driver is made without arguments, so each needs a default"
     except ValueError:  # a class of an extension module has no signature
         return ""

@@ -121,7 +121,7 @@ def _default_problem(field: FieldInfo) -> str:
         kept = TypeAdapter(kind).validate_python(field.default)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return "" if first["type"] in _AUTHOR else _rule(first)
+        return "" if first["type"] in _AUTHOR else broken_rule(first)
     except Exception:  # noqa: BLE001 (pydantic understands some types only within their class)
         return ""
     same = kept == field.default or type(kept) is type(field.default)
@@ -132,7 +132,7 @@ def _default_problem(field: FieldInfo) -> str:
 def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
     found = []
     for problem in error.errors(include_url=False):
-        path, text = problem["loc"], f"{_rule(problem)} (got {_SHOWN.repr(problem['input'])})"
+        path, text = problem["loc"], f"{broken_rule(problem)} (got {_SHOWN.repr(problem['input'])})"
         if problem["type"] == "extra_forbidden":
             text = f"unknown field ({_short(_known_fields(config, path[:-1]))})"
         elif problem["type"] == "missing":  # the input is the whole object here
@@ -141,7 +141,7 @@ def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
     return found
 
 
-def _rule(problem: ErrorDetails) -> str:
+def broken_rule(problem: ErrorDetails) -> str:
     """Turn pydantic's message into what the field must be. A message of the author's own check stays as it is."""
     if problem["type"] in _AUTHOR:
         return str(problem["ctx"]["error"])

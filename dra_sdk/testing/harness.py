@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
+from dra_sdk.loader.contract import settings_class
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.settings import DriverSettings
 from dra_sdk.node.files import Files
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
@@ -61,8 +64,10 @@ class DriverHarness:
     """A driver on a node.
 
     `driver` is a driver's class, a function that makes a driver, or an instance; a restart makes a new driver unless
-    it is an instance. `version` and `feature_gates` are those of the cluster. Methods raise the errors that the kubelet
-    or the API server would get: DraError and its subclasses. `plugin` is the author's object.
+    it is an instance. `settings` are passed to the class or function; without them, a class with `settings_class` gets
+    the defaults of its settings and nothing of the environment. `version` and `feature_gates` are those of the cluster.
+    Methods raise the errors that the kubelet or the API server would get: DraError and its subclasses. `plugin` is the
+    author's object.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class DriverHarness:
         *,
         version: str = "1.36",
         feature_gates: Mapping[str, bool] | None = None,
+        settings: DriverSettings | None = None,
     ) -> None:
         self.node = node
         self.restartable = inspect.isclass(driver) or not hasattr(driver, "dra_prepare")
@@ -79,7 +85,7 @@ class DriverHarness:
             raise TypeError(
                 f"driver must be a driver's class, a function that makes one, or an instance, is {driver!r}"
             )
-        self._make: Callable[[], object] = driver if self.restartable else lambda: driver
+        self._make = self._maker(driver, settings)
         self._devices: dict[tuple[str, str], Device] | None = None
         self.start()
         self.cluster = FakeCluster(self.info.name, node, version, feature_gates)
@@ -204,6 +210,17 @@ class DriverHarness:
             raise AssertionError(f"driver {self.info.name} has left: {', '.join(left)}")
 
     # -- inside
+
+    def _maker(self, driver: Any, settings: DriverSettings | None) -> Callable[[], object]:
+        kind = settings_class(driver, f"driver {driver.__qualname__}") if inspect.isclass(driver) else None
+        if settings is None and kind is not None:
+            settings = kind()
+        if settings is not None and not self.restartable:
+            raise TypeError(f"settings are for a driver's class or a function that makes one, not for {driver!r}")
+        if settings is not None:
+            return partial(driver, settings=settings)
+        made: Callable[[], object] = driver if self.restartable else lambda: driver
+        return made
 
     def _published(self) -> dict[tuple[str, str], Device]:
         if self._devices is None:

@@ -54,6 +54,23 @@ def test_a_wrong_setting_names_the_variable() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [("run", "cpu"), ("discover", "cpu"), ("state", "cpu"), ("top", "--here", "cpu")])
+def test_commands_read_the_drivers_section_of_the_file(words: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("driver: {reservedCpu: 0}")
+    done = dra_sdk(*words, "--config", str(file))
+    assert done.returncode == 2
+    assert f"settings file {file}: unknown setting driver.reservedCpu (did you mean reservedCpus?)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_driver_with_wrong_settings_is_listed_with_the_reason_and_hides_no_other() -> None:
+    done = dra_sdk("drivers", DRA_CPU_RESERVED_CPUS="0-")
+    assert done.returncode == 1
+    assert "does not load: environment variable DRA_CPU_RESERVED_CPUS='0-': " in done.stdout
+    assert "gpu.nvidia.com" in done.stdout
+
+
 def test_run_without_a_kubelet_says_what_is_missing(tmp_path: object) -> None:
     done = dra_sdk("run", "cpu", "--kubelet-dir", str(tmp_path), "--cdi-dir", str(tmp_path))
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""What `dra-sdk run` does before the driver serves; tests/faults has the rest."""
+"""What `dra-sdk run` does before the driver serves, and its help; tests/faults has the rest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from dra_sdk.cli import run
+from dra_sdk.cli.main import main
 
 
 def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +34,45 @@ def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.Monkey
         for number, handler in before.items():
             signal.signal(number, handler)
     assert handlers == [run.exit_at_once] * 2
+
+
+@pytest.mark.parametrize("command", ["run", "discover"])
+def test_help_after_a_driver_shows_its_settings(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("DRA_GPU_MPS", "neither")  # help is for those who have made a mistake, too
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "gpu", "--help"])
+    text = capsys.readouterr().out
+    assert stopped.value.code == 0
+    assert text.startswith(f"usage: dra-sdk {command} ")
+    flags, _, settings = text.partition("\nsettings of driver gpu, as environment variables or in section `driver` ")
+    assert "--host-root DIR" in flags
+    assert (
+        """
+  DRA_GPU_VFIO_SECONDS, vfioSeconds: seconds, at most 40 (default 30)
+                        how long to wait until nobody uses a GPU that is
+                        passed through
+"""
+        in settings
+    )
+    assert "DRA_GPU_CDI_HOOK, cdiHook: absolute path (not set)" in settings
+
+
+def test_help_without_a_driver_or_for_one_without_settings_shows_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["run", "--help"], ["run", "gpu-amd", "-h"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert "settings of driver" not in shown[0]
+
+
+def test_help_for_an_unknown_driver_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", "gpuu", "--help"])
+    assert stopped.value.code == 2
+    assert "dra-sdk run: unknown driver 'gpuu'; installed drivers: cpu, gpu" in capsys.readouterr().err

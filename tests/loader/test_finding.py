@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk.errors import DriverLoadError
-from dra_sdk.loader import load_driver
+from dra_sdk.errors import DriverLoadError, SettingsError
+from dra_sdk.loader import find_settings, load_driver
+from dra_sdk.model.settings import SettingsFile
 
 CODE = """
 from dra_sdk import DriverInfo
@@ -33,6 +34,27 @@ def factory(): return Mine()
 made = Mine()
 nothing = None
 """
+WITH_SETTINGS = """
+from dra_sdk import DriverInfo, DriverSettings
+from mod_mine import Helper, Mine
+
+class Lamp(DriverSettings, prefix="LAMP_"):
+    level: int = 1
+
+class Set(Mine):
+    settings_class = Lamp
+    def __init__(self, settings):
+        self.level = settings.level
+    def dra_driver_info(self): return DriverInfo(f"level{self.level}.example.com")
+
+class Unset(Mine):
+    settings_class = Lamp
+
+class Odd(Mine):
+    settings_class = Helper
+
+made = Set(Lamp())
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +63,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "mod_mine.py").write_text(CODE)
+    (tmp_path / "mod_set.py").write_text(WITH_SETTINGS)
     (tmp_path / "mod_none.py").write_text("VALUE = 1\n")
     (tmp_path / "mod_half.py").write_text("import mod_absent\n")
     yield tmp_path
-    for name in ("mod_mine", "mod_none", "mod_half"):
+    for name in ("mod_mine", "mod_set", "mod_none", "mod_half"):
         sys.modules.pop(name, None)
 
 
@@ -98,3 +121,39 @@ def test_what_is_no_class_is_named(here: Path, name: str, what: str) -> None:
 def test_a_constructor_is_called_without_arguments() -> None:
     assert refusal("mod_mine:Needy").endswith("; a driver is made without arguments, so each needs a default")
     assert refusal("mod_mine:Raising").endswith("No such file or directory: '/absent' (mod_mine.py, line 16)")
+
+
+FILE = SettingsFile(Path("/etc/lamp.yaml"), {"level": "3"})
+
+
+def test_a_driver_is_made_with_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_driver("mod_set:Set").info.name == "level1.example.com"
+    assert load_driver("mod_set:Set", FILE).info.name == "level3.example.com"
+    monkeypatch.setenv("LAMP_LEVEL", "7")
+    assert load_driver("mod_set:Set", FILE).info.name == "level7.example.com"
+
+
+def test_wrong_settings_are_the_operators_error_and_not_the_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMP_LEVEL", "high")
+    with pytest.raises(SettingsError, match=r"^environment variable LAMP_LEVEL='high': must be a whole number$"):
+        load_driver("mod_set:Set")
+
+
+def test_a_section_of_a_file_for_a_driver_without_settings_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"lamp.yaml has a section driver, but driver 'mod_mine:Mine' has no set"):
+        load_driver("mod_mine:Mine", FILE)
+
+
+def test_settings_are_found_without_making_the_driver() -> None:
+    found = find_settings("mod_set:Set")
+    assert found is not None
+    assert [each.variable for each in found.documentation()] == ["LAMP_LEVEL"]
+    assert find_settings("mod_mine:Raising") is None
+    assert find_settings("cpu") is not None
+
+
+def test_a_driver_that_cannot_be_made_with_settings_is_told_how_it_must_be() -> None:
+    assert refusal("mod_set:Unset").endswith("; a driver with a settings_class is made with one argument, settings")
+    odd = refusal("mod_set:Odd")
+    assert odd.endswith(": settings_class must be a subclass of DriverSettings, is <class 'mod_mine.Helper'>")
+    assert "'mod_set:made' is an instance with a settings_class; name its class" in refusal("mod_set:made")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dra_sdk import DriverSettings
 from dra_sdk.errors import ConfigError, DeviceHeldError, HookError, NotFoundError
 from dra_sdk.testing import DriverHarness, FakeNode, claim
 from tests.testing.lamps import NAME, LampConfig, LampDriver
@@ -48,6 +50,29 @@ def test_a_restart_makes_a_new_driver_unless_it_is_an_instance(lamps, dra_driver
     before = made.plugin
     made.restart()
     assert made.plugin is not before
+
+
+class DimmedSettings(DriverSettings, prefix="DIMMED_"):
+    watt: int = 5
+
+
+class DimmedDriver(LampDriver):
+    settings_class = DimmedSettings
+
+    def __init__(self, settings: DimmedSettings):
+        self.settings = settings
+
+
+def test_a_class_with_settings_gets_those_of_the_test_or_the_defaults(lamps, dra_driver, monkeypatch):
+    monkeypatch.setenv("DIMMED_WATT", "60")
+    assert dra_driver(DimmedDriver).plugin.settings.watt == 5
+    made = dra_driver(DimmedDriver, settings=DimmedSettings(watt=7))
+    made.restart()
+    assert made.plugin.settings.watt == 7
+    made = dra_driver(partial(DimmedDriver), settings=DimmedSettings(watt=8))
+    assert made.plugin.settings.watt == 8
+    with pytest.raises(TypeError, match="settings are for a driver's class or a function"):
+        dra_driver(made.plugin, settings=DimmedSettings())
 
 
 def test_a_device_that_another_claim_holds_is_refused(driver):

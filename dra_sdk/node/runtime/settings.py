@@ -1,8 +1,9 @@
 """Every setting of a driver process: one table, read from flags, the environment and a file.
 
 A flag wins over its environment variable, which wins over the file, which wins over the default. The file is one YAML
-mapping, keys as in the table (`kubeletDir: /var/lib/kubelet`). Its values are read as text, so that `off`
-is no boolean and a node called 007 keeps its name.
+mapping, keys as in the table (`kubeletDir: /var/lib/kubelet`), and a section `driver` for the driver's own settings
+(`dra_sdk.model.settings`). Its values are read as text, so that `off` is no boolean and a node called 007 keeps its
+name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final, Literal, get_args
 import yaml
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.model.settings import SECTION, SettingsFile
 from dra_sdk.node.health.tainting import Effect
 
 CONFIG = "DRA_SDK_CONFIG"
@@ -232,7 +234,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one process; SETTINGS has their meanings."""
+    """The settings of one process; SETTINGS has their meanings. `driver` is what the file has for the driver."""
 
     node_name: str
     kubeconfig: Path | None = None
@@ -247,6 +249,7 @@ class Settings:
     http_address: str = ""
     log_level: str = "info"
     log_format: str = "text"
+    driver: SettingsFile | None = None
 
     @property
     def registry(self) -> Path:
@@ -276,8 +279,8 @@ def read_settings(flags: argparse.Namespace, environment: Mapping[str, str] | No
     """The settings from parsed flags, the environment and the file. SettingsError names the one that is wrong."""
     found = os.environ if environment is None else environment
     named = getattr(flags, "config", None) or (path(found[CONFIG]) if found.get(CONFIG) else None)
-    file = _read_file(named, {each.key for each in SETTINGS}) if named else {}
-    values = {}
+    file, driver = _read_file(named, {each.key for each in SETTINGS}) if named else ({}, None)
+    values: dict[str, Any] = {"driver": driver}
     for each in SETTINGS:
         given = getattr(flags, each.name, None)
         values[each.name] = each.read(found, file, named) if given is None else given
@@ -297,8 +300,11 @@ def _host_name() -> str:
         ) from error
 
 
-def _read_file(path: Path, known: Collection[str]) -> dict[str, str]:
-    """The values by key, as text; SettingsError names the file and the key or line that is wrong."""
+def _read_file(path: Path, known: Collection[str]) -> tuple[dict[str, str], SettingsFile | None]:
+    """The values by key, as text, and those of the driver's section.
+
+    SettingsError names the file and the key or line that is wrong.
+    """
     try:
         found = yaml.load(path.read_bytes(), yaml.BaseLoader)  # noqa: S506 (it makes text, lists and mappings only)
     except OSError as error:
@@ -306,15 +312,34 @@ def _read_file(path: Path, known: Collection[str]) -> dict[str, str]:
     except yaml.YAMLError as error:
         raise SettingsError(f"settings file {path} is not YAML: {_problem(error)}") from error
     if not found:
-        return {}
+        return {}, None
     if not isinstance(found, dict):
         raise SettingsError(f"settings file {path} must hold a mapping of settings, not {type(found).__name__}")
+    driver = _driver_section(path, found.pop(SECTION, ""))
     for key, value in found.items():
         if key not in known:
-            raise SettingsError(f"settings file {path}: unknown setting {key!r}; known are {', '.join(sorted(known))}")
+            listed = ", ".join(sorted([*known, SECTION]))
+            raise SettingsError(f"settings file {path}: unknown setting {key!r}; known are {listed}")
         if not isinstance(value, str):
             raise SettingsError(f"settings file {path}: {key} must be text or a number, is {value!r}")
-    return {key: value for key, value in found.items() if value not in _NOTHING}
+    return {key: value for key, value in found.items() if value not in _NOTHING}, driver
+
+
+def _driver_section(path: Path, section: Any) -> SettingsFile | None:
+    """The section for the driver, which alone knows its keys; a list is text with commas."""
+    if not section or section in _NOTHING:
+        return None
+    if not isinstance(section, dict):
+        raise SettingsError(f"settings file {path}: {SECTION} must be a mapping of settings, is {section!r}")
+    values = {}
+    for key, value in section.items():
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str) for each in items):
+            raise SettingsError(
+                f"settings file {path}: {SECTION}.{key} must be text, a number or a list of these, is {value!r}"
+            )
+        values[key] = ",".join(items)
+    return SettingsFile(path, {key: value for key, value in values.items() if value not in _NOTHING})
 
 
 def _problem(error: yaml.YAMLError) -> str:

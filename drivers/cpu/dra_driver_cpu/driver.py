@@ -6,10 +6,8 @@ the held claims which CPUs are taken.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -22,6 +20,8 @@ from dra_sdk import (
     Device,
     DraError,
     DriverInfo,
+    DriverSettings,
+    FromText,
     HeldClaim,
     Node,
     OpaqueConfig,
@@ -32,7 +32,6 @@ from dra_sdk import (
 from dra_sdk.hardware import NUMA_NODE, CpuSet, CpuTopology, Host, format_cpuset, parse_cpuset, read_cpus
 
 CAPACITY: Final = "dra.cpu/cpu"
-RESERVED: Final = "DRA_CPU_RESERVED_CPUS"
 
 
 class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
@@ -44,30 +43,21 @@ class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CpuSettings:
-    """The settings of one node.
+class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
+    """The settings of one node."""
 
-    reserved: CPUs that no claim gets; the kubelet calls them `reservedSystemCPUs`.
-    """
-
-    reserved: CpuSet = frozenset()
-
-    @classmethod
-    def read(cls, environment: Mapping[str, str] = os.environ) -> CpuSettings:
-        """Read the settings from the environment. Raises DraError with the variable that is malformed."""
-        text = environment.get(RESERVED, "")
-        try:
-            return cls(parse_cpuset(text))
-        except ValueError as error:
-            raise DraError(f"environment variable {RESERVED}: {error}") from error
+    reserved_cpus: Annotated[CpuSet, FromText(parse_cpuset, "CPU list, such as 0-1,8")] = Field(
+        default=frozenset(), description="CPUs that no claim gets; must be the kubelet's `reservedSystemCPUs`"
+    )
 
 
 class CpuDriver:
-    """DRA driver `dra.cpu`."""
+    """DRA driver `dra.cpu`. Without `settings` it has their defaults."""
+
+    settings_class = CpuSettings
 
     def __init__(self, settings: CpuSettings | None = None) -> None:
-        self._settings = settings or CpuSettings.read()
+        self._settings = settings or CpuSettings()
 
     def dra_driver_info(self) -> DriverInfo:
         """Name, configuration and CDI kind."""
@@ -76,13 +66,13 @@ class CpuDriver:
     def dra_discover(self, node: Node) -> Iterator[Device]:
         """One device per NUMA node that has unreserved CPUs, in the order of the nodes."""
         topology = read_cpus(Host(node.root))
-        for name, cpus in cpus_by_device(topology, self._settings.reserved).items():
+        for name, cpus in cpus_by_device(topology, self._settings.reserved_cpus).items():
             yield _device(name, cpus, topology)
 
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
         topology = read_cpus(Host(claim.node.root))
-        by_device = cpus_by_device(topology, self._settings.reserved)
+        by_device = cpus_by_device(topology, self._settings.reserved_cpus)
         picked: list[CpuSet] = []
         for device in claim.devices:
             taken = _taken(claim.held()).union(*picked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
 from dra_driver_cpu.driver import cpus_by_device
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError
 
-from dra_sdk import Capacity, ClaimError, DraError, PermanentError
+from dra_sdk import Capacity, ClaimError, DraError, PermanentError, SettingsError
 from dra_sdk.hardware import format_cpuset, parse_cpuset, read_cpus
 from dra_sdk.testing import DriverHarness, FakeClaim, NotAllocatedError, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
@@ -24,7 +23,7 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 def driver(dra_node: Any, dra_driver: Any) -> DriverHarness:
     """On a machine with CPUs 0-3,8-11 and 4-7,12-15, of which CPU 0 is reserved."""
     dra_node.machine(regular_machine(sockets=2, cores=4))
-    found: DriverHarness = dra_driver(partial(CpuDriver, CpuSettings(parse_cpuset("0"))))
+    found: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset("0")))
     return found
 
 
@@ -126,8 +125,7 @@ def test_a_subrequest_belongs_to_its_request(driver: DriverHarness) -> None:
 
 def test_a_release_without_consumable_capacity_gives_the_whole_numa_node(dra_node: Any, dra_driver: Any) -> None:
     dra_node.machine(regular_machine(sockets=2, cores=4))
-    make = partial(CpuDriver, CpuSettings(parse_cpuset("0")))
-    driver = dra_driver(make, version="1.35")
+    driver = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset("0")), version="1.35")
     driver.prepare(claim(cpus()))
     assert recorded_data(driver) == [{"cpus": "1-3,8-11"}]
     with pytest.raises(ClaimError, match="cpudevnuma009 is not among those"):
@@ -163,6 +161,11 @@ def test_prepare_and_unprepare_survive_a_kill_at_every_write(driver: DriverHarne
 
 
 def test_settings_come_from_the_environment() -> None:
-    assert CpuSettings.read({"DRA_CPU_RESERVED_CPUS": "0-1"}).reserved == {0, 1}
-    with pytest.raises(DraError, match="DRA_CPU_RESERVED_CPUS"):
+    assert CpuSettings.read({}).reserved_cpus == frozenset()
+    assert CpuSettings.read({"DRA_CPU_RESERVED_CPUS": "0-1"}).reserved_cpus == {0, 1}
+    with pytest.raises(SettingsError, match=r"environment variable DRA_CPU_RESERVED_CPUS='one': .*one"):
         CpuSettings.read({"DRA_CPU_RESERVED_CPUS": "one"})
+
+
+def test_the_readme_has_the_table_of_settings() -> None:
+    assert CpuSettings.markdown() in (Path(__file__).parents[1] / "README.md").read_text()

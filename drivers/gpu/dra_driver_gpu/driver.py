@@ -38,11 +38,13 @@ SWEEP_SECONDS: Final = 10.0
 
 
 class GpuDriver:
-    """DRA driver `gpu.nvidia.com`.
+    """DRA driver `gpu.nvidia.com`. Without `settings` it has their defaults.
 
     `nvml` makes the NVML for a node's root; by default it is the real library, or GPUs in memory if the root has a file
     `nvml.yaml`. `effects` is everything else that is done to the node, by default for real.
     """
+
+    settings_class = GpuSettings
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class GpuDriver:
         effects: Effects | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._settings = settings or GpuSettings.read()
+        self._settings = settings or GpuSettings()
         self._libraries = NvmlLibraries(self._settings.driver_root, nvml)
         self._effects = effects or SystemEffects()
         self._clock = clock or Clock()

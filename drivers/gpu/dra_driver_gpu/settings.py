@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final, Literal
+from typing import Annotated, Literal, TypeAlias
 
+from pydantic import Field
+
+from dra_sdk import DriverSettings, FromText, HostPath, Seconds, split_words
 from dra_sdk.hardware import parse_pci_address
-from dra_sdk.hardware.settings import Setting, SettingsTable, parse_choice, parse_path, parse_seconds, parse_switch
 from dra_sdk.hardware.sharing import Sharing
-
-STATE_DIR: Final = "/var/lib/kubelet/plugins/gpu.nvidia.com"
-_LARGEST_XID: Final = 0xFFFF
-Shm = Literal["private", "host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,52 +57,9 @@ class Selection:
         return allowed and not any(map(gpu.matches, self.hide))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSettings:
-    """The settings of one node. All paths are those of the host, wherever its root is mounted.
-
-    driver_root: where the NVIDIA driver is installed.
-    dev_root: what contains `/dev` with the device nodes; empty to derive it from `driver_root`.
-    state_dir: where the driver keeps its records and the directories of MPS daemons.
-    cdi_hook: `nvidia-cdi-hook`; empty to search for it.
-    dynamic_mig: publish every possible MIG device, and create it when it is allocated.
-    passthrough: publish a VFIO device for each GPU as well.
-    mps: claims may use MPS.
-    mps_shm: whether an MPS daemon and its clients have a private `/dev/shm` or use the host's.
-    mps_seconds: how long an MPS daemon may take to start.
-    vfio_seconds: how long to wait until nobody uses a GPU that is passed through.
-    busy_seconds: how long to wait for the last process to leave a MIG device.
-    benign_xids: XIDs that leave a GPU healthy, in addition to `health.events.BENIGN_XIDS`.
-    sharing: how claims share a device.
-    selection: which GPUs are published.
-    """
-
-    driver_root: str = "/"
-    dev_root: str = ""
-    state_dir: str = STATE_DIR
-    cdi_hook: str = ""
-    dynamic_mig: bool = False
-    passthrough: bool = False
-    mps: bool = True
-    mps_shm: Shm = "private"
-    mps_seconds: float = 20.0
-    vfio_seconds: float = 30.0
-    busy_seconds: float = 10.0
-    benign_xids: frozenset[int] = frozenset()
-    sharing: Sharing = field(default_factory=Sharing)
-    selection: Selection = field(default_factory=Selection)
-
-    @classmethod
-    def read(cls, environment: Mapping[str, str] = os.environ) -> GpuSettings:
-        """The settings in the environment. Raises SettingsError with the variable and what it must be."""
-        found = SETTINGS.read(environment)
-        selection = Selection(allow=found.pop("allow", ()), hide=found.pop("hide", ()))
-        return cls(selection=selection, **found)
-
-
-def parse_gpus(text: str) -> tuple[str, ...]:
+def parse_gpus(text: str) -> list[str]:
     """The words of a list of GPUs, separated by commas. Raises ValueError for a word that can name no GPU."""
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    words = split_words(text)
     for word in words:
         if word.upper().startswith("MIG-"):
             raise ValueError(f"{word} is a MIG device; lists name whole GPUs")
@@ -116,68 +70,60 @@ def parse_gpus(text: str) -> tuple[str, ...]:
     return words
 
 
-def parse_xids(text: str) -> frozenset[int]:
-    """The numbers of a list such as `48,94`. Raises ValueError with the word that is not an XID."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if not (word.isascii() and word.isdecimal() and 0 < int(word) <= _LARGEST_XID):
-            raise ValueError(f"{word!r} is not an XID: must be a number from 1 to {_LARGEST_XID}")
-    return frozenset(map(int, words))
+WaitSeconds: TypeAlias = Annotated[float, Seconds(40.0, "the kubelet waits 45 for a claim")]
+Gpus: TypeAlias = Annotated[tuple[str, ...], FromText(parse_gpus, "GPUs, separated by commas")]
+Xid: TypeAlias = Annotated[int, Field(ge=1, le=0xFFFF)]
+Xids: TypeAlias = Annotated[frozenset[Xid], FromText(split_words, "XIDs, separated by commas")]
 
 
-_seconds = parse_seconds(40.0, "the kubelet waits 45 for a claim")
-SETTINGS: Final = SettingsTable(
-    "DRA_GPU_",
-    (
-        Setting(
-            "driver_root",
-            parse_path,
-            "/",
-            "where the NVIDIA driver is installed on the host, e.g. `/run/nvidia/driver`",
-        ),
-        Setting(
-            "dev_root",
-            parse_path,
-            "the driver root if it has `/dev/nvidiactl`, else `/`",
-            "what contains `/dev` with its device nodes",
-        ),
-        Setting("state_dir", parse_path, STATE_DIR, "where the driver records its changes; directories of MPS daemons"),
-        Setting("cdi_hook", parse_path, "found under the driver root", "`nvidia-cdi-hook` on the host"),
-        Setting(
-            "dynamic_mig",
-            parse_switch,
-            "false",
-            "publish every possible MIG device, and create it when it is allocated",
-        ),
-        Setting("passthrough", parse_switch, "false", "publish a VFIO device for each GPU as well"),
-        Setting(
-            "sharing",
-            Sharing.parse,
-            "disabled",
-            "how claims share a device: `disabled`, `memory`, `unlimited` or a number of claims",
-        ),
-        Setting(
-            "allow",
-            parse_gpus,
-            "all",
-            "GPUs to publish: minor numbers, UUIDs, PCI addresses or patterns of product names",
-        ),
-        Setting("hide", parse_gpus, "none", "GPUs not to publish, in the same words; takes precedence over allow"),
-        Setting(
-            "benign_xids",
-            parse_xids,
-            "none",
-            "XIDs that leave a GPU healthy, in addition to 13, 31, 43, 45, 68 and 109",
-        ),
-        Setting("mps", parse_switch, "true", "whether claims may use MPS"),
-        Setting(
-            "mps_shm",
-            parse_choice("private", "host"),
-            "private",
-            "whether an MPS daemon and its clients have a `private` `/dev/shm` or use the `host`'s",
-        ),
-        Setting("mps_seconds", _seconds, "20", "how long an MPS daemon may take to start"),
-        Setting("vfio_seconds", _seconds, "30", "how long to wait until nobody uses a GPU that is passed through"),
-        Setting("busy_seconds", _seconds, "10", "how long to wait for the last process to leave a MIG device"),
-    ),
-)
+class GpuSettings(DriverSettings, prefix="DRA_GPU_"):
+    """The settings of one node. All paths are those of the host, wherever its root is mounted."""
+
+    driver_root: HostPath = Field(
+        default="/", description="where the NVIDIA driver is installed on the host, e.g. `/run/nvidia/driver`"
+    )
+    dev_root: HostPath | None = Field(
+        default=None,
+        description="what contains `/dev` with its device nodes; by default the driver root if it has "
+        "`/dev/nvidiactl`, else `/`",
+    )
+    state_dir: HostPath = Field(
+        default="/var/lib/kubelet/plugins/gpu.nvidia.com",
+        description="where the driver records its changes; directories of MPS daemons",
+    )
+    cdi_hook: HostPath | None = Field(
+        default=None, description="`nvidia-cdi-hook` on the host; by default searched for under the driver root"
+    )
+    dynamic_mig: bool = Field(
+        default=False, description="publish every possible MIG device, and create it when it is allocated"
+    )
+    passthrough: bool = Field(default=False, description="publish a VFIO device for each GPU as well")
+    sharing: Sharing = Field(
+        default=Sharing(),
+        description="how claims share a device",
+    )
+    allow: Gpus = Field(
+        default=(),
+        description="GPUs to publish: minor numbers, UUIDs, PCI addresses or patterns of product names; by default all",
+    )
+    hide: Gpus = Field(default=(), description="GPUs not to publish, in the same words; takes precedence over allow")
+    benign_xids: Xids = Field(
+        default=frozenset(), description="XIDs that leave a GPU healthy, in addition to 13, 31, 43, 45, 68 and 109"
+    )
+    mps: bool = Field(default=True, description="whether claims may use MPS")
+    mps_shm: Literal["private", "host"] = Field(
+        default="private",
+        description="whether an MPS daemon and its clients have a private `/dev/shm` or use the host's",
+    )
+    mps_seconds: WaitSeconds = Field(default=20.0, description="how long an MPS daemon may take to start")
+    vfio_seconds: WaitSeconds = Field(
+        default=30.0, description="how long to wait until nobody uses a GPU that is passed through"
+    )
+    busy_seconds: WaitSeconds = Field(
+        default=10.0, description="how long to wait for the last process to leave a MIG device"
+    )
+
+    @property
+    def selection(self) -> Selection:
+        """Which GPUs are published."""
+        return Selection(self.allow, self.hide)

@@ -14,6 +14,7 @@ import pytest
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.login import find_source
+from dra_sdk.model.settings import SettingsFile
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings, settings_table
 
 GIVEN = {
@@ -48,6 +49,7 @@ def read(*flags: str, **environment: str) -> Settings:
 def test_the_table_and_the_settings_are_the_same() -> None:
     fields = {field.name: field.default for field in dataclasses.fields(Settings)}
     fields["node_name"] = ""
+    del fields["driver"]  # has no flag and no variable
     assert {each.name: each.default for each in SETTINGS} == fields
     assert len({each.env for each in SETTINGS}) == len(SETTINGS)
     assert all(each.help for each in SETTINGS)
@@ -175,6 +177,10 @@ def test_flag_environment_file_default(tmp_path: Path) -> None:
         ("- nodeName", "must hold a mapping"),
         ("nodeName: [a]", "nodeName must be text or a number"),
         ("nodeName: {}", "nodeName must be text or a number"),
+        ("driver: gpu", "driver must be a mapping of settings, is 'gpu'"),
+        ("driver: [a]", "driver must be a mapping of settings, is ['a']"),
+        ("driver: {a: {b: c}}", "driver.a must be text, a number or a list of these, is {'b': 'c'}"),
+        ("driver: {a: [[b]]}", "driver.a must be text, a number or a list of these, is [['b']]"),
         ("serve: yes", "is not one of both, common, registration, service"),
         ("drainSeconds: soon", "settings.yaml='soon': must be a number of seconds from 0 to 86400"),
         ("serve: some", "is not one of both, common, registration, service"),
@@ -195,6 +201,17 @@ def test_values_are_taken_as_they_are_written(tmp_path: Path) -> None:
     settings = read("--config", str(file))
     assert (settings.node_name, settings.pod_uid, settings.taint_effect) == ("007", "0777", None)
     assert (settings.http_address, settings.kubeconfig, settings.cdi_dir) == (":8080", None, Path("/var/run/cdi"))
+
+
+def test_the_file_has_a_section_for_the_driver(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("nodeName: n\ndriver:\n  mig: off\n  allow: [0, '*A100*']\n  hide: []\n  sharing:\n")
+    settings = read("--config", str(file))
+    assert settings.node_name == "n"
+    assert settings.driver == SettingsFile(file, {"mig": "off", "allow": "0,*A100*"})
+    for nothing in ("driver:", "driver: {}", "driver: null"):
+        file.write_text(nothing)
+        assert read("--config", str(file)).driver is None
 
 
 def test_an_empty_file_sets_nothing_and_a_missing_one_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.nvml.memory import fake_gpu, read_fixture
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import VirtualizationMode
-from dra_driver_gpu.settings import Selection
 
 from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT, Host
 from dra_sdk.testing import NotAllocatedError, claim, request
@@ -170,7 +169,7 @@ def test_claims_share_memory(make_gpus):
 
 
 def test_lists_select_gpus(make_gpus):
-    rig = make_gpus("A100-40GB", "L4", "L4", passthrough=True, selection=Selection(allow=["*L4*"], hide=["2"]))
+    rig = make_gpus("A100-40GB", "L4", "L4", passthrough=True, allow=["*L4*"], hide=["2"])
     assert rig.driver.devices.keys() == {"gpu-1", "gpu-vfio-1"}
 
 

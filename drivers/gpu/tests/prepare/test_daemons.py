@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,7 +143,7 @@ def test_a_daemon_that_refuses_its_configuration_is_ended(make_node, config):
     rig = make_node("L4")
     prepared = rig.driver.prepare(with_mps(config))
     rig.effects.kill(rig.effects.running_daemons(), force=True)
-    patient, rig.settings = rig.settings, replace(rig.settings, mps_seconds=0.2)
+    patient, rig.settings = rig.settings, rig.settings.model_copy(update={"mps_seconds": 0.2})
     tool = rig.node.path("/usr/bin/nvidia-cuda-mps-control")
     works = tool.read_text()
     tool.write_text('#!/bin/sh\n[ "$1" = -f ] || exit 1\nexec sleep 60\n')

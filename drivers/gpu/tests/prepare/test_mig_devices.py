@@ -195,7 +195,7 @@ def test_mig_that_we_left_on_is_turned_off_after_dynamic_mig_was_disabled(make_g
     rig.memory.add_process(rig.memory.gpus[0].uuid, 4711)
     rig.driver.unprepare(prepared)
     rig.memory.end_process(4711)
-    rig.settings = replace(rig.settings, dynamic_mig=False)
+    rig.settings = rig.settings.model_copy(update={"dynamic_mig": False})
     rig.driver.restart()
     assert mig_on(rig)
     assert rig.driver.prepare(claim("gpu")).names == ["gpu-0"]

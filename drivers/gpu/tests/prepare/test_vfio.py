@@ -6,13 +6,11 @@ import errno
 import os
 import shutil
 import threading
-from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.settings import Selection
 
 from dra_sdk import DraError, PermanentError, RetriableError
 from dra_sdk.hardware import read_pci_devices
@@ -342,7 +340,7 @@ def test_processes_are_waited_for_although_nvml_does_not_know_the_gpu(make_vms):
 
 
 def test_claims_for_other_gpus_do_not_wait_for_its_users(make_gpus):
-    rig = make_gpus("L4", "L4", passthrough=True, vfio_seconds=50.0)
+    rig = make_gpus("L4", "L4", passthrough=True, vfio_seconds=40.0)
     asked = rig.driver.allocate(claim(vm()))
     other = rig.driver.allocate(claim("gpu"))
     link = hold(rig, "/dev/nvidia0")
@@ -519,7 +517,7 @@ def test_it_keeps_its_product_name_while_it_is_bound_to_vfio(make_vms):
 def test_an_allowed_gpu_stays_published_while_it_is_bound_to_vfio(make_gpus, word):
     rig = make_gpus("L4", passthrough=True)
     allowed = rig.memory.gpus[0].uuid if word == "uuid" else word
-    rig.settings = replace(rig.settings, selection=Selection(allow=[allowed]))
+    rig.settings = rig.settings.model_copy(update={"allow": (allowed,)})
     rig.driver.restart()
     prepared = rig.driver.prepare(claim(vm()))
     rig.memory.unbind(rig.memory.gpus[0].uuid)
