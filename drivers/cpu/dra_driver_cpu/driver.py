@@ -101,7 +101,9 @@ def cpus_by_device(topology: CpuTopology, reserved: CpuSet) -> dict[str, CpuSet]
 def _device(name: str, cpus: CpuSet, topology: CpuTopology) -> Device:
     first = topology.by_id[min(cpus)]
     # Without a policy, a request without a number takes the whole node, and a request for 1500m fails only at prepare.
-    policy = RequestPolicy(default=1, min=1, max=len(cpus), step=1)
+    # The API server refuses a step that leads beyond the capacity, so a single CPU is a list of one value.
+    several = RequestPolicy(default=1, min=1, max=len(cpus), step=1)
+    policy = several if len(cpus) > 1 else RequestPolicy(default=1, valid_values=[1])
     return Device(
         name,
         attributes={
