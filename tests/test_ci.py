@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,12 @@ def test_what_runs_before_the_installation_needs_no_package(command):
     )
     assert "Error" not in done.stderr
     assert done.returncode in {0, 2}
+
+
+def test_the_makefile_names_tests_that_exist() -> None:
+    makefile = SCRIPT.parents[1] / "Makefile"
+    text = makefile.read_text().replace("\\\n", " ")
+    found = re.findall(r"^(?:SLOW|GUARDS|DRAWN) := (.+)$", text, re.MULTILINE)
+    paths = [path for line in found for path in line.split()]
+    assert len(found) == 3
+    assert [path for path in paths if not (makefile.parent / path).exists()] == []
