@@ -29,11 +29,11 @@ class WholeWrites(KernelEffects):
 
 @pytest.fixture
 def survives(rig: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def check(gpu: Any, made_claim: Any, *, lines: bool, **settings: Any) -> int:
+    def check(gpu: Any, made_claim: Any, **settings: Any) -> int:
         made = rig(gpu, **settings)
         made.node.device_node("/dev/vfio/20", major=511)
         made.effects = WholeWrites(made.node.root, [gpu])
-        return assert_survives_crashes(made.driver, made_claim, lines=lines)
+        return assert_survives_crashes(made.driver, made_claim)
 
     return check
 
@@ -41,10 +41,10 @@ def survives(rig: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.timeout(600)
 def test_dividing_a_gpu_survives_crashes(survives: Any) -> None:
     config = {"apiVersion": "gpu.resource.amd.com/v1alpha1", "kind": "GpuConfig", "computePartition": "DPX"}
-    assert survives(mi300x(), claim("gpu", config=config), lines=False, partitioning=True) > 20
+    assert survives(mi300x(), claim("gpu", config=config), partitioning=True) > 100
 
 
 @pytest.mark.timeout(600)
 def test_passing_a_gpu_through_survives_crashes(survives: Any) -> None:
     where = 'device.attributes["gpu.amd.com"].type == "vfio"'
-    assert survives(mi300x(), claim(request("vm", where=where)), lines=False, passthrough=True) > 20
+    assert survives(mi300x(), claim(request("vm", where=where)), passthrough=True) > 100

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from dra_driver_amd.settings import SETTINGS, AmdSettings
 
 from dra_sdk import SettingsError
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_defaults_change_nothing_on_the_node() -> None:
@@ -27,3 +31,4 @@ def test_an_unusable_value_is_an_error(name: str, value: str) -> None:
 
 def test_the_table_of_the_readme_has_every_setting() -> None:
     assert SETTINGS.markdown().count("| `DRA_AMD_") == len(AmdSettings.__dataclass_fields__)
+    assert SETTINGS.markdown() in README.read_text()
