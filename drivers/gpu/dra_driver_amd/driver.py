@@ -55,9 +55,7 @@ class AmdGpuDriver:
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """One pool: each GPU, or each partition of a GPU that is partitioned; and VFIO devices if they are wanted."""
         amd = self._node(node)
-        records = amd.records
-        recorded = {address: records.read(address) for address in records.devices()}
-        bound = {address: (each.product, each.capacity) for address, each in recorded.items()}
+        bound = {address: (each.product, each.capacity) for address, each in amd.recorded().items() if each is not None}
         yield make_pool(node.name, amd.gpus(), self._functions(amd), read_driver_attributes(amd.host), bound)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:

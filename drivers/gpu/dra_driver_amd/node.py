@@ -5,6 +5,7 @@ While a claim has changed a GPU, the GPU is published as it was before, so that 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from dra_driver_amd.settings import AmdSettings
 from dra_sdk import RetriableError
 from dra_sdk.hardware import link_name, read_pci_device
 from dra_sdk.hardware.node_access import NodeAccess
-from dra_sdk.hardware.records import Records
+from dra_sdk.hardware.records import RecordError, Records
 
+log = logging.getLogger(__name__)
 JSON: TypeAlias = dict[str, Any]
 
 
@@ -66,19 +68,28 @@ class AmdNode(NodeAccess):
         with self.records.locked(address) as record:
             yield record.claim in {"", claim}
 
+    def recorded(self) -> dict[str, GpuRecord | None]:
+        """The records of all functions that claims have changed, by PCI address; None for one that cannot be read."""
+        records, found = self.records, dict[str, GpuRecord | None]()
+        for address in records.devices():
+            try:
+                found[address] = records.read(address)
+            except RecordError as error:
+                log.warning("what a claim has changed on GPU %s is not known: %s", address, error)
+                found[address] = None
+        return found
+
     def gpus(self) -> tuple[AmdGpu, ...]:
         """All GPUs and partitions that can be published, by card.
 
         A GPU that is divided for a claim is the whole GPU that the claim asked for, also in the moment of the change,
-        in which KFD does not know it.
+        in which KFD does not know it. A GPU whose record cannot be read is left out.
         """
-        divided = dict(self._divided())
-        found = [gpu for gpu in read_gpus(self.host) if gpu.pci.address not in divided]
-        return tuple(sorted([*found, *divided.values()], key=lambda gpu: (gpu.card, gpu.render)))
-
-    def _divided(self) -> Iterator[tuple[str, AmdGpu]]:
-        records = self.records
-        for address in records.devices():
-            recorded = records.read(address).divided
-            if recorded and link_name(self.host.sys / "bus/pci/devices" / address / "driver") == KERNEL_DRIVER:
-                yield address, AmdGpu.from_json(recorded, read_pci_device(self.host, address))
+        recorded = self.recorded()
+        divided = {at: each.divided for at, each in recorded.items() if each is not None and each.divided}
+        hidden = divided.keys() | {at for at, each in recorded.items() if each is None}
+        found = [gpu for gpu in read_gpus(self.host) if gpu.pci.address not in hidden]
+        for address, gpu in divided.items():
+            if link_name(self.host.sys / "bus/pci/devices" / address / "driver") == KERNEL_DRIVER:
+                found.append(AmdGpu.from_json(gpu, read_pci_device(self.host, address)))
+        return tuple(sorted(found, key=lambda gpu: (gpu.card, gpu.render)))

@@ -58,8 +58,7 @@ _UNDO: Final[dict[str, Callable[[AmdNode, str, JSON], None]]] = {
 
 def _sweep(node: AmdNode, claim: Claim[Any]) -> None:
     """Undo the changes of claims that hold nothing any more, because their state was lost. Failures are logged."""
-    records = node.records
-    found = [(address, records.read(address)) for address in records.devices()]
+    found = [(address, record) for address, record in node.recorded().items() if record is not None]
     # Read the held claims last: a claim that is being prepared is held before its first step.
     live = {"", claim.uid, *(each.uid for each in claim.held())} if found else set()
     for address, record in found:

@@ -158,3 +158,12 @@ def test_a_refused_write_leaves_the_gpu_as_it_was(rig: Any, monkeypatch: pytest.
         made.driver.prepare(taken)
     assert made.read(MODE) == "SPX"
     assert made.records() == []
+
+
+def test_a_gpu_with_a_damaged_record_is_left_out_and_others_are_not(rig: Any) -> None:
+    made = rig(mi300x(), mi300x(), partitioning=True)
+    made.driver.prepare(divided())
+    made.node.file(f"/s/gpus/{GPU}/record.json", "{")
+    made.driver.discover()
+    assert list(made.driver.devices) == ["gpu-9-136"]
+    made.driver.prepare(claim("other"))
