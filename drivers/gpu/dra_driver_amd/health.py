@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -130,13 +130,22 @@ class CardHealth:
         elif self._counts is not None:
             self._compare(self._counts.uncorrectable, counts.uncorrectable, now)
         self._faults.forget(now, self._settle)
-        self.trouble, self._unknown_once, self._counts = "", False, counts
+        former = self._counts.uncorrectable if self._counts else {}
+        self.trouble, self._unknown_once = "", False
+        self._counts = replace(counts, uncorrectable={**former, **counts.uncorrectable})
+
+    def passed_through(self) -> None:
+        """Record that a virtual machine can have the GPU: nothing is counted here, and it comes back after a reset."""
+        self._faults.clear()
+        self.trouble, self._unknown_once, self._counts = "", False, None
 
     def _compare(self, before: Mapping[str, int], after: Mapping[str, int], now: float) -> None:
-        if any(after[block] < before.get(block, 0) for block in after):
+        """A block that could not be read until now says nothing about new errors."""
+        both = before.keys() & after.keys()
+        if any(after[block] < before[block] for block in both):
             self._faults.clear()
             return
-        for block in (each for each in after if after[each] > before.get(each, 0)):
+        for block in sorted(each for each in both if after[each] > before[each]):
             self._faults.add(self._card, f"uncorrectable error in {block}", now)
 
     def problems(self) -> Iterator[str]:
@@ -224,7 +233,7 @@ class HealthMonitor:
         elif not (path / "physfn").is_symlink() and _answers_with_ones(path):
             card.missing("the GPU does not answer on the PCI bus")
         elif address in passed:
-            card.answered(ErrorCounts(), self._clock())
+            card.passed_through()
         elif driver != KERNEL_DRIVER:
             card.missing(f"the GPU has {f'driver {driver}' if driver else 'no driver'} instead of {KERNEL_DRIVER}")
         elif address not in known:

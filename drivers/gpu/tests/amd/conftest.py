@@ -11,6 +11,7 @@ from dra_driver_amd.testing import KernelEffects, write_gpus
 
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim
+from dra_sdk.testing.sysfs import regular_machine
 
 CLOCK = Clock(interval=0.01)
 
@@ -24,7 +25,7 @@ class AmdRig:
 
     def __init__(self, node: FakeNode, gpus: tuple[Any, ...], settings: dict[str, Any]) -> None:
         self.node = node
-        write_gpus(node.root, gpus)
+        write_gpus(node.root, gpus, machine=regular_machine(sockets=2, cores=1, threads=1))
         self.settings = AmdSettings(state_dir="/s", busy_seconds=0.1, **settings)
         self.effects = KernelEffects(node.root, gpus)
         self.driver = DriverHarness(self.make, node)

@@ -163,6 +163,34 @@ def test_a_gpu_is_healthy_while_a_virtual_machine_has_it(watched: Any) -> None:
     assert prepared.names == ["gpu-vfio-0000-c1-00-0"]
 
 
+def test_errors_from_before_a_virtual_machine_are_not_new(watched: Any) -> None:
+    node = watched(mi300x(), passthrough=True)
+    node.look()
+    where = 'device.attributes["gpu.amd.com"].type == "vfio"'
+    prepared = node.made.driver.prepare(claim(request("vm", where=where)))
+    node.look()
+    node.made.driver.unprepare(prepared)
+    node.count("umc", 3)
+    assert set(node.look().values()) == {""}
+    node.count("umc", 4)
+    assert set(node.look().values()) == {"uncorrectable error in umc"}
+
+
+def test_a_counter_that_could_not_be_read_for_a_moment_is_not_a_new_error(watched: Any) -> None:
+    node = watched(mi300x())
+    node.count("umc", 3)
+    node.look()
+    counter = node.node.path(f"/sys/bus/pci/devices/{GPU}/ras/umc_err_count")
+    counter.unlink()
+    assert node.look()["gpu-1-128"] == ""
+    node.count("umc", 3)
+    assert node.look()["gpu-1-128"] == ""
+    counter.unlink()
+    node.look()
+    node.count("umc", 4)
+    assert node.look()["gpu-1-128"] == "uncorrectable error in umc"
+
+
 def test_virtual_functions_read_as_all_ones_and_are_healthy(watched: Any) -> None:
     node = watched(mi300x(driver="gim", vfs=2), passthrough=True)
     node.node.file("/sys/bus/pci/devices/0000:c1:02.0/config", b"\xff" * 64)
