@@ -1,5 +1,6 @@
-"""DRA driver for AMD GPUs and their partitions, read from sysfs and the KFD topology alone; it needs no library."""
+"""DRA driver for AMD GPUs, their partitions and virtual functions. It reads sysfs and KFD, and needs no library."""
 
-from dra_driver_amd.driver import AmdGpuDriver, GpuConfig
+from dra_driver_amd.config import GpuConfig, VfioDeviceConfig
+from dra_driver_amd.driver import AmdGpuDriver
 
-__all__ = ["AmdGpuDriver", "GpuConfig"]
+__all__ = ["AmdGpuDriver", "GpuConfig", "VfioDeviceConfig"]

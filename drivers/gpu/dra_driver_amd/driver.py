@@ -1,98 +1,105 @@
-"""The driver: publishes AMD GPUs, gives their device nodes to containers, and notices when they change.
-
-It changes nothing on the node, so there is nothing to undo.
-"""
+"""The driver: publishes AMD GPUs, prepares them for claims, notices changes, and reports their health."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
-from dra_driver_amd.gpus import AmdGpu, DeviceNumber, make_device, read_device_number, read_driver_attributes, read_gpus
-from dra_sdk import (
-    Claim,
-    ContainerEdits,
-    Device,
-    DeviceNode,
-    DraError,
-    DriverInfo,
-    HardwareError,
-    Node,
-    OpaqueConfig,
-    PreparedDevice,
-)
-from dra_sdk.hardware import Host
+from dra_driver_amd.config import CONFIGS
+from dra_driver_amd.devices import DRIVER_NAME, make_pool, read_driver_attributes
+from dra_driver_amd.health import HealthMonitor
+from dra_driver_amd.node import AmdNode
+from dra_driver_amd.passthrough import PassthroughFunction, read_passthrough
+from dra_driver_amd.prepare import prepare, unprepare
+from dra_driver_amd.settings import AmdSettings
+from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
+from dra_sdk.hardware import polling
+from dra_sdk.hardware.node_access import Effects, SystemEffects
+from dra_sdk.hardware.polling import Clock
 
 log = logging.getLogger(__name__)
-DRIVER_NAME: Final = "gpu.amd.com"
 CDI_KIND: Final = "k8s.gpu.amd.com/gpu"
 WATCH_SECONDS: Final = 5.0
-
-
-class GpuConfig(OpaqueConfig, api_version="gpu.resource.amd.com/v1alpha1"):
-    """Configuration of a GPU or a partition. It has no fields; existing claims carry it."""
+CALL_SECONDS: Final = 40.0  # for all waits of one call together: the kubelet gives up after 45 without a reason
 
 
 class AmdGpuDriver:
-    """DRA driver `gpu.amd.com`. Every `interval` seconds it checks for changes."""
+    """DRA driver `gpu.amd.com`.
 
-    def __init__(self, interval: float = WATCH_SECONDS) -> None:
+    `effects` is what is done to the node, by default for real. Every `interval` seconds the driver checks for changes
+    and reads the health of GPUs. Without `settings` it has their defaults.
+    """
+
+    settings_class = AmdSettings
+
+    def __init__(
+        self,
+        settings: AmdSettings | None = None,
+        *,
+        effects: Effects | None = None,
+        clock: Clock | None = None,
+        interval: float = WATCH_SECONDS,
+    ) -> None:
+        self._settings = settings or AmdSettings()
+        self._effects = effects or SystemEffects()
+        self._clock = clock or Clock()
         self._interval = interval
+        self._monitors: dict[Path, HealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name, configuration and CDI kind."""
-        return DriverInfo(DRIVER_NAME, configs=[GpuConfig], cdi_kind=CDI_KIND)
+        """Name, configuration and CDI kind; virtual machines read the PCI address from the metadata file."""
+        return DriverInfo(DRIVER_NAME, configs=CONFIGS, cdi_kind=CDI_KIND, metadata=self._settings.passthrough)
 
-    def dra_discover(self, node: Node) -> Iterator[Device]:
-        """One device for each GPU, or for each partition of a GPU that is partitioned."""
-        host = Host(node.root)
-        driver = read_driver_attributes(host)
-        return (make_device(gpu, driver) for gpu in read_gpus(host))
+    def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
+        """One pool: each GPU, or each partition of a GPU that is partitioned; and VFIO devices if they are wanted."""
+        amd = self._node(node)
+        bound = {address: (each.product, each.capacity) for address, each in amd.recorded().items() if each is not None}
+        yield make_pool(node.name, amd.gpus(), self._functions(amd), read_driver_attributes(amd.host), bound)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Check every few seconds: GPUs come and go, and their number changes with the partition mode."""
-        host, last = Host(node.root), None
-        while not stop.is_set():
-            now = _snapshot(host)
-            if last is not None and now is not None and now != last:
-                log.info("AMD GPUs or their partitions have changed")
-                changed()
-            last = now if now is not None else last
-            stop.wait(self._interval)
+        amd = self._node(node)
+        last: Hashable = None
 
-    def dra_prepare(self, claim: Claim[GpuConfig]) -> Iterator[PreparedDevice]:
-        """The node of KFD, through which all GPUs compute, and the two nodes of each GPU."""
-        host = Host(claim.node.root)
-        found = {gpu.name: gpu for gpu in read_gpus(host)}
-        for each in claim.devices:
-            if each.name not in found:
-                raise HardwareError(
-                    f"GPU {each.name} is not on node {claim.node.name}: were its GPUs partitioned differently?"
-                )
-            yield each.prepared(_edits(host, found[each.name]))
+        def snapshot() -> Hashable:
+            nonlocal last
+            try:
+                last = frozenset([*amd.gpus(), *self._functions(amd)])
+            except DraError as error:  # in the middle of a change of the partition mode
+                log.debug("AMD GPUs cannot be read now: %s", error)
+            return last
 
+        def report() -> None:
+            log.info("AMD GPUs, their partitions or their drivers have changed")
+            changed()
 
-def _edits(host: Host, gpu: AmdGpu) -> ContainerEdits:
-    nodes = [
-        _node("/dev/kfd", read_device_number(host.sys / "class/kfd/kfd/dev")),
-        _node(f"/dev/dri/card{gpu.card}", gpu.card_number),
-        _node(f"/dev/dri/renderD{gpu.render}", gpu.render_number),
-    ]
-    return ContainerEdits(device_nodes=nodes)
+        polling.watch(snapshot, report, stop, self._interval)
 
+    def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+        """Read error counters, kernel drivers and KFD every few seconds."""
+        return self.health_monitor(node).watch(stop, self._interval)
 
-def _node(path: str, number: DeviceNumber | None) -> DeviceNode:
-    """A node by its numbers; if sysfs does not have them, the container runtime reads them from the host's node."""
-    if number is None:
-        return DeviceNode(path)
-    return DeviceNode(path, type="c", major=number.major, minor=number.minor)
+    def health_monitor(self, node: Node, now: Callable[[], float] = time.monotonic) -> HealthMonitor:
+        """The monitor of a node, which remembers its GPUs; `now` is a steady clock, in seconds."""
+        if node.root not in self._monitors:
+            amd, settle = self._node(node), self._settings.settle_seconds
+            self._monitors[node.root] = HealthMonitor(amd.host, amd.gpus, lambda: self._functions(amd), settle, now)
+        return self._monitors[node.root]
 
+    def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
+        """Set up the claim's devices."""
+        return prepare(self._node(claim.node).within(CALL_SECONDS), claim)
 
-def _snapshot(host: Host) -> frozenset[AmdGpu] | None:
-    try:
-        return frozenset(read_gpus(host))
-    except DraError as error:  # in the middle of a change of the partition mode
-        log.debug("AMD GPUs cannot be read now: %s", error)
-        return None
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        """Undo what the claim's journal lists."""
+        unprepare(self._node(node).within(CALL_SECONDS), claim)
+
+    def _node(self, node: Node) -> AmdNode:
+        return AmdNode(node.root, self._effects, self._clock, settings=self._settings)
+
+    def _functions(self, node: AmdNode) -> tuple[PassthroughFunction, ...]:
+        return read_passthrough(node.host) if self._settings.passthrough else ()

@@ -1,37 +1,38 @@
-"""AMD GPUs and partitions: found by KFD, with their device nodes from DRM and their location from PCI, and as devices.
+"""AMD GPUs and partitions as the kernel shows them: found by KFD, with device nodes from DRM and location from PCI.
 
 Every partition of a GPU except the first has its own DRM device on the platform bus (`amdgpu_xcp_N`), without PCI
-address. The kernel creates more of these than there are partitions, so only those that KFD knows count. If KFD shows
-several nodes at one PCI address they are partitions, also if the kernel reports another mode.
+address. The kernel creates as many of these as a GPU can have partitions when it finds the GPU, so the numbers of
+device nodes do not change with the partition mode. Only those that KFD knows are in use. If KFD shows several nodes at
+one PCI address they are partitions, also if the kernel reports another mode.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dra_driver_amd.kfd import KfdNode, read_kfd_nodes
-from dra_sdk import AttributeValue, Device, HardwareError, Quantity, Version
+from dra_sdk import HardwareError
 from dra_sdk.hardware import (
     Host,
     PciDevice,
     numbered,
     optional,
     parse_pci_address,
-    pci_attributes,
     read_int,
     read_pci_device,
     read_text,
 )
 
 log = logging.getLogger(__name__)
-_WHOLE: Final = "spx"
+KERNEL_DRIVER: Final = "amdgpu"
+WHOLE: Final = "spx"
+"""The compute partition mode of a GPU that is not divided."""
 _UNKNOWN: Final = frozenset({"", "unknown"})
-_LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
-_REPLACED: Final = str.maketrans({" ": "_", "(": None, ")": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class AmdGpu:
     kfd: its node in the KFD topology.
     pci: the PCI function of the GPU.
     partition: it is a partition of the GPU at `pci`.
-    profile: its partition mode, such as `cpx_nps4`; empty if the GPU cannot be partitioned.
+    compute_mode: the compute partition mode of the GPU, such as `cpx`; empty if it cannot be partitioned.
+    memory_mode: the memory partition mode of the GPU, such as `nps4`; empty likewise.
     product: its product name; empty if the board does not report it.
     memory_bytes: its memory; 0 if the kernel does not report it.
     card_number: the number of its card node; None if sysfs does not have it.
@@ -67,7 +69,8 @@ class AmdGpu:
     kfd: KfdNode
     pci: PciDevice
     partition: bool
-    profile: str
+    compute_mode: str
+    memory_mode: str
     product: str
     memory_bytes: int
     card_number: DeviceNumber | None
@@ -77,6 +80,25 @@ class AmdGpu:
     def name(self) -> str:
         """The device's name, such as `gpu-1-128`."""
         return f"gpu-{self.card}-{self.render}"
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        """Its two device nodes."""
+        return f"/dev/dri/card{self.card}", f"/dev/dri/renderD{self.render}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the PCI function, for a record."""
+        return {name: value for name, value in asdict(self).items() if name != "pci"}
+
+    @classmethod
+    def from_json(cls, recorded: Mapping[str, Any], pci: PciDevice) -> AmdGpu:
+        """The GPU of a record; `pci` is its function."""
+        kfd = KfdNode(**{**recorded["kfd"], "gfx": tuple(recorded["kfd"]["gfx"] or ()) or None})
+        numbers = {
+            name: DeviceNumber(**recorded[name]) if recorded[name] else None
+            for name in ("card_number", "render_number")
+        }
+        return cls(**{**recorded, **numbers, "kfd": kfd, "pci": pci})
 
 
 def read_gpus(host: Host) -> tuple[AmdGpu, ...]:
@@ -103,46 +125,19 @@ def read_device_number(path: Path) -> DeviceNumber | None:
     return DeviceNumber(int(major), int(minor))
 
 
-def read_driver_attributes(host: Host) -> dict[str, AttributeValue]:
-    """Version and source of the kernel module; a module that belongs to the kernel has no version of its own."""
-    module = host.sys / "module/amdgpu"
-    found: dict[str, AttributeValue] = {}
-    if text := optional(read_text, module / "version"):
-        found["driverVersion"] = Version.lenient(text)
-    if text := optional(read_text, module / "srcversion"):
-        found["driverSrcVersion"] = text[:_LONGEST_STRING]
-    return found
+def read_mode(pci: Path, kind: str) -> str:
+    """The partition mode of the GPU at this directory, in lower case; empty if there is none.
 
+    kind: `compute` or `memory`.
 
-def make_device(gpu: AmdGpu, driver: dict[str, AttributeValue]) -> Device:
-    """The device of a GPU, with the names by which users of `gpu.amd.com` select; `driver` are the driver's attributes.
-
-    Existing claims name all three capacities, so what the kernel does not report is 0, not absent.
+    GPUs that cannot be partitioned lack the file, and so do older kernels; during a reset the file cannot be read.
     """
-    device_id = f"{gpu.pci.device:#06x}"
-    attributes: dict[str, AttributeValue] = {
-        "type": "amdgpu-partition" if gpu.partition else "amdgpu",
-        "cardIndex": gpu.card,
-        "renderIndex": gpu.render,
-        "deviceID": device_id,
-        "pciAddr": gpu.pci.address,
-        **driver,
-        **pci_attributes(gpu.pci),
-    }
-    if gpu.partition:
-        attributes |= {"parentPciAddr": gpu.pci.address, "parentDeviceID": device_id}
-    if gpu.pci.numa_node is not None:
-        attributes["numaNode"] = gpu.pci.numa_node
-    if gpu.product:
-        attributes["productName"] = gpu.product.translate(_REPLACED)[:_LONGEST_STRING]
-    if gpu.profile:
-        attributes["partitionProfile"] = gpu.profile
-    capacity = {
-        "memory": Quantity.of(gpu.memory_bytes, binary=True),
-        "computeUnits": Quantity(gpu.kfd.compute_units),
-        "simdUnits": Quantity(gpu.kfd.simd_units),
-    }
-    return Device(gpu.name, attributes, capacity)
+    try:
+        text = (optional(read_text, pci / f"current_{kind}_partition") or "").lower()
+    except HardwareError as error:
+        log.warning("the partition mode is left out: %s", error)
+        return ""
+    return "" if text in _UNKNOWN else text
 
 
 def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
@@ -153,16 +148,17 @@ def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
         raise HardwareError(f"{device / 'drm'}: there is no card beside renderD{node.render}")
     card, path = next(iter(cards.items()))
     pci = read_pci_device(host, _address(device, node))
-    compute, memory = (_mode(pci.path / f"current_{kind}_partition") for kind in ("compute", "memory"))
+    compute = read_mode(pci.path, "compute")
     vram = 0 if node.memory_bytes else optional(read_int, pci.path / "mem_info_vram_total") or 0
-    partition = divided or compute not in {"", _WHOLE}
+    partition = divided or compute not in {"", WHOLE}
     return AmdGpu(
         card=card,
         render=node.render,
         kfd=node,
         pci=pci,
         partition=partition,
-        profile="_".join(mode for mode in (compute, memory) if mode),
+        compute_mode=compute,
+        memory_mode=read_mode(pci.path, "memory"),
         product=optional(read_text, pci.path / "product_name") or "",
         memory_bytes=node.memory_bytes or (0 if partition else vram),
         card_number=read_device_number(path / "dev"),
@@ -176,16 +172,3 @@ def _address(device: Path, node: KfdNode) -> str:
         return parse_pci_address(device.name)
     except ValueError:
         return node.address
-
-
-def _mode(path: Path) -> str:
-    """A partition mode in lower case; empty if there is none.
-
-    GPUs that cannot be partitioned lack the file, and so do older kernels; during a reset the file cannot be read.
-    """
-    try:
-        text = (optional(read_text, path) or "").lower()
-    except HardwareError as error:
-        log.warning("the partition mode is left out: %s", error)
-        return ""
-    return "" if text in _UNKNOWN else text

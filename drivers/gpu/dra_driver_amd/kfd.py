@@ -1,7 +1,10 @@
 """The topology of KFD, the kernel's compute driver for AMD GPUs: one node for each GPU or partition.
 
 A GPU in SPX mode is one node, a GPU in CPX mode as many nodes as it has compute dies. A node has the render node that
-opens it, and the PCI address of its GPU. Source: `/sys/class/kfd/kfd/topology` of the kernel (amdkfd, kfd_topology.c).
+opens it, the PCI address of its GPU, and the version of its instruction set, from which its family follows.
+
+Source: `/sys/class/kfd/kfd/topology` of the kernel (amdkfd, kfd_topology.c and kfd_device.c); `AMDGPU_FAMILY_…` of
+uapi/drm/amdgpu_drm.h for the families.
 """
 
 from __future__ import annotations
@@ -16,6 +19,25 @@ from dra_sdk.hardware import Host, numbered, read_text
 
 log = logging.getLogger(__name__)
 _LOCAL_MEMORY: Final = frozenset({1, 2})  # heap types: frame buffer, visible to the CPU or not
+_FAMILIES: Final = {
+    (7, 0, 0): "KV",
+    (7,): "CI",
+    (8, 0, 1): "CZ",
+    (8, 1): "CZ",
+    (8,): "VI",
+    (9, 0, 2): "RV",
+    (9, 0, 12): "RV",
+    (9,): "AI",
+    (10, 3, 3): "VGH",
+    (10, 3, 5): "YC",
+    (10, 3, 6): "GC_10_3_6",
+    (10,): "NV",
+    (11, 0, 3): "GC_11_0_1",
+    (11, 0): "GC_11_0_0",
+    (11, 5): "GC_11_5_0",
+    (12, 0): "GC_12_0_0",
+}
+"""The family of instruction sets that begin with these numbers. KFD gives GC 10.3.7 the numbers of GC 10.3.6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +51,7 @@ class KfdNode:
     simd_units: SIMD units.
     simd_per_unit: SIMD units per compute unit; 0 if KFD does not report it.
     memory_bytes: its own memory; 0 if KFD reports none.
+    gfx: the version of its instruction set in three numbers, such as (9, 4, 2); None if KFD does not report it.
     """
 
     number: int
@@ -37,11 +60,23 @@ class KfdNode:
     simd_units: int
     simd_per_unit: int
     memory_bytes: int
+    gfx: tuple[int, int, int] | None = None
 
     @property
     def compute_units(self) -> int:
         """The number of compute units."""
         return self.simd_units // self.simd_per_unit if self.simd_per_unit else 0
+
+    @property
+    def gfx_target(self) -> str:
+        """The target for which compilers make code, such as `gfx942` or `gfx90a`; empty if it is not known."""
+        return f"gfx{self.gfx[0]}{self.gfx[1]:x}{self.gfx[2]:x}" if self.gfx else ""
+
+    @property
+    def family(self) -> str:
+        """The family, as libdrm names it, such as `AI` (GFX9) or `NV` (GFX10); empty if it is not known."""
+        known = [_FAMILIES[self.gfx[:length]] for length in (3, 2, 1) if self.gfx and self.gfx[:length] in _FAMILIES]
+        return known[0] if known else ""
 
 
 def read_kfd_nodes(host: Host) -> tuple[KfdNode, ...]:
@@ -74,7 +109,13 @@ def _node(number: int, path: Path, fields: dict[str, int]) -> KfdNode:
         simd_units=fields["simd_count"],
         simd_per_unit=fields.get("simd_per_cu", 0),
         memory_bytes=_memory(path / "mem_banks"),
+        gfx=_gfx(fields.get("gfx_target_version", 0)),
     )
+
+
+def _gfx(number: int) -> tuple[int, int, int] | None:
+    """KFD writes 9.4.2 as 90402, and 9.0.10 as 90010."""
+    return (number // 10000, number // 100 % 100, number % 100) if number > 0 else None
 
 
 def _memory(banks: Path) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from dra_driver_amd.testing import mi300x, write_gpus
 
 from dra_sdk.tools.conformance.check import Check, Severity, run_checks
 from dra_sdk.tools.conformance.checks import CHECKS, select
@@ -50,6 +51,18 @@ def test_the_readmes_driver_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # Restarts and updates are handled by the SDK; the test above checks them.
     checks = [check for check in CHECKS if check.level not in {"restart", "rolling"}]
     assert failed(target, checks) == []
+
+
+@pytest.mark.timeout(1200)
+def test_the_amd_driver_conforms(tmp_path: Path) -> None:
+    host = write_gpus(tmp_path / "host", [mi300x(), mi300x("cpx", "nps4")])
+    for path in [each for each in host.dev.rglob("*") if each.is_file()]:
+        path.unlink()
+        os.mkfifo(path)  # a device node that needs no privilege to make
+    (tmp_path / "host/proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "host/proc/sys/kernel/random/boot_id").write_text("boot\n")
+    checks = [check for check in CHECKS if check.level not in {"restart", "rolling"}]
+    assert failed(Target(driver="gpu-amd", host_root=host.root, timeouts=TIMEOUTS), checks) == []
 
 
 def test_the_skipped_levels_exist() -> None:

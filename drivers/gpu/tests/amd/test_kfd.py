@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,33 @@ def test_a_malformed_file_is_an_error(tmp_path: Path, text: str, message: str) -
 
 def test_without_kfd_there_are_no_nodes(tmp_path: Path) -> None:
     assert read_kfd_nodes(Host(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "family"),
+    [
+        (70000, "gfx700", "KV"),
+        (70001, "gfx701", "CI"),
+        (80001, "gfx801", "CZ"),
+        (80003, "gfx803", "VI"),
+        (90002, "gfx902", "RV"),
+        (90008, "gfx908", "AI"),
+        (90010, "gfx90a", "AI"),
+        (90012, "gfx90c", "RV"),
+        (90402, "gfx942", "AI"),
+        (90500, "gfx950", "AI"),
+        (100300, "gfx1030", "NV"),
+        (100303, "gfx1033", "VGH"),
+        (100305, "gfx1035", "YC"),
+        (100306, "gfx1036", "GC_10_3_6"),
+        (110001, "gfx1101", "GC_11_0_0"),
+        (110003, "gfx1103", "GC_11_0_1"),
+        (110501, "gfx1151", "GC_11_5_0"),
+        (120001, "gfx1201", "GC_12_0_0"),
+        (130000, "gfx1300", ""),
+        (0, "", ""),
+    ],
+)
+def test_the_family_follows_from_the_instruction_set(tmp_path: Path, version: int, target: str, family: str) -> None:
+    (node,) = read_kfd_nodes(write_gpus(tmp_path, [replace(RX7900XTX, gfx=version)]))
+    assert (node.gfx_target, node.family) == (target, family)

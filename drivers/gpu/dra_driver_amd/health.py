@@ -1,0 +1,257 @@
+"""The health of GPUs, from sysfs and KFD. What is wrong with a GPU is wrong with each of its partitions.
+
+| fault | begins | ends |
+|---|---|---|
+| lost | its PCI function is gone, or reads as all ones | it answers again |
+| without driver | its driver is not `amdgpu`, and it is not published for virtual machines | it has `amdgpu` |
+| unknown to KFD | KFD has no node for it twice in a row | KFD has one |
+| memory page that cannot be retired | a page has the flag F | no page has it |
+| uncorrectable error | a counter rises | the GPU has recovered |
+
+A GPU has recovered when it was lost, without driver or unknown and is back, when its counters start again from less
+(its driver was loaded again), or when no uncorrectable error has followed for `settle` seconds: after such an error the
+kernel itself resets the GPU and retires the memory page, and if that fails, KFD or the PCI function are gone. Errors
+from before the start are over, and only mentioned.
+
+Source: Documentation/gpu/amdgpu/ras.rst of the kernel and amdgpu_ras.c: `ras/<block>_err_count` with lines such as
+`ue: 0`, on kernels with ACA `ras/aca_<block>`; and `ras/gpu_vram_bad_pages` with lines of address, size and flag, where
+R is retired, P will be, F cannot be. A function that has left the bus reads as all ones (PCI specification).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu
+from dra_driver_amd.kfd import read_kfd_nodes
+from dra_driver_amd.passthrough import PassthroughFunction
+from dra_sdk import DeviceHealth, DraError, HardwareError, HealthStatus
+from dra_sdk.hardware import Host, link_name, optional, read_text
+from dra_sdk.hardware.faults import FaultHistory
+
+log = logging.getLogger(__name__)
+_TIMEOUT: Final = 30  # seconds after which a report is too old (KEP-4680)
+_ALL_ONES: Final = b"\xff\xff"
+_KINDS: Final = frozenset({"ue", "ce", "de"})
+_BLOCKS: Final = (("*_err_count", "", "_err_count"), ("aca_*", "aca_", ""))
+"""The counters of a block: the names of the files, and what precedes and follows the block in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """All of a GPU, by its PCI address: errors are counted for the GPU, not for its partitions."""
+
+    address: str
+
+    def touches(self, other: Card, /) -> bool:
+        """Whether both are the same GPU."""
+        return self == other
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCounts:
+    """What the kernel has counted since the driver was loaded; empty for a GPU without RAS.
+
+    uncorrectable: uncorrectable errors by block, such as `umc` for memory.
+    corrected: corrected errors of all blocks.
+    deferred: errors in data that nobody has used yet, of all blocks.
+    retired: memory pages that are retired, or will be.
+    failed: memory pages that cannot be retired.
+    """
+
+    uncorrectable: Mapping[str, int] = field(default_factory=dict)
+    corrected: int = 0
+    deferred: int = 0
+    retired: int = 0
+    failed: int = 0
+
+
+def read_error_counts(pci: Path) -> ErrorCounts:
+    """The counts of the GPU at this directory of sysfs. What cannot be read is left out, as during a reset."""
+    blocks = dict(_read_blocks(pci / "ras"))
+    flags = [line.rpartition(":")[2].strip() for line in _read(pci / "ras/gpu_vram_bad_pages").splitlines()]
+    return ErrorCounts(
+        uncorrectable={block: counts["ue"] for block, counts in sorted(blocks.items()) if "ue" in counts},
+        corrected=sum(counts.get("ce", 0) for counts in blocks.values()),
+        deferred=sum(counts.get("de", 0) for counts in blocks.values()),
+        retired=flags.count("R") + flags.count("P"),
+        failed=flags.count("F"),
+    )
+
+
+def _read_blocks(ras: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    for pattern, before, after in _BLOCKS:
+        for path in ras.glob(pattern):
+            counts = {}
+            for line in _read(path).splitlines():
+                name, _, value = line.partition(":")
+                if name.strip() in _KINDS and value.strip().isdecimal():
+                    counts[name.strip()] = int(value)
+            yield path.name.removeprefix(before).removesuffix(after), counts
+
+
+def _read(path: Path) -> str:
+    try:
+        return optional(read_text, path) or ""
+    except HardwareError as error:
+        log.debug("left out of a GPU's health: %s", error)
+        return ""
+
+
+class CardHealth:
+    """The health of one GPU with all its devices. Times are seconds of any steady clock.
+
+    trouble: why the GPU cannot be used now; empty if it can.
+    """
+
+    def __init__(self, address: str, settle: float) -> None:
+        self.trouble = ""
+        self._card, self._settle = Card(address), settle
+        self._faults = FaultHistory[Card]()
+        self._counts: ErrorCounts | None = None
+        self._unknown_once = False
+
+    def missing(self, trouble: str, *, at_once: bool = True) -> None:
+        """Record that the GPU cannot be used; unless `at_once`, it counts from the second time in a row."""
+        if at_once or self._unknown_once or self.trouble:
+            self.trouble = trouble
+        self._unknown_once = True
+
+    def answered(self, counts: ErrorCounts, now: float) -> None:
+        """Record that the GPU is as it should be, with these counts."""
+        if self.trouble:
+            self._faults.clear()
+        elif self._counts is not None:
+            self._compare(self._counts.uncorrectable, counts.uncorrectable, now)
+        self._faults.forget(now, self._settle)
+        former = self._counts.uncorrectable if self._counts else {}
+        self.trouble, self._unknown_once = "", False
+        self._counts = replace(counts, uncorrectable={**former, **counts.uncorrectable})
+
+    def passed_through(self) -> None:
+        """Record that a virtual machine can have the GPU: nothing is counted here, and it comes back after a reset."""
+        self._faults.clear()
+        self.trouble, self._unknown_once, self._counts = "", False, None
+
+    def _compare(self, before: Mapping[str, int], after: Mapping[str, int], now: float) -> None:
+        """A block that could not be read until now says nothing about new errors."""
+        both = before.keys() & after.keys()
+        if any(after[block] < before[block] for block in both):
+            self._faults.clear()
+            return
+        for block in sorted(each for each in both if after[each] > before[each]):
+            self._faults.add(self._card, f"uncorrectable error in {block}", now)
+
+    def problems(self) -> Iterator[str]:
+        """What makes the GPU unhealthy, the worst first; nothing if it is healthy."""
+        if self.trouble:
+            yield self.trouble
+        if self._counts is not None and self._counts.failed:
+            yield f"memory pages that cannot be retired: {self._counts.failed}"
+        yield from self._faults.faults(self._card)
+
+    def remarks(self) -> Iterator[str]:
+        """What is worth reporting of a healthy GPU."""
+        counts = self._counts or ErrorCounts()
+        numbers = {
+            "uncorrectable errors since the driver was loaded": sum(counts.uncorrectable.values()),
+            "corrected errors": counts.corrected,
+            "deferred errors": counts.deferred,
+            "retired memory pages": counts.retired,
+        }
+        yield from (f"{what}: {number}" for what, number in numbers.items() if number)
+
+
+class HealthMonitor:
+    """The health of a node's devices. It is kept from one call of `watch` to the next; only one may run at a time.
+
+    gpus: reads the GPUs and partitions that can be published.
+    functions: reads the functions that are published for virtual machines.
+    settle: how long an uncorrectable error must not repeat until the GPU is healthy again, in seconds.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        gpus: Callable[[], Iterable[AmdGpu]],
+        functions: Callable[[], Iterable[PassthroughFunction]],
+        settle: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._gpus, self._functions = host, gpus, functions
+        self._settle, self._clock = settle, clock
+        self._cards: dict[str, CardHealth] = {}
+        self._devices: dict[str, set[str]] = {}  # by PCI address; those of a GPU that is gone stay
+
+    def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
+        """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
+        while not stop.is_set():
+            try:
+                yield self.look()
+            except DraError as error:  # in the middle of a change; a device without report becomes Unknown
+                log.warning("the health of GPUs cannot be read, trying again: %s", error)
+            stop.wait(interval)
+
+    def look(self) -> list[DeviceHealth]:
+        """Read all GPUs once, and return the health of all devices."""
+        passed = self._follow()
+        known = {node.address for node in read_kfd_nodes(self._host)}
+        for address in self._devices:
+            card = self._cards.setdefault(address, CardHealth(address, self._settle))
+            before = card.trouble
+            self._read(card, address, known, passed)
+            if card.trouble != before:
+                log.warning("GPU %s: %s", address, card.trouble or "it is back")
+        return [_report(name, self._cards[at]) for at, names in self._devices.items() for name in sorted(names)]
+
+    def _follow(self) -> set[str]:
+        """Remember the devices of all GPUs and functions; return the addresses of those with virtual machines."""
+        devices: dict[str, set[str]] = {}
+        for gpu in self._gpus():
+            devices.setdefault(gpu.pci.address, set()).add(gpu.name)
+        passed = set()
+        for each in self._functions():
+            if each.bound or each.virtual:
+                passed.add(each.pci.address)
+                devices[each.pci.address] = {each.name}
+            elif each.pci.address in devices:
+                devices[each.pci.address].add(each.name)
+        self._devices |= devices
+        return passed
+
+    def _read(self, card: CardHealth, address: str, known: set[str], passed: set[str]) -> None:
+        path = self._host.sys / "bus/pci/devices" / address
+        driver = link_name(path / "driver")
+        if not path.exists():
+            card.missing("the GPU has left the PCI bus")
+        elif not (path / "physfn").is_symlink() and _answers_with_ones(path):
+            card.missing("the GPU does not answer on the PCI bus")
+        elif address in passed:
+            card.passed_through()
+        elif driver != KERNEL_DRIVER:
+            card.missing(f"the GPU has {f'driver {driver}' if driver else 'no driver'} instead of {KERNEL_DRIVER}")
+        elif address not in known:
+            card.missing("KFD does not know the GPU", at_once=False)
+        else:
+            card.answered(read_error_counts(path), self._clock())
+
+
+def _report(name: str, card: CardHealth) -> DeviceHealth:
+    problems = list(card.problems())
+    status = HealthStatus.UNHEALTHY if problems else HealthStatus.HEALTHY
+    return DeviceHealth(name, status, "; ".join(problems or card.remarks()), timeout=_TIMEOUT)
+
+
+def _answers_with_ones(path: Path) -> bool:
+    """Whether the vendor in configuration space reads as all ones. Virtual functions always do (SR-IOV 3.4.1)."""
+    try:
+        with (path / "config").open("rb") as config:
+            return config.read(len(_ALL_ONES)) == _ALL_ONES
+    except OSError:  # the function has just gone, or the kernel shows no configuration space
+        return False

@@ -1,0 +1,93 @@
+"""The compute partition mode of a whole GPU: changed for a claim, and changed back after it.
+
+`current_compute_partition` takes one of the modes in `available_compute_partition`; the kernel refuses one that does
+not go with the memory mode, and any while a process computes on the GPU. The write returns when KFD knows the new
+partitions. Every process that computes on a GPU has its render node open, so wait for the holders of these first.
+A memory mode changes only when `amdgpu` is loaded again, with all GPUs of the node, so it is not changed for a claim.
+
+Source: amdgpu_gfx.c and amdgpu_xcp.c of the kernel; "GPU partitioning" of the AMD SMI manual.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
+from dra_driver_amd.node import JSON, AmdNode, GpuRecord
+from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk.hardware import optional, read_text
+from dra_sdk.hardware.pci_driver import function_path, wait_until_free
+
+log = logging.getLogger(__name__)
+MODE_STEP: Final = "mode"
+_APPEAR_SECONDS: Final = 10.0
+
+
+def partitions_of(node: AmdNode, address: str) -> list[AmdGpu]:
+    """The partitions of a GPU as they are now; only itself if it is not divided."""
+    return [gpu for gpu in read_gpus(node.host) if gpu.pci.address == address]
+
+
+def divide(node: AmdNode, claim: Claim[Any], gpu: AmdGpu, mode: str) -> list[AmdGpu]:
+    """Bring a whole GPU into a compute partition mode, and return its partitions.
+
+    mode: such as `cpx`.
+
+    Raises PermanentError if the GPU does not have the mode, RetriableError while the GPU is in use.
+    """
+    address = gpu.pci.address
+    with node.record(address, claim.uid) as record:
+        now = read_mode(gpu.pci.path, "compute")
+        if now != mode:
+            available = _available(gpu)
+            if mode not in available:
+                modes = ", ".join(each.upper() for each in available) or "none"
+                raise PermanentError(f"GPU {gpu.name} has no compute partition mode {mode.upper()}; it has: {modes}")
+            _wait_until_free(node, address, [gpu, *partitions_of(node, address)])
+            entry = {"step": MODE_STEP, "gpu": address, "mode": record.entry.get("mode", now)}
+            claim.journal(entry)
+            recorded = GpuRecord(claim=claim.uid, entry=entry, divided=record.divided or gpu.to_json())
+            node.records.save(address, recorded)
+            set_mode(node, address, mode)
+    found: list[AmdGpu] = []
+
+    def known() -> bool:
+        found[:] = partitions_of(node, address)
+        return bool(found) and all(each.compute_mode == mode for each in found)
+
+    if not node.clock.until(known, _APPEAR_SECONDS):
+        raise RetriableError(f"KFD does not know the partitions of GPU {gpu.name} in mode {mode.upper()}")
+    return found
+
+
+def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
+    """Undo `divide`: bring the GPU into its earlier mode. Raises RetriableError while a partition is in use."""
+    address = entry["gpu"]
+    with node.undoing(address, uid) as ours:
+        if not ours:
+            return
+        path = function_path(node, address)
+        if not path.exists():
+            log.warning("GPU %s is gone, so its compute partition mode is not restored", address)
+        elif read_mode(path, "compute") not in {"", entry["mode"]}:
+            _wait_until_free(node, address, partitions_of(node, address))
+            set_mode(node, address, entry["mode"])
+        node.records.save(address, GpuRecord())
+
+
+def set_mode(node: AmdNode, address: str, mode: str) -> None:
+    """Write a compute partition mode. Raises RetriableError if the kernel refuses it."""
+    node.effects.write(function_path(node, address) / "current_compute_partition", f"{mode.upper()}\n")
+
+
+def _available(gpu: AmdGpu) -> list[str]:
+    """The modes that the GPU has; a kernel that does not list them refuses what the GPU does not have."""
+    text = optional(read_text, gpu.pci.path / "available_compute_partition") or ""
+    return [word.strip().lower() for word in text.split(",") if word.strip()]
+
+
+def _wait_until_free(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:
+    nodes = sorted({path for each in parts for path in each.paths})
+    wait_until_free(node, f"GPU {address}", nodes, node.settings.busy_seconds)
