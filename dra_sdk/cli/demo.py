@@ -10,11 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import error_lines, print_table, yaml_text
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
@@ -28,7 +27,6 @@ from dra_sdk.node.slices.plan import resource_slices
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator import EmbeddedCluster, RunningPod
-    from dra_sdk.tools.simulator.oci import HostDevice
 
 CLASS, CLAIM, IMPOSSIBLE_CLAIM, POD = "demo", "demo-claim", "demo-too-much", "demo-pod"
 MAX_SHOWN_DEVICES: Final = 8
@@ -46,8 +44,7 @@ def add_parser(commands: Commands) -> None:
         type=path_type,
         default=Path("/"),
         metavar="DIR",
-        help="the directory with /sys, /proc and /dev that the driver reads: a tree of files, or this machine "
-        "(default /)",
+        help=f"{HOST_ROOT_HELP} (default /)",
     )
     parser.set_defaults(run=run)
 
@@ -56,24 +53,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Run and print each step; status 1 if the driver fails or finds no device, which ends the demo."""
     require_tools("demo")
     set_up_logging("warning", "text")
-    check_host_root(arguments.host_root)
-    driver = load_driver(arguments.driver)
-    try:
-        return _run_steps(driver, arguments.host_root)
-    except (SettingsError, DriverLoadError):
-        raise
-    except DraError as error:
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
-        return 1
+    with opened_host_root(arguments.host_root) as root:
+        driver = load_driver(arguments.driver)
+        try:
+            return _run_steps(driver, root)
+        except (SettingsError, DriverLoadError):
+            raise
+        except DraError as error:
+            for line in error_lines(error):
+                print(line, file=sys.stderr)
+            return 1
 
 
 def _run_steps(driver: Driver, root: Path) -> int:
     from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator import EmbeddedCluster  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.simulator.oci import NodeDevices  # noqa: PLC0415 (with the simulator)
 
     name = driver.info.name
-    with EmbeddedCluster(host=partial(_host_device, root)) as cluster:
+    with EmbeddedCluster(host=NodeDevices(root)) as cluster:
         settings = Settings(
             node_name=cluster.node_name,
             kubeconfig=cluster.kubeconfig,
@@ -94,12 +92,6 @@ def _run_steps(driver: Driver, root: Path) -> int:
             _show_container(cluster, pod)
             _unprepare(cluster)
     return 0
-
-
-def _host_device(root: Path, host_path: str) -> HostDevice:
-    from dra_sdk.tools.simulator.oci import host_device  # noqa: PLC0415 (with the simulator)
-
-    return host_device(str(root / host_path.lstrip("/")))
 
 
 def _slice_count(driver: Driver, settings: Settings, minor: int) -> int:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import Commands, opened_host_root
 from dra_sdk.cli.output import error_lines, print_table, printable, yaml_text
 from dra_sdk.errors import DraError
 from dra_sdk.loader import Driver, load_driver
@@ -46,14 +46,14 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Discover once and print; status 1 if the driver fails or a pool breaks a limit."""
     settings = read_settings(arguments)
-    check_host_root(settings.host_root)
-    driver, overlay = load_driver(arguments.driver), _overlay(settings)
-    try:
-        pools, slices = _pools_and_slices(driver, settings, overlay)
-    except DraError as error:  # every error here is the driver's
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
-        return 1
+    with opened_host_root(settings.host_root) as root:
+        driver, overlay = load_driver(arguments.driver), _overlay(settings)
+        try:
+            pools, slices = _pools_and_slices(driver, Node(settings.node_name, root), overlay)
+        except DraError as error:  # every error here is the driver's
+            for line in error_lines(error):
+                print(line, file=sys.stderr)
+            return 1
     if arguments.output == "json":
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}, indent=2))
     elif arguments.output == "yaml":
@@ -74,17 +74,17 @@ def _overlay(settings: Settings) -> Overlay | None:
 
 
 def _pools_and_slices(
-    driver: Driver, settings: Settings, overlay: Overlay | None
+    driver: Driver, node: Node, overlay: Overlay | None
 ) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
     """The pools and their slices. The driver's pools are validated before the overlay changes them."""
-    name, node = driver.info.name, settings.node_name
-    pools: Sequence[ResourcePool] = driver.discover(Node(node, settings.host_root))
-    slices = list(resource_slices(pools, driver=name, node_name=node))
+    name = driver.info.name
+    pools: Sequence[ResourcePool] = driver.discover(node)
+    slices = list(resource_slices(pools, driver=name, node_name=node.name))
     if overlay is not None:
-        result = overlay.apply(pools, driver=name, node=node)
+        result = overlay.apply(pools, driver=name, node=node.name)
         for problem in result.problems:
             print(printable(f"note: {problem}"), file=sys.stderr)
-        pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node))
+        pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node.name))
     return pools, slices
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, Parser, check_host_root, positive_seconds
+from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import print_table, printable, terminal_width
 from dra_sdk.cli.scenario import print_bad_input
@@ -147,8 +148,10 @@ def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence
 def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
     if arguments.here:
         settings = read_settings(arguments)
-        check_host_root(settings.host_root)
-        return [each for driver in arguments.here for each in _node_objects(driver, settings)]
+        with opened_host_root(settings.host_root) as root:
+            return [
+                each for driver in arguments.here for each in _node_objects(driver, replace(settings, host_root=root))
+            ]
     if arguments.files:
         return _valid_objects([read_file(name) for name in arguments.files], f"1.{NEWEST}")
     source, version = read_cluster(arguments.kubeconfig)

@@ -81,10 +81,10 @@ def test_a_mistake_of_a_driver_is_status_1(run: Run, tmp_path: Path, driver: str
 
 def test_a_root_that_does_not_exist_is_bad_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for root in ("/absent", tmp_path / "file"):
+    for root, said in (("/absent", "is not a directory; it must contain "), (tmp_path / "file", "is not an archive")):
         found = run("discover", f"{CARDS}:Cards", "--host-root", root)
         assert (found.status, found.out) == (2, "")
-        assert f"dra-sdk: --host-root {root} is not a directory; it must contain " in found.err
+        assert f"{root} {said}" in found.err
 
 
 def test_only_relevant_settings_are_flags(run: Run) -> None:
