@@ -14,9 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import counted, printable
 from dra_sdk.errors import SettingsError
-from dra_sdk.loader import load_driver
 
 
 def add_parser(commands: Commands) -> None:

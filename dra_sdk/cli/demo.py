@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
 from dra_sdk.cli.extras import require_tools
-from dra_sdk.cli.output import error_lines, print_table, yaml_text
+from dra_sdk.cli.hook_calls import discover, load_driver, threads_print_to_stderr, told_if_slow
+from dra_sdk.cli.output import Octal, error_lines, print_table, yaml_text
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
-from dra_sdk.loader import Driver, load_driver
+from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.logs import set_up_logging
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     with opened_host_root(arguments.host_root) as root:
         driver = load_driver(arguments.driver)
         try:
-            return _run_steps(driver, root)
+            with threads_print_to_stderr():
+                return _run_steps(driver, root)
         except (SettingsError, DriverLoadError):
             raise
         except DraError as error:
@@ -96,7 +98,7 @@ def _run_steps(driver: Driver, root: Path) -> int:
 
 def _slice_count(driver: Driver, settings: Settings, minor: int) -> int:
     """How many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
-    pools = driver.discover(Node(settings.node_name, settings.host_root))
+    pools = discover(driver, Node(settings.node_name, settings.host_root))
     return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
 
 
@@ -154,7 +156,8 @@ def _explanation(cluster: EmbeddedCluster) -> str:
 
 
 def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
-    pod = cluster.run_pod(POD)
+    with told_if_slow(f"dra_prepare of driver {driver}"):
+        pod = cluster.run_pod(POD)
     call = cluster.kubelet.calls("prepare", driver)[-1]
     _print_step(f"5. Prepare: the pod starts, and the kubelet calls the driver ({1000 * call.seconds:.1f} ms). Answer:")
     _print_yaml([_prepared_device(device) for devices in call.devices.values() for device in devices])
@@ -170,7 +173,8 @@ def _show_container(cluster: EmbeddedCluster, pod: RunningPod) -> None:
 
 
 def _unprepare(cluster: EmbeddedCluster) -> None:
-    cluster.stop_pod(POD)
+    with told_if_slow("dra_unprepare of the driver"):
+        cluster.stop_pod(POD)
     left = ", ".join(path.name for path in cluster.cdi_dir.iterdir()) or "none"
     status = cluster.api.get("resourceclaims", CLAIM, "default").get("status") or {}
     devices = "are still allocated" if status.get("allocation") else "are free again"
@@ -229,12 +233,16 @@ def _container_edits(spec: JSON) -> JSON:
     found = {
         "env": process.get("env"),
         "additionalGids": process.get("user", {}).get("additionalGids"),
-        "devices": linux.get("devices"),
+        "devices": [_with_octal_mode(each) for each in linux.get("devices") or ()],
         "netDevices": linux.get("netDevices"),
         "mounts": spec.get("mounts"),
         "hooks": spec.get("hooks"),
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _with_octal_mode(device: JSON) -> JSON:
+    return device | {"fileMode": Octal(device["fileMode"])} if "fileMode" in device else device
 
 
 def _prepared_device(device: Any) -> JSON:

@@ -9,9 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.errors import InvalidObjectError, NotFoundError, SettingsError
 from dra_sdk.kube import paths
-from dra_sdk.loader import find_driver, load_driver
+from dra_sdk.loader import find_driver
 from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
@@ -97,7 +98,7 @@ def discovered_slices(name: str, root: Path, nodes: Sequence[str], profile: Serv
     """
     driver = load_driver(name)
     for node in nodes:
-        pools, title = driver.discover(Node(node, root)), f"driver {name} on node {node}"
+        pools, title = discover(driver, Node(node, root)), f"driver {name} on node {node}"
         slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
         lost = split_devices([each["spec"] for each in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
