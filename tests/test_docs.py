@@ -81,6 +81,7 @@ def recording() -> str:
     return (ROOT / "docs/hardware.md").read_text().partition("## Recording a node\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.timeout(300)  # the demo, and all of this machine's /sys
 def test_the_commands_that_record_a_node_run_in_their_order(
     recording: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

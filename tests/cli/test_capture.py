@@ -101,6 +101,7 @@ def test_every_command_reads_an_archive_as_it_reads_the_directory(run: Run, tmp_
     assert "cpudevnuma000" in run("discover", driver, *name, "--host-root", archive).out
 
 
+@pytest.mark.timeout(300)  # a whole cluster twice, and processes of the driver
 def test_a_demo_and_conformance_run_on_an_archive_with_its_device_nodes(run: Run, tmp_path: Path) -> None:
     found = Captured(
         directories={"/dev"},
