@@ -90,7 +90,7 @@ def test_a_slow_hook_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
 
     class Stderr(io.StringIO):
         def write(self, text: str) -> int:
-            if "still waiting" in text:
+            if "dra_discover" in text:
                 told.set()
             return super().write(text)
 
