@@ -14,7 +14,7 @@ from dra_sdk.errors import (
     SettingsError,
 )
 from dra_sdk.hookspecs import hookimpl
-from dra_sdk.model.claim import AllocatedDevice, Claim, Deadline, HeldClaim, HeldDevice, PreparedDevice
+from dra_sdk.model.claim import AllocatedDevice, Claim, ClaimConfig, Deadline, HeldClaim, HeldDevice, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import (
     AttributeValue,
@@ -41,6 +41,7 @@ __all__ = [
     "AttributeValue",
     "Capacity",
     "Claim",
+    "ClaimConfig",
     "ClaimError",
     "Condition",
     "ConfigError",

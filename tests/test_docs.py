@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dra_sdk.cli.main import COMMANDS
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import SETTINGS
+from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
@@ -70,6 +72,28 @@ def test_a_server_would_take_every_object_of_a_page(page: Path, run: Run, tmp_pa
             (tmp_path / "block.yaml").write_text(block)
             done = run("validate", tmp_path / "block.yaml")
             assert (done.status, done.out) == (0, ""), block
+
+
+@pytest.fixture
+def recording() -> str:
+    """The section about archives of nodes."""
+    return (ROOT / "docs/hardware.md").read_text().partition("## Recording a node\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.timeout(300)  # the demo, and all of this machine's /sys
+def test_the_commands_that_record_a_node_run_in_their_order(
+    recording: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    (block, *_) = re.findall(r"```sh\n(.*?)```", recording, re.DOTALL)
+    lines = [shlex.split(line.partition("  #")[0]) for line in block.splitlines()]
+    assert [line[:2] for line in lines] == [["dra-sdk", each] for each in ("capture", "discover", "simulate", "demo")]
+    for _, *words in lines:
+        done = run(*words)
+        placed = {0, 1} if words[0] == "simulate" else {0}  # this machine may have too few CPUs for the example
+        assert done.status in placed, done.err
+    assert "cpudev" in run("discover", "cpu", "--host-root", "node.tar.gz").out
 
 
 def commands(page: Path) -> Iterator[list[str]]:
@@ -230,8 +254,10 @@ HARDWARE = (ROOT / "docs/hardware.md").read_text()
 
 
 @pytest.fixture
-def blocks(tmp_path: Path) -> dict[str, Path]:
-    """The files of the page about hardware by name, in one directory."""
+def blocks(run: Run, tmp_path: Path) -> dict[str, Path]:
+    """The files of the page about hardware by name, in one directory, with an archive of a node."""
+    replace(regular_machine(sockets=2), pci=()).write(tmp_path / "node")
+    assert run("capture", "-o", str(tmp_path / "node.tar.gz"), "--host-root", str(tmp_path / "node")).status == 0
     found = {}
     for block in re.findall(r"```python\n(.*?)```", HARDWARE, re.DOTALL):
         first, _, code = block.partition("\n")

@@ -21,7 +21,7 @@ from dra_sdk.cel.expression import MAX_COST, compile  # noqa: A004 (the field's 
 from dra_sdk.cel.fields import FieldAccess, FieldValue, failing_offset, field_accesses, format_value
 from dra_sdk.cel.lexer import Token, tokens
 from dra_sdk.cel.parser import parse
-from dra_sdk.cel.syntax import Bind, Call, Literal, Node
+from dra_sdk.cel.syntax import Bind, Call, ListNode, Literal, Node
 from dra_sdk.cel.values import Semver
 from dra_sdk.model.quantity import Quantity
 
@@ -29,6 +29,7 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _ALL_FEATURES: Final = Features()
 _MAKERS: Final = frozenset({"quantity", "semver"})
 _COMPARISONS: Final = frozenset({"_==_", "_<_", "_<=_", "_>_", "_>=_"})
+_IN: Final = "@in"
 Span = tuple[int, int]
 """Where a part of the source begins and ends."""
 
@@ -246,12 +247,14 @@ class _Constant:
 
 
 def _constants(node: Node) -> Iterator[_Constant]:
-    """Yield the literals that something is compared with, and the arguments of `quantity` and `semver`."""
+    """Yield the literals that something is compared with, in lists too, and the arguments of quantity and semver."""
     if isinstance(node, Call) and node.function in _MAKERS and isinstance(node.args[0], Literal):
         yield _Constant(node.args[0], node.function)
         return
     if isinstance(node, Call) and node.function in _COMPARISONS and not any(map(_is_order, node.args)):
         yield from (_Constant(each, "") for each in node.args if isinstance(each, Literal))
+    if isinstance(node, Call) and node.function == _IN and isinstance(node.args[1], ListNode):
+        yield from (_Constant(each, "") for each in node.args[1].items if isinstance(each, Literal))
     for each in [node.result] if isinstance(node, Bind) else node.children():
         yield from _constants(each)
 

@@ -7,7 +7,8 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, NoReturn, Protocol
@@ -169,10 +170,31 @@ def is_directory(path: Path) -> bool:
         return False
 
 
+HOST_ROOT_HELP: Final = (
+    "the directory with /sys, /proc and /dev that the driver reads, or an archive of `dra-sdk capture`"
+)
+
+
 def check_host_root(path: Path) -> None:
     """SettingsError unless the directory with the host's files exists."""
     if not is_directory(path):
         raise SettingsError(f"--host-root {path} is not a directory; it must contain the host's /sys, /proc and /dev")
+
+
+@contextmanager
+def opened_host_root(path: Path) -> Iterator[Path]:
+    """The directory with the host's files: `path` itself, or a temporary one with the content of an archive.
+
+    SettingsError if there is neither, or if the archive is refused.
+    """
+    if path.is_file():
+        from dra_sdk.tools.node_archive import opened_root  # noqa: PLC0415 (only for an archive)
+
+        with opened_root(path) as root:
+            yield root
+    else:
+        check_host_root(path)
+        yield path
 
 
 def _is_flag(word: str) -> bool:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import (
+    HOST_ROOT_HELP,
     Commands,
     Parser,
-    check_host_root,
     from_text,
     is_directory,
+    opened_host_root,
     positive_seconds,
     whole_number,
 )
@@ -99,7 +100,7 @@ def _add_environment_flags(parser: Parser) -> None:
         type=Path,
         default=Path("/"),
         metavar="DIR",
-        help="the directory with the host's files (default /)",
+        help=f"{HOST_ROOT_HELP} (default /)",
     )
     parser.add_argument(
         "--claim", type=Path, metavar="FILE", help="a ResourceClaim and DeviceClass to request devices by"
@@ -134,7 +135,8 @@ def _check(arguments: argparse.Namespace) -> int:
     from dra_sdk.tools.conformance.report import closing_lines, json_document, junit_document  # noqa: PLC0415 (gRPC)
 
     checks = select(name for names in arguments.level for name in names.split(",") if name)
-    report = _report(arguments, checks)
+    with opened_host_root(arguments.host_root) as arguments.host_root:
+        report = _report(arguments, checks)
     for line in closing_lines(report):
         print(line)
     for path, document in ((arguments.junit, junit_document), (arguments.json, json_document)):
@@ -151,7 +153,6 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise SettingsError("--disruptive and --cdi-dir need --registry DIR")
     if arguments.registry and not is_directory(arguments.registry):
         raise SettingsError(f"--registry {arguments.registry} is not a directory; a kubelet creates plugins_registry")
-    check_host_root(arguments.host_root)
     for path in filter(None, (arguments.junit, arguments.json)):
         if is_directory(path) or not is_directory(path.absolute().parent):
             raise SettingsError(f"cannot write {path}: it must be a file in a directory that exists")

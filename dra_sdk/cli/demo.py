@@ -10,15 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
 from dra_sdk.cli.extras import require_tools
-from dra_sdk.cli.output import error_lines, print_table, yaml_text
+from dra_sdk.cli.hook_calls import discover, load_driver, threads_print_to_stderr, told_if_slow
+from dra_sdk.cli.output import Octal, error_lines, print_table, yaml_text
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
-from dra_sdk.loader import Driver, load_driver
+from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.logs import set_up_logging
@@ -28,7 +28,6 @@ from dra_sdk.node.slices.plan import resource_slices
 
 if TYPE_CHECKING:
     from dra_sdk.tools.simulator import EmbeddedCluster, RunningPod
-    from dra_sdk.tools.simulator.oci import HostDevice
 
 CLASS, CLAIM, IMPOSSIBLE_CLAIM, POD = "demo", "demo-claim", "demo-too-much", "demo-pod"
 MAX_SHOWN_DEVICES: Final = 8
@@ -46,8 +45,7 @@ def add_parser(commands: Commands) -> None:
         type=path_type,
         default=Path("/"),
         metavar="DIR",
-        help="the directory with /sys, /proc and /dev that the driver reads: a tree of files, or this machine "
-        "(default /)",
+        help=f"{HOST_ROOT_HELP} (default /)",
     )
     parser.set_defaults(run=run)
 
@@ -56,24 +54,26 @@ def run(arguments: argparse.Namespace) -> int:
     """Run and print each step; status 1 if the driver fails or finds no device, which ends the demo."""
     require_tools("demo")
     set_up_logging("warning", "text")
-    check_host_root(arguments.host_root)
-    driver = load_driver(arguments.driver)
-    try:
-        return _run_steps(driver, arguments.host_root)
-    except (SettingsError, DriverLoadError):
-        raise
-    except DraError as error:
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
-        return 1
+    with opened_host_root(arguments.host_root) as root:
+        driver = load_driver(arguments.driver)
+        try:
+            with threads_print_to_stderr():
+                return _run_steps(driver, root)
+        except (SettingsError, DriverLoadError):
+            raise
+        except DraError as error:
+            for line in error_lines(error):
+                print(line, file=sys.stderr)
+            return 1
 
 
 def _run_steps(driver: Driver, root: Path) -> int:
     from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator import EmbeddedCluster  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.simulator.oci import NodeDevices  # noqa: PLC0415 (with the simulator)
 
     name = driver.info.name
-    with EmbeddedCluster(host=partial(_host_device, root)) as cluster:
+    with EmbeddedCluster(host=NodeDevices(root)) as cluster:
         settings = Settings(
             node_name=cluster.node_name,
             kubeconfig=cluster.kubeconfig,
@@ -96,15 +96,9 @@ def _run_steps(driver: Driver, root: Path) -> int:
     return 0
 
 
-def _host_device(root: Path, host_path: str) -> HostDevice:
-    from dra_sdk.tools.simulator.oci import host_device  # noqa: PLC0415 (with the simulator)
-
-    return host_device(str(root / host_path.lstrip("/")))
-
-
 def _slice_count(driver: Driver, settings: Settings, minor: int) -> int:
     """How many slices the driver will publish; HookError or InvalidObjectError if it cannot publish."""
-    pools = driver.discover(Node(settings.node_name, settings.host_root))
+    pools = discover(driver, Node(settings.node_name, settings.host_root))
     return len(list(resource_slices(pools, driver=driver.info.name, node_name=settings.node_name, minor=minor)))
 
 
@@ -162,7 +156,8 @@ def _explanation(cluster: EmbeddedCluster) -> str:
 
 
 def _prepare(cluster: EmbeddedCluster, driver: str) -> RunningPod:
-    pod = cluster.run_pod(POD)
+    with told_if_slow(f"dra_prepare of driver {driver}"):
+        pod = cluster.run_pod(POD)
     call = cluster.kubelet.calls("prepare", driver)[-1]
     _print_step(f"5. Prepare: the pod starts, and the kubelet calls the driver ({1000 * call.seconds:.1f} ms). Answer:")
     _print_yaml([_prepared_device(device) for devices in call.devices.values() for device in devices])
@@ -178,7 +173,8 @@ def _show_container(cluster: EmbeddedCluster, pod: RunningPod) -> None:
 
 
 def _unprepare(cluster: EmbeddedCluster) -> None:
-    cluster.stop_pod(POD)
+    with told_if_slow("dra_unprepare of the driver"):
+        cluster.stop_pod(POD)
     left = ", ".join(path.name for path in cluster.cdi_dir.iterdir()) or "none"
     status = cluster.api.get("resourceclaims", CLAIM, "default").get("status") or {}
     devices = "are still allocated" if status.get("allocation") else "are free again"
@@ -237,12 +233,16 @@ def _container_edits(spec: JSON) -> JSON:
     found = {
         "env": process.get("env"),
         "additionalGids": process.get("user", {}).get("additionalGids"),
-        "devices": linux.get("devices"),
+        "devices": [_with_octal_mode(each) for each in linux.get("devices") or ()],
         "netDevices": linux.get("netDevices"),
         "mounts": spec.get("mounts"),
         "hooks": spec.get("hooks"),
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _with_octal_mode(device: JSON) -> JSON:
+    return device | {"fileMode": Octal(device["fileMode"])} if "fileMode" in device else device
 
 
 def _prepared_device(device: Any) -> JSON:

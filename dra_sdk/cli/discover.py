@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.cli.arguments import Commands, add_driver, check_host_root
-from dra_sdk.cli.output import error_lines, print_table, printable, yaml_text
+from dra_sdk.cli.arguments import Commands, add_driver, opened_host_root
+from dra_sdk.cli.hook_calls import discover, load_driver
+from dra_sdk.cli.output import error_lines, print_table, printable, terminal_width, wrapped, yaml_text
 from dra_sdk.errors import DraError
-from dra_sdk.loader import Driver, load_driver
+from dra_sdk.loader import Driver
 from dra_sdk.model.device import Capacity, ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
@@ -24,6 +25,10 @@ from dra_sdk.node.slices.plan import resource_slices
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
 
+MAX_WIDTH: Final = 120
+"""Columns of the table: longer lines are hard to read on a wide terminal, and wrapped by a viewer of logs."""
+_NARROWEST: Final = 20
+_HEADINGS: Final = ("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY")
 SETTINGS: Final = frozenset({"node_name", "host_root", "overlay_file"})
 """The settings that change what is found."""
 
@@ -48,20 +53,20 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Discover once and print; status 1 if the driver fails or a pool breaks a limit."""
     settings = read_settings(arguments)
-    check_host_root(settings.host_root)
-    driver, overlay = load_driver(arguments.driver, settings.driver), _overlay(settings)
-    try:
-        pools, slices = _pools_and_slices(driver, settings, overlay)
-    except DraError as error:  # every error here is the driver's
-        for line in error_lines(error):
-            print(line, file=sys.stderr)
-        return 1
+    with opened_host_root(settings.host_root) as root:
+        driver, overlay = load_driver(arguments.driver, settings.driver), _overlay(settings)
+        try:
+            pools, slices = _pools_and_slices(driver, Node(settings.node_name, root), overlay)
+        except DraError as error:  # every error here is the driver's
+            for line in error_lines(error):
+                print(line, file=sys.stderr)
+            return 1
     if arguments.output == "json":
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": slices}, indent=2))
     elif arguments.output == "yaml":
         print(yaml_text(slices), end="")
     else:
-        print_table(("POOL", "DEVICE", "ATTRIBUTES", "CAPACITY"), [row for pool in pools for row in _rows(pool)])
+        print_table(_HEADINGS, list(_table(pools)))
     if not any(pool.devices for pool in pools):
         print(f"driver {driver.info.name} finds no device under {settings.host_root}", file=sys.stderr)
     return 0
@@ -76,30 +81,32 @@ def _overlay(settings: Settings) -> Overlay | None:
 
 
 def _pools_and_slices(
-    driver: Driver, settings: Settings, overlay: Overlay | None
+    driver: Driver, node: Node, overlay: Overlay | None
 ) -> tuple[Sequence[ResourcePool], list[dict[str, Any]]]:
     """The pools and their slices. The driver's pools are validated before the overlay changes them."""
-    name, node = driver.info.name, settings.node_name
-    pools: Sequence[ResourcePool] = driver.discover(Node(node, settings.host_root))
-    slices = list(resource_slices(pools, driver=name, node_name=node))
+    name = driver.info.name
+    pools: Sequence[ResourcePool] = discover(driver, node)
+    slices = list(resource_slices(pools, driver=name, node_name=node.name))
     if overlay is not None:
-        result = overlay.apply(pools, driver=name, node=node)
+        result = overlay.apply(pools, driver=name, node=node.name)
         for problem in result.problems:
             print(printable(f"note: {problem}"), file=sys.stderr)
-        pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node))
+        pools, slices = result.pools, list(resource_slices(result.pools, driver=name, node_name=node.name))
     return pools, slices
 
 
-def _rows(pool: ResourcePool) -> list[tuple[str, str, str, str]]:
-    return [
-        (
-            pool.name,
-            device.name,
-            " ".join(f"{key}={_attribute(value)}" for key, value in device.attributes.items()) or "-",
-            " ".join(f"{key}={_amount(value)}" for key, value in device.capacity.items()) or "-",
-        )
-        for device in pool.devices
-    ]
+def _table(pools: Sequence[ResourcePool]) -> Iterator[list[str]]:
+    """The rows of the table, with attributes and capacity in as many lines as the width needs."""
+    width = min(terminal_width() or MAX_WIDTH, MAX_WIDTH)
+    names = [(pool.name, device.name) for pool in pools for device in pool.devices]
+    fixed = [max(map(len, (_HEADINGS[column], *(each[column] for each in names)))) for column in range(2)]
+    left = max(width - sum(fixed) - 6, 2 * _NARROWEST)  # three gaps of two spaces
+    for pool in pools:
+        for device in pool.devices:
+            attributes = [f"{key}={_attribute(value)}" for key, value in device.attributes.items()]
+            capacity = [f"{key}={_amount(value)}" for key, value in device.capacity.items()]
+            widths = [*fixed, left - left // 3, left // 3]
+            yield from wrapped((pool.name, device.name, attributes, capacity), widths)
 
 
 def _attribute(value: object) -> object:

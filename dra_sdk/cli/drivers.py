@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections import Counter
 from importlib.metadata import EntryPoint
 from typing import Final
 
 from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_table
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.hookspecs import DriverHooks
-from dra_sdk.loader import iter_drivers, load_driver, origin
+from dra_sdk.loader import iter_drivers, origin
 from dra_sdk.model.config import json_schema
 
 _SCHEMA: Final = "print the JSON Schema of a driver's opaque configuration; NAME is in the list, or module:Class"
@@ -37,6 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     rows = [_row(found) for found in iter_drivers()]
     print_table(("NAME", "DRIVER", "FROM", "HOOKS"), [row[1:] for row in rows])
+    for driver, number in Counter(row[2] for row in rows if row[0]).items():
+        if number > 1:
+            names = " and ".join(row[1] for row in rows if row[2] == driver)
+            print(f"warning: {names} are both driver {driver}: only one of them can run on a node", file=sys.stderr)
     return 0 if all(row[0] for row in rows) else 1
 
 

@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "gpu",
     "state",
     "demo",
+    "capture",
     "conformance",
 )
 FAILED: Final = 2

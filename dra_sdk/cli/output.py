@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import yaml
@@ -50,12 +51,21 @@ def yaml_text(documents: Iterable[Any]) -> str:
     return yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
+class Octal(int):
+    """A number that YAML shows as permission bits are written: `0660`, which readers of YAML 1.1 read as the number."""
+
+
 class _PlainDumper(yaml.SafeDumper):
     """Repeats objects that occur more than once."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (signature of the base class)
         """Always."""
         return True
+
+
+_PlainDumper.add_representer(
+    Octal, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:int", f"0{int(value):o}")
+)
 
 
 # -- tables
@@ -72,6 +82,25 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width
         widths = _fitted(widths, headings, width)
     for row in (headings, *rows):
         print(_GAP.join(_cell(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip())
+
+
+def wrapped(row: Sequence[str | Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
+    """One row as several: cells that are lists of words get as many lines as their words need, other cells one.
+
+    widths: the width of each cell; a word that is longer has a line of its own.
+    """
+    columns = [[cell] if isinstance(cell, str) else _filled(cell, size) for cell, size in zip(row, widths, strict=True)]
+    return [list(cells) for cells in zip_longest(*columns, fillvalue="")]
+
+
+def _filled(words: Sequence[str], width: int) -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines or ["-"]
 
 
 def terminal_width() -> int | None:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Final
 
 from dra_sdk.cli.arguments import Commands, add_driver, check_host_root
+from dra_sdk.errors import SettingsError
 from dra_sdk.loader import load_driver
 from dra_sdk.node.logs import set_up_logging
 from dra_sdk.node.runtime.settings import add_flags, read_settings
@@ -44,6 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
 
     settings = read_settings(arguments)
+    if settings.host_root.is_file():
+        raise SettingsError(
+            f"--host-root {settings.host_root} is a file: `run` acts on a node and reads no archive; `demo` reads one"
+        )
     check_host_root(settings.host_root)
     set_up_logging(settings.log_level, settings.log_format)
     others = set(threading.enumerate())

@@ -11,9 +11,10 @@ from typing import Final
 
 from dra_sdk.cli.arguments import Parser, feature_gates, from_text
 from dra_sdk.cli.output import error_lines, printable
-from dra_sdk.cli.sources import STDIN, discovered_slices, fixture_root, read_cluster, read_file
+from dra_sdk.cli.sources import STDIN, discovered_slices, fixture_path, read_cluster, read_file
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.runtime.settings import node_name
+from dra_sdk.node.runtime.settings import node_name, read_settings
+from dra_sdk.tools.node_archive import opened_root
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
 from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
 
@@ -46,8 +47,8 @@ def add_scenario_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--fixture",
-        metavar="NAME|DIR",
-        help="the tree that the driver reads instead of /: a directory, or a fixture of the driver",
+        metavar="NAME|DIR|ARCHIVE",
+        help="what the driver reads instead of /: a directory, an archive of `dra-sdk capture`, or a driver's fixture",
     )
     parser.add_argument(
         "--node",
@@ -55,7 +56,7 @@ def add_scenario_flags(parser: Parser) -> None:
         default=[],
         type=from_text(node_name),
         metavar="NAME",
-        help=f"the node that the driver runs on (default {DEFAULT_NODE}); may be repeated",
+        help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
     )
     parser.add_argument("--from-cluster", action="store_true", help="add the objects of a running cluster")
     parser.add_argument(
@@ -109,10 +110,13 @@ def print_bad_input(error: DraError) -> int:
 def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:
     if not arguments.driver and (arguments.fixture or arguments.node):
         raise SettingsError("--fixture and --node need --driver NAME")
-    nodes = list(dict.fromkeys(arguments.node)) or [DEFAULT_NODE]
+    nodes = list(dict.fromkeys(arguments.node))
+    if arguments.driver and not nodes:
+        nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]
     for driver in dict.fromkeys(arguments.driver):
-        root = fixture_root(driver, arguments.fixture) if arguments.fixture else Path("/")
-        yield from discovered_slices(driver, root, nodes, profile)
+        fixture = fixture_path(driver, arguments.fixture) if arguments.fixture else Path("/")
+        with opened_root(fixture) as root:
+            yield from discovered_slices(driver, root, nodes, profile)
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:

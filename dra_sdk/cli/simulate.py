@@ -21,6 +21,7 @@ from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, 
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model import JSON
+from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.cluster import (
     ClaimOutcome,
     ObjectKey,
@@ -49,7 +50,7 @@ def add_parser(commands: Commands) -> None:
         "--output",
         choices=("table", "yaml", "json"),
         default="table",
-        help="table: the devices of each pod (default); yaml, json: the allocated claims",
+        help="table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.html", help="also draw nodes, devices and claims")
     parser.set_defaults(run=run)
@@ -77,9 +78,9 @@ def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutco
         print(printable(f"note: {note}"), file=sys.stderr)
     stream = sys.stderr
     if output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(after.snapshot.claims)}, indent=2))
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects(after)}, indent=2))
     elif output == "yaml":
-        print(yaml_text(after.snapshot.claims), end="")
+        print(yaml_text(_objects(after)), end="")
     else:
         stream = sys.stdout
         print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
@@ -88,6 +89,11 @@ def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutco
     for line in ["", *lines] if lines else []:
         print(printable(line), file=stream)
     print(printable(_summary(after)), file=sys.stderr)
+
+
+def _objects(outcome: SchedulingOutcome) -> list[JSON]:
+    """The slices and the claims: all that `dra-sdk top` needs."""
+    return [*outcome.snapshot.slices, *outcome.snapshot.claims]
 
 
 # -- the table
@@ -132,12 +138,18 @@ def _device(result: JSON) -> str:
     """A device of an allocation, with the consumed capacity, admin access and binding conditions."""
     name = f"{result['driver']}/{result['pool']}/{result['device']}"
     consumed = sorted((result.get("consumedCapacity") or {}).items())
-    extras = [f"{key}={value}" for key, value in consumed if value != "0"]
+    extras = [f"{key}={_shorter(value)}" for key, value in consumed if value != "0"]
     if result.get("adminAccess"):
         extras.append("admin access")
     if result.get("bindingConditions"):
         extras.append(f"after {', '.join(result['bindingConditions'])}")
     return f"{name} ({', '.join(extras)})" if extras else name
+
+
+def _shorter(amount: str) -> str:
+    """The amount with a binary or a decimal suffix: the API stores 4G of a capacity in Gi as 3906250Ki."""
+    value = Quantity(amount).value
+    return min(amount, *(str(Quantity.of(value, binary=each)) for each in (True, False)), key=len)
 
 
 def _summary(outcome: SchedulingOutcome) -> str:

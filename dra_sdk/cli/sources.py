@@ -9,9 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.errors import InvalidObjectError, NotFoundError, SettingsError
 from dra_sdk.kube import paths
-from dra_sdk.loader import find_driver, load_driver
+from dra_sdk.loader import find_driver
 from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
@@ -22,6 +23,7 @@ from dra_sdk.wire.profile import OLDEST, ServerProfile
 
 STDIN: Final = "-"
 FIXTURES: Final = "fixtures"
+ARCHIVE: Final = ".tar.gz"
 _PARTITIONS: Final = "DRAPartitionableDevices"
 _COLLECTIONS: Final = {
     "Node": paths.nodes(),
@@ -96,7 +98,7 @@ def discovered_slices(name: str, root: Path, nodes: Sequence[str], profile: Serv
     """
     driver = load_driver(name)
     for node in nodes:
-        pools, title = driver.discover(Node(node, root)), f"driver {name} on node {node}"
+        pools, title = discover(driver, Node(node, root)), f"driver {name} on node {node}"
         slices = list(resource_slices(pools, driver=driver.info.name, node_name=node, minor=profile.minor))
         lost = split_devices([each["spec"] for each in slices])
         if lost and profile.minor == OLDEST and profile.enabled(_PARTITIONS):
@@ -105,17 +107,19 @@ def discovered_slices(name: str, root: Path, nodes: Sequence[str], profile: Serv
         yield ObjectSource(title, [Document(each) for each in slices])
 
 
-def fixture_root(driver: str, fixture: str) -> Path:
-    """A directory, or a fixture of the driver: a directory in `fixtures` of its package.
+def fixture_path(driver: str, fixture: str) -> Path:
+    """A directory or an archive, or a fixture of the driver: one of these in `fixtures` of its package.
 
     SettingsError with the names of the driver's fixtures if it is neither.
     """
-    if Path(fixture).is_dir():
+    if Path(fixture).exists():
         return Path(fixture).absolute()
-    known = {path.name: path for path in _fixtures(driver)}
+    known = {path.name.removesuffix(ARCHIVE): path for path in _fixtures(driver)}
     if fixture not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise SettingsError(f"{fixture!r} is neither a directory nor a fixture; fixtures of driver {driver}: {names}")
+        raise SettingsError(
+            f"{fixture!r} is neither a directory, an archive nor a fixture; fixtures of driver {driver}: {names}"
+        )
     return known[fixture]
 
 
@@ -127,4 +131,4 @@ def _fixtures(driver: str) -> Iterator[Path]:
         return  # loading the driver reports the problem
     for location in (spec and spec.submodule_search_locations) or ():
         folder = Path(location) / FIXTURES
-        yield from (path for path in folder.glob("*") if path.is_dir())
+        yield from (path for path in folder.glob("*") if path.is_dir() or path.name.endswith(ARCHIVE))

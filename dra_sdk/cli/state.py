@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dra_sdk.cli.arguments import Commands, is_directory
+from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import print_table, printable, terminal_width
 from dra_sdk.cli.state_view import HEADINGS, ClaimFile, NodeState, choices
 from dra_sdk.errors import DriverLoadError, SettingsError
-from dra_sdk.loader import load_driver
 from dra_sdk.node.files import Files, private_directory, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint

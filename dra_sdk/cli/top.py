@@ -10,18 +10,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, Parser, check_host_root, positive_seconds
+from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
 from dra_sdk.cli.extras import require_tools
-from dra_sdk.cli.output import print_table, printable, terminal_width
+from dra_sdk.cli.hook_calls import discover, load_driver
+from dra_sdk.cli.output import counted, print_table, printable, terminal_width
 from dra_sdk.cli.scenario import print_bad_input
 from dra_sdk.cli.sources import STDIN, read_cluster, read_file
-from dra_sdk.cli.usage import HEADINGS, DeviceUsage, device_usage, usage_rows, usage_summary
+from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary, usage_table
 from dra_sdk.errors import SettingsError, StateError
-from dra_sdk.loader import load_driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
 from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE
@@ -111,13 +112,15 @@ def _check_source(arguments: argparse.Namespace) -> None:
 
 def _repeat(arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str) -> None:
     while True:
-        every = device_usage(_objects(arguments))
+        objects = _objects(arguments)
+        every = device_usage(objects)
         devices = [each for each in every if selected(each.driver)]
         chosen = [each for each in devices if arguments.node in {None, each.place}]
         if arguments.interval and sys.stdout.isatty():
             print(_CLEAR, end="")
         if chosen:
             _print(chosen, all_partitions=arguments.all)
+            _print_unknown(unknown_devices(objects, {each.driver for each in devices}), devices)
         elif devices:
             _print_none(f"node {arguments.node}", "those of", (each.place for each in devices))
         else:
@@ -129,9 +132,17 @@ def _repeat(arguments: argparse.Namespace, selected: Callable[[str], bool], sele
 
 
 def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
-    cells = [[printable(cell) for cell in row] for row in usage_rows(devices, all_partitions=all_partitions)]
-    print_table(HEADINGS, cells, width=terminal_width())
+    headings, rows = usage_table(devices, all_partitions=all_partitions)
+    print_table(headings, [[printable(cell) for cell in row] for row in rows], width=terminal_width())
     print(usage_summary(devices), file=sys.stderr)
+
+
+def _print_unknown(unknown: Sequence[tuple[str, str]], devices: Sequence[DeviceUsage]) -> None:
+    """Say that claims hold devices that no slice has, which is so if the two are of different nodes."""
+    if unknown:
+        (device, claim), pools = unknown[0], ", ".join(sorted({each.pool for each in devices}))
+        said = f"{counted(len(unknown), 'device')} of claims in no slice, such as {device} of claim {claim}"
+        print(printable(f"note: {said}; the slices have pools {pools}"), file=sys.stderr)
 
 
 def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence[str] = ()) -> None:
@@ -147,8 +158,10 @@ def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence
 def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
     if arguments.here:
         settings = read_settings(arguments)
-        check_host_root(settings.host_root)
-        return [each for driver in arguments.here for each in _node_objects(driver, settings)]
+        with opened_host_root(settings.host_root) as root:
+            return [
+                each for driver in arguments.here for each in _node_objects(driver, replace(settings, host_root=root))
+            ]
     if arguments.files:
         return _valid_objects([read_file(name) for name in arguments.files], f"1.{NEWEST}")
     source, version = read_cluster(arguments.kubeconfig)
@@ -165,7 +178,7 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
     """What a driver finds on this node, with the taints that it remembers, and the claims in its state files."""
     loaded = load_driver(driver, settings.driver)
     name, data = loaded.info.name, settings.plugin_data(loaded.info.name)
-    pools = loaded.discover(Node(settings.node_name, settings.host_root))
+    pools = discover(loaded, Node(settings.node_name, settings.host_root))
     if settings.taint_effect is not None:
         pools = with_taints(pools, _unhealthy_devices(data / UNHEALTHY_FILE), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)

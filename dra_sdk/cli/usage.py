@@ -6,7 +6,7 @@ Devices of one piece of hardware (a GPU, its partitions, its VFIO function) belo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
@@ -21,6 +21,8 @@ PoolKey = tuple[str, str]
 CounterKey = tuple[str, str]
 """Counter set and counter."""
 HEADINGS: Final = ("NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS")
+_OPTIONAL: Final = frozenset({"TYPE", "WHAT", "MEMORY"})
+"""Columns for attributes and a capacity that drivers of GPUs and the like publish."""
 _REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
 _UNHEALTHY: Final = "/unhealthy"
 _NONE: Final = "-"
@@ -218,6 +220,26 @@ def usage_rows(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) 
     for _, parts in groupby(ordered, key=lambda each: (each.driver, each.pool, each.hardware)):
         found += list(_hardware_rows(list(parts), all_partitions))
     return found
+
+
+def usage_table(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) -> tuple[list[str], list[list[str]]]:
+    """The headings and the rows, without what no device has of TYPE, WHAT and MEMORY."""
+    rows = usage_rows(devices, all_partitions=all_partitions)
+    kept = [
+        column
+        for column, heading in enumerate(HEADINGS)
+        if heading not in _OPTIONAL or any(row[column] not in {_NONE, ""} for row in rows)
+    ]
+    return [HEADINGS[column] for column in kept], [[row[column] for column in kept] for row in rows]
+
+
+def unknown_devices(objects: Iterable[Mapping[str, Any]], drivers: Collection[str]) -> list[tuple[str, str]]:
+    """The devices of these drivers that claims hold and no slice has: `driver/pool/device`, and the claim."""
+    found = list(objects)
+    known = {(each.driver, each.pool, each.name) for each in device_usage(found)}
+    uses = _uses([each for each in found if each.get("kind") == "ResourceClaim"])
+    unknown = [key for key in uses if key[0] in drivers and key not in known]
+    return [("/".join(key), use.claim) for key in unknown for use in uses[key]]
 
 
 def usage_summary(devices: Sequence[DeviceUsage]) -> str:

@@ -116,6 +116,8 @@ def _problems(info: Any) -> Iterator[str]:
     if not isinstance(info.configs, Sequence) or not all(_is_config(each) for each in info.configs):
         yield f"configs must be a list of OpaqueConfig classes, is {info.configs!r}"
     yield from _config_problems(info)
+    if isinstance(info.capture, str) or not all(str(each).startswith("/") for each in info.capture):
+        yield f"capture must be a list of absolute patterns such as /sys/class/fpga/*, is {info.capture!r}"
 
 
 def _cdi_problems(kind: str, name: str) -> Iterator[str]:

@@ -101,7 +101,10 @@ def _outside(name: str) -> EntryPoint:
 
 def _here(name: str) -> str:
     """A hint on how to name a driver in a file of the working directory; empty if there is no such file."""
-    module, _, attribute = name.partition(":")
+    module, colon, attribute = name.partition(":")
+    package, dot, last = module.rpartition(".")
+    if dot and not colon and last[:1].isupper():
+        return f", here {package}:{last}"
     file = Path(module if module.endswith(_SUFFIX) else f"{module}{_SUFFIX}")
     if file.is_absolute() or not (module and file.is_file()):
         return ""
@@ -135,7 +138,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _instead(found: EntryPoint, error: BaseException) -> str:
-    """A hint about a module or class that does not exist: what exists."""
+    """A hint about a module or class that does not exist: what exists, or a colon in place of a dot."""
+    if ":" not in found.value:
+        package, dot, name = found.value.rpartition(".")
+        return f"; an entry point is written module:Class, here {package}:{name}" if dot else ""
     module = sys.modules.get(found.module)
     if module is None:
         missing = isinstance(error, ModuleNotFoundError) and found.module.startswith(error.name or "-")

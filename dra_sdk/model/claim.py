@@ -110,6 +110,20 @@ class PreparedDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimConfig:
+    """An entry of configuration for this driver in a claim's allocation, whether or not it applies to a device.
+
+    label: names the entry in messages: `config[0] of the claim for requests small, large`.
+    requests: the requests that it names, `request` or `request/subrequest`. Empty: all requests.
+    kind: the kind of its configuration class.
+    """
+
+    label: str
+    requests: Sequence[str]
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class AllocatedDevice(Generic[ConfigT]):
     """One device that the scheduler allocated to a claim.
 
@@ -235,6 +249,8 @@ class Claim(Generic[ConfigT]):
     journal: records a JSON object on disk. Call it before a change whose undo needs a value that the change destroys.
         HookError after the hook has ended, or if the value is not JSON.
     deadline: how long the kubelet waits for the hook.
+    configs: all entries of configuration for this driver, those of DeviceClasses first, also those that apply to no
+        device. A driver with several kinds can tell a user which entry has no effect.
     """
 
     namespace: str
@@ -246,6 +262,7 @@ class Claim(Generic[ConfigT]):
     held: Callable[[], Sequence[HeldClaim]] = field(repr=False, default=tuple)
     journal: Callable[[Mapping[str, Any]], None] = field(repr=False, default=lambda _entry: None)
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
+    configs: Sequence[ClaimConfig] = ()
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name} ({self.uid})"

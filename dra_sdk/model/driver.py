@@ -21,12 +21,15 @@ class DriverInfo:
         claim without configuration gets the defaults of the first one.
     cdi_kind: kind of the driver's CDI devices, `vendor/class`. Empty: `<name>/device`.
     metadata: True: containers get a read-only file with the attributes of their devices (KEP-5304).
+    capture: files and directories that `dra-sdk capture --driver NAME` records beyond those of every node, as absolute
+        patterns: `/sys/class/fpga/*`.
     """
 
     name: str
     configs: Sequence[type[OpaqueConfig]] = ()
     cdi_kind: str = ""
     metadata: bool = False
+    capture: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Fill in the default CDI kind."""

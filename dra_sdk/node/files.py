@@ -7,6 +7,7 @@ that other users may write is refused: they could make root write to other place
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -163,6 +164,14 @@ def sync_directory(directory: str | Path) -> None:
         os.close(handle)
 
 
+def reason(error: OSError) -> str:
+    """Why a call failed; for a refusal, which user this is, unless it is root."""
+    text, user = error.strerror or str(error), os.geteuid()
+    if error.errno in {errno.EACCES, errno.EPERM} and user != 0:
+        return f"{text}: a driver runs as root, and this is user {user}"
+    return text
+
+
 def private_directory(path: Path, mode: int) -> None:
     """Make a directory, with its parents, that only this user may write.
 
@@ -175,7 +184,7 @@ def private_directory(path: Path, mode: int) -> None:
                 missing.chmod(mode)  # the umask does not apply
         found = path.lstat()
     except OSError as error:
-        raise SettingsError(f"cannot make directory {path}: {error.strerror}") from error
+        raise SettingsError(f"cannot make directory {path}: {reason(error)}") from error
     if not stat.S_ISDIR(found.st_mode):
         raise SettingsError(f"{path} is not a directory but a link or a file; remove it")
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:

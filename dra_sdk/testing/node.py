@@ -17,6 +17,7 @@ from pathlib import Path
 from dra_sdk.hardware import Host
 from dra_sdk.model.driver import Node
 from dra_sdk.testing.sysfs import FakeMachine
+from dra_sdk.tools.node_archive import extract
 from dra_sdk.tools.simulator.oci import HostDevice
 
 _BOOT_IDS = itertools.count(1)
@@ -35,6 +36,17 @@ class FakeNode:
         self._devices: dict[str, HostDevice] = {}
         self.root.mkdir(parents=True, exist_ok=True)
         self._boot()
+
+    @classmethod
+    def from_archive(cls, archive: Path, directory: Path, name: str = "node-1") -> FakeNode:
+        """A node with the files of an archive that `dra-sdk capture` wrote. SettingsError if it is refused."""
+        found = cls(directory, name)
+        captured = extract(archive, found.root)
+        found._devices |= {
+            path: HostDevice(each.type, each.major, each.minor, each.mode) for path, each in captured.devices.items()
+        }
+        found._boot()
+        return found
 
     @property
     def node(self) -> Node:

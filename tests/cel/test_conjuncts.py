@@ -124,6 +124,7 @@ def test_without_a_conjunct():
         (f'{OWN}.model == "H100"', "A100", ("H100", "A100")),
         (f'{OWN}["model"] == "H100"', 'a"b', ("H100", 'a\\"b')),
         (f"{OWN}.index >= -1", 3, ("-1", "3")),
+        (f'{OWN}.model in ["H100"]', "A100", ("H100", "A100")),
         (f"{OWN}.index >= 7", -2, ("7", "-2")),
     ],
 )
@@ -141,6 +142,8 @@ def test_another_constant(expression: str, value: object, changed: tuple[str, st
     [
         (f'{OWN}.model == "H100" || {OWN}.model == "B200"', "A100"),
         (f'{OWN}.model == "H100"', 3),
+        (f'{OWN}.model in ["H100", "B200"]', "A100"),
+        (f'"H100" in {OWN}', "A100"),
         (f"{OWN}.healthy == false", True),
         (f"{OWN}.index == 3", True),
         (f'{OWN}.model.matches("^H")', "A100"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dra_sdk import (
+    Capacity,
     Claim,
     ContainerEdits,
     CounterConsumption,
@@ -15,6 +18,7 @@ from dra_sdk import (
     DriverInfo,
     Node,
     PreparedDevice,
+    RequestPolicy,
     ResourcePool,
 )
 
@@ -55,6 +59,50 @@ class Cards:
     def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
         for device in claim.devices:
             yield device.prepared(ContainerEdits(env={"CARD": device.name}))
+
+
+class Detailed(Cards):
+    """One device with many attributes and two capacities."""
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        attributes = {f"attribute{number}": f"value-of-some-length-{number}" for number in range(12)}
+        return [Device("card0", attributes, {"memory": "80Gi", "bandwidth": "2"})]
+
+
+class Talkative(Cards):
+    """Prints, and starts a program that prints."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        print("info is asked for")
+        return DriverInfo(NAME)
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        print("devices are asked for")
+        subprocess.run(["/bin/sh", "-c", "echo asked by a program"], check=True)
+        return [Device("card0")]
+
+
+class Patient(Cards):
+    """Its discovery ends when the user was told that it is slow."""
+
+    told: threading.Event
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        assert self.told.wait(60)
+        return [Device("card0")]
+
+
+class SharedCards(Cards):
+    """A card that one claim can have, or several claims in shares: both consume the card's counter."""
+
+    def dra_discover(self, node: Node) -> list[ResourcePool]:
+        whole = [CounterConsumption("card0", {"card": 1})]
+        seats = Capacity(4, RequestPolicy(default=1, min=1, step=1))
+        devices = [
+            Device("card0", consumes=whole),
+            Device("card0-shared", capacity={"seats": seats}, consumes=whole, allow_multiple_allocations=True),
+        ]
+        return [ResourcePool(node.name, devices, [CounterSet("card0", {"card": 1})])]
 
 
 class Unreadable(Cards):

@@ -36,6 +36,14 @@ def test_a_driver_that_conforms_has_status_0(tmp_path: Path, capsys: pytest.Capt
     assert len(list(ET.parse(tmp_path / "r.xml").iter("testcase"))) == 9
 
 
+def test_shares_that_consume_a_counter_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole card comes first in the slice, and must not take the counter from the shares."""
+    assert main(["conformance", "--driver", "tests.cli.cards:SharedCards", "--level", "PREP-014,PREP-013"]) == 0
+    out = capsys.readouterr().out
+    assert "  PREP-014   passed" in out
+    assert "  PREP-013   passed" in out
+
+
 def test_a_driver_that_does_not_conform_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     command = f"{COMMAND} any-device no-guard"
     assert main(["conformance", "-q", "--command", command, "--level", "PREP-012,PREP-015"]) == 1

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +38,71 @@ def test_the_table_has_a_row_for_each_device(run: Run, tmp_path: Path) -> None:
     assert (found.status, found.err) == (0, "")
     assert found.cells[0] == ["n", "card0", "model=v80", "-"]
     assert len(found.cells) == 6
+
+
+def test_a_row_is_at_most_120_columns_wide_and_complete(run: Run, tmp_path: Path) -> None:
+    found = run("discover", f"{CARDS}:Detailed", "--node-name", "n", "--host-root", make_cards(tmp_path))
+    assert max(map(len, found.out.splitlines())) <= 120
+    assert len(found.cells) > 2
+    for number in range(12):
+        assert found.out.count(f"attribute{number}=value-of-some-length-{number}\n") + found.out.count(
+            f"attribute{number}=value-of-some-length-{number} "
+        )
+    assert found.cells[0][:2] == ["n", "card0"]
+    assert found.cells[1][0] == ""
+
+
+def test_a_narrow_terminal_has_more_lines(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ("discover", f"{CARDS}:Detailed", "--node-name", "n", "--host-root", make_cards(tmp_path))
+    wide = run(*flags).out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "70")
+    narrow = run(*flags).out
+    assert max(map(len, narrow.splitlines())) <= 70
+    assert sorted(narrow.split()) == sorted(wide.split())
+
+
+@pytest.mark.parametrize("command", ["discover", "simulate", "top", "drivers", "capture"])
+def test_what_a_driver_prints_goes_to_stderr(command: str, tmp_path: Path) -> None:
+    """Also what the programs that it starts print, so it is tested with a process of its own."""
+    flags = {
+        "discover": ["discover", f"{CARDS}:Talkative", "-o", "json"],
+        "simulate": ["simulate", "--driver", f"{CARDS}:Talkative", "-o", "json"],
+        "top": ["top", "--here", f"{CARDS}:Talkative", "--kubelet-dir", str(tmp_path)],
+        "drivers": ["drivers", "--schema", f"{CARDS}:Talkative"],
+        "capture": ["capture", "-o", str(tmp_path / "x.tar.gz"), "--driver", f"{CARDS}:Talkative"],
+    }
+    line = [sys.executable, "-m", "dra_sdk.cli.main", *flags[command]]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    assert "info is asked for\n" in done.stderr
+    assert "asked" not in done.stdout
+    if command in {"discover", "simulate", "top"}:
+        assert "devices are asked for\n" in done.stderr
+        assert "asked by a program\n" in done.stderr
+    if "json" in flags[command]:
+        json.loads(done.stdout)
+
+
+def test_a_slow_hook_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dra_sdk.cli.hook_calls.SLOW_SECONDS", 0.05)
+    told = threading.Event()
+    monkeypatch.setattr("tests.cli.cards.Patient.told", told, raising=False)
+
+    class Stderr(io.StringIO):
+        def write(self, text: str) -> int:
+            if "dra_discover" in text:
+                told.set()
+            return super().write(text)
+
+    stderr = Stderr()
+    monkeypatch.setattr("sys.stderr", stderr)
+    found = run("discover", f"{CARDS}:Patient", "--host-root", make_cards(tmp_path))
+    assert found.status == 0
+    assert "note: still waiting for dra_discover of driver cards.example.com after 0.05 s\n" in stderr.getvalue()
+
+
+def test_a_quick_hook_is_not_told(run: Run, tmp_path: Path) -> None:
+    assert run("discover", f"{CARDS}:Cards", "--host-root", make_cards(tmp_path)).err == ""
 
 
 def test_the_slices_have_no_yaml_references_and_are_valid(run: Run, tmp_path: Path) -> None:
@@ -81,10 +151,10 @@ def test_a_mistake_of_a_driver_is_status_1(run: Run, tmp_path: Path, driver: str
 
 def test_a_root_that_does_not_exist_is_bad_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for root in ("/absent", tmp_path / "file"):
+    for root, said in (("/absent", "is not a directory; it must contain "), (tmp_path / "file", "is not an archive")):
         found = run("discover", f"{CARDS}:Cards", "--host-root", root)
         assert (found.status, found.out) == (2, "")
-        assert f"dra-sdk: --host-root {root} is not a directory; it must contain " in found.err
+        assert f"{root} {said}" in found.err
 
 
 def test_only_relevant_settings_are_flags(run: Run) -> None:

@@ -38,6 +38,19 @@ def test_the_schema_of_a_driver_is_printed(run: Run) -> None:
     assert schema["$defs"]["CpuConfig"]["properties"]["apiVersion"] == {"const": "dra.cpu/v1alpha1"}
 
 
+def test_two_entry_points_of_one_driver_are_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        info = tmp_path / f"{name}-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[dra_sdk.drivers]\n{name} = bare_driver:Bare\n")
+    (tmp_path / "bare_driver.py").write_text(BARE)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = run("drivers")
+    assert "warning: one and two are both driver bare.example.com: only one of them can run on a node\n" in done.err
+    assert done.err.count("warning:") == 1
+
+
 def test_a_driver_without_configuration_has_no_schema(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

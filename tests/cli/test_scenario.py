@@ -108,7 +108,8 @@ def test_an_unknown_fixture_is_an_error(run):
     result = run(*BELL, "--fixture", "cathedral")
     assert result.status == 2
     problem = (
-        "'cathedral' is neither a directory nor a fixture; fixtures of driver bell_driver_of_tests:BellDriver: tower"
+        "'cathedral' is neither a directory, an archive nor a fixture; "
+        "fixtures of driver bell_driver_of_tests:BellDriver: tower"
     )
     assert result.err == f"dra-sdk: {problem}\n"
     assert "fixtures of driver cpu: none" in run("--driver", "cpu", "--fixture", "cathedral").err

@@ -99,10 +99,28 @@ def test_standard_input_is_read(run, monkeypatch):
 @pytest.mark.parametrize("output", ["yaml", "json"])
 def test_claims_are_printed_as_in_the_api(run, output):
     result = run(SLICE + claim("a") + pod("a") + claim("b"), "-o", output)
-    claims = list(yaml.safe_load_all(result.out)) if output == "yaml" else json.loads(result.out)["items"]
+    found = list(yaml.safe_load_all(result.out)) if output == "yaml" else json.loads(result.out)["items"]
+    assert {each["kind"] for each in found} == {"ResourceSlice", "ResourceClaim"}
+    claims = [each for each in found if each["kind"] == "ResourceClaim"]
     assert [each["metadata"]["name"] for each in claims] == ["a", "b"]
     assert claims[0]["status"]["reservedFor"][0]["name"] == "a"
     assert claims[1]["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-1"
+
+
+def test_top_reads_the_printed_objects(run, capsys, tmp_path):
+    (tmp_path / "outcome.json").write_text(run(SLICE + claim("a") + pod("a"), "-o", "json").out)
+    shown = runner(capsys)("top", tmp_path / "outcome.json")
+    assert [row[-2:] for row in shown.cells] == [["default/a", "a"], ["-", "-"]]
+    assert "note:" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"), [("3906250Ki", "4G"), ("80Gi", "80Gi"), ("1500m", "1500m"), ("1536Mi", "1536Mi"), ("1k", "1k")]
+)
+def test_an_amount_is_shown_with_the_shorter_suffix(run, stored, shown):
+    share = f"name: gpu-0, allowMultipleAllocations: true, capacity: {{memory: {{value: {stored}}}}},"
+    found = run(SLICE.replace("name: gpu-0,", share) + claim("a"))
+    assert f"(memory={shown})" in found.out
 
 
 def test_with_objects_on_stdout_advice_and_changes_go_to_stderr(run):

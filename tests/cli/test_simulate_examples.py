@@ -145,11 +145,15 @@ def got(claims) -> dict:
     return found
 
 
+def claims_of(printed):
+    return [each for each in json.loads(printed)["items"] if each["kind"] == "ResourceClaim"]
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_an_example_has_the_expected_outcome(name, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = runner(capsys)(*command(name), "-o", "json")
-    claims = json.loads(result.out)["items"]
+    claims = claims_of(result.out)
     expected = {key: value for key, value in EXPECTED[name].items() if value is not None}
     assert got(claims) == expected
     assert result.status == (0 if len(expected) == len(EXPECTED[name]) else 1)
@@ -176,7 +180,7 @@ def test_an_api_server_would_accept_the_objects_of_an_example(path, capsys):
 
 def configs(name, capsys, monkeypatch, claim=0):
     monkeypatch.chdir(ROOT)
-    claims = json.loads(runner(capsys)(*command(name), "-o", "json").out)["items"]
+    claims = claims_of(runner(capsys)(*command(name), "-o", "json").out)
     return [
         (each["source"], each.get("requests"), each["opaque"]["parameters"].get("sharing"))
         for each in claims[claim]["status"]["allocation"]["devices"]["config"]
@@ -213,7 +217,7 @@ def test_devices_of_a_claim_are_aligned(capsys, monkeypatch):
         if each["kind"] == "ResourceSlice"
         for device in each["spec"]["devices"]
     }
-    for claim in json.loads(runner(capsys)(*given, "-o", "json").out)["items"]:
+    for claim in claims_of(runner(capsys)(*given, "-o", "json").out):
         results = claim["status"]["allocation"]["devices"]["results"]
         at = {each["request"]: root[each["driver"], each["device"]] for each in results}
         assert at["gpu-a"] == at["nic-a"]
@@ -223,7 +227,7 @@ def test_devices_of_a_claim_are_aligned(capsys, monkeypatch):
 
 def test_shares_of_a_gpu_never_add_up_to_more_than_it_has(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    claims = json.loads(runner(capsys)(*command("gpu-use-cases/01-controlled-sharing"), "-o", "json").out)["items"]
+    claims = claims_of(runner(capsys)(*command("gpu-use-cases/01-controlled-sharing"), "-o", "json").out)
     used: dict[str, int] = {}
     for claim in claims:
         (result,) = claim["status"]["allocation"]["devices"]["results"]

@@ -33,7 +33,7 @@ def simulated(run, tmp_path: Path, node: str, case: str) -> Path:
 
 def test_partitions_claims_and_pods_are_shown(run, tmp_path):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
-    found = run("gpu", "top", NODES / "mig-dynamic.yaml", claims)
+    found = run("gpu", "top", claims)
     assert found.status == 0
     assert [[row[1].strip(), row[-3]] for row in found.cells] == [
         ["gpu-0", "blocked"],
@@ -135,10 +135,10 @@ def test_this_node_is_read_without_a_cluster(run, tmp_path):
 @pytest.mark.parametrize("columns", [64, 80, 100])
 def test_a_terminal_gets_no_line_that_is_too_long(run, tmp_path, monkeypatch, columns):
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
-    whole = run("gpu", "top", "--all", NODES / "mig-dynamic.yaml", claims).out
+    whole = run("gpu", "top", "--all", claims).out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", str(columns))
-    found = run("gpu", "top", "--all", NODES / "mig-dynamic.yaml", claims)
+    found = run("gpu", "top", "--all", claims)
     assert max(map(len, found.out.splitlines())) <= columns
     assert len(found.out.splitlines()) == len(whole.splitlines())
     assert found.out.split()[:9] == ["NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS"]
@@ -151,6 +151,26 @@ def test_a_wide_terminal_gets_whole_cells(run, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     assert run("gpu", "top", NODES / "gpu-mixed.yaml").out == whole
+
+
+def test_columns_that_no_device_fills_are_left_out(run):
+    headings = run("top", NODES / "cpu-numa.yaml").out.splitlines()[0].split()
+    assert headings == ["NODE", "DEVICE", "HEALTH", "STATE", "CLAIM", "PODS"]
+    assert "TYPE  WHAT" in run("top", NODES / "gpu-mixed.yaml").out
+
+
+def test_claims_on_devices_of_another_node_are_told(run, tmp_path):
+    printed = yaml.safe_load(simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig").read_text())
+    claims = [each for each in printed["items"] if each["kind"] == "ResourceClaim"]
+    (tmp_path / "elsewhere.json").write_text(yaml.safe_dump_all(claims))
+    found = run("gpu", "top", NODES / "gpu-mixed.yaml", tmp_path / "elsewhere.json")
+    assert "0 in use" in found.err
+    note = "note: 3 devices of claims in no slice, such as gpu.nvidia.com/dyn-1/gpu-0-mig-3g40gb-9-4 of claim default/"
+    assert note in found.err
+    assert found.err.count("the slices have pools mixed-1") == 1
+    assert "note:" not in run("top", NODES / "cpu-numa.yaml", tmp_path / "elsewhere.json").err, (
+        "another driver's claims"
+    )
 
 
 def test_without_selected_devices_the_others_are_named(run, tmp_path):

@@ -77,6 +77,16 @@ def refusal(name: str) -> str:
     return str(caught.value)
 
 
+def test_a_dot_in_place_of_the_colon_is_told(here: Path) -> None:
+    assert refusal("mod_mine.Mine").endswith("one that is not installed is written module:Class, here mod_mine:Mine")
+    info = here / "dotted-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dotted\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[dra_sdk.drivers]\ndotted = mod_mine.Mine\n")
+    sys.path.insert(0, str(here))
+    assert refusal("dotted").endswith("; an entry point is written module:Class, here mod_mine:Mine")
+
+
 def test_a_class_or_an_instance_of_a_module_here() -> None:
     assert load_driver("mod_mine:Mine").info.name == "mine.example.com"
     assert load_driver("mod_mine:made").info.name == "mine.example.com"

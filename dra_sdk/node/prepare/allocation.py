@@ -7,14 +7,14 @@ read leniently: a newer API server may send fields that are not known here, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, StateError
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import AllocatedDevice, ClaimRef, base_request
+from dra_sdk.model.claim import AllocatedDevice, ClaimConfig, ClaimRef, base_request
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
@@ -86,19 +86,35 @@ def resolve_configs(
     for entry in entries:
         if entry.source not in _SOURCES:
             raise ClaimError(f"a configuration of the claim has source {entry.source!r}, want {' or '.join(_SOURCES)}")
-    for index, entry in sorted(enumerate(entries), key=lambda item: item[1].source == "FromClaim"):
-        if entry.opaque is None or entry.opaque.driver != info.name:
-            continue
-        label = f"config[{index}] of {_SOURCES[entry.source]}"
-        if entry.requests:
-            label += f" for requests {', '.join(entry.requests)}"
-        config = _decoded(info, entry.opaque.parameters, label)
+    for label, entry, parameters in _own_entries(info, entries):
+        config = _decoded(info, parameters, label)
         matching = [place for place, result in enumerate(results) if _matches(entry, result)]
         for place in matching:
             found[place].append(config)
         if not matching:
             log.warning("%s: %s applies to none of its devices", ref, label)
     return found
+
+
+def claim_configs(info: DriverInfo, status: ResourceClaimStatus) -> tuple[ClaimConfig, ...]:
+    """The driver's entries of an allocation whose configuration `allocated_devices` has decoded."""
+    entries = status.allocation.devices.config if status.allocation else None
+    return tuple(
+        ClaimConfig(label, tuple(entry.requests or ()), parameters["kind"])
+        for label, entry, parameters in _own_entries(info, entries or ())
+    )
+
+
+def _own_entries(
+    info: DriverInfo, entries: Sequence[DeviceAllocationConfiguration]
+) -> Iterator[tuple[str, DeviceAllocationConfiguration, Any]]:
+    """The driver's entries in the order of precedence, each with its name in messages and its parameters."""
+    for index, entry in sorted(enumerate(entries), key=lambda item: item[1].source == "FromClaim"):
+        if entry.opaque is not None and entry.opaque.driver == info.name:
+            label = f"config[{index}] of {_SOURCES[entry.source]}"
+            if entry.requests:
+                label += f" for requests {', '.join(entry.requests)}"
+            yield label, entry, entry.opaque.parameters
 
 
 def default_config(info: DriverInfo) -> OpaqueConfig | None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.loader import Driver
 from dra_sdk.model import JSON
-from dra_sdk.model.claim import NO_DEADLINE, Claim, ClaimRef, Deadline, HeldClaim, HeldDevice
+from dra_sdk.model.claim import NO_DEADLINE, Claim, ClaimConfig, ClaimRef, Deadline, HeldClaim, HeldDevice
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import Node
 from dra_sdk.node.files import safe_id
@@ -38,6 +38,7 @@ from dra_sdk.node.prepare.allocation import (
     Allocated,
     Published,
     allocated_devices,
+    claim_configs,
     read_status,
     refuse_held,
     refuse_unreadable,
@@ -147,10 +148,18 @@ class Preparer:
             devices = allocated_devices(self._driver.info, self._node.name, ref, status, self._effects.published)
             with self._locks.hold(_device_locks(devices, left.devices if left else ())):
                 deadline.check()
-                return self._prepare_devices(ref, raw, devices, left, deadline)
+                configs = claim_configs(self._driver.info, status)
+                return self._prepare_devices(ref, raw, devices, configs, left=left, deadline=deadline)
 
     def _prepare_devices(
-        self, ref: ClaimRef, raw: JSON, devices: Sequence[Allocated], left: Checkpoint | None, deadline: Deadline
+        self,
+        ref: ClaimRef,
+        raw: JSON,
+        devices: Sequence[Allocated],
+        configs: Sequence[ClaimConfig],
+        *,
+        left: Checkpoint | None,
+        deadline: Deadline,
     ) -> Checkpoint:
         refuse_unreadable(devices, self._store.unreadable().values())
         refuse_held(devices, self._store.others(ref.uid))
@@ -169,6 +178,7 @@ class Preparer:
             lambda: self.held(but=ref.uid),
             run.journal,
             deadline,
+            configs,
         )
         try:
             state = self._completed(run, claim)

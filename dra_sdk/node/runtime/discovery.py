@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from threading import Event
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Timer
 from typing import TYPE_CHECKING
 
 from dra_sdk.errors import RetriableError
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FIRST_WAIT = 30.0  # seconds that a prepare waits for the first discovery; the kubelet waits 45
+
+SLOW_SECONDS = 3.0  # after which a discovery that still runs is logged
+
+
+@contextmanager
+def _logged_if_slow(driver: str) -> Iterator[None]:
+    """Log that a discovery still runs: until the first one ends, nothing is published and no claim is prepared."""
+    said = ("dra_discover of driver %s has been running for %g s", driver, SLOW_SECONDS)
+    timer = Timer(SLOW_SECONDS, log.warning, said)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 class Discovery:
@@ -82,7 +99,8 @@ class Discovery:
             self._threads[0].progressed()
 
     def _once(self) -> None:
-        pools = self._overlaid(self._driver.discover(self._node))
+        with _logged_if_slow(self._driver.info.name):
+            pools = self._overlaid(self._driver.discover(self._node))
         found: dict[str, dict[str, Device]] = {}
         for pool in pools:
             found.setdefault(pool.name, {}).update((device.name, device) for device in pool.devices)

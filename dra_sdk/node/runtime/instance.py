@@ -10,6 +10,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.node.files import reason
 
 log = logging.getLogger(__name__)
 DATA_MODE: Final = 0o750
@@ -47,7 +48,7 @@ class InstanceLock:
             held = self._wait(self._handle, monotonic() + timeout)
         except OSError as error:
             self.release()
-            raise SettingsError(f"cannot lock {self._path}: {error.strerror}") from error
+            raise SettingsError(f"cannot lock {self._path}: {reason(error)}") from error
         if not held:
             self.release()
         return held

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.simulator.cdi import CdiDirectories, CdiSnapshot
-from dra_sdk.tools.simulator.oci import HostDevice, host_device
+from dra_sdk.tools.simulator.oci import NodeDevices
 
 _SUFFIXES: Final = {".json", ".yaml"}
 _EMPTY_CONTAINER: Final = {"ociVersion": "1.2.1"}
@@ -57,7 +57,7 @@ class CdiView:
     def __init__(self, directories: Iterable[Path], host_root: Path) -> None:
         self._directories = tuple(directories)
         self._host_root = host_root
-        self._runtime = CdiDirectories(self._directories, self._host_device)
+        self._runtime = CdiDirectories(self._directories, NodeDevices(host_root))
 
     @property
     def directory(self) -> Path:
@@ -95,6 +95,3 @@ class CdiView:
     def on_host(self, path: str) -> Path:
         """Where a path of the host is."""
         return self._host_root / path.lstrip("/")
-
-    def _host_device(self, path: str) -> HostDevice:
-        return host_device(str(self.on_host(path)))

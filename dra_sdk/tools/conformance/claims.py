@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -75,15 +76,20 @@ class Claims:
         self._never_published = not wait_until(complete, seconds, _INTERVAL)
         return found
 
-    def free_devices(self) -> list[AllocatableDevice]:
-        """Everything that can be allocated at the same time."""
+    def free_devices(self, *, shared: bool | None = None) -> list[AllocatableDevice]:
+        """Everything that can be allocated at the same time; `shared` as for `pick`.
+
+        A device and its shares may consume the same counters, so what is not asked for must not take them.
+        """
         slices = self.slices()
         driver = self._driver.name
         return allocatable_devices(
             slices,
             self._environment.node_name,
             held=self._held_devices(driver),
-            fits=lambda device: self._template.fits(device, driver),
+            fits=lambda device: (
+                shared in {None, bool(device.get("allowMultipleAllocations"))} and self._template.fits(device, driver)
+            ),
             capacity=self._template.capacity,
         )
 
@@ -92,12 +98,10 @@ class Claims:
 
         `shared` True means shares of one device, False devices for one claim only, None any.
         """
-        found = self.free_devices()
-        if shared is not None:
-            found = [each for each in found if each.shared is shared]
-        if shared:
-            first = found[0].key if found else None
-            found = [each for each in found if each.key == first]
+        found = self.free_devices(shared=shared)
+        if shared and found:
+            ((most, _),) = Counter(each.key for each in found).most_common(1)
+            found = [each for each in found if each.key == most]
         if len(found) < number:
             what = {True: "share(s) of one device", False: "device(s) for one claim only", None: "device(s)"}[shared]
             raise NotApplicableError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.errors import DraError
+from dra_sdk.tools.node_archive import read_manifest
 
 if TYPE_CHECKING:
     from dra_sdk.model import JSON
@@ -55,6 +56,24 @@ def host_device(path: str) -> HostDevice:
             mode = stat.S_IMODE(found.st_mode)
             return HostDevice(kind, os.major(found.st_rdev), os.minor(found.st_rdev), mode)
     raise OSError(f"{path} is not a device node")
+
+
+class NodeDevices:
+    """Finds the device nodes of a node whose files are below `root`: real ones, or those of an extracted archive.
+
+    It is a HostLookup. SettingsError if the archive's manifest is damaged.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._captured = read_manifest(root).devices
+
+    def __call__(self, host_path: str) -> HostDevice:
+        """The device node at a path on the node; `OSError` if there is none."""
+        found = self._captured.get(host_path)
+        if found is None:
+            return host_device(str(self._root / host_path.lstrip("/")))
+        return HostDevice(found.type, found.major, found.minor, found.mode)
 
 
 def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:

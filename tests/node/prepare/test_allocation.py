@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from dra_sdk import AllocatedDevice, Device, DriverInfo, HeldDevice, OpaqueConfig, Quantity
+from dra_sdk import AllocatedDevice, ClaimConfig, Device, DriverInfo, HeldDevice, OpaqueConfig, Quantity
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, RetriableError, StateError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.node.prepare.allocation import (
     allocated_devices,
+    claim_configs,
     default_config,
     read_status,
     refuse_held,
@@ -23,7 +24,13 @@ from dra_sdk.node.prepare.allocation import (
 )
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
 from dra_sdk.node.prepare.state_files import Unreadable
-from dra_sdk.wire.resource.claims import DeviceAllocationConfiguration, DeviceRequestAllocationResult
+from dra_sdk.wire.resource.claims import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaimStatus,
+)
 from tests.node.prepare.world import DRIVER, LampConfig
 
 INFO = DriverInfo(DRIVER, configs=[LampConfig])
@@ -206,6 +213,24 @@ def test_entries_of_other_drivers_and_without_parameters_are_not_ours(caplog: py
 def test_an_entry_that_matches_no_device_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     resolve_configs(LAMPS, REF, [result("a")], [entry("FromClass", 1), entry("FromClaim", 2, "b", "c")])
     assert f"{REF}: config[1] of the claim for requests b, c applies to none of its devices" in caplog.text
+
+
+def test_a_driver_sees_all_its_entries_also_those_for_no_device() -> None:
+    entries = [
+        entry("FromClaim", 1),
+        entry("FromClass", 0, "b", kind="Lens", focus=7),
+        entry("FromClaim", 0, driver="other.example.com"),
+        entry("FromClaim", 2, "absent"),
+    ]
+    status = ResourceClaimStatus(
+        allocation=AllocationResult(devices=DeviceAllocationResult(results=[result("a")], config=entries))
+    )
+    assert claim_configs(LAMPS, status) == (
+        ClaimConfig("config[1] of the DeviceClass for requests b", ("b",), "Lens"),
+        ClaimConfig("config[0] of the claim", (), "Lamp"),
+        ClaimConfig("config[3] of the claim for requests absent", ("absent",), "Lamp"),
+    )
+    assert claim_configs(LAMPS, ResourceClaimStatus()) == ()
 
 
 def test_kinds_of_one_driver_are_kept_in_order() -> None:

@@ -266,3 +266,17 @@ def test_a_raise_is_told_with_the_authors_line() -> None:
 
     with pytest.raises(HookError, match=r"failed: KeyError: 'watts' \(test_discovery.py, line \d+\)$"):
         driver(raising).discover(NODE)
+
+
+def test_a_slow_discovery_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "SLOW_SECONDS", 0.01)
+    published = Published()
+
+    def found() -> list[Device]:
+        wait(lambda: "dra_discover of driver lamps.example.com has been running for 0.01 s" in caplog.text)
+        return [Device("lamp-0")]
+
+    running = Discovery(driver(found), NODE, published)
+    running.start()
+    wait(lambda: published.sets)
+    assert running.stop(LONG)

@@ -18,6 +18,24 @@ from dra_sdk.node.runtime.instance import InstanceLock, read_boot_id
 from tests.open_files import times_open
 from tests.waiting import LONG
 
+DENIED = """
+import os
+import sys
+from pathlib import Path
+from dra_sdk.errors import SettingsError
+from dra_sdk.node.files import private_directory
+from dra_sdk.node.runtime.instance import InstanceLock
+os.chdir(sys.argv[1])
+os.chmod(".", 0o755)
+os.setgid(65534)
+os.setuid(65534)
+for use in (lambda: InstanceLock(Path("lock")).acquire(0.0), lambda: private_directory(Path("data"), 0o700)):
+    try:
+        use()
+    except SettingsError as error:
+        print(error)
+"""
+
 HOLDING = """
 import sys
 from pathlib import Path
@@ -40,6 +58,17 @@ def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         assert child.stdout.readline() == "held\n"
         yield child
         child.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_user_other_than_root_is_told_so(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", DENIED, str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    told = "Permission denied: a driver runs as root, and this is user 65534"
+    assert done.stdout.splitlines() == [
+        f"cannot lock lock: {told}",
+        f"cannot make directory data: {told}",
+    ]
 
 
 def test_a_second_instance_is_told_what_to_do(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dra_sdk import cel
-from dra_sdk.cel.conjuncts import Conjunct, compared_with, without
+from dra_sdk.cel.conjuncts import Conjunct, Edit, compared_with, without
 from dra_sdk.cel.values import Semver
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
@@ -162,6 +162,8 @@ def selector_changes(
     for conjuncts, blocked in _failing_conjuncts(selectors, devices):
         if len(conjuncts) == 1:
             yield from _other_constants(editor, conjuncts[0], blocked)
+        else:
+            yield from _other_constants_together(editor, conjuncts, blocked)
         yield editor.without(conjuncts, len(blocked))
 
 
@@ -208,6 +210,33 @@ def _other_constants(
                 name=edit.after,
                 parts=frozenset({failing.key}),
             )
+
+
+def _other_constants_together(
+    editor: _SelectorEditor, conjuncts: _FailingConjuncts, blocked: Sequence[Candidate]
+) -> Iterator[ProposedChange]:
+    """Propose the values of one device in place of the constants in several conjuncts.
+
+    A conjunct without such a constant is removed.
+    """
+    seen: set[str] = set()
+    for device in blocked:
+        change = editor.with_values_of(device, conjuncts)
+        if change is not None and change.text not in seen:
+            seen.add(change.text)
+            yield change
+        if len(seen) == _MAX_CONSTANTS:
+            return
+
+
+def _edit_for(device: Candidate, failing: _FailingConjunct, text: str) -> Edit | None:
+    """The edit of an expression by which a conjunct compares with the value that a device has; None if none does."""
+    for field in failing.conjunct.fields(device.content.view):
+        if isinstance(field.value, str | int | Quantity | Semver) and not isinstance(field.value, bool):
+            edit = compared_with(text, failing.conjunct, field.value)
+            if edit is not None:
+                return edit
+    return None
 
 
 def _constant_order(value: Any) -> Any:
@@ -257,6 +286,27 @@ class _SelectorEditor:
         return replace(
             change, extent=1000 * len(conjuncts) - min(count, 999), parts=frozenset(each.key for each in conjuncts)
         )
+
+    def with_values_of(self, device: Candidate, conjuncts: _FailingConjuncts) -> ProposedChange | None:
+        """Propose what a device has in place of the constants, and to remove the other conjuncts; None if all are."""
+        texts: dict[int, tuple[InspectedSelector, str]] = {}
+        descriptions: dict[str, list[str]] = {}
+        removed = 0
+        for each in sorted(conjuncts, key=lambda failing: (failing.selector.location, -failing.conjunct.offset)):
+            selector, text = texts.get(id(each.selector), (each.selector, each.selector.text))
+            edit = _edit_for(device, each, text)
+            removed += edit is None
+            said = f"{edit.after} instead of {edit.before}" if edit else f"remove {each.conjunct.text}"
+            descriptions.setdefault(selector.location, []).insert(0, said)
+            texts[id(selector)] = selector, (edit or without(text, each.conjunct)).expression
+        if removed == len(conjuncts):
+            return None
+        size = ChangeSize.CONJUNCT if removed else ChangeSize.CONSTANT
+        text = "; ".join(f"{location}: {' and '.join(said)}" for location, said in descriptions.items())
+        change = self.propose(size, text, list(texts.values()))
+        if any(each.selector.is_of_class for each in conjuncts):
+            change = replace(change, size=ChangeSize.CLASS)
+        return replace(change, extent=1000 * removed, parts=frozenset(each.key for each in conjuncts))
 
     def propose(self, size: ChangeSize, text: str, texts: Sequence[tuple[InspectedSelector, str]]) -> ProposedChange:
         """Propose other expressions for selectors."""

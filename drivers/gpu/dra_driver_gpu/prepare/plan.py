@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from dra_driver_gpu.config import GpuConfig, Interval, MigDeviceConfig, MpsConfig, VfioDeviceConfig
-from dra_driver_gpu.describe.devices import DRIVER_NAME, MigName, parse_gpu_name, parse_mig_name, parse_vfio_name
+from dra_driver_gpu.describe.devices import MigName, parse_gpu_name, parse_mig_name, parse_vfio_name
 from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig, PermanentError
 from dra_sdk.hardware import PCI_BUS_ID
 
@@ -107,16 +107,16 @@ def make_plan(claim: Claim[Any]) -> list[PlannedDevice]:
     names no request is logged. Raises PermanentError for a device that is not this driver's.
     """
     planned = [_plan(device) for device in claim.devices]
-    for label, entry in _entries(claim.raw):
-        kind = _KINDS[entry["opaque"]["parameters"]["kind"]]
+    for entry in claim.configs:
+        kind = _KINDS[entry.kind]
         for each in planned:
-            if each.device.request in (entry.get("requests") or ()) and each.kind is not kind:
+            if each.device.request in entry.requests and each.kind is not kind:
                 raise ConfigError(
-                    f"{label}: {_CONFIGS[kind].kind} cannot apply to device {each.device.name} of request "
+                    f"{entry.label}: {_CONFIGS[kind].kind} cannot apply to device {each.device.name} of request "
                     f"{each.device.request}, which takes a {_CONFIGS[each.kind].kind}"
                 )
         if kind not in {each.kind for each in planned}:
-            log.warning("%s: %s: %s applies to none of its devices", claim, label, _CONFIGS[kind].kind)
+            log.warning("%s: %s: %s applies to none of its devices", claim, entry.label, _CONFIGS[kind].kind)
     return planned
 
 
@@ -145,11 +145,3 @@ def _configured(device: AllocatedDevice[Any], kind: Kind, mig: MigName | None = 
     fitting = [config for config in device.configs if isinstance(config, _CONFIGS[kind])]
     config = fitting[-1] if fitting else _CONFIGS[kind]()
     return PlannedDevice(device=device, kind=kind, config=config, group=id(config) if fitting else None, mig=mig)
-
-
-def _entries(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The entries for this driver in a claim's allocation; they have been decoded before, so their kinds are known."""
-    allocation = raw.get("status", {}).get("allocation") or {}
-    for index, entry in enumerate(allocation.get("devices", {}).get("config") or ()):
-        if (entry.get("opaque") or {}).get("driver") == DRIVER_NAME:
-            yield f"config[{index}] of the allocation", entry

@@ -31,7 +31,7 @@ def test_the_wrong_kind_for_a_named_request_is_an_error(make_gpus, config):
 def test_the_wrong_kind_for_all_requests_is_logged(make_gpus, config, caplog):
     rig = make_gpus("H100-80GB", dynamic_mig=True)
     rig.driver.prepare(claim(MIG, config=config("GpuConfig", strategy="TimeSlicing")))
-    assert "config[0] of the allocation: GpuConfig applies to none of its devices" in caplog.text
+    assert "config[0] of the claim: GpuConfig applies to none of its devices" in caplog.text
 
 
 def test_configuration_for_a_request_covers_its_alternatives_of_the_right_kind(make_gpus, config):

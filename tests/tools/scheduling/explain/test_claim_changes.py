@@ -75,16 +75,38 @@ def test_another_constant_or_a_conjunct_removed():
 def test_two_conjuncts_of_two_selectors():
     problem, found = selector_proposals(BIG, H100)
     assert [each.text for each in found] == [
-        f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}"
+        "request gpu, selector 0: 40Gi instead of 80Gi; request gpu, selector 1: A100 instead of H100",
+        f"request gpu, selector 0: remove {BIG}; request gpu, selector 1: remove {H100}",
     ]
-    assert found[0].size is ChangeSize.CONJUNCT
-    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+    assert [each.size for each in found] == [ChangeSize.CONSTANT, ChangeSize.CONJUNCT]
+    for each in found:
+        assert each.apply(problem).allocate_on(problem.nodes[0]).fits
 
 
 def test_two_conjuncts_of_one_selector():
     problem, found = selector_proposals(f"{BIG} && {H100}")
-    assert found[0].text == f"request gpu, selector 0: remove {BIG} and {H100}"
-    assert found[0].after == "true && true"
+    assert [each.text for each in found] == [
+        "request gpu, selector 0: 40Gi instead of 80Gi and A100 instead of H100",
+        f"request gpu, selector 0: remove {BIG} and {H100}",
+    ]
+    assert found[0].after == f"{BIG} && {H100}".replace("80Gi", "40Gi").replace("H100", "A100")
+    assert found[1].after == "true && true"
+    for each in found:
+        assert each.apply(problem).allocate_on(problem.nodes[0]).fits
+
+
+def test_a_conjunct_without_a_constant_is_removed_beside_one_with_another_value():
+    other = 'device.attributes["gpu.nvidia.com"].productName.startsWith("H")'
+    problem, found = selector_proposals(f"{H100} && {other}")
+    assert found[0].text == f"request gpu, selector 0: A100 instead of H100 and remove {other}"
+    assert found[0].size is ChangeSize.CONJUNCT
+    assert found[0].extent < found[1].extent
+    assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
+
+
+def test_another_value_in_a_list():
+    problem, found = selector_proposals('device.attributes["gpu.nvidia.com"].productName in ["H100"]')
+    assert found[0].text == "request gpu, selector 0: A100 instead of H100"
     assert found[0].apply(problem).allocate_on(problem.nodes[0]).fits
 
 
