@@ -124,7 +124,7 @@ class GpuDriver:
         bound: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._passthrough(nvidia)}
         try:
             with nvidia.nvml() as nvml:
-                return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia))))
+                return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia), nvidia.library.optional)))
         except DraError as error:  # the next discovery reports it
             return frozenset({*bound, (type(error),)})
 
@@ -142,7 +142,7 @@ class GpuDriver:
     def _gpus(self, nvidia: NvidiaNode, passthrough: tuple[PassthroughGpu, ...]) -> tuple[GpuInfo, ...]:
         try:
             with nvidia.nvml() as nvml:
-                found = read_inventory(nvml, nvidia.host)
+                found = read_inventory(nvml, nvidia.host, nvidia.library.optional)
         except NoDriverError:
             if any(each.bound for each in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()

@@ -16,27 +16,18 @@ action, so for them only the other signs count.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
 from dra_driver_gpu.nvml.api import Gpu
-from dra_driver_gpu.nvml.errors import (
-    FunctionNotFoundError,
-    GpuIsLostError,
-    NotSupportedError,
-    NvmlError,
-    ResetRequiredError,
-)
 from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
 from dra_sdk.hardware.faults import FaultHistory
 
-log = logging.getLogger(__name__)
 DOUBLE_BIT: Final = "double-bit ECC error"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +74,17 @@ class Reading:
     corrected: int | None = None
 
 
-def read(gpu: Gpu) -> Reading:
-    """Read a GPU. Raises GpuIsLostError, ResetRequiredError; any other failure leaves out the one value."""
+def read(uuid: str, gpu: Gpu, optional: OptionalQueries) -> Reading:
+    """Read a GPU; a query that fails leaves out the one value.
+
+    Raises GpuIsLostError, ResetRequiredError, and NvmlError if the driver cannot be reached.
+    """
     return Reading(
-        action=_ask(gpu.recovery_action),
-        rows=_ask(gpu.remapped_rows),
-        uncorrected=_ask(lambda: gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.VOLATILE)),
-        corrected=_ask(lambda: gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)),
+        action=optional.ask(uuid, gpu.recovery_action),
+        rows=optional.ask(uuid, gpu.remapped_rows),
+        uncorrected=optional.ask(uuid, lambda: gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.VOLATILE)),
+        corrected=optional.ask(uuid, lambda: gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)),
     )
-
-
-def _ask(question: Callable[[], _T]) -> _T | None:
-    try:
-        return question()
-    except (GpuIsLostError, ResetRequiredError):
-        raise
-    except (NotSupportedError, FunctionNotFoundError):
-        return None
-    except NvmlError as error:
-        log.debug("left out of a GPU's health: %s", error)
-        return None
 
 
 class GpuHistory:

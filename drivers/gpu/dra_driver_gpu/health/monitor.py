@@ -65,7 +65,7 @@ class HealthMonitor:
         listener: EventListener | None = None,
     ) -> None:
         self._library, self._rules, self._clock = library, rules or HealthRules(), clock
-        self._watched = WatchedGpus(options, accepts, self._rules.survey, clock)
+        self._watched = WatchedGpus(options, accepts, self._rules.survey, clock, library.optional)
         self._histories: dict[str, GpuHistory] = {}
         self._listener, self._troubles = listener or EventListener(), troubles
         self._lost_before = False
@@ -126,7 +126,7 @@ class HealthMonitor:
 
     def _read(self, uuid: str, gpu: Gpu) -> bool:
         try:
-            reading = read(gpu)
+            reading = read(uuid, gpu, self._library.optional)
         except GpuIsLostError as error:
             self._missing(uuid, Reachability.LOST, str(error))
             return False

@@ -101,7 +101,7 @@ def test_a_gpu_of_a_driver_from_before_mig_is_read(state, tmp_path):
     assert not found.errors
     [gpu] = found.gpus
     assert (gpu.memory_bytes, gpu.mig, gpu.profiles, gpu.cuda_version) == (40960 << 20, False, (), None)
-    assert read(nvml.device_by_index(0)).action is RecoveryAction.NONE
+    assert read(gpu.uuid, nvml.device_by_index(0), queries.OptionalQueries()).action is RecoveryAction.NONE
     nvml.shutdown()
 
 
