@@ -14,7 +14,10 @@ from dra_sdk.hardware.vfio import is_vfio_driver
 
 _NVIDIA: Final = 0x10DE
 _DISPLAY_CLASSES: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers
+_BARS: Final = 6  # the lines after them in `resource` are the expansion ROM and the BARs of virtual functions
 _MEMORY_WINDOW: Final = 0x200  # IORESOURCE_MEM
+_TYPE_MASK: Final = 0x06  # PCI_BASE_ADDRESS_MEM_TYPE_MASK: the lowest bits of the flags are those of the BAR
+_TYPE_64: Final = 0x04
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +26,13 @@ class PassthroughGpu:
 
     index: its index among the node's GPUs in the order of PCI addresses.
     pci: its PCI function.
-    bar_bytes: the sum of its memory windows.
+    addressable_bytes: the sum of its 64-bit memory BARs, rounded up to a power of two; 0 without one.
     iommufd: the kernel has `/dev/iommu`.
     """
 
     index: int
     pci: PciDevice
-    bar_bytes: int
+    addressable_bytes: int
     iommufd: bool
 
     @property
@@ -50,7 +53,7 @@ def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[Passth
     """
     found = [each for each in functions if _is_gpu(each)]
     iommufd = (host.dev / "iommu").exists()
-    gpus = (PassthroughGpu(index, each, _bar_bytes(each), iommufd) for index, each in enumerate(found))
+    gpus = (PassthroughGpu(index, each, _addressable_bytes(each), iommufd) for index, each in enumerate(found))
     return tuple(gpu for gpu in gpus if gpu.pci.iommu_group is not None)
 
 
@@ -66,21 +69,26 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
     }
     if product is not None:
         attributes["productName"] = product
-    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": Quantity.of(gpu.bar_bytes, binary=True)})
+    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": Quantity.of(gpu.addressable_bytes, binary=True)})
 
 
 def _is_gpu(pci: PciDevice) -> bool:
     return pci.vendor == _NVIDIA and pci.class_code >> 8 in _DISPLAY_CLASSES and pci.physical_function is None
 
 
-def _bar_bytes(pci: PciDevice) -> int:
-    """Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros."""
+def _addressable_bytes(pci: PciDevice) -> int:
+    """What the existing driver publishes, so selectors for it fit.
+
+    Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros. Sources:
+    linux/ioport.h and pci_regs.h; nvpci of go-nvlib for the sum.
+    """
     total = 0
-    for line in (optional(read_text, pci.path / "resource") or "").splitlines():
+    for number, line in enumerate((optional(read_text, pci.path / "resource") or "").splitlines()):
         try:
-            start, end, flags = (int(number, 16) for number in line.split())
+            start, end, flags = (int(part, 16) for part in line.split())
         except ValueError:
             raise HardwareError(f"{pci.path / 'resource'}: must be three hexadecimal numbers, is {line!r}") from None
-        if flags & _MEMORY_WINDOW and end > start:
+        is_64_bit = flags & _MEMORY_WINDOW and flags & _TYPE_MASK == _TYPE_64
+        if number < _BARS and is_64_bit and end > start:
             total += end - start + 1
-    return total
+    return 1 << (total - 1).bit_length() if total else 0
