@@ -15,7 +15,7 @@ from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inv
 from dra_driver_gpu.describe.devices import DRIVER_NAME
 from dra_driver_gpu.describe.inventory import MigDeviceInfo, snapshot
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
-from dra_driver_gpu.describe.pool import without_devices
+from dra_driver_gpu.describe.pool import with_numa_lists, without_devices
 from dra_driver_gpu.gpu_record import JSON, gpu_records
 from dra_driver_gpu.health import HealthMonitor, HealthRules
 from dra_driver_gpu.nvidia_node import NvidiaNode
@@ -74,7 +74,7 @@ class GpuDriver:
         pool = make_pool(node.name, gpus, accepted, self._options(nvidia))
         for gpu in without_devices(filter(self._selected, gpus), pool):
             log.warning("GPU %s has MIG on and no MIG device, so nothing of it is published", gpu.uuid)
-        yield pool
+        yield with_numa_lists(pool, nvidia.host) if self._settings.list_attributes else pool
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Every few seconds: check GPUs and their kernel drivers for changes, and supervise MPS daemons."""

@@ -70,6 +70,7 @@ class GpuSettings:
     cdi_hook: `nvidia-cdi-hook`; empty to search for it.
     dynamic_mig: publish every possible MIG device, and create it when it is allocated.
     passthrough: publish a VFIO device for each GPU as well.
+    list_attributes: publish `numaNode` as a list; the cluster must have the feature gate DRAListTypeAttributes.
     mps: claims may use MPS.
     mps_shm: whether an MPS daemon and its clients have a private `/dev/shm` or use the host's.
     mps_seconds: how long an MPS daemon may take to start.
@@ -86,6 +87,7 @@ class GpuSettings:
     cdi_hook: str = ""
     dynamic_mig: bool = False
     passthrough: bool = False
+    list_attributes: bool = False
     mps: bool = True
     mps_shm: Shm = "private"
     mps_seconds: float = 20.0
@@ -150,6 +152,13 @@ SETTINGS: Final = SettingsTable(
             "publish every possible MIG device, and create it when it is allocated",
         ),
         Setting("passthrough", parse_switch, "false", "publish a VFIO device for each GPU as well"),
+        Setting(
+            "list_attributes",
+            parse_switch,
+            "false",
+            "publish `numaNode` as a list, with the near nodes of the same socket; for clusters with the feature gate "
+            "DRAListTypeAttributes",
+        ),
         Setting(
             "sharing",
             Sharing.parse,

@@ -69,7 +69,8 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
     }
     if product is not None:
         attributes["productName"] = product
-    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": Quantity.of(gpu.addressable_bytes, binary=True)})
+    size = Quantity.of(gpu.addressable_bytes, binary=True)
+    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size})
 
 
 def _is_gpu(pci: PciDevice) -> bool:

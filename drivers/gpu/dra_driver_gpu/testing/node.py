@@ -232,7 +232,7 @@ class GpuNode:
 def _resource(gpu: FakeGpu) -> str:
     """The file `resource` of sysfs, as that of an A100: registers (32 bits), memory and one more window (64 bits).
 
-    They are followed by the expansion ROM, and by the windows of virtual functions, which are larger than the GPU's own.
+    They are followed by the expansion ROM, and by the windows of virtual functions, which are larger than the others.
     """
     memory = 1 << ((gpu.model.memory_mib or 1) * (1 << 20) - 1).bit_length()
     absent, register, wide, rom = 0, 0x40200, 0x14220C, 0x46200
