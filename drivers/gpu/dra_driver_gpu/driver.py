@@ -93,7 +93,7 @@ class GpuDriver:
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Watch events and error counters of all GPUs."""
         if node.root not in self._monitors:
-            nvidia, rules = self.nvidia_node(node), HealthRules(also_benign=self._settings.benign_xids)
+            nvidia, rules = self.nvidia_node(node), self._health_rules()
             self._monitors[node.root] = HealthMonitor(
                 nvidia.library,
                 self._options(nvidia),
@@ -127,6 +127,9 @@ class GpuDriver:
                 return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia), nvidia.library.optional)))
         except DraError as error:  # the next discovery reports it
             return frozenset({*bound, (type(error),)})
+
+    def _health_rules(self) -> HealthRules:
+        return HealthRules(also_benign=self._settings.benign_xids, trust_counters=self._settings.ecc_counters)
 
     def _sweep(self, nvidia: NvidiaNode, claim: Claim[Any]) -> None:
         """Sweep a node once. What cannot be undone is tried again at the next claim, which does not wait for it."""

@@ -77,6 +77,7 @@ class GpuSettings:
     vfio_seconds: how long to wait until nobody uses a GPU that is passed through.
     busy_seconds: how long to wait for the last process to leave a MIG device.
     benign_xids: XIDs that leave a GPU healthy, in addition to `health.events.BENIGN_XIDS`.
+    ecc_counters: a count of uncorrected memory errors is a fault of a GPU whose driver names no recovery action.
     sharing: how claims share a device.
     selection: which GPUs are published.
     """
@@ -94,6 +95,7 @@ class GpuSettings:
     vfio_seconds: float = 30.0
     busy_seconds: float = 10.0
     benign_xids: frozenset[int] = frozenset()
+    ecc_counters: bool = True
     sharing: Sharing = field(default_factory=Sharing)
     selection: Selection = field(default_factory=Selection)
 
@@ -177,6 +179,13 @@ SETTINGS: Final = SettingsTable(
             parse_xids,
             "none",
             "XIDs that leave a GPU healthy, in addition to 13, 31, 43, 45, 68 and 109",
+        ),
+        Setting(
+            "ecc_counters",
+            parse_switch,
+            "true",
+            "whether a count of uncorrected memory errors makes a GPU unhealthy if its driver names no recovery action "
+            "(before R570); their events always do",
         ),
         Setting("mps", parse_switch, "true", "whether claims may use MPS"),
         Setting(

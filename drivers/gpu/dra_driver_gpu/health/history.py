@@ -21,12 +21,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from dra_driver_gpu.health.events import describe_xid
 from dra_driver_gpu.nvml.api import Gpu
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
 from dra_sdk.hardware.faults import FaultHistory
 
+GPU_LOST: Final = "gpu-lost"
+XID: Final = "xid"
+"""Taints of unhealthy devices, without the driver's name: those for which tolerations are written."""
 DOUBLE_BIT: Final = "double-bit ECC error"
 
 
@@ -90,14 +94,16 @@ def read(uuid: str, gpu: Gpu, optional: OptionalQueries) -> Reading:
 class GpuHistory:
     """One GPU. Times are seconds of any steady clock.
 
-    `reach` says whether it answers, `trouble` in which words NVML says why not.
+    `reach` says whether it answers, `trouble` in which words NVML says why not. Without `trust_counters`, the counter
+    of uncorrected errors is no fault while the driver names no recovery action; events are.
     """
 
-    def __init__(self, settle: float) -> None:
+    def __init__(self, settle: float, *, trust_counters: bool = True) -> None:
         self.reach = Reachability.SEEN
         self.trouble = ""
-        self._settle = settle
+        self._settle, self._trust_counters = settle, trust_counters
         self._faults = FaultHistory[GpuPart]()
+        self._xids: dict[str, int] = {}
         self._action: RecoveryAction | None = None
         self._rows: RemappedRows | None = None
         self._corrected = 0
@@ -108,6 +114,12 @@ class GpuHistory:
 
     def error(self, part: GpuPart, what: str, now: float) -> bool:
         """Record an error that makes a part unhealthy until the GPU has recovered; True if it is new."""
+        return self._faults.add(part, what, now)
+
+    def xid(self, part: GpuPart, xid: int, now: float) -> bool:
+        """Record an XID that makes a part unhealthy until the GPU has recovered; True if it is new."""
+        what = describe_xid(xid)
+        self._xids[what] = xid
         return self._faults.add(part, what, now)
 
     def double_bit(self, part: GpuPart, now: float) -> bool:
@@ -155,6 +167,12 @@ class GpuHistory:
             yield "a remapped memory row waits for a reset"
         yield from self._faults.faults(part)
 
+    def taints(self, part: GpuPart) -> list[str]:
+        """The taints of a part that tolerations name; none if it is unhealthy for another reason alone."""
+        xids = sorted({self._xids[what] for what in self._faults.kinds(part) if what in self._xids})
+        lost = [GPU_LOST] if self.reach is Reachability.LOST else []
+        return [*lost, *(f"{XID}={number}" for number in xids)]
+
     def remarks(self) -> Iterator[str]:
         """What is worth reporting of a healthy GPU."""
         yield from self._faults.remarks()
@@ -175,13 +193,14 @@ class GpuHistory:
     def _count(self, part: GpuPart, count: int, now: float) -> None:
         """A rise that no event explains until the next reading is an error of the whole GPU."""
         known = self._uncorrected
+        trusted = self._trust_counters or self._action is not None
         if known is None:  # errors from before the start count unless the driver says that all is well
-            if count > 0 and self._action is not RecoveryAction.NONE:
+            if count > 0 and trusted and self._action is not RecoveryAction.NONE:
                 self.error(part, DOUBLE_BIT, now)
         elif count < known:
             self._recovered()
         elif self._unexplained_rise or count > known:
-            if self._unexplained_rise and not self._explained_by_event:
+            if trusted and self._unexplained_rise and not self._explained_by_event:
                 self.error(part, DOUBLE_BIT, now)
             self._unexplained_rise = count > known and not self._explained_by_event
         self._uncorrected, self._explained_by_event = count, False
