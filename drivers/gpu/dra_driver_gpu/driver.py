@@ -177,12 +177,13 @@ class GpuDriver:
     def _accepts(self, nvidia: NvidiaNode, gpu: PassthroughGpu) -> bool:
         """Whether a GPU that is bound to VFIO is published; of other GPUs NVML knows more, and `_selected` decides.
 
-        If we bound it, its record has its name; if an operator did, only its address is known.
+        If we bound it, its record has its name; if an operator did, only its address is known, and its product if the
+        host has a PCI ID database.
         """
         if not gpu.bound:
             return True
-        identity = GpuIdentity(pci_address=gpu.pci.address, **_recorded_name(nvidia, gpu))
-        return self._settings.selection.includes(identity)
+        name = {"product": gpu.product or "", **_recorded_name(nvidia, gpu)}
+        return self._settings.selection.includes(GpuIdentity(pci_address=gpu.pci.address, **name))
 
 
 def _recorded_name(nvidia: NvidiaNode, gpu: PassthroughGpu) -> JSON:

@@ -21,7 +21,7 @@ DRIVER_NAME: Final = "gpu.nvidia.com"
 _GPU: Final = re.compile(r"gpu-(\d+)")
 _VFIO: Final = re.compile(r"gpu-vfio-(\d+)")
 _MIG: Final = re.compile(r"gpu-(\d+)-mig-(.+?)(?:-ci(\d+))?-(\d+)-(\d+)")
-_LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
+LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
 _ENGINES: Final = {
     "multiprocessors": "multiprocessors",
     "copyEngines": "copy_engines",
@@ -154,7 +154,7 @@ def gpu_counters(gpu: GpuInfo) -> dict[str, Quantity]:
 def _common_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
     """What a GPU and all its MIG devices have in common."""
     attributes: dict[str, AttributeValue] = {
-        "productName": gpu.product[:_LONGEST_STRING],
+        "productName": gpu.product[:LONGEST_STRING],
         "brand": gpu.brand.label,
         "architecture": gpu.architecture.label,
         "cudaComputeCapability": Version.lenient(f"{gpu.compute_capability[0]}.{gpu.compute_capability[1]}"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from dra_driver_gpu.describe.passthrough import read_passthrough
+from dra_driver_gpu.settings import Selection
 
 from dra_sdk import HardwareError
 from dra_sdk.hardware import Host
@@ -32,6 +33,45 @@ def test_a_malformed_file_of_windows_is_an_error(make_gpus: Any) -> None:
         HardwareError, match=r"0000:10:00.0/resource: must be three hexadecimal numbers, is '0x0 0xfff'"
     ):
         read_passthrough(host)
+
+
+PCI_IDS = """#
+10dd  Enhanced Graphics Inc
+\t20b0  Not this one
+10de  NVIDIA Corporation
+\t20b0  GA100 [A100 SXM4 40GB]
+\t\t10de 134f  A subsystem
+\t27b8  AD104GL [L4]
+10df  Emulex Corporation
+\t20b0  Nor this one
+C 03  Display controller
+\t02  3D controller
+"""
+
+
+def vfio(rig: Any) -> Any:
+    rig.driver.discover()
+    return rig.driver.devices["gpu-vfio-0"].attributes
+
+
+def test_the_product_is_named_as_the_pci_id_database_names_it(make_gpus: Any) -> None:
+    rig = make_gpus("A100-40GB", passthrough=True)
+    assert vfio(rig)["productName"] == "NVIDIA A100-SXM4-40GB"
+    rig.node.file("/usr/share/hwdata/pci.ids", PCI_IDS)
+    assert vfio(rig)["productName"] == "GA100 [A100 SXM4 40GB]"
+    rig.node.file("/usr/share/hwdata/pci.ids", PCI_IDS.replace("A100 SXM4 40GB", "A100"))
+    assert vfio(rig)["productName"] == "GA100 [A100]"
+
+
+def test_a_gpu_that_an_operator_bound_has_a_name_by_which_it_can_be_selected(make_gpus: Any) -> None:
+    rig = make_gpus("L4", passthrough=True, selection=Selection(allow=["*l4*"]))
+    rig.node.remove(f"/sys/bus/pci/devices/{GPU}/driver")
+    rig.node.link(f"/sys/bus/pci/devices/{GPU}/driver", "../../../bus/pci/drivers/vfio-pci")
+    rig.memory.lose(rig.memory.gpus[0].uuid)
+    rig.driver.discover()
+    assert rig.driver.devices == {}
+    rig.node.file("/usr/share/misc/pci.ids", PCI_IDS)
+    assert vfio(rig)["productName"] == "AD104GL [L4]"
 
 
 ABSENT = "0x0000000000000000 0x0000000000000000 0x0000000000000000"
