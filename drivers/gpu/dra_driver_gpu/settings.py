@@ -70,6 +70,7 @@ class GpuSettings:
     cdi_hook: `nvidia-cdi-hook`; empty to search for it.
     dynamic_mig: publish every possible MIG device, and create it when it is allocated.
     passthrough: publish a VFIO device for each GPU as well.
+    fabric_manager: the socket of a Fabric Manager whose partitions are activated for VFIO; empty for none.
     list_attributes: publish `numaNode` as a list; the cluster must have the feature gate DRAListTypeAttributes.
     mps: claims may use MPS.
     mps_shm: whether an MPS daemon and its clients have a private `/dev/shm` or use the host's.
@@ -88,6 +89,7 @@ class GpuSettings:
     cdi_hook: str = ""
     dynamic_mig: bool = False
     passthrough: bool = False
+    fabric_manager: str = ""
     list_attributes: bool = False
     mps: bool = True
     mps_shm: Shm = "private"
@@ -154,6 +156,13 @@ SETTINGS: Final = SettingsTable(
             "publish every possible MIG device, and create it when it is allocated",
         ),
         Setting("passthrough", parse_switch, "false", "publish a VFIO device for each GPU as well"),
+        Setting(
+            "fabric_manager",
+            parse_path,
+            "none",
+            "the socket of a Fabric Manager with `FABRIC_MODE=1`, whose partitions are activated for VFIO, e.g. "
+            "`/run/nvidia-fabricmanager/socket`",
+        ),
         Setting(
             "list_attributes",
             parse_switch,

@@ -102,6 +102,9 @@ class Gpu(Protocol):
     def addressing_mode(self) -> AddressingMode:
         """`nvmlDeviceGetAddressingMode`. Raises NotSupportedError, FunctionNotFoundError."""
 
+    def module_id(self) -> int:
+        """`nvmlDeviceGetModuleId`: its place on a board with NVSwitches. Raises NotSupportedError."""
+
     def virtualization_mode(self) -> VirtualizationMode:
         """`nvmlDeviceGetVirtualizationMode`. Raises NotSupportedError."""
 

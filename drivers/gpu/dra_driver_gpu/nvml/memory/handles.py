@@ -124,6 +124,11 @@ class MemoryGpu:
             raise RefusedError(ReturnCode.NOT_SUPPORTED)
         return self.state.gpu.model.addressing_mode
 
+    @nvml_call("nvmlDeviceGetModuleId")
+    def module_id(self) -> int:
+        """See `Gpu.module_id`; modules are counted from 1 in the order of minor numbers."""
+        return self.state.gpu.minor + 1
+
     @nvml_call("nvmlDeviceGetVirtualizationMode")
     def virtualization_mode(self) -> VirtualizationMode:
         """See `Gpu.virtualization_mode`."""

@@ -143,6 +143,10 @@ class RealGpu(_Handle):
         """See `Gpu.addressing_mode`."""
         return _known(AddressingMode, self._ask("nvmlDeviceGetAddressingMode"), AddressingMode.NONE)
 
+    def module_id(self) -> int:
+        """See `Gpu.module_id`."""
+        return int(self._ask("nvmlDeviceGetModuleId"))
+
     def virtualization_mode(self) -> VirtualizationMode:
         """See `Gpu.virtualization_mode`."""
         return _known(VirtualizationMode, self._ask("nvmlDeviceGetVirtualizationMode"), VirtualizationMode.NONE)
