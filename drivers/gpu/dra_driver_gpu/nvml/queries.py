@@ -7,7 +7,7 @@ without the answer: who describes a GPU can leave it out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -30,11 +30,8 @@ from dra_driver_gpu.nvml.values import Process
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Handle = TypeVar("Handle")
 _NOT_OFFERED: Final = (NotSupportedError, InvalidArgumentError, FunctionNotFoundError)
 """The answers for a profile that GPU or driver lack; drivers before R450 lack MIG and its functions altogether."""
-GONE: Final = (NotFoundError, InvalidArgumentError)
-"""The answers of a handle whose instance has been destroyed."""
 _UNREACHABLE: Final = frozenset(
     {
         ReturnCode.UNINITIALIZED,
@@ -63,17 +60,6 @@ def ask_each_gpu(nvml: Nvml, ask: Callable[[Gpu], T]) -> tuple[dict[int, T], dic
     return answers, errors
 
 
-def ask_existing(handles: Iterable[Handle], ask: Callable[[Handle], T]) -> list[T]:
-    """The answers of instances or MIG devices, without those that have been destroyed."""
-    answers = []
-    for each in handles:
-        try:
-            answers.append(ask(each))
-        except GONE:
-            continue
-    return answers
-
-
 def ask_offered(ask: Callable[[], T]) -> T | None:
     """An answer; None if GPU or driver do not offer it. Raises every other NvmlError."""
     try:
@@ -93,7 +79,7 @@ class OptionalQueries:
         self._logged: set[tuple[str, str]] = set()
 
     def ask(self, gpu: str, query: Callable[[], T]) -> T | None:
-        """The answer of a query about the GPU with this UUID; None if there is none.
+        """The answer of a query about the GPU with this UUID; None if there is none, or if an instance is gone.
 
         Raises GpuIsLostError, ResetRequiredError, and NvmlError if the driver cannot be reached.
         """
@@ -171,17 +157,6 @@ def compute_instances(instance: GpuInstance) -> list[ComputeInstance]:
     """All compute instances of a GPU instance."""
     profiles = compute_instance_profiles(instance)
     return [compute for profile in profiles for compute in instance.compute_instances(profile.id)]
-
-
-def mig_devices(gpu: Gpu) -> list[MigDevice]:
-    """All MIG devices of a GPU by index; indices have gaps."""
-    found = []
-    for index in range(gpu.max_mig_devices()):
-        try:
-            found.append(gpu.mig_device(index))
-        except NotFoundError:
-            continue
-    return found
 
 
 def merge_processes(*lists: Callable[[], list[Process]]) -> list[Process]:
