@@ -99,8 +99,13 @@ class DeviceUsage:
 
     @property
     def unhealthy(self) -> bool:
-        """Whether it has the SDK's taint for unhealthy devices."""
-        return any(str(taint.get("key", "")).endswith(_UNHEALTHY) for taint in self.taints)
+        """Whether it has a taint of its driver that keeps pods away."""
+        return any(map(self.tells_health, self.taints))
+
+    def tells_health(self, taint: Mapping[str, Any]) -> bool:
+        """Whether a taint says that the device is unhealthy: its key begins with the driver's name."""
+        key = str(taint.get("key", ""))
+        return key.endswith(_UNHEALTHY) or (key.startswith(f"{self.driver}/") and taint.get("effect") in _REPELLING)
 
     @property
     def consumes_counters(self) -> bool:
@@ -314,12 +319,15 @@ def _rounded(amount: Quantity) -> str:
 
 
 def _health(device: DeviceUsage) -> str:
-    """Unhealthy since when, by the SDK's taint; then the other taints."""
-    words: list[str] = []
+    """Unhealthy since when and why, by the driver's taints; then the other taints."""
+    first: list[str] = []
+    others: list[str] = []
     for taint in device.taints:
-        if str(taint.get("key", "")).endswith(_UNHEALTHY):
-            words.insert(0, f"unhealthy since {taint.get('timeAdded', 'an unknown time')}")
+        key = str(taint.get("key"))
+        value = f"={taint['value']}" if taint.get("value") else ""
+        if device.tells_health(taint):
+            why = "" if key.endswith(_UNHEALTHY) else f" ({key.rpartition('/')[2]}{value})"
+            first.append(f"unhealthy since {taint.get('timeAdded', 'an unknown time')}{why}")
         else:
-            value = f"={taint['value']}" if taint.get("value") else ""
-            words.append(f"{taint.get('key')}{value}:{taint.get('effect')}")
-    return ", ".join(words) or "ok"
+            others.append(f"{key}{value}:{taint.get('effect')}")
+    return ", ".join([*first, *others]) or "ok"

@@ -60,6 +60,10 @@ class FaultHistory(Generic[P]):
             if where.touches(part):
                 yield _with_count(what, fault.times)
 
+    def kinds(self, part: P) -> Iterator[str]:
+        """The faults that concern a part, each as it was added, the oldest first."""
+        yield from (what for where, what in self._faults if where.touches(part))
+
     def remarks(self) -> Iterator[str]:
         """The remarks, in alphabetical order."""
         for what, times in sorted(self._remarks.items()):

@@ -74,6 +74,8 @@ class DeviceHealth:
     message: reason of the state for people. The kubelet keeps 1024 bytes; more is cut.
     pool: pool of the device. None: the node's own pool.
     timeout: seconds until the state counts as Unknown if the driver does not report it again, from 1 to 2147483647.
+    taints: the taints of an unhealthy device, each `name` or `name=value`: `xid=79` becomes a taint with the key
+        `<driver>/xid` and the value `79`. Empty: the one taint `<driver>/unhealthy`.
     """
 
     device: str
@@ -81,3 +83,4 @@ class DeviceHealth:
     message: str = ""
     pool: str | None = None
     timeout: int = 30
+    taints: Sequence[str] = ()

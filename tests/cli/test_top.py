@@ -117,7 +117,8 @@ def test_this_node_is_read_without_a_cluster(run, tmp_path):
     (data / "claims").mkdir(mode=0o700, parents=True)
     state = Checkpoint("team", "two-cpus", "uid-1", "boot", Phase.COMPLETED, (device,))
     (data / "claims/uid-1.json").write_bytes(encode(state))
-    (data / "unhealthy.json").write_bytes(encode_unhealthy({("n", "cpudevnuma001"): datetime(2026, 1, 2, tzinfo=UTC)}))
+    unhealthy = {("n", "cpudevnuma001"): {"unhealthy": datetime(2026, 1, 2, tzinfo=UTC)}}
+    (data / "unhealthy.json").write_bytes(encode_unhealthy(unhealthy))
     found = run("top", *flags)
     assert [row[-4:] for row in found.cells] == [
         ["ok", "shared by 1", "team/two-cpus", "-"],

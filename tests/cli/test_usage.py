@@ -106,6 +106,14 @@ def test_health_is_read_from_the_taint() -> None:
     assert usage_summary(devices).endswith("1 unhealthy")
 
 
+def test_a_taint_that_the_driver_names_says_why_a_device_is_unhealthy() -> None:
+    xid = {"key": "gpu.example.com/xid", "value": "79", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
+    remark = {"key": "gpu.example.com/aging", "effect": "None"}
+    devices = device_usage(pool(device("gpu-0", taints=[xid, remark])))
+    assert usage_rows(devices)[0][5] == "unhealthy since 2026-01-02T03:04:05Z (xid=79), gpu.example.com/aging:None"
+    assert usage_summary(devices).endswith("1 unhealthy")
+
+
 def test_a_device_without_gpu_attributes_is_shown() -> None:
     plain = [{"name": "funghi", "capacity": {"memory": {"value": "1536Mi"}}}]
     assert usage_rows(device_usage(pool(*plain, driver="pizza.example.com"))) == [

@@ -2,7 +2,7 @@
 
 ```
 dra_device_health ─ report ─▶ HealthFeed ─ follow ──▶ one kubelet stream for each version of the health API
-                                         ─ subscribe ▶ taints, logs: changes of status only
+                                         ─ subscribe ▶ taints, logs: changes of status and taints
 ```
 
 A report is about the devices that it names. A follower gets exactly these, changed or not: the kubelet trusts a state
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, RLock
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.reports import Key, read_report
@@ -27,13 +27,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HealthChange:
-    """One device whose status changed.
+    """One device whose status or taints changed.
 
     pool: the name of its pool.
     device: its name.
     old: the status before; Unknown if the last report was older than its timeout.
     new: the status now.
     message: what the report says about it.
+    taints: its taints if it is unhealthy; see `DeviceHealth.taints`.
     """
 
     pool: str
@@ -41,8 +42,10 @@ class HealthChange:
     old: HealthStatus
     new: HealthStatus
     message: str = ""
+    taints: Sequence[str] = ()
 
 
+_NEW: Final = DeviceHealth("", HealthStatus.UNKNOWN)
 Listener = Callable[[Sequence[HealthChange]], None]
 
 
@@ -152,9 +155,10 @@ class HealthFeed:
                 waiting.update(reported)
             self._changed.notify_all()
         return [
-            HealthChange(*key, old, health.status, health.message)
+            HealthChange(*key, old.status, health.status, health.message, health.taints)
             for key, health in reported.items()
-            if (old := known[key].health.status if key in known else HealthStatus.UNKNOWN) is not health.status
+            if ((old := known[key].health if key in known else _NEW).status, old.taints)
+            != (health.status, health.taints)
         ]
 
     def _fresh(self, keys: Iterable[Key]) -> list[DeviceHealth]:

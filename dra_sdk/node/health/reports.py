@@ -5,7 +5,7 @@ Source: KEP-4680; DRAResourceHealth DeviceHealth; resource.k8s.io/v1 for the nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,10 +35,10 @@ def read_report(driver: str, pool: str, report: Any) -> dict[Key, DeviceHealth]:
         if not isinstance(device, DeviceHealth):
             raise HookError(f"{where} yielded {device!r} in a list, want DeviceHealth")
         health = replace(device, pool=pool) if device.pool is None else device
-        if problem := next(_problems(health), None):
+        if problem := next(_problems(driver, health), None):
             raise HookError(f"{where}: device {health.pool}/{health.device}: {problem}")
         key = (str(health.pool), health.device)
-        health = replace(health, message=_cut(health.message))
+        health = replace(health, message=_cut(health.message), taints=tuple(health.taints))
         found[key] = worst(found[key], health) if key in found else health
     return found
 
@@ -48,8 +48,13 @@ def worst(first: DeviceHealth, second: DeviceHealth) -> DeviceHealth:
     return second if _SEVERITY[second.status] > _SEVERITY[first.status] else first
 
 
-def _problems(health: Any) -> Iterator[str]:
-    from dra_sdk.wire.validation.names import dns_label, pool_name  # noqa: PLC0415 (costs a fifth of a second of a start)
+def _problems(driver: str, health: Any) -> Iterator[str]:
+    from dra_sdk.wire.validation.names import (  # noqa: PLC0415 (costs a fifth of a second of a start)
+        dns_label,
+        label_key,
+        label_value,
+        pool_name,
+    )
 
     for field, check in (("device", dns_label), ("pool", pool_name)):
         name = getattr(health, field)
@@ -65,6 +70,16 @@ def _problems(health: Any) -> Iterator[str]:
         yield f"timeout must be an int of seconds, is {health.timeout!r}"
     elif not 1 <= health.timeout <= TIMEOUT_LIMIT:
         yield f"timeout must be from 1 to {TIMEOUT_LIMIT} seconds, is {health.timeout}"
+    if isinstance(health.taints, str) or not isinstance(health.taints, Sequence):
+        yield f"taints must be a list of str, is {health.taints!r}"
+        return
+    for number, taint in enumerate(health.taints):
+        if not isinstance(taint, str):
+            yield f"taints[{number}] must be a str, is {taint!r}"
+            continue
+        key, _, value = taint.partition("=")
+        yield from (str(problem) for problem in label_key(f"{driver}/{key}", f"taints[{number}]"))
+        yield from (str(problem) for problem in label_value(value, f"taints[{number}]"))
 
 
 def _cut(message: str) -> str:

@@ -1,4 +1,4 @@
-"""Publishes pools with a taint on each unhealthy device, because health alone does not keep pods away.
+"""Publishes pools with taints on each unhealthy device, because health alone does not keep pods away.
 
 A device stays unhealthy until it is reported healthy again. A monitor that reports nothing changes nothing.
 Source: resource.k8s.io/v1 DeviceTaint (KEP-5055).
@@ -17,7 +17,7 @@ from dra_sdk.model.device import Device, DeviceTaint, ResourcePool
 from dra_sdk.model.status import HealthStatus
 from dra_sdk.node.health.feed import HealthChange
 from dra_sdk.node.health.reports import Key
-from dra_sdk.node.health.unhealthy_store import Unhealthy, UnhealthyStore
+from dra_sdk.node.health.unhealthy_store import DEFAULT_TAINT, Unhealthy, UnhealthyStore
 
 log = logging.getLogger(__name__)
 Publish = Callable[[Sequence[ResourcePool]], None]
@@ -33,9 +33,9 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class TaintPolicy:
-    """The taint that unhealthy devices get.
+    """The taints that unhealthy devices get.
 
-    driver: the driver's name, which begins the taint's key.
+    driver: the driver's name, which begins a taint's key.
     effect: `NoSchedule` keeps new pods away, `NoExecute` also evicts those that run, `None` only informs (1.35 and
         later).
     """
@@ -43,10 +43,10 @@ class TaintPolicy:
     driver: str
     effect: Effect = "NoSchedule"
 
-    @property
-    def key(self) -> str:
-        """The taint's key, for tolerations: `<driver>/unhealthy`."""
-        return f"{self.driver}/unhealthy"
+    def taint(self, text: str, since: datetime) -> DeviceTaint:
+        """The taint for `name` or `name=value` of a health report. Its key, for tolerations, is `<driver>/<name>`."""
+        name, _, value = text.partition("=")
+        return DeviceTaint(key=f"{self.driver}/{name}", value=value, effect=self.effect, time_added=since)
 
 
 class TaintingPublisher:
@@ -64,7 +64,7 @@ class TaintingPublisher:
         self._policy, self._publish, self._store, self._now = policy, publish, store, now
         self._lock = Lock()
         self._pools: Sequence[ResourcePool] | None = None
-        self._unhealthy: dict[Key, datetime] | None = None
+        self._unhealthy: dict[Key, Mapping[str, datetime]] | None = None
 
     def publish(self, pools: Sequence[ResourcePool]) -> None:
         """Publish the discovered pools, with taints on unhealthy devices."""
@@ -76,7 +76,7 @@ class TaintingPublisher:
         """Publish again if these changes add or remove a taint. A listener for `HealthFeed.subscribe`."""
         with self._lock:
             known = self._known()
-            found = update(known, (((each.pool, each.device), each.new) for each in changes), self._now())
+            found = update(known, changes, self._now())
             if found == known:
                 return
             self._unhealthy = found
@@ -85,7 +85,7 @@ class TaintingPublisher:
             if self._pools is not None:
                 self._publish(with_taints(self._pools, found, self._policy))
 
-    def _known(self) -> dict[Key, datetime]:
+    def _known(self) -> dict[Key, Mapping[str, datetime]]:
         if self._unhealthy is None:
             self._unhealthy = self._store.load()
         return self._unhealthy
@@ -98,19 +98,22 @@ class TaintingPublisher:
                 log.info("device %s/%s is healthy", each.pool, each.device)
 
 
-def update(unhealthy: Unhealthy, statuses: Iterable[tuple[Key, HealthStatus]], now: datetime) -> dict[Key, datetime]:
-    """`unhealthy` after these changes. A device that stays unhealthy keeps its time; Unknown changes nothing."""
+def update(unhealthy: Unhealthy, changes: Iterable[HealthChange], now: datetime) -> dict[Key, Mapping[str, datetime]]:
+    """`unhealthy` after these changes. A taint that stays keeps its time; Unknown changes nothing."""
     found = dict(unhealthy)
-    for key, status in statuses:
-        if status is HealthStatus.UNHEALTHY:
-            found.setdefault(key, now.astimezone(UTC).replace(microsecond=0))
-        elif status is HealthStatus.HEALTHY:
+    since = now.astimezone(UTC).replace(microsecond=0)
+    for each in changes:
+        key = each.pool, each.device
+        if each.new is HealthStatus.UNHEALTHY:
+            before = found.get(key, {})
+            found[key] = {taint: before.get(taint, since) for taint in sorted({*each.taints} or {DEFAULT_TAINT})}
+        elif each.new is HealthStatus.HEALTHY:
             found.pop(key, None)
     return found
 
 
 def with_taints(pools: Iterable[ResourcePool], unhealthy: Unhealthy, policy: TaintPolicy) -> list[ResourcePool]:
-    """The pools with the policy's taint on unhealthy devices; pools and devices without any are the same objects."""
+    """The pools with taints on unhealthy devices; pools and devices without any are the same objects."""
     return [_pool(pool, unhealthy, policy) for pool in pools]
 
 
@@ -121,12 +124,14 @@ def _pool(pool: ResourcePool, unhealthy: Unhealthy, policy: TaintPolicy) -> Reso
     return replace(pool, devices=devices)
 
 
-def _device(device: Device, since: datetime | None, policy: TaintPolicy) -> Device:
-    if since is None:
-        return device
-    taint = DeviceTaint(key=policy.key, effect=policy.effect, time_added=since)
-    others = [each for each in device.taints if each.key != policy.key]
-    own = [_SEVERITY.get(each.effect, 0) for each in device.taints if each.key == policy.key]
-    if max(own, default=-1) >= _SEVERITY[policy.effect] or len(others) >= TAINTS_LIMIT:
-        return device
-    return replace(device, taints=(*others, taint))
+def _device(device: Device, taints: Mapping[str, datetime] | None, policy: TaintPolicy) -> Device:
+    found = list(device.taints)
+    for text, since in (taints or {}).items():
+        taint = policy.taint(text, since)
+        same_key = [each for each in device.taints if each.key == taint.key]
+        if max((_SEVERITY.get(each.effect, 0) for each in same_key), default=-1) >= _SEVERITY[policy.effect]:
+            continue
+        others = [each for each in found if each not in same_key]
+        if len(others) < TAINTS_LIMIT:
+            found = [*others, taint]
+    return device if found == list(device.taints) else replace(device, taints=tuple(found))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +21,10 @@ from dra_sdk.node.locks import NamedLocks
 
 log = logging.getLogger(__name__)
 FORMAT: Final = 1
-Unhealthy = Mapping[Key, datetime]
-"""Devices that are unhealthy, by pool and name, and since when (UTC, whole seconds)."""
-
+DEFAULT_TAINT: Final = "unhealthy"
+"""The taint of a device for which the driver names none."""
+Unhealthy = Mapping[Key, Mapping[str, datetime]]
+"""The taints of unhealthy devices, by pool and name, each with its time (UTC, whole seconds)."""
 
 UNHEALTHY_FILE: Final = "unhealthy.json"
 """Its name in a driver's plugin data directory."""
@@ -41,7 +43,7 @@ class UnhealthyStore:
         self._files = files
         self._locks = locks or NamedLocks()
 
-    def load(self) -> dict[Key, datetime]:
+    def load(self) -> dict[Key, Mapping[str, datetime]]:
         """The saved devices; none if there is no readable file."""
         try:
             return decode(read(self._path), str(self._path))
@@ -61,22 +63,27 @@ class UnhealthyStore:
 
 
 def encode(unhealthy: Unhealthy) -> bytes:
-    """The file's content."""
+    """The file's content: an entry for each taint. The default taint is not named, as in files of earlier releases."""
     devices = [
         {"pool": pool, "device": device, "since": since.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        for (pool, device), since in sorted(unhealthy.items())
+        | ({} if taint == DEFAULT_TAINT else {"taint": taint})
+        for (pool, device), taints in sorted(unhealthy.items())
+        for taint, since in sorted(taints.items())
     ]
     return json.dumps({"version": FORMAT, "unhealthy": devices}, indent=1).encode() + b"\n"
 
 
-def decode(content: bytes, source: str) -> dict[Key, datetime]:
+def decode(content: bytes, source: str) -> dict[Key, Mapping[str, datetime]]:
     """Read a file's content; StateError names `source`."""
     try:
-        found = json.loads(content)
-        if found["version"] != FORMAT:
-            raise StateError(f"{source} has format {found['version']!r}, this release reads {FORMAT}")
-        return {_key(each): _time(each["since"]) for each in found["unhealthy"]}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        document = json.loads(content)
+        if document["version"] != FORMAT:
+            raise StateError(f"{source} has format {document['version']!r}, this release reads {FORMAT}")
+        found: defaultdict[Key, dict[str, datetime]] = defaultdict(dict)
+        for each in document["unhealthy"]:
+            found[_key(each)][str(each.get("taint", DEFAULT_TAINT))] = _time(each["since"])
+        return dict(found)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StateError(f"{source} does not hold what was written there: {type(error).__name__}: {error}") from error
 
 

@@ -15,18 +15,21 @@ from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inv
 from dra_driver_gpu.describe.devices import DRIVER_NAME
 from dra_driver_gpu.describe.inventory import MigDeviceInfo, snapshot
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
-from dra_driver_gpu.describe.pool import without_devices
+from dra_driver_gpu.describe.pool import with_numa_lists, without_devices
+from dra_driver_gpu.fabric_manager import FabricManager, RealFabricManager
 from dra_driver_gpu.gpu_record import JSON, gpu_records
 from dra_driver_gpu.health import HealthMonitor, HealthRules
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibraries
 from dra_driver_gpu.prepare.claim import prepare, sweep, unprepare
+from dra_driver_gpu.prepare.fabric import partitions_seen, with_partitions
 from dra_driver_gpu.prepare.mps import mps_daemons
 from dra_driver_gpu.settings import GpuIdentity, GpuSettings
 from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
 from dra_sdk.hardware import polling
 from dra_sdk.hardware.daemons import DaemonWatch
+from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.node_access import Effects, SystemEffects
 from dra_sdk.hardware.polling import Clock
 
@@ -41,7 +44,8 @@ class GpuDriver:
     """DRA driver `gpu.nvidia.com`. Without `settings` it has their defaults.
 
     `nvml` makes the NVML for a node's root; by default it is the real library, or GPUs in memory if the root has a file
-    `nvml.yaml`. `effects` is everything else that is done to the node, by default for real.
+    `nvml.yaml`. `effects` is everything else that is done to the node, by default for real. `fabric` makes the Fabric
+    Manager for a node's root and the path of its socket, if the settings have one.
     """
 
     settings_class = GpuSettings
@@ -53,11 +57,13 @@ class GpuDriver:
         nvml: Callable[[Path], Nvml] | None = None,
         effects: Effects | None = None,
         clock: Clock | None = None,
+        fabric: Callable[[Path, str], FabricManager] | None = None,
     ) -> None:
         self._settings = settings or GpuSettings()
         self._libraries = NvmlLibraries(self._settings.driver_root, nvml)
         self._effects = effects or SystemEffects()
         self._clock = clock or Clock()
+        self._make_fabric = fabric or self._real_fabric
         self._sweep_seconds: dict[Path, float | None] = {}  # for the next sweep of a node; None if nothing is left
         self._sweep_lock = Lock()
         self._monitors: dict[Path, HealthMonitor] = {}
@@ -76,7 +82,8 @@ class GpuDriver:
         pool = make_pool(node.name, gpus, accepted, self._options(nvidia))
         for gpu in without_devices(filter(self._selected, gpus), pool):
             log.warning("GPU %s has MIG on and no MIG device, so nothing of it is published", gpu.uuid)
-        yield pool
+        pool = with_numa_lists(pool, nvidia.host) if self._settings.list_attributes else pool
+        yield with_partitions(pool, nvidia, nvidia.fabric) if nvidia.fabric else pool
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Every few seconds: check GPUs and their kernel drivers for changes, and supervise MPS daemons."""
@@ -95,7 +102,7 @@ class GpuDriver:
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Watch events and error counters of all GPUs."""
         if node.root not in self._monitors:
-            nvidia, rules = self.nvidia_node(node), HealthRules(also_benign=self._settings.benign_xids)
+            nvidia, rules = self.nvidia_node(node), self._health_rules()
             self._monitors[node.root] = HealthMonitor(
                 nvidia.library,
                 self._options(nvidia),
@@ -118,17 +125,28 @@ class GpuDriver:
     def nvidia_node(self, node: Node) -> NvidiaNode:
         """The node as this driver works on it."""
         library = self._libraries.of(node.root)
-        return NvidiaNode(node.root, self._effects, self._clock, settings=self._settings, library=library)
+        socket = self._settings.fabric_manager
+        fabric = self._make_fabric(node.root, socket) if socket else None
+        return NvidiaNode(
+            node.root, self._effects, self._clock, settings=self._settings, library=library, fabric=fabric
+        )
 
     def snapshot(self, node: Node) -> frozenset[tuple[object, ...]]:
         """What determines the published devices: GPUs, what others did to them, and the drivers of PCI functions."""
         nvidia = self.nvidia_node(node)
         bound: set[tuple[object, ...]] = {(each.pci.address, each.pci.driver) for each in self._passthrough(nvidia)}
+        bound |= set(partitions_seen(nvidia.fabric)) if nvidia.fabric else set()
         try:
             with nvidia.nvml() as nvml:
-                return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia))))
+                return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia), nvidia.library.optional)))
         except DraError as error:  # the next discovery reports it
             return frozenset({*bound, (type(error),)})
+
+    def _health_rules(self) -> HealthRules:
+        return HealthRules(also_benign=self._settings.benign_xids, trust_counters=self._settings.ecc_counters)
+
+    def _real_fabric(self, root: Path, socket: str) -> FabricManager:
+        return RealFabricManager(follow(root, self._settings.driver_root), follow(root, socket))
 
     def _sweep(self, nvidia: NvidiaNode, claim: Claim[Any]) -> None:
         """Sweep a node once. What cannot be undone is tried again at the next claim, which does not wait for it."""
@@ -144,7 +162,7 @@ class GpuDriver:
     def _gpus(self, nvidia: NvidiaNode, passthrough: tuple[PassthroughGpu, ...]) -> tuple[GpuInfo, ...]:
         try:
             with nvidia.nvml() as nvml:
-                found = read_inventory(nvml, nvidia.host)
+                found = read_inventory(nvml, nvidia.host, nvidia.library.optional)
         except NoDriverError:
             if any(each.bound for each in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()
@@ -176,12 +194,13 @@ class GpuDriver:
     def _accepts(self, nvidia: NvidiaNode, gpu: PassthroughGpu) -> bool:
         """Whether a GPU that is bound to VFIO is published; of other GPUs NVML knows more, and `_selected` decides.
 
-        If we bound it, its record has its name; if an operator did, only its address is known.
+        If we bound it, its record has its name; if an operator did, only its address is known, and its product if the
+        host has a PCI ID database.
         """
         if not gpu.bound:
             return True
-        identity = GpuIdentity(pci_address=gpu.pci.address, **_recorded_name(nvidia, gpu))
-        return self._settings.selection.includes(identity)
+        name = {"product": gpu.product or "", **_recorded_name(nvidia, gpu)}
+        return self._settings.selection.includes(GpuIdentity(pci_address=gpu.pci.address, **name))
 
 
 def _recorded_name(nvidia: NvidiaNode, gpu: PassthroughGpu) -> JSON:

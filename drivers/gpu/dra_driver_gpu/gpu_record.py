@@ -18,6 +18,7 @@ MIG_STEP: Final = "mig"
 USE_STEP: Final = "use"
 MPS_STEP: Final = "mps"
 VFIO_STEP: Final = "vfio"
+FABRIC_STEP: Final = "fabric"
 """The `step` of an entry in a claim's journal."""
 
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dra_driver_gpu.fabric_manager import FabricManager
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.library import CLOSE_SECONDS, OPEN_SECONDS, NvmlLibrary
 from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS, SONAME
@@ -22,10 +23,12 @@ class NvidiaNode(NodeAccess):
 
     settings: the settings.
     library: its NVML.
+    fabric: its Fabric Manager, if partitions of the NVSwitch fabric are activated for virtual machines; else None.
     """
 
     settings: GpuSettings = field(kw_only=True)
     library: NvmlLibrary = field(kw_only=True)
+    fabric: FabricManager | None = field(default=None, kw_only=True)
 
     def nvml(self) -> AbstractContextManager[Nvml]:
         """Use NVML, in the time that is left; see `NvmlLibrary.use`."""

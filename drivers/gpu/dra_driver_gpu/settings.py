@@ -98,6 +98,16 @@ class GpuSettings(DriverSettings, prefix="DRA_GPU_"):
         default=False, description="publish every possible MIG device, and create it when it is allocated"
     )
     passthrough: bool = Field(default=False, description="publish a VFIO device for each GPU as well")
+    fabric_manager: HostPath | None = Field(
+        default=None,
+        description="the socket of a Fabric Manager with `FABRIC_MODE=1`, whose partitions are activated for VFIO, "
+        "e.g. `/run/nvidia-fabricmanager/socket`",
+    )
+    list_attributes: bool = Field(
+        default=False,
+        description="publish `numaNode` as a list, with the near nodes of the same socket; for clusters with the "
+        "feature gate DRAListTypeAttributes",
+    )
     sharing: Sharing = Field(
         default=Sharing(),
         description="how claims share a device",
@@ -109,6 +119,11 @@ class GpuSettings(DriverSettings, prefix="DRA_GPU_"):
     hide: Gpus = Field(default=(), description="GPUs not to publish, in the same words; takes precedence over allow")
     benign_xids: Xids = Field(
         default=frozenset(), description="XIDs that leave a GPU healthy, in addition to 13, 31, 43, 45, 68 and 109"
+    )
+    ecc_counters: bool = Field(
+        default=True,
+        description="whether a count of uncorrected memory errors makes a GPU unhealthy if its driver names no "
+        "recovery action (before R570); their events always do",
     )
     mps: bool = Field(default=True, description="whether claims may use MPS")
     mps_shm: Literal["private", "host"] = Field(

@@ -73,5 +73,6 @@ def wait_health(cluster: Cluster, **expected: tuple[str, str]) -> None:
 
 
 def taint(gpus: Gpus, device: str) -> list[str]:
-    """Returns the effects of the taint of unhealthy devices; none if the device is not tainted."""
-    return [each["effect"] for each in gpus.device(device).get("taints", []) if each["key"] == f"{NAME}/unhealthy"]
+    """Returns the effects of the taint for XID 62; none if the device is not tainted."""
+    taints = gpus.device(device).get("taints", [])
+    return [each["effect"] for each in taints if (each["key"], each.get("value")) == (f"{NAME}/xid", "62")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dra_sdk import DeviceHealth, HealthStatus
@@ -39,6 +41,20 @@ def test_an_empty_report_and_any_iterable_are_fine():
 def test_the_worst_of_several_states_of_one_device_counts(states, expected):
     found = read(*(DeviceHealth("lamp-0", state) for state in states))
     assert [health.status for health in found.values()] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("taints", "problem"),
+    [
+        ("xid=79", "taints must be a list of str, is 'xid=79'"),
+        ([79], "taints[0] must be a str, is 79"),
+        (["ok", "no name"], "taints[1]"),
+        (["xid=no value"], "taints[0]"),
+    ],
+)
+def test_taints_are_names_with_values(taints, problem):
+    with pytest.raises(HookError, match=re.escape(f"device node-a/lamp-0: {problem}")):
+        read(DeviceHealth("lamp-0", UNHEALTHY, taints=taints))
 
 
 def test_of_two_equal_states_the_first_keeps_its_message():

@@ -7,7 +7,7 @@ import pytest
 
 from dra_sdk import Device, DeviceHealth, DeviceTaint, HealthStatus, ResourcePool
 from dra_sdk.node.files import Files
-from dra_sdk.node.health.feed import HealthFeed
+from dra_sdk.node.health.feed import HealthChange, HealthFeed
 from dra_sdk.node.health.tainting import TAINTS_LIMIT, TaintingPublisher, TaintPolicy, update, with_taints
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 
@@ -139,29 +139,71 @@ def taint(effect="NoSchedule", since=NOON):
     return DeviceTaint(key="lights.example.com/unhealthy", effect=effect, time_added=since)
 
 
-def tainted(device, policy=POLICY, since=NOON):
-    (pool,) = with_taints([ResourcePool("node-a", [device])], {("node-a", device.name): since}, policy)
+def tainted(device, policy=POLICY, since=NOON, taints=("unhealthy",)):
+    unhealthy = {("node-a", device.name): dict.fromkeys(taints, since)}
+    (pool,) = with_taints([ResourcePool("node-a", [device])], unhealthy, policy)
     return list(pool.devices[0].taints)
+
+
+def change(status, *taints, key=LAMP):
+    return HealthChange(*key, UNKNOWN, status, taints=taints)
+
+
+MARKED = {LAMP: {"unhealthy": NOON}}
 
 
 def test_an_unhealthy_device_is_marked_once_with_the_time_in_whole_seconds_of_utc():
     cet = timezone(timedelta(hours=1))
-    marked = update({}, [(LAMP, UNHEALTHY)], datetime(2026, 1, 31, 13, 0, 0, 999999, tzinfo=cet))
-    assert marked == {LAMP: NOON}
-    assert marked[LAMP].tzinfo is UTC
-    assert update(marked, [(LAMP, UNHEALTHY)], LATER) == {LAMP: NOON}
+    marked = update({}, [change(UNHEALTHY)], datetime(2026, 1, 31, 13, 0, 0, 999999, tzinfo=cet))
+    assert marked == MARKED
+    assert marked[LAMP]["unhealthy"].tzinfo is UTC
+    assert update(marked, [change(UNHEALTHY)], LATER) == MARKED
 
 
 def test_only_healthy_lifts_the_mark():
-    marked = {LAMP: NOON}
-    assert update(marked, [(LAMP, UNKNOWN)], LATER) == {LAMP: NOON}
-    assert update(marked, [(LAMP, HEALTHY)], LATER) == {}
-    assert update(marked, [(LAMP, HEALTHY), (LAMP, UNHEALTHY)], LATER) == {LAMP: LATER}
-    assert marked == {LAMP: NOON}
+    marked = {LAMP: {"unhealthy": NOON}}
+    assert update(marked, [change(UNKNOWN)], LATER) == MARKED
+    assert update(marked, [change(HEALTHY)], LATER) == {}
+    assert update(marked, [change(HEALTHY), change(UNHEALTHY)], LATER) == {LAMP: {"unhealthy": LATER}}
+    assert marked == MARKED
+
+
+def test_each_named_taint_has_its_own_time_and_replaces_the_default():
+    marked = update(MARKED, [change(UNHEALTHY, "fuse=3")], NOON)
+    assert marked == {LAMP: {"fuse=3": NOON}}
+    marked = update(marked, [change(UNHEALTHY, "fuse=4", "fuse=3")], LATER)
+    assert marked == {LAMP: {"fuse=3": NOON, "fuse=4": LATER}}
+    assert update(marked, [change(UNHEALTHY, "fuse=4")], LATER) == {LAMP: {"fuse=4": LATER}}
+
+
+def test_named_taints_have_the_drivers_name_in_their_key():
+    found = tainted(Device("lamp-0"), taints=("fuse=3", "fuse=4", "stolen"))
+    assert [(each.key, each.value) for each in found] == [
+        ("lights.example.com/fuse", "3"),
+        ("lights.example.com/fuse", "4"),
+        ("lights.example.com/stolen", ""),
+    ]
+    assert {each.effect for each in found} == {"NoSchedule"}
+
+
+def test_named_taints_beyond_the_limit_are_left_out():
+    assert len(tainted(Device("lamp-0"), taints=[f"fuse={number}" for number in range(99)])) == TAINTS_LIMIT
+
+
+def test_a_taint_that_is_added_to_an_unhealthy_device_is_published_and_survives_a_restart(node, store):
+    node.pools.publish(POOLS)
+    for taints in (["fuse=3"], ["fuse=3"], ["fuse=3", "stolen"]):
+        node.feed.report([DeviceHealth("lamp-0", UNHEALTHY, taints=taints)])
+    assert len(node.published) == 3
+    keys = ["lights.example.com/fuse", "lights.example.com/stolen"]
+    assert [each.key for each in node.taints()[0]] == keys
+    after = Node(store)
+    after.pools.publish(POOLS)
+    assert after.published[-1] == node.published[-1]
 
 
 def test_unknown_and_healthy_mark_nothing():
-    assert update({}, [(LAMP, UNKNOWN), (("p", "d"), HEALTHY)], NOON) == {}
+    assert update({}, [change(UNKNOWN), change(HEALTHY, key=("p", "d"))], NOON) == {}
 
 
 def test_the_taint_is_laid_over_the_unhealthy_device_alone():
@@ -169,7 +211,7 @@ def test_the_taint_is_laid_over_the_unhealthy_device_alone():
         ResourcePool("node-a", [Device("lamp-0", {"color": "red"}), Device("lamp-1")]),
         ResourcePool("other", [Device("lamp-0")]),
     ]
-    result = with_taints(pools, {LAMP: NOON, ("gone", "lamp-9"): NOON}, POLICY)
+    result = with_taints(pools, {**MARKED, ("gone", "lamp-9"): {"unhealthy": NOON}}, POLICY)
     assert result[0].devices[0] == Device("lamp-0", {"color": "red"}, taints=(taint(),))
     assert result[0].devices[1] is pools[0].devices[1]
     assert result[1] is pools[1]

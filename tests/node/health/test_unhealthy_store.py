@@ -9,7 +9,10 @@ from dra_sdk.node.files import Files
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore, decode, encode
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-UNHEALTHY = {("node-a", "lamp-1"): NOON, ("rack/7", "lamp-0"): NOON.replace(hour=13)}
+UNHEALTHY = {
+    ("node-a", "lamp-1"): {"unhealthy": NOON},
+    ("rack/7", "lamp-0"): {"fuse=3": NOON, "fuse=4": NOON.replace(hour=13)},
+}
 
 
 @pytest.fixture
@@ -23,6 +26,13 @@ def test_what_is_saved_is_loaded_by_the_next_process(file, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["unhealthy.json"]
     file.save({})
     assert file.load() == {}
+
+
+def test_the_default_taint_is_written_as_earlier_releases_wrote_it():
+    entry = b'{"pool": "node-a", "device": "lamp-1", "since": "2026-01-31T12:00:00Z"}'
+    found = {("node-a", "lamp-1"): {"unhealthy": NOON}}
+    assert decode(b'{"version": 1, "unhealthy": [%s]}' % entry, "f") == found
+    assert b"taint" not in encode(found)
 
 
 def test_without_a_file_nothing_is_unhealthy(file, caplog):

@@ -21,7 +21,7 @@ DRIVER_NAME: Final = "gpu.nvidia.com"
 _GPU: Final = re.compile(r"gpu-(\d+)")
 _VFIO: Final = re.compile(r"gpu-vfio-(\d+)")
 _MIG: Final = re.compile(r"gpu-(\d+)-mig-(.+?)(?:-ci(\d+))?-(\d+)-(\d+)")
-_LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
+LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
 _ENGINES: Final = {
     "multiprocessors": "multiprocessors",
     "copyEngines": "copy_engines",
@@ -108,9 +108,16 @@ def cuda_version(number: int) -> Version:
     return Version.lenient(f"{number // 1000}.{number % 1000 // 10}")
 
 
-def gpu_capacity(gpu: GpuInfo) -> dict[str, Quantity]:
-    """The capacity of a whole GPU; none if host and GPU share memory."""
-    return {} if gpu.memory_bytes is None else {MEMORY: Quantity.of(gpu.memory_bytes, binary=True)}
+def gpu_capacity(gpu: GpuInfo, *, like_mig: bool = False) -> dict[str, Quantity]:
+    """The capacity of a whole GPU: its memory; none if host and GPU share memory.
+
+    With `like_mig`, the capacities that its MIG devices have, of each the largest; the memory too is then that of the
+    largest MIG device. So one request can select GPUs and MIG devices, as with the existing driver.
+    """
+    if not like_mig or not gpu.profiles:
+        return {} if gpu.memory_bytes is None else {MEMORY: Quantity.of(gpu.memory_bytes, binary=True)}
+    capacities = [mig_capacity(each.profile) for each in gpu.profiles]
+    return {name: max(each[name] for each in capacities) for name in capacities[0]}
 
 
 def mig_capacity(profile: GpuInstanceProfile) -> dict[str, Quantity]:
@@ -147,7 +154,7 @@ def gpu_counters(gpu: GpuInfo) -> dict[str, Quantity]:
 def _common_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:
     """What a GPU and all its MIG devices have in common."""
     attributes: dict[str, AttributeValue] = {
-        "productName": gpu.product[:_LONGEST_STRING],
+        "productName": gpu.product[:LONGEST_STRING],
         "brand": gpu.brand.label,
         "architecture": gpu.architecture.label,
         "cudaComputeCapability": Version.lenient(f"{gpu.compute_capability[0]}.{gpu.compute_capability[1]}"),

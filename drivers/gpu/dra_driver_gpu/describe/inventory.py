@@ -1,34 +1,30 @@
 """The GPUs of a node as NVML and sysfs show them: read in full to publish them, and as a cheap snapshot to see changes.
 
-If a GPU cannot be read (lost, or without permission), its error is kept, and the other GPUs are read.
+If a GPU cannot be read (lost, or without permission), its error is kept, and the other GPUs are read. An answer that a
+GPU or its driver do not give is left out, whichever return code NVML has for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from dra_driver_gpu.gpu_record import GpuRecord
 from dra_driver_gpu.nvml.api import Gpu, GpuInstance, MigDevice, Nvml
 from dra_driver_gpu.nvml.errors import NvmlError
 from dra_driver_gpu.nvml.mig import GpuInstanceProfile, MigAttributes, Placement, profile_name
 from dra_driver_gpu.nvml.queries import (
-    GONE,
+    OptionalQueries,
     ask_each_gpu,
-    ask_existing,
-    ask_optional,
-    gpu_instance_profiles,
-    gpu_instances,
-    mig_devices,
-    mig_enabled,
 )
 from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, VirtualizationMode
 from dra_sdk import DraError
 from dra_sdk.hardware import Host, PciDevice, read_pci_device
 from dra_sdk.hardware.records import Records
 
+T = TypeVar("T")
 Seen: TypeAlias = tuple[object, ...]
 """What a snapshot shows of one GPU; comparable and hashable."""
 
@@ -137,14 +133,15 @@ class Inventory:
     errors: dict[int, NvmlError]
 
 
-def read_inventory(nvml: Nvml, host: Host) -> Inventory:
+def read_inventory(nvml: Nvml, host: Host, optional: OptionalQueries | None = None) -> Inventory:
     """All GPUs that NVML knows. Raises NvmlError if the library itself fails."""
-    versions = nvml.driver_version(), ask_optional(nvml.cuda_version)
-    found, errors = ask_each_gpu(nvml, lambda gpu: _read(gpu, host, *versions))
+    asker = optional or OptionalQueries()
+    versions = nvml.driver_version(), asker.ask("the NVIDIA driver", nvml.cuda_version)
+    found, errors = ask_each_gpu(nvml, lambda gpu: _GpuReader(gpu, asker).read(host, *versions))
     return Inventory(tuple(sorted(found.values(), key=lambda gpu: gpu.minor)), errors)
 
 
-def snapshot(nvml: Nvml, records: Records[GpuRecord]) -> Iterator[Seen]:
+def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries | None = None) -> Iterator[Seen]:
     """What others can change about each GPU, and how a GPU fails: if it differs, read the inventory again.
 
     That is its numbers, MIG mode that we did not turn on, and instances that we did not create. It asks for nothing
@@ -152,70 +149,102 @@ def snapshot(nvml: Nvml, records: Records[GpuRecord]) -> Iterator[Seen]:
 
     Raises NvmlError if the library itself fails, RecordError if a record cannot be read.
     """
-    found, errors = ask_each_gpu(nvml, lambda gpu: _see(gpu, records))
+    asker = optional or OptionalQueries()
+    found, errors = ask_each_gpu(nvml, lambda gpu: _GpuReader(gpu, asker).see(records))
     yield from found.values()
     yield from ((index, error.code) for index, error in errors.items())
 
 
-def _read(gpu: Gpu, host: Host, driver_version: str, cuda_version: int | None) -> GpuInfo:
-    address = gpu.pci().address
-    memory = ask_optional(gpu.memory)
-    total = memory.total_bytes if memory else None
-    profiles = _profiles(gpu, total) if total else ()
-    mig = mig_enabled(gpu)
-    return GpuInfo(
-        minor=gpu.minor_number(),
-        uuid=gpu.uuid(),
-        product=gpu.name(),
-        brand=ask_optional(gpu.brand) or Brand.UNKNOWN,
-        architecture=ask_optional(gpu.architecture) or Architecture.UNKNOWN,
-        compute_capability=gpu.compute_capability(),
-        driver_version=driver_version,
-        cuda_version=cuda_version,
-        pci_address=address,
-        memory_bytes=total,
-        addressing_mode=ask_optional(gpu.addressing_mode),
-        guest=ask_optional(gpu.virtualization_mode) is VirtualizationMode.VGPU,
-        mig=mig,
-        profiles=profiles,
-        mig_devices=_mig_devices(gpu, profiles) if mig else (),
-        pci=_pci(host, address),
-    )
+class _GpuReader:
+    """Reads one GPU. Only its UUID, minor number, name, compute capability and PCI address are required."""
 
+    def __init__(self, gpu: Gpu, optional: OptionalQueries) -> None:
+        self._gpu, self._optional = gpu, optional
+        self._uuid = gpu.uuid()
 
-def _profiles(gpu: Gpu, total: int) -> tuple[MigProfile, ...]:
-    """The names are derived from the memory, because not every driver reports them."""
-    found = []
-    for profile in gpu_instance_profiles(gpu):
-        placements = ask_optional(partial(gpu.possible_placements, profile.id)) or ()
-        found.append(MigProfile(profile, profile_name(profile, total), tuple(sorted(placements))))
-    return tuple(found)
+    def read(self, host: Host, driver_version: str, cuda_version: int | None) -> GpuInfo:
+        """The GPU in full."""
+        gpu, ask = self._gpu, self._ask
+        address = gpu.pci().address
+        memory = ask(gpu.memory)
+        total = memory.total_bytes if memory else None
+        profiles = tuple(self._profiles(total))
+        mig = self._optional.mig_enabled(self._uuid, gpu)
+        return GpuInfo(
+            minor=gpu.minor_number(),
+            uuid=self._uuid,
+            product=gpu.name(),
+            brand=ask(gpu.brand) or Brand.UNKNOWN,
+            architecture=ask(gpu.architecture) or Architecture.UNKNOWN,
+            compute_capability=gpu.compute_capability(),
+            driver_version=driver_version,
+            cuda_version=cuda_version,
+            pci_address=address,
+            memory_bytes=total,
+            addressing_mode=ask(gpu.addressing_mode),
+            guest=ask(gpu.virtualization_mode) is VirtualizationMode.VGPU,
+            mig=mig,
+            profiles=profiles,
+            mig_devices=self._mig_devices(profiles) if mig else (),
+            pci=_pci(host, address),
+        )
 
+    def see(self, records: Records[GpuRecord]) -> Seen:
+        """What others can change about the GPU."""
+        mig = self._optional.mig_enabled(self._uuid, self._gpu)
+        record = records.read(self._uuid)
+        foreign = frozenset(self._foreign_instances(record)) if mig else frozenset()
+        return self._uuid, self._gpu.minor_number(), mig and not record.mig_mode, foreign
 
-def _mig_devices(gpu: Gpu, profiles: tuple[MigProfile, ...]) -> tuple[MigDeviceInfo, ...]:
-    """What takes memory slices now, without instances that are destroyed while they are read."""
-    devices = mig_devices(gpu)
-    found: list[MigDeviceInfo] = []
-    for profile in profiles:
-        for instance in ask_optional(partial(gpu.gpu_instances, profile.profile.id)) or ():
-            try:
-                found += _in_instance(instance, profile, devices)
-            except GONE:
-                continue
-    return tuple(sorted(found, key=lambda mig: (mig.placement, mig.compute_instance)))
+    def _ask(self, query: Callable[[], T]) -> T | None:
+        return self._optional.ask(self._uuid, query)
 
+    def _profiles(self, total: int | None) -> Iterator[MigProfile]:
+        """The names are derived from the memory, because not every driver reports them."""
+        for profile in self._optional.profiles(self._uuid, self._gpu):
+            placements = self._ask(partial(self._gpu.possible_placements, profile.id)) or ()
+            name = profile_name(profile, total) if total else profile.name
+            if name:
+                yield MigProfile(profile, name, tuple(sorted(placements)))
 
-def _in_instance(instance: GpuInstance, profile: MigProfile, devices: Sequence[MigDevice]) -> Iterator[MigDeviceInfo]:
-    info, bare = instance.info(), True
-    for device in devices:
-        try:
-            if device.gpu_instance_id() == info.id:
-                bare = False
-                yield _mig_device(device, profile, info.placement)
-        except GONE:
-            continue
-    if bare:
-        yield MigDeviceInfo("", profile, info.placement, info.id, -1, 0, 0)
+    def _mig_devices(self, profiles: Sequence[MigProfile]) -> tuple[MigDeviceInfo, ...]:
+        """What takes memory slices now, without instances that are destroyed while they are read."""
+        devices = self._optional.mig_devices(self._uuid, self._gpu)
+        found = [
+            each
+            for profile in profiles
+            for instance in self._optional.instances(self._uuid, self._gpu, profile.profile.id)
+            for each in self._in_instance(instance, profile, devices)
+        ]
+        return tuple(sorted(found, key=lambda mig: (mig.placement, mig.compute_instance)))
+
+    def _in_instance(
+        self, instance: GpuInstance, profile: MigProfile, devices: Sequence[MigDevice]
+    ) -> Iterator[MigDeviceInfo]:
+        info = self._ask(instance.info)
+        if info is None:
+            return
+        inside = [device for device in devices if self._ask(device.gpu_instance_id) == info.id]
+        for device in inside:
+            found = self._ask(partial(_mig_device, device, profile, info.placement))
+            if found is not None:
+                yield found
+        if not inside:
+            yield MigDeviceInfo("", profile, info.placement, info.id, -1, 0, 0)
+
+    def _foreign_instances(self, record: GpuRecord) -> Iterator[Seen]:
+        """GPU instances that we did not create, with or without compute instances, and the MIG devices in them."""
+        ids = set()
+        for profile in self._optional.profiles(self._uuid, self._gpu):
+            for instance in self._optional.instances(self._uuid, self._gpu, profile.id):
+                info = self._ask(instance.info)
+                if info is not None and not record.has_instance(info.profile_id, info.placement.start):
+                    ids.add(info.id)
+                    yield info.id, info.profile_id, info.placement.start
+        for device in self._optional.mig_devices(self._uuid, self._gpu):
+            seen = self._ask(partial(_see_mig_device, device))
+            if seen is not None and seen[0] in ids:
+                yield seen
 
 
 def _mig_device(device: MigDevice, profile: MigProfile, placement: Placement) -> MigDeviceInfo:
@@ -229,27 +258,6 @@ def _pci(host: Host, address: str) -> PciDevice | None:
         return read_pci_device(host, address)
     except DraError:  # a container without the host's sysfs: the GPU works, only its location is unknown
         return None
-
-
-def _see(gpu: Gpu, records: Records[GpuRecord]) -> Seen:
-    uuid, mig = gpu.uuid(), mig_enabled(gpu)
-    record = records.read(uuid)
-    foreign = frozenset(_foreign_instances(gpu, record)) if mig else frozenset()
-    return uuid, gpu.minor_number(), mig and not record.mig_mode, foreign
-
-
-def _foreign_instances(gpu: Gpu, record: GpuRecord) -> Iterator[Seen]:
-    """GPU instances that we did not create, with or without compute instances, and the MIG devices in them."""
-    instances = ask_existing(gpu_instances(gpu), _see_instance)
-    foreign = [each for each in instances if not record.has_instance(*each[1:])]
-    yield from foreign
-    ids = {each[0] for each in foreign}
-    yield from (device for device in ask_existing(mig_devices(gpu), _see_mig_device) if device[0] in ids)
-
-
-def _see_instance(instance: GpuInstance) -> tuple[int, int, int]:
-    info = instance.info()
-    return info.id, info.profile_id, info.placement.start
 
 
 def _see_mig_device(device: MigDevice) -> tuple[int, str, MigAttributes]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.describe.devices import vfio_name
+from dra_driver_gpu.describe.devices import LONGEST_STRING, vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
+from dra_sdk.hardware.host_paths import file_below
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 _NVIDIA: Final = 0x10DE
 _DISPLAY_CLASSES: Final = (0x0300, 0x0302)  # VGA controllers and 3D controllers
+_PCI_IDS: Final = ("usr/share/hwdata/pci.ids", "usr/share/misc/pci.ids", "usr/share/pci.ids")
+_PCI_ID: Final = re.compile(r"\t([0-9a-f]{4})  (.+)")
+_BARS: Final = 6  # the lines after them in `resource` are the expansion ROM and the BARs of virtual functions
 _MEMORY_WINDOW: Final = 0x200  # IORESOURCE_MEM
+_TYPE_MASK: Final = 0x06  # PCI_BASE_ADDRESS_MEM_TYPE_MASK: the lowest bits of the flags are those of the BAR
+_TYPE_64: Final = 0x04
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +32,16 @@ class PassthroughGpu:
 
     index: its index among the node's GPUs in the order of PCI addresses.
     pci: its PCI function.
-    bar_bytes: the sum of its memory windows.
+    addressable_bytes: the sum of its 64-bit memory BARs, rounded up to a power of two; 0 without one.
     iommufd: the kernel has `/dev/iommu`.
+    product: its name in the PCI ID database of the host, such as `GA100 [A100 SXM4 80GB]`; None if that has none.
     """
 
     index: int
     pci: PciDevice
-    bar_bytes: int
+    addressable_bytes: int
     iommufd: bool
+    product: str | None = None
 
     @property
     def bound(self) -> bool:
@@ -50,12 +61,20 @@ def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[Passth
     """
     found = [each for each in functions if _is_gpu(each)]
     iommufd = (host.dev / "iommu").exists()
-    gpus = (PassthroughGpu(index, each, _bar_bytes(each), iommufd) for index, each in enumerate(found))
-    return tuple(gpu for gpu in gpus if gpu.pci.iommu_group is not None)
+    names = _product_names(host) if found else {}
+    return tuple(
+        PassthroughGpu(index, each, _addressable_bytes(each), iommufd, names.get(each.device))
+        for index, each in enumerate(found)
+        if each.iommu_group is not None
+    )
 
 
 def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
-    """The device of a GPU for virtual machines; `product` is None if no NVIDIA driver has reported the name."""
+    """The device of a GPU for virtual machines.
+
+    Its name is that of the PCI ID database, as the existing driver publishes it. On a host without one it is `product`,
+    the name that NVML reported before the GPU was bound; None if it reported none.
+    """
     attributes: dict[str, AttributeValue] = {
         "type": "vfio",
         "uuid": str(uuid.uuid5(uuid.NAMESPACE_DNS, gpu.pci.address)),
@@ -64,23 +83,51 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
         "iommuFDEnabled": gpu.iommufd,
         **pci_attributes(gpu.pci),
     }
-    if product is not None:
-        attributes["productName"] = product
-    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": Quantity.of(gpu.bar_bytes, binary=True)})
+    if name := gpu.product or product:
+        attributes["productName"] = name[:LONGEST_STRING]
+    size = Quantity.of(gpu.addressable_bytes, binary=True)
+    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size})
+
+
+def _product_names(host: Host) -> Mapping[int, str]:
+    """NVIDIA's names in the PCI ID database of the host, by device id; empty without one."""
+    for each in _PCI_IDS:
+        if (path := file_below(host.root, Path(each))) is not None:
+            status = path.stat()
+            return _read_pci_ids(path, status.st_mtime_ns, status.st_size)
+    return {}
+
+
+@lru_cache(maxsize=8)
+def _read_pci_ids(path: Path, _changed: int, _size: int) -> Mapping[int, str]:
+    """Read again only if the file has changed. Vendors begin a line, their devices follow after a tab: pci.ids(5)."""
+    names: dict[int, str] = {}
+    ours = False
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.startswith(("\t", "#")):
+            ours = line.startswith(f"{_NVIDIA:04x} ")
+        elif ours and (match := _PCI_ID.fullmatch(line)):
+            names[int(match[1], 16)] = match[2]
+    return names
 
 
 def _is_gpu(pci: PciDevice) -> bool:
     return pci.vendor == _NVIDIA and pci.class_code >> 8 in _DISPLAY_CLASSES and pci.physical_function is None
 
 
-def _bar_bytes(pci: PciDevice) -> int:
-    """Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros."""
+def _addressable_bytes(pci: PciDevice) -> int:
+    """What the existing driver publishes, so selectors for it fit.
+
+    Each line of `resource` has start, end and flags of a window in hexadecimal; an absent window is all zeros. Sources:
+    linux/ioport.h and pci_regs.h; nvpci of go-nvlib for the sum.
+    """
     total = 0
-    for line in (optional(read_text, pci.path / "resource") or "").splitlines():
+    for number, line in enumerate((optional(read_text, pci.path / "resource") or "").splitlines()):
         try:
-            start, end, flags = (int(number, 16) for number in line.split())
+            start, end, flags = (int(part, 16) for part in line.split())
         except ValueError:
             raise HardwareError(f"{pci.path / 'resource'}: must be three hexadecimal numbers, is {line!r}") from None
-        if flags & _MEMORY_WINDOW and end > start:
+        is_64_bit = flags & _MEMORY_WINDOW and flags & _TYPE_MASK == _TYPE_64
+        if number < _BARS and is_64_bit and end > start:
             total += end - start + 1
-    return total
+    return 1 << (total - 1).bit_length() if total else 0

@@ -18,7 +18,7 @@ and preparing one does not withdraw the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dra_driver_gpu.describe.devices import (
@@ -37,6 +37,7 @@ from dra_driver_gpu.describe.inventory import GpuInfo, MigDeviceInfo, MigProfile
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, passthrough_device
 from dra_driver_gpu.nvml.mig import Placement
 from dra_sdk import AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Quantity, ResourcePool
+from dra_sdk.hardware import NUMA_NODE, Host, numa_list_attribute, read_cpus, read_numa_nodes
 from dra_sdk.hardware.sharing import Sharing
 
 _WHOLE: Final = {"whole": 1}
@@ -95,6 +96,22 @@ def make_pool(
     return ResourcePool(name, devices, counter_sets)
 
 
+def with_numa_lists(pool: ResourcePool, host: Host) -> ResourcePool:
+    """The pool with `numaNode` as a list: the node of the device, then the nearest nodes of its socket (KEP-5491).
+
+    So a GPU matches CPUs, memory and NICs on its socket also where a socket has several NUMA nodes.
+    """
+    nodes, topology = read_numa_nodes(host), read_cpus(host)
+
+    def listed(device: Device) -> Device:
+        node = device.attributes.get(NUMA_NODE)
+        if not isinstance(node, int):
+            return device
+        return replace(device, attributes={**device.attributes, **numa_list_attribute(node, nodes, topology)})
+
+    return replace(pool, devices=[listed(each) for each in pool.devices])
+
+
 def without_devices(gpus: Iterable[GpuInfo], pool: ResourcePool) -> Iterator[GpuInfo]:
     """The GPUs with MIG on that have no device in the pool, because they have no MIG device."""
     used = {each.attributes.get("parentUUID") for each in pool.devices}
@@ -112,7 +129,7 @@ def _devices(
     counters = gpu_counters(gpu) if possible else _WHOLE
     all_of_it = [CounterConsumption(counter_set_name(gpu.minor), counters)]
     alternatives = bool(possible) or (whole and vfio is not None)
-    devices = [_gpu(gpu, all_of_it if alternatives else [])] if whole else []
+    devices = [_gpu(gpu, all_of_it if alternatives else [], options)] if whole else []
     devices = [options.sharing.apply(each) for each in [*devices, *possible, *existing]]
     if vfio is not None and whole:
         sibling = passthrough_device(vfio, gpu.product)
@@ -122,12 +139,16 @@ def _devices(
 
 def _creates_mig(gpu: GpuInfo, options: PublishOptions) -> bool:
     """Whether MIG devices are created on demand: not in a vGPU guest, and before Hopper only if MIG is on already."""
-    able = bool(gpu.profiles) and not gpu.guest and (gpu.mig or gpu.architecture.toggles_mig_live)
-    return options.dynamic_mig and able
+    return _divisible(gpu, options) and (gpu.mig or gpu.architecture.toggles_mig_live)
 
 
-def _gpu(gpu: GpuInfo, consumes: Sequence[CounterConsumption]) -> Device:
-    return Device(gpu_name(gpu.minor), gpu_attributes(gpu), gpu_capacity(gpu), consumes=consumes)
+def _divisible(gpu: GpuInfo, options: PublishOptions) -> bool:
+    return options.dynamic_mig and bool(gpu.profiles) and not gpu.guest
+
+
+def _gpu(gpu: GpuInfo, consumes: Sequence[CounterConsumption], options: PublishOptions) -> Device:
+    capacity = gpu_capacity(gpu, like_mig=_divisible(gpu, options))
+    return Device(gpu_name(gpu.minor), gpu_attributes(gpu), capacity, consumes=consumes)
 
 
 def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device]:

@@ -1,18 +1,19 @@
 """The driver's files for a container: libraries, programs, firmware, sockets of its daemons, and the hooks they need.
 
 Files are mounted at the paths that they have in the driver root. A container's loader finds libraries after a hook of
-the container toolkit, `nvidia-cdi-hook`, has renewed its cache. Without the toolkit, libraries are mounted at the names
-that programs link to as well, and the loader finds these in its standard directories without a cache. Links below the
-driver root are followed there, never to our own files.
+the container toolkit, `nvidia-cdi-hook`, has renewed its cache. Without the toolkit, libraries and the names by which
+programs link to them are mounted where the loader of every distribution looks without a cache. Links below the driver
+root are followed there, never to our own files.
 
 Source: the CDI specs that the container toolkit writes.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dra_driver_gpu.edits.libraries import DriverLibraries, expected_links, find_libraries
@@ -62,14 +63,14 @@ _NEW_SUBCOMMANDS: Final = frozenset(
 def driver_edits(node: NvidiaNode, version: str) -> ContainerEdits:
     """Mounts, hooks and environment of the driver with this version."""
     found = find_libraries(node.driver_root, version)
-    mounts = [_mount(node, path, path) for path in (*found.libraries, *found.modules)]
-    mounts += [*_programs(node), *_data(node), *_firmware(node, version), *_sockets(node)]
-    env = {"NVIDIA_CTK_LIBCUDA_DIR": ":".join(found.cuda_directories)} if found.cuda_directories else {}
     hook = find_hook(node)
-    if hook is None:
-        mounts += [_mount(node, library, link) for link, library in found.links.items()]
-        return ContainerEdits(mounts=mounts, env=env)
-    return ContainerEdits(mounts=mounts, env=env, hooks=list(_hooks(node, hook, found, version)))
+    placed = {f"/{path}": path for path in found.libraries} if hook else found.for_loaders(platform.machine())
+    targets = {**placed, **{f"/{path}": path for path in found.modules}}
+    mounts = [_mount(node, path, target) for target, path in targets.items()]
+    mounts += [*_programs(node), *_data(node), *_firmware(node, version), *_sockets(node)]
+    cuda = dict.fromkeys(str(PurePosixPath(each).parent) for each in placed if "/libcuda.so." in each)
+    env = {"NVIDIA_CTK_LIBCUDA_DIR": ":".join(cuda)} if cuda else {}
+    return ContainerEdits(mounts=mounts, env=env, hooks=list(_hooks(node, hook, found, version)) if hook else [])
 
 
 def find_hook(node: NvidiaNode) -> str | None:
@@ -158,6 +159,6 @@ def _sockets(node: NvidiaNode) -> Iterator[Mount]:
             yield Mount(f"/{path}", f"/{path}", _SOCKET_OPTIONS)
 
 
-def _mount(node: NvidiaNode, path: Path, target: Path) -> Mount:
-    """A file at a path in the container; both are relative to the driver root."""
-    return Mount(node.host_path(node.driver_root / path), f"/{target}", _READ_ONLY)
+def _mount(node: NvidiaNode, path: Path, target: str) -> Mount:
+    """A file, by its path below the driver root, at a path in the container."""
+    return Mount(node.host_path(node.driver_root / path), target, _READ_ONLY)

@@ -2,6 +2,17 @@
 
 The loader's cache lists each library by its soname. Some programs open a library by another name, or in a directory of
 their own; `expected_links` are the links that the container toolkit creates for them.
+
+Without a cache, a loader searches the directories that its distribution compiled into it. `DriverLibraries.for_loaders`
+has the libraries in those of all distributions with glibc:
+
+| container | its loader searches |
+|---|---|
+| Debian, Ubuntu, distroless | /lib/<triplet>, /usr/lib/<triplet>, /lib, /usr/lib |
+| RHEL, UBI, Fedora, Amazon Linux, SUSE | /lib64, /usr/lib64; /lib64 is a link to /usr/lib64, except in old SUSE |
+| Arch | /usr/lib, to which /usr/lib64 is a link |
+
+The driver's libraries need glibc, so nothing makes them work with another C library, as Alpine's musl.
 """
 
 from __future__ import annotations
@@ -52,21 +63,28 @@ class DriverLibraries:
     modules: Sequence[Path]
     links: Mapping[Path, Path]
 
+    def for_loaders(self, machine: str) -> dict[str, Path]:
+        """Each path in a container at which loaders without a cache find a library, and that library.
+
+        machine: the machine's name for the kernel, such as `x86_64`.
+        """
+        names = {path: path for path in self.libraries} | dict(self.links)
+        return {
+            f"/{directory}/{'vdpau/' if path.parent.name == 'vdpau' else ''}{path.name}": library
+            for directory in ("usr/lib64", f"usr/lib/{machine}-linux-gnu")
+            for path, library in names.items()
+        }
+
     @property
     def directories(self) -> list[str]:
         """The directories that the loader must search in a container."""
         return sorted({f"/{path.parent}" for path in self.libraries})
 
-    @property
-    def cuda_directories(self) -> list[str]:
-        """The directories that have libcuda in a container."""
-        return list(dict.fromkeys(f"/{path.parent}" for path in self.libraries if path.name.startswith("libcuda.so.")))
-
 
 def find_libraries(root: Path, version: str) -> DriverLibraries:
     """The libraries of a driver version below a driver root."""
     directories = list(_directories(root, _SUBDIRECTORIES))
-    libraries = list(_libraries(root, directories, version))
+    libraries = list(dict.fromkeys(_libraries(root, directories, version)))
     modules = list(_libraries(root, _directories(root, _XORG), version))
     return DriverLibraries(libraries, modules, dict(_links(root, directories, frozenset(libraries))))
 
@@ -88,16 +106,18 @@ def _directories(root: Path, subdirectories: Sequence[str]) -> Iterator[Path]:
 
 
 def _libraries(root: Path, directories: Iterable[Path], version: str) -> Iterator[Path]:
-    """Regular files only: a link would be mounted as its target, under the name of the link.
+    """Regular files, and the targets of links that have the same name: NixOS links to files in its store.
 
-    Libraries for 32-bit programs are left out: other distributions have 64-bit libraries at the same path.
+    Another link would be mounted as its target, under the name of the link. Libraries for 32-bit programs are left out:
+    other distributions have 64-bit libraries at the same path.
     """
     patterns = (f"lib*.so.{version}", *_OWN_VERSIONS)
     for directory in directories:
         found = (path for path in directory.iterdir() if any(fnmatchcase(path.name, each) for each in patterns))
         for path in sorted(found):
-            if path.is_file() and not path.is_symlink() and not _is_32_bit(path):
-                yield path.relative_to(root)
+            real = file_below(root, path.relative_to(root))
+            if real is not None and real.name == path.name and not _is_32_bit(real):
+                yield real.relative_to(root)
 
 
 def _is_32_bit(path: Path) -> bool:
@@ -111,7 +131,7 @@ def _links(root: Path, directories: Iterable[Path], libraries: frozenset[Path]) 
         for link in sorted(path for path in directory.glob("lib*.so*") if path.is_symlink()):
             inner = link.relative_to(root)
             real = file_below(root, inner)
-            if real is not None and (library := real.relative_to(root)) in libraries:
+            if real is not None and (library := real.relative_to(root)) in libraries and link.name != real.name:
                 yield inner, library
 
 

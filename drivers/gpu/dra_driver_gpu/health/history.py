@@ -16,27 +16,22 @@ action, so for them only the other signs count.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
+from dra_driver_gpu.health.events import describe_xid
 from dra_driver_gpu.nvml.api import Gpu
-from dra_driver_gpu.nvml.errors import (
-    FunctionNotFoundError,
-    GpuIsLostError,
-    NotSupportedError,
-    NvmlError,
-    ResetRequiredError,
-)
 from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
 from dra_sdk.hardware.faults import FaultHistory
 
-log = logging.getLogger(__name__)
+GPU_LOST: Final = "gpu-lost"
+XID: Final = "xid"
+"""Taints of unhealthy devices, without the driver's name: those for which tolerations are written."""
 DOUBLE_BIT: Final = "double-bit ECC error"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,39 +78,32 @@ class Reading:
     corrected: int | None = None
 
 
-def read(gpu: Gpu) -> Reading:
-    """Read a GPU. Raises GpuIsLostError, ResetRequiredError; any other failure leaves out the one value."""
+def read(uuid: str, gpu: Gpu, optional: OptionalQueries) -> Reading:
+    """Read a GPU; a query that fails leaves out the one value.
+
+    Raises GpuIsLostError, ResetRequiredError, and NvmlError if the driver cannot be reached.
+    """
     return Reading(
-        action=_ask(gpu.recovery_action),
-        rows=_ask(gpu.remapped_rows),
-        uncorrected=_ask(lambda: gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.VOLATILE)),
-        corrected=_ask(lambda: gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)),
+        action=optional.ask(uuid, gpu.recovery_action),
+        rows=optional.ask(uuid, gpu.remapped_rows),
+        uncorrected=optional.ask(uuid, lambda: gpu.ecc_errors(EccKind.UNCORRECTED, EccCounter.VOLATILE)),
+        corrected=optional.ask(uuid, lambda: gpu.ecc_errors(EccKind.CORRECTED, EccCounter.VOLATILE)),
     )
-
-
-def _ask(question: Callable[[], _T]) -> _T | None:
-    try:
-        return question()
-    except (GpuIsLostError, ResetRequiredError):
-        raise
-    except (NotSupportedError, FunctionNotFoundError):
-        return None
-    except NvmlError as error:
-        log.debug("left out of a GPU's health: %s", error)
-        return None
 
 
 class GpuHistory:
     """One GPU. Times are seconds of any steady clock.
 
-    `reach` says whether it answers, `trouble` in which words NVML says why not.
+    `reach` says whether it answers, `trouble` in which words NVML says why not. Without `trust_counters`, the counter
+    of uncorrected errors is no fault while the driver names no recovery action; events are.
     """
 
-    def __init__(self, settle: float) -> None:
+    def __init__(self, settle: float, *, trust_counters: bool = True) -> None:
         self.reach = Reachability.SEEN
         self.trouble = ""
-        self._settle = settle
+        self._settle, self._trust_counters = settle, trust_counters
         self._faults = FaultHistory[GpuPart]()
+        self._xids: dict[str, int] = {}
         self._action: RecoveryAction | None = None
         self._rows: RemappedRows | None = None
         self._corrected = 0
@@ -126,6 +114,12 @@ class GpuHistory:
 
     def error(self, part: GpuPart, what: str, now: float) -> bool:
         """Record an error that makes a part unhealthy until the GPU has recovered; True if it is new."""
+        return self._faults.add(part, what, now)
+
+    def xid(self, part: GpuPart, xid: int, now: float) -> bool:
+        """Record an XID that makes a part unhealthy until the GPU has recovered; True if it is new."""
+        what = describe_xid(xid)
+        self._xids[what] = xid
         return self._faults.add(part, what, now)
 
     def double_bit(self, part: GpuPart, now: float) -> bool:
@@ -173,6 +167,12 @@ class GpuHistory:
             yield "a remapped memory row waits for a reset"
         yield from self._faults.faults(part)
 
+    def taints(self, part: GpuPart) -> list[str]:
+        """The taints of a part that tolerations name; none if it is unhealthy for another reason alone."""
+        xids = sorted({self._xids[what] for what in self._faults.kinds(part) if what in self._xids})
+        lost = [GPU_LOST] if self.reach is Reachability.LOST else []
+        return [*lost, *(f"{XID}={number}" for number in xids)]
+
     def remarks(self) -> Iterator[str]:
         """What is worth reporting of a healthy GPU."""
         yield from self._faults.remarks()
@@ -193,13 +193,14 @@ class GpuHistory:
     def _count(self, part: GpuPart, count: int, now: float) -> None:
         """A rise that no event explains until the next reading is an error of the whole GPU."""
         known = self._uncorrected
+        trusted = self._trust_counters or self._action is not None
         if known is None:  # errors from before the start count unless the driver says that all is well
-            if count > 0 and self._action is not RecoveryAction.NONE:
+            if count > 0 and trusted and self._action is not RecoveryAction.NONE:
                 self.error(part, DOUBLE_BIT, now)
         elif count < known:
             self._recovered()
         elif self._unexplained_rise or count > known:
-            if self._unexplained_rise and not self._explained_by_event:
+            if trusted and self._unexplained_rise and not self._explained_by_event:
                 self.error(part, DOUBLE_BIT, now)
             self._unexplained_rise = count > known and not self._explained_by_event
         self._uncorrected, self._explained_by_event = count, False

@@ -17,7 +17,7 @@ from dra_driver_gpu.health.history import GpuPart, Reachability
 from dra_driver_gpu.nvml.api import Gpu, Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.mig import Placement
-from dra_driver_gpu.nvml.queries import ask_each_gpu, mig_enabled
+from dra_driver_gpu.nvml.queries import OptionalQueries, ask_each_gpu
 from dra_sdk import Device, HardwareError
 from dra_sdk.hardware import PCI_BUS_ID, Host, read_pci_device
 
@@ -43,7 +43,8 @@ class WatchedGpus:
     """The GPUs of a node. `gpus` has every GPU that was ever read, as it was then, by UUID.
 
     `devices` are those that the GPUs are published as. Of GPUs that are bound to VFIO only those that `accepts` takes
-    are published. `survey` is how often MIG devices are read again, in seconds of `clock`.
+    are published. `survey` is how often MIG devices are read again, in seconds of `clock`. `optional` are the queries
+    that may stay without an answer.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class WatchedGpus:
         accepts: Callable[[PassthroughGpu], bool],
         survey: float,
         clock: Callable[[], float],
+        optional: OptionalQueries,
     ) -> None:
         self.gpus: dict[str, GpuInfo] = {}
         self.devices: tuple[PublishedDevice, ...] = ()
         self._options, self._accepts = options, accepts
-        self._survey_seconds, self._clock = survey, clock
+        self._survey_seconds, self._clock, self._optional = survey, clock, optional
         self._seen: frozenset[tuple[str, int, bool]] = frozenset()
         self._due = float("-inf")
 
@@ -65,7 +67,7 @@ class WatchedGpus:
 
         Raises NvmlError if the library itself fails.
         """
-        found, errors = ask_each_gpu(nvml, lambda gpu: (gpu, (gpu.uuid(), gpu.minor_number(), mig_enabled(gpu))))
+        found, errors = ask_each_gpu(nvml, lambda gpu: (gpu, self._identity(gpu)))
         for index, error in errors.items():
             log.debug("the GPU with index %d does not answer: %s", index, error)
         seen = frozenset(identity for _, identity in found.values())
@@ -116,8 +118,12 @@ class WatchedGpus:
                     return GpuPart(gpu.uuid, each.placement)
         return None
 
+    def _identity(self, gpu: Gpu) -> tuple[str, int, bool]:
+        uuid = gpu.uuid()
+        return uuid, gpu.minor_number(), self._optional.mig_enabled(uuid, gpu)
+
     def _survey(self, nvml: Nvml, host: Host) -> None:
-        for gpu in read_inventory(nvml, host).gpus:
+        for gpu in read_inventory(nvml, host, self._optional).gpus:
             # A GPU that was reset may have another minor number, which may have been that of the GPU before it.
             self.gpus = {uuid: each for uuid, each in self.gpus.items() if each.pci_address != gpu.pci_address}
             self.gpus[gpu.uuid] = gpu

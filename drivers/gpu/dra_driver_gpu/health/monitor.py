@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event as StopEvent
 from typing import Final
@@ -34,12 +34,14 @@ class HealthRules:
     interval: how often all GPUs are read and reported; events are reported at once.
     settle: how long the driver must say that a GPU needs no recovery until its XIDs and ECC errors are forgotten.
     survey: how often MIG devices are read again.
+    trust_counters: a count of uncorrected memory errors is a fault also if the driver names no recovery action.
     """
 
     also_benign: frozenset[int] = frozenset()
     interval: float = 5.0
     settle: float = 300.0
     survey: float = 30.0
+    trust_counters: bool = True
 
     def is_benign(self, xid: int) -> bool:
         """Whether this XID is the fault of a program, not of the GPU."""
@@ -65,7 +67,7 @@ class HealthMonitor:
         listener: EventListener | None = None,
     ) -> None:
         self._library, self._rules, self._clock = library, rules or HealthRules(), clock
-        self._watched = WatchedGpus(options, accepts, self._rules.survey, clock)
+        self._watched = WatchedGpus(options, accepts, self._rules.survey, clock, library.optional)
         self._histories: dict[str, GpuHistory] = {}
         self._listener, self._troubles = listener or EventListener(), troubles
         self._lost_before = False
@@ -126,7 +128,7 @@ class HealthMonitor:
 
     def _read(self, uuid: str, gpu: Gpu) -> bool:
         try:
-            reading = read(gpu)
+            reading = read(uuid, gpu, self._library.optional)
         except GpuIsLostError as error:
             self._missing(uuid, Reachability.LOST, str(error))
             return False
@@ -147,7 +149,9 @@ class HealthMonitor:
             log.warning("GPU %s is %s: %s", uuid, reach.value, trouble)
 
     def _history(self, uuid: str) -> GpuHistory:
-        return self._histories.setdefault(uuid, GpuHistory(self._rules.settle))
+        if uuid not in self._histories:
+            self._histories[uuid] = GpuHistory(self._rules.settle, trust_counters=self._rules.trust_counters)
+        return self._histories[uuid]
 
     # -- listen
 
@@ -192,7 +196,7 @@ class HealthMonitor:
             worse, new = False, history.remark(what)
         else:
             what = describe_xid(event.data)
-            worse = new = history.error(self._part(uuid, event), what, now)
+            worse = new = history.xid(self._part(uuid, event), event.data, now)
         level = logging.DEBUG if not new else logging.WARNING if worse else logging.INFO
         log.log(level, "GPU %s: %s", uuid, what)
         return worse
@@ -220,7 +224,7 @@ class HealthMonitor:
         if history.reach is Reachability.AWAY and not device.passthrough:
             return None
         if problems := [*history.problems(device.part), *self._other_troubles(device)]:
-            return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems))
+            return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems), history.taints(device.part))
         if history.reach is Reachability.UNREADABLE:
             return _health(device, HealthStatus.UNKNOWN, history.trouble)
         return _health(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
@@ -232,5 +236,5 @@ class HealthMonitor:
                 yield trouble
 
 
-def _health(device: PublishedDevice, status: HealthStatus, message: str) -> DeviceHealth:
-    return DeviceHealth(device.name, status, message, timeout=_TIMEOUT)
+def _health(device: PublishedDevice, status: HealthStatus, message: str, taints: Sequence[str] = ()) -> DeviceHealth:
+    return DeviceHealth(device.name, status, message, timeout=_TIMEOUT, taints=taints)

@@ -102,6 +102,9 @@ class Gpu(Protocol):
     def addressing_mode(self) -> AddressingMode:
         """`nvmlDeviceGetAddressingMode`. Raises NotSupportedError, FunctionNotFoundError."""
 
+    def module_id(self) -> int:
+        """`nvmlDeviceGetModuleId`: its place on a board with NVSwitches. Raises NotSupportedError."""
+
     def virtualization_mode(self) -> VirtualizationMode:
         """`nvmlDeviceGetVirtualizationMode`. Raises NotSupportedError."""
 
@@ -188,12 +191,6 @@ class MigDevice(Protocol):
     def uuid(self) -> str:
         """`nvmlDeviceGetUUID`, such as `MIG-c7384736-…`."""
 
-    def name(self) -> str:
-        """`nvmlDeviceGetName`: product and profile, such as `NVIDIA A100-SXM4-40GB MIG 1g.5gb`."""
-
-    def parent(self) -> Gpu:
-        """`nvmlDeviceGetDeviceHandleFromMigDeviceHandle`."""
-
     def gpu_instance_id(self) -> int:
         """`nvmlDeviceGetGpuInstanceId`."""
 
@@ -202,9 +199,6 @@ class MigDevice(Protocol):
 
     def attributes(self) -> MigAttributes:
         """`nvmlDeviceGetAttributes_v2`."""
-
-    def memory(self) -> MemoryInfo:
-        """`nvmlDeviceGetMemoryInfo_v2`."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Final
 from dra_driver_gpu.nvml.api import Nvml
 from dra_driver_gpu.nvml.errors import DriverNotLoadedError, LibraryNotFoundError, NvmlError
 from dra_driver_gpu.nvml.memory import FIXTURE_FILE, read_fixture
+from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.real import RealNvml
 from dra_sdk import HardwareError, RetriableError
 from dra_sdk.hardware.host_paths import follow
@@ -30,9 +31,10 @@ class NoDriverError(HardwareError):
 
 
 class NvmlLibrary:
-    """One NVML, shared by threads."""
+    """One NVML, shared by threads. `optional` are the queries that may stay without an answer."""
 
     def __init__(self, nvml: Nvml) -> None:
+        self.optional = OptionalQueries()
         self._nvml = nvml
         self._changed = Condition()
         self._users = 0

@@ -1,8 +1,14 @@
-"""Answers that take several NVML calls: lists of GPUs, instances, MIG devices and processes, and whether MIG is on."""
+"""Answers that take several NVML calls: lists of GPUs, instances, MIG devices and processes, and whether MIG is on.
+
+The functions raise what NVML answers unexpectedly: who changes a GPU must know its state. `OptionalQueries` goes on
+without the answer: who describes a GPU can leave it out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from dra_driver_gpu.nvml.api import ComputeInstance, Gpu, GpuInstance, MigDevice, Nvml
@@ -12,6 +18,7 @@ from dra_driver_gpu.nvml.errors import (
     NotFoundError,
     NotSupportedError,
     NvmlError,
+    ReturnCode,
 )
 from dra_driver_gpu.nvml.mig import (
     ComputeInstanceProfile,
@@ -21,12 +28,21 @@ from dra_driver_gpu.nvml.mig import (
 )
 from dra_driver_gpu.nvml.values import Process
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
-Handle = TypeVar("Handle")
 _NOT_OFFERED: Final = (NotSupportedError, InvalidArgumentError, FunctionNotFoundError)
 """The answers for a profile that GPU or driver lack; drivers before R450 lack MIG and its functions altogether."""
-GONE: Final = (NotFoundError, InvalidArgumentError)
-"""The answers of a handle whose instance has been destroyed."""
+_UNREACHABLE: Final = frozenset(
+    {
+        ReturnCode.UNINITIALIZED,
+        ReturnCode.DRIVER_NOT_LOADED,
+        ReturnCode.LIBRARY_NOT_FOUND,
+        ReturnCode.GPU_IS_LOST,
+        ReturnCode.RESET_REQUIRED,
+        ReturnCode.LIB_RM_VERSION_MISMATCH,
+    }
+)
+"""The answers which mean that the GPU or the driver cannot be reached, so that other queries fail as well."""
 
 
 def ask_each_gpu(nvml: Nvml, ask: Callable[[Gpu], T]) -> tuple[dict[int, T], dict[int, NvmlError]]:
@@ -44,28 +60,67 @@ def ask_each_gpu(nvml: Nvml, ask: Callable[[Gpu], T]) -> tuple[dict[int, T], dic
     return answers, errors
 
 
-def ask_existing(handles: Iterable[Handle], ask: Callable[[Handle], T]) -> list[T]:
-    """The answers of instances or MIG devices, without those that have been destroyed."""
-    answers = []
-    for each in handles:
-        try:
-            answers.append(ask(each))
-        except GONE:
-            continue
-    return answers
-
-
-def ask_optional(ask: Callable[[], T]) -> T | None:
-    """An answer; None if GPU or driver do not offer it."""
+def ask_offered(ask: Callable[[], T]) -> T | None:
+    """An answer; None if GPU or driver do not offer it. Raises every other NvmlError."""
     try:
         return ask()
     except (NotSupportedError, FunctionNotFoundError):
         return None
 
 
+class OptionalQueries:
+    """Queries whose answer a description of a GPU can lack: no return code of them hides the GPU.
+
+    Drivers answer with unexpected codes, for instance INVALID_ARGUMENT for the placements of a profile. Each is logged
+    once per GPU and NVML function. Errors which mean that the GPU or the driver cannot be reached are raised.
+    """
+
+    def __init__(self) -> None:
+        self._logged: set[tuple[str, str]] = set()
+
+    def ask(self, gpu: str, query: Callable[[], T]) -> T | None:
+        """The answer of a query about the GPU with this UUID; None if there is none, or if an instance is gone.
+
+        Raises GpuIsLostError, ResetRequiredError, and NvmlError if the driver cannot be reached.
+        """
+        try:
+            return query()
+        except (*_NOT_OFFERED, NotFoundError):
+            return None
+        except NvmlError as error:
+            if error.code in _UNREACHABLE:
+                raise
+            if (gpu, error.call) not in self._logged:
+                self._logged.add((gpu, error.call))
+                log.warning("%s does not answer a query, which is left out: %s", gpu, error)
+            return None
+
+    def mig_enabled(self, uuid: str, gpu: Gpu) -> bool:
+        """Whether MIG is on. If the mode cannot be read, whether the GPU can have MIG devices now."""
+        mode = self.ask(uuid, gpu.mig_mode)
+        return mode.current if mode is not None else bool(self.ask(uuid, gpu.max_mig_devices))
+
+    def profiles(self, uuid: str, gpu: Gpu) -> Iterator[GpuInstanceProfile]:
+        """The profiles of GPU instances that can be read."""
+        for kind in GpuInstanceProfileKind:
+            profile = self.ask(uuid, partial(gpu.gpu_instance_profile, kind))
+            if profile is not None:
+                yield profile
+
+    def instances(self, uuid: str, gpu: Gpu, profile: int) -> list[GpuInstance]:
+        """The GPU instances of a profile; none if they cannot be read."""
+        return self.ask(uuid, partial(gpu.gpu_instances, profile)) or []
+
+    def mig_devices(self, uuid: str, gpu: Gpu) -> list[MigDevice]:
+        """The MIG devices of a GPU by index, without those that cannot be read."""
+        indices = range(self.ask(uuid, gpu.max_mig_devices) or 0)
+        found = (self.ask(uuid, partial(gpu.mig_device, index)) for index in indices)
+        return [device for device in found if device is not None]
+
+
 def mig_enabled(gpu: Gpu) -> bool:
     """Whether MIG is on; False if GPU or driver lack MIG."""
-    mode = ask_optional(gpu.mig_mode)
+    mode = ask_offered(gpu.mig_mode)
     return mode is not None and mode.current
 
 
@@ -104,18 +159,7 @@ def compute_instances(instance: GpuInstance) -> list[ComputeInstance]:
     return [compute for profile in profiles for compute in instance.compute_instances(profile.id)]
 
 
-def mig_devices(gpu: Gpu) -> list[MigDevice]:
-    """All MIG devices of a GPU by index; indices have gaps."""
-    found = []
-    for index in range(gpu.max_mig_devices()):
-        try:
-            found.append(gpu.mig_device(index))
-        except NotFoundError:
-            continue
-    return found
-
-
 def merge_processes(*lists: Callable[[], list[Process]]) -> list[Process]:
     """The processes of all lists, each pid once; a list that GPU or driver do not keep counts as empty."""
-    found = {process.pid: process for ask in lists for process in ask_optional(ask) or ()}
+    found = {process.pid: process for ask in lists for process in ask_offered(ask) or ()}
     return list(found.values())

@@ -15,17 +15,27 @@ from typing import Any, Final
 from dra_driver_gpu.config import VfioDeviceConfig, memory_limits
 from dra_driver_gpu.edits import device_nodes
 from dra_driver_gpu.edits.driver_files import driver_edits
-from dra_driver_gpu.gpu_record import JSON, MIG_STEP, MPS_STEP, USE_STEP, VFIO_STEP, gpu_records
+from dra_driver_gpu.gpu_record import FABRIC_STEP, JSON, MIG_STEP, MPS_STEP, USE_STEP, VFIO_STEP, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
+from dra_driver_gpu.prepare import fabric
 from dra_driver_gpu.prepare.gpus import find_gpu, make_whole
 from dra_driver_gpu.prepare.mig_devices import MigInstance, find_mig_device, obtain_mig_device, release_mig_device
 from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, client_edits, mps_daemons
 from dra_driver_gpu.prepare.plan import Kind, PlannedDevice, make_plan, mps_groups
 from dra_driver_gpu.prepare.sharing import begin_use, end_use
 from dra_driver_gpu.prepare.vfio import PciBus, find_vfio_device, obtain_vfio_device, release_vfio_device
-from dra_sdk import Claim, ContainerEdits, DeviceNode, DraError, HeldClaim, PermanentError, PreparedDevice
+from dra_sdk import (
+    Claim,
+    ContainerEdits,
+    DeviceNode,
+    DraError,
+    HeldClaim,
+    PermanentError,
+    PreparedDevice,
+    RetriableError,
+)
 from dra_sdk.hardware import vfio
 from dra_sdk.hardware.vfio import VfioDevice
 
@@ -138,6 +148,8 @@ def _to_vfio(node: NvidiaNode, claim: Claim[Any], plan: Sequence[PlannedDevice])
         return
     bus = PciBus.read(node)
     together = frozenset(bus.gpu(each).pci.address for each in mine if not each.admin)
+    if node.fabric and together:
+        fabric.activate(node, node.fabric, claim, together)
     for each in mine:
         gpu = bus.gpu(each)
         found = find_vfio_device(gpu) if each.admin else obtain_vfio_device(node, claim, bus, gpu, together)
@@ -230,6 +242,8 @@ def _remaining_steps(node: NvidiaNode) -> Iterator[tuple[str, JSON]]:
             yield from records.read(gpu).steps(gpu)
         except DraError as error:
             log.warning("what claims changed on GPU %s is not known: %s", gpu, error)
+    if node.fabric:  # last, as their GPUs must have their driver again
+        yield from fabric.fabric_steps(node)
 
 
 def _undo(node: NvidiaNode, uid: str, entry: JSON, *, rebooted: bool) -> None:
@@ -240,8 +254,18 @@ def _undo(node: NvidiaNode, uid: str, entry: JSON, *, rebooted: bool) -> None:
         return
     elif entry["step"] == VFIO_STEP:
         release_vfio_device(node, entry)
+    elif entry["step"] == FABRIC_STEP:
+        _release_partition(node, uid, entry)
     else:
         _undo_by_nvml(node, uid, entry)
+
+
+def _release_partition(node: NvidiaNode, uid: str, entry: JSON) -> None:
+    if node.fabric is None:
+        raise RetriableError(
+            "the claim has a partition of the NVSwitch fabric; set DRA_GPU_FABRIC_MANAGER to release it"
+        )
+    fabric.deactivate(node, node.fabric, uid, entry)
 
 
 _BY_NVML: Final[dict[str, Callable[[NvidiaNode, Nvml, str, JSON], None]]] = {

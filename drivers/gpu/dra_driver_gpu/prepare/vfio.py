@@ -17,7 +17,7 @@ from dra_driver_gpu.gpu_record import JSON, VFIO_STEP, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError
 from dra_driver_gpu.nvml.library import NoDriverError
-from dra_driver_gpu.nvml.queries import ask_optional
+from dra_driver_gpu.nvml.queries import ask_offered
 from dra_driver_gpu.prepare.gpus import make_whole
 from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, RetriableError
@@ -143,7 +143,7 @@ def _whole_gpu(node: NvidiaNode, pci: PciDevice) -> tuple[bool, JSON]:
         with node.nvml() as nvml:
             gpu = make_whole(node, nvml, nvml.device_by_pci_address(pci.address))
             name = {"minor": gpu.minor_number(), "uuid": gpu.uuid(), "product": gpu.name()}
-            return bool(ask_optional(gpu.persistence_mode)), name
+            return bool(ask_offered(gpu.persistence_mode)), name
     except (NotFoundError, NoDriverError):  # the kernel driver has the GPU, but the library does not know it
         return False, {}
 

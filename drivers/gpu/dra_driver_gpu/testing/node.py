@@ -156,7 +156,7 @@ class GpuNode:
             self._write(
                 f"{device}/modalias", f"pci:v000010DEd{gpu.model.product_id:08X}sv000010DEsd00000000bc03sc02i00\n"
             )
-            self._write(f"{device}/resource", _bars(gpu))
+            self._write(f"{device}/resource", _resource(gpu))
             for name in (f"card{number + 1}", f"renderD{128 + number}"):
                 self._write(f"{device}/drm/{name}/uevent", f"DEVNAME=dri/{name}\n")
                 self._write(f"dev/dri/{name}")
@@ -229,15 +229,20 @@ class GpuNode:
         return self.root / path
 
 
-def _bars(gpu: FakeGpu) -> str:
-    """The file `resource` of sysfs: registers, memory (rounded up to a power of two), and one more window."""
+def _resource(gpu: FakeGpu) -> str:
+    """The file `resource` of sysfs, as that of an A100: registers (32 bits), memory and one more window (64 bits).
+
+    They are followed by the expansion ROM, and by the windows of virtual functions, which are larger than the others.
+    """
     memory = 1 << ((gpu.model.memory_mib or 1) * (1 << 20) - 1).bit_length()
-    sizes = [1 << 24, 0, 0, memory, 0, 1 << 25]
-    lines, start = [], 1 << 40
-    for size in sizes:
-        lines.append(
-            f"{start:#018x} {start + size - 1:#018x} 0x000000000014220c" if size else " ".join(["0x" + "0" * 16] * 3)
-        )
+    absent, register, wide, rom = 0, 0x40200, 0x14220C, 0x46200
+    windows = [(1 << 24, register), (memory, wide), (0, absent), (1 << 25, wide), (0, absent), (0, absent)]
+    windows += [(1 << 19, rom)]
+    windows += [(20 << 18, register), (20 * memory, wide), (0, absent), (20 << 25, wide), (0, absent), (0, absent)]
+    lines, start = [], 1 << 44
+    for size, flags in windows:
+        first, last = (start, start + size - 1) if size else (0, 0)
+        lines.append(f"{first:#018x} {last:#018x} {flags:#018x}")
         start += size
     return "\n".join(lines) + "\n"
 

@@ -35,7 +35,7 @@ def simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
         status = main(["simulate", *files, "--driver", "gpu-amd", "--fixture", str(tmp_path / "node"), "-o", "json"])
         out, err = capsys.readouterr()
         assert status in {0, 1}, err
-        (found,) = json.loads(out)["items"]
+        (found,) = [each for each in json.loads(out)["items"] if each["kind"] == "ResourceClaim"]
         allocation = found.get("status", {}).get("allocation", {"devices": {"results": []}})
         return [each["device"] for each in allocation["devices"]["results"]]
 

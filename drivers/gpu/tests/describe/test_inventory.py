@@ -10,9 +10,10 @@ import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.inventory import Inventory, snapshot
 from dra_driver_gpu.gpu_record import gpu_records
-from dra_driver_gpu.nvml.errors import ReturnCode
+from dra_driver_gpu.nvml.errors import NvmlError, ReturnCode
 from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, MemoryNvml, fake_gpu
 from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import Architecture, Brand
 
 from dra_sdk.hardware import Host
@@ -27,7 +28,26 @@ OPTIONAL = (
     "nvmlSystemGetCudaDriverVersion_v2",
     "nvmlDeviceGetAddressingMode",
     "nvmlDeviceGetVirtualizationMode",
+    "nvmlDeviceGetMemoryInfo_v2",
 )
+OF_MIG_DEVICES = (
+    "nvmlDeviceGetMaxMigDeviceCount",
+    "nvmlDeviceGetMigDeviceHandleByIndex",
+    "nvmlDeviceGetGpuInstances",
+    "nvmlGpuInstanceGetInfo",
+    "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetComputeInstanceId",
+    "nvmlDeviceGetAttributes_v2",
+)
+OUT_OF_REACH = {
+    ReturnCode.UNINITIALIZED,
+    ReturnCode.DRIVER_NOT_LOADED,
+    ReturnCode.LIBRARY_NOT_FOUND,
+    ReturnCode.GPU_IS_LOST,
+    ReturnCode.RESET_REQUIRED,
+    ReturnCode.LIB_RM_VERSION_MISMATCH,
+}
+ODD = [code for code in ReturnCode if code not in {ReturnCode.SUCCESS, *OUT_OF_REACH}]
 MIG = {"dynamic_mig": True, "created_by_us": lambda _gpu, _mig: False}
 
 
@@ -51,14 +71,71 @@ def create(nvml: MemoryNvml, profile: int, placement: Placement, *, compute: int
     nvml.shutdown()
 
 
-@pytest.mark.parametrize("code", [ReturnCode.FUNCTION_NOT_FOUND, ReturnCode.NOT_SUPPORTED])
+@pytest.mark.parametrize("code", ODD)
 @pytest.mark.parametrize("function", OPTIONAL)
-def test_a_driver_that_does_not_report_this_hides_no_gpu(function: str, code: ReturnCode) -> None:
+def test_an_optional_query_that_fails_hides_no_gpu(function: str, code: ReturnCode) -> None:
     nvml = MemoryNvml([fake_gpu("H100-80GB")])
     nvml.fail(function, code, times=10**6)
     found = read(nvml)
     assert not found.errors
     assert names(nvml) == ["gpu-0"]
+    assert "gpu-0" in names(nvml, dynamic_mig=True)
+
+
+@pytest.mark.parametrize("code", sorted(OUT_OF_REACH))
+@pytest.mark.parametrize("function", OPTIONAL)
+def test_a_gpu_that_is_out_of_reach_is_an_error_whichever_query_notices_it(function: str, code: ReturnCode) -> None:
+    nvml = MemoryNvml([fake_gpu("H100-80GB")])
+    nvml.fail(function, code, times=10**6)
+    if function.startswith("nvmlSystem"):
+        with pytest.raises(NvmlError) as raised:
+            read(nvml)
+        assert raised.value.code == code
+    else:
+        assert {index: error.code for index, error in read(nvml).errors.items()} == {0: code}
+
+
+@pytest.mark.parametrize("code", ODD)
+@pytest.mark.parametrize("function", [*OPTIONAL, *OF_MIG_DEVICES])
+def test_a_query_that_fails_hides_no_gpu_with_mig_on(function: str, code: ReturnCode) -> None:
+    nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
+    create(nvml, 19, Placement(0, 1))
+    nvml.fail(function, code, times=10**6)
+    found = read(nvml)
+    assert not found.errors
+    assert [gpu.mig for gpu in found.gpus] == [True]
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetMigDeviceHandleByIndex", *OF_MIG_DEVICES[3:]])
+def test_a_mig_device_that_cannot_be_read_hides_no_other(function: str) -> None:
+    nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
+    for start in (0, 1):
+        create(nvml, 19, Placement(start, 1))
+    nvml.fail(function, ReturnCode.UNKNOWN)
+    assert len(names(nvml)) == 1
+    assert len(names(nvml)) == 2
+
+
+def test_a_gpu_whose_memory_cannot_be_read_has_the_profiles_that_the_driver_names() -> None:
+    nvml = MemoryNvml([fake_gpu("H100-80GB")])
+    nvml.fail("nvmlDeviceGetMemoryInfo_v2", ReturnCode.ARGUMENT_VERSION_MISMATCH, times=10**6)
+    assert "gpu-0-mig-1g10gb-19-3" in names(nvml, dynamic_mig=True)
+
+
+def test_a_query_that_fails_is_logged_once_for_each_gpu(caplog: pytest.LogCaptureFixture) -> None:
+    nvml = MemoryNvml([fake_gpu("H100-80GB", minor) for minor in range(2)])
+    nvml.fail("nvmlDeviceGetAddressingMode", ReturnCode.UNKNOWN, times=10**6)
+    nvml.fail("nvmlDeviceGetBrand", ReturnCode.NOT_SUPPORTED, times=10**6)
+    nvml.init()
+    optional = OptionalQueries()
+    for _ in range(3):
+        read_inventory(nvml, Host(Path("/nowhere")), optional)
+    nvml.shutdown()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{gpu.uuid} does not answer a query, which is left out: nvmlDeviceGetAddressingMode: unknown error "
+        "(NVML return code 999)"
+        for gpu in nvml.gpus
+    ]
 
 
 def test_what_a_driver_does_not_report_is_unknown_or_left_out() -> None:

@@ -7,12 +7,17 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
+from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.memory import fake_gpu, read_fixture
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import VirtualizationMode
+from dra_driver_gpu.settings import GpuSettings
+from dra_driver_gpu.testing import GpuNode
 
+from dra_sdk import Node
 from dra_sdk.hardware import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT, Host
 from dra_sdk.testing import NotAllocatedError, claim, request
+from dra_sdk.testing.sysfs import regular_machine
 
 COMMON = {
     "productName",
@@ -75,6 +80,40 @@ def test_from_hopper_on_the_whole_gpu_and_its_mig_devices_are_published(make_gpu
     assert rig.driver.devices["gpu-0"].consumes[0].counters == counters.counters
 
 
+@pytest.mark.parametrize(("on", "nodes"), [(False, [0, 1]), (True, [[0, 1], [1, 0]])])
+def test_numa_nodes_are_lists_if_the_operator_says_that_the_cluster_keeps_lists(tmp_path, on, nodes):
+    """Two NUMA nodes in each socket: a GPU on node 1 matches what is on node 0 as well."""
+    machine = regular_machine(sockets=2, numa_nodes=2, cores=4)
+    node = GpuNode(tmp_path, [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)], machine=machine)
+    settings = GpuSettings(list_attributes=on, dynamic_mig=True, passthrough=True)
+    (pool,) = GpuDriver(settings, nvml=lambda _root: node.nvml()).dra_discover(Node("n", tmp_path))
+    found = {each.name: each.attributes for each in pool.devices}
+    assert [found[name][NUMA_NODE] for name in ("gpu-0", "gpu-1")] == nodes
+    assert [found[name][NUMA_NODE] for name in ("gpu-vfio-0", "gpu-vfio-1")] == nodes
+    assert found["gpu-0-mig-7g80gb-0-0"][NUMA_NODE] == nodes[0]
+    assert found["gpu-0"][PCIE_ROOT] == "pci0000:0f"
+
+
+def test_with_dynamic_mig_a_whole_gpu_has_the_capacities_of_its_largest_mig_devices(make_gpus):
+    """As the existing driver publishes it; the memory is that of 7g, not all of it."""
+    devices = make_gpus("A100-40GB", "L4", dynamic_mig=True).driver.devices
+    assert {name: str(amount) for name, amount in devices["gpu-0"].capacity.items()} == {
+        "multiprocessors": "98",
+        "copyEngines": "7",
+        "decoders": "5",
+        "encoders": "0",
+        "jpegEngines": "1",
+        "ofaEngines": "1",
+        "memory": "40192Mi",
+    }
+    assert set(devices["gpu-1"].capacity) == {"memory"}
+
+
+def test_a_vgpu_guest_has_its_memory_alone(make_gpus):
+    guest = replace(fake_gpu("H100-80GB"), virtualization=VirtualizationMode.VGPU)
+    assert set(make_gpus(guest, dynamic_mig=True).driver.devices["gpu-0"].capacity) == {"memory"}
+
+
 def test_a_gpu_with_mig_on_and_no_mig_device_is_not_published(make_gpus):
     assert make_gpus(fake_gpu("A100-40GB", mig=True), "L4").driver.devices.keys() == {"gpu-1"}
 
@@ -114,7 +153,7 @@ def test_a_vfio_device(make_gpus):
     assert (device.attributes["vendorID"], device.attributes["deviceID"]) == ("0x10de", "0x20b0")
     assert device.attributes["iommuFDEnabled"] is True
     assert device.attributes["uuid"] == str(uuid.uuid5(uuid.NAMESPACE_DNS, "0000:10:00.0"))
-    assert device.capacity["addressableMemory"] == (16 << 20) + (64 << 30) + (32 << 20)
+    assert device.capacity["addressableMemory"] == 128 << 30  # the next power of two after 64 GiB and 32 MiB
 
 
 def test_vfio_devices_are_never_shared(make_gpus):

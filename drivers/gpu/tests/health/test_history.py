@@ -125,6 +125,23 @@ def test_an_event_may_come_after_the_counter() -> None:
     assert problems(found, RIGHT) == []
 
 
+def test_errors_from_before_the_start_are_no_fault_if_counters_are_not_trusted() -> None:
+    """A driver before R570 does not say whether an error was contained."""
+    found = GpuHistory(60, trust_counters=False)
+    for second, count in enumerate((3, 3, 4, 4, 4)):
+        found.answered(GPU, Reading(uncorrected=count), second)
+        assert problems(found) == []
+    found.double_bit(LEFT, 9)
+    assert problems(found) == ["double-bit ECC error"]
+
+
+def test_counters_are_trusted_if_the_driver_names_recovery_actions() -> None:
+    found = GpuHistory(60, trust_counters=False)
+    for second, count in enumerate((0, 1, 1)):
+        found.answered(GPU, Reading(RecoveryAction.NONE, uncorrected=count), second)
+    assert problems(found) == ["double-bit ECC error"]
+
+
 def test_a_rise_that_no_event_explains_concerns_the_whole_gpu() -> None:
     found = history()
     for second, count in enumerate((0, 1, 1, 1)):

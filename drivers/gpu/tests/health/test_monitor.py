@@ -87,6 +87,23 @@ def test_a_lost_gpu_is_unhealthy_until_it_is_back_and_hides_no_events_of_others(
     assert list(node.unhealthy()) == ["gpu-0", "gpu-1"]
 
 
+def test_the_taints_are_those_for_which_tolerations_exist(watch: Watch) -> None:
+    watched = watch("L4", "L4", "L4")
+    first, second, third = watched.gpus
+    watched.step()
+    for xid in (94, 62, 94, 31):
+        watched.nvml.inject_event(first, EventType.XID_CRITICAL_ERROR, xid)
+        watched.step()
+    watched.nvml.set_recovery_action(first, RecoveryAction.GPU_RESET)
+    watched.nvml.lose(second)
+    watched.nvml.set_recovery_action(third, RecoveryAction.GPU_RESET)
+    report = watched.step()
+    assert [tuple(each.taints) for each in report.values()] == [("xid=62", "xid=94"), ("gpu-lost",), ()]
+    assert {each.status for each in report.values()} == {HealthStatus.UNHEALTHY}
+    watched.nvml.reset(first)
+    assert watched.step()["gpu-0"].taints == ()
+
+
 def test_waiting_for_a_lost_gpu_does_not_spin(watch: Watch) -> None:
     node = watch("A100-40GB", interval=0.2)
     node.step()

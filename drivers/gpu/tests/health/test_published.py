@@ -54,7 +54,7 @@ def test_an_xid_adds_a_taint_and_a_reset_removes_it(make_gpus: MakeGpus, monkeyp
             rig.memory.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
             rig.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 95)
             assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Unhealthy")
-            wait(lambda: tainted(cluster) == dict.fromkeys(("gpu-1", "gpu-vfio-1"), f"{NAME}/unhealthy"))
+            wait(lambda: tainted(cluster) == dict.fromkeys(("gpu-1", "gpu-vfio-1"), f"{NAME}/xid"))
             rig.memory.reset(uuid)
             assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
             wait(lambda: tainted(cluster) == {})

@@ -62,6 +62,7 @@ def test_a_gpu_reports_what_it_is(make_rig):
     assert gpu.memory() == MemoryInfo(81559 << 20, 81559 << 20, 0)
     assert gpu.pci() == PciInfo("00000000:13:00.0", 0, 0x13, 0, 0x233010DE, 0)
     assert gpu.addressing_mode() is AddressingMode.HMM
+    assert gpu.module_id() == gpu.minor_number() + 1
     assert gpu.virtualization_mode() is VirtualizationMode.NONE
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
     assert gpu.persistence_mode() is False

@@ -29,8 +29,10 @@ def test_pci_functions_are_those_of_the_gpus(tmp_path):
 def test_the_bars_hold_the_memory(tmp_path):
     node = GpuNode(tmp_path, [fake_gpu("A100-40GB")])
     lines = (node.host.sys / "bus/pci/devices/0000:10:00.0/resource").read_text().splitlines()
-    sizes = [int(end, 16) - int(start, 16) + 1 for start, end, flags in map(str.split, lines) if int(flags, 16)]
-    assert sizes == [16 << 20, 64 << 30, 32 << 20]
+    sizes = [int(end, 16) - int(start, 16) + 1 if int(flags, 16) else 0 for start, end, flags in map(str.split, lines)]
+    assert sizes[:6] == [16 << 20, 64 << 30, 0, 32 << 20, 0, 0]
+    assert sizes[6] == 512 << 10  # the expansion ROM
+    assert sizes[7:] == [5 << 20, 1280 << 30, 0, 640 << 20, 0, 0]  # of 20 virtual functions
 
 
 @pytest.mark.parametrize("driver_root", ["/", "/run/nvidia/driver"])

@@ -48,7 +48,7 @@ def simulate(capsys: pytest.CaptureFixture[str]) -> Simulate:
         status = main(["simulate", str(EXAMPLES / "classes.yaml"), *map(str, arguments), "-o", "json"])
         out, err = capsys.readouterr()
         assert status in {0, 1}, err
-        found: list[JSON] = json.loads(out)["items"]
+        found: list[JSON] = [each for each in json.loads(out)["items"] if each["kind"] == "ResourceClaim"]
         return found
 
     return run

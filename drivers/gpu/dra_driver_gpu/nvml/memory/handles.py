@@ -124,6 +124,11 @@ class MemoryGpu:
             raise RefusedError(ReturnCode.NOT_SUPPORTED)
         return self.state.gpu.model.addressing_mode
 
+    @nvml_call("nvmlDeviceGetModuleId")
+    def module_id(self) -> int:
+        """See `Gpu.module_id`; modules are counted from 1 in the order of minor numbers."""
+        return self.state.gpu.minor + 1
+
     @nvml_call("nvmlDeviceGetVirtualizationMode")
     def virtualization_mode(self) -> VirtualizationMode:
         """See `Gpu.virtualization_mode`."""
@@ -383,18 +388,6 @@ class MemoryMigDevice(_PartOfGpuInstance):
         self._require_alive()
         return self.compute.uuid
 
-    @nvml_call("nvmlDeviceGetName")
-    def name(self) -> str:
-        """See `MigDevice.name`."""
-        self._require_alive()
-        return f"{self.state.gpu.model.name} MIG {self.compute.profile.name}"
-
-    @nvml_call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
-    def parent(self) -> MemoryGpu:
-        """See `MigDevice.parent`."""
-        self._require_alive()
-        return self.gpu
-
     @nvml_call("nvmlDeviceGetGpuInstanceId")
     def gpu_instance_id(self) -> int:
         """See `MigDevice.gpu_instance_id`."""
@@ -423,11 +416,3 @@ class MemoryMigDevice(_PartOfGpuInstance):
             compute_instance_slices=self.compute.profile.slices,
             memory_mib=self.instance.row.memory_mib,
         )
-
-    @nvml_call("nvmlDeviceGetMemoryInfo_v2")
-    def memory(self) -> MemoryInfo:
-        """See `MigDevice.memory`."""
-        self._require_alive()
-        total = self.instance.row.memory_mib * _MIB
-        used = self.state.used_in(self.instance.id)
-        return MemoryInfo(total, total - used, used)

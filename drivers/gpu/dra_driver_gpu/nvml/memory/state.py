@@ -124,10 +124,6 @@ class GpuState:
         """The memory that all processes use."""
         return sum(process.used_bytes or 0 for _, process in self.processes)
 
-    def used_in(self, instance_id: int) -> int:
-        """The memory that the processes of one GPU instance use."""
-        return sum(one.used_bytes or 0 for _, one in self.processes if one.gpu_instance_id == instance_id)
-
     # MIG mode
 
     def require_mig(self) -> None:

@@ -84,16 +84,6 @@ class _Handle:
         self._ask(name, profile_id, found, ctypes.byref(count))
         return list(found[: count.value])
 
-    def _memory(self) -> MemoryInfo:
-        """The memory of a GPU or a MIG device; drivers before R510 do not report what is reserved."""
-        name, version = "nvmlDeviceGetMemoryInfo", self.binding.nvmlMemory_v2
-        try:
-            info = self._ask(name, call=f"{name}_v2", version=version)
-            reserved = int(info.reserved)
-        except FunctionNotFoundError:
-            info, reserved = self._ask(name), 0
-        return MemoryInfo(int(info.total), int(info.free), int(info.used), reserved)
-
 
 class RealGpu(_Handle):
     """One GPU: the `Gpu` protocol over an `nvmlDevice_t`."""
@@ -124,8 +114,14 @@ class RealGpu(_Handle):
         return int(major), int(minor)
 
     def memory(self) -> MemoryInfo:
-        """See `Gpu.memory`."""
-        return self._memory()
+        """See `Gpu.memory`. Drivers before R510 do not report what is reserved."""
+        name, version = "nvmlDeviceGetMemoryInfo", self.binding.nvmlMemory_v2
+        try:
+            info = self._ask(name, call=f"{name}_v2", version=version)
+            reserved = int(info.reserved)
+        except FunctionNotFoundError:
+            info, reserved = self._ask(name), 0
+        return MemoryInfo(int(info.total), int(info.free), int(info.used), reserved)
 
     def pci(self) -> PciInfo:
         """See `Gpu.pci`."""
@@ -142,6 +138,10 @@ class RealGpu(_Handle):
     def addressing_mode(self) -> AddressingMode:
         """See `Gpu.addressing_mode`."""
         return _known(AddressingMode, self._ask("nvmlDeviceGetAddressingMode"), AddressingMode.NONE)
+
+    def module_id(self) -> int:
+        """See `Gpu.module_id`."""
+        return int(self._ask("nvmlDeviceGetModuleId"))
 
     def virtualization_mode(self) -> VirtualizationMode:
         """See `Gpu.virtualization_mode`."""
@@ -270,14 +270,6 @@ class RealMigDevice(_Handle):
         """See `MigDevice.uuid`."""
         return _text(self._ask("nvmlDeviceGetUUID"))
 
-    def name(self) -> str:
-        """See `MigDevice.name`."""
-        return _text(self._ask("nvmlDeviceGetName"))
-
-    def parent(self) -> RealGpu:
-        """See `MigDevice.parent`."""
-        return RealGpu(self.binding, self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle"))
-
     def gpu_instance_id(self) -> int:
         """See `MigDevice.gpu_instance_id`."""
         return int(self._ask("nvmlDeviceGetGpuInstanceId"))
@@ -300,10 +292,6 @@ class RealMigDevice(_Handle):
             compute_instance_slices=int(found.computeInstanceSliceCount),
             memory_mib=int(found.memorySizeMB),
         )
-
-    def memory(self) -> MemoryInfo:
-        """See `MigDevice.memory`."""
-        return self._memory()
 
 
 class RealGpuInstance(_Handle):

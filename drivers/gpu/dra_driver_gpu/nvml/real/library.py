@@ -30,6 +30,12 @@ LIBRARY_DIRS: Final = (
     "lib/aarch64-linux-gnu",
     "usr/local/nvidia/lib64",
     "usr/lib",
+    "usr/local/glibc/usr/lib",  # Talos, where the host itself has another C library
+    "usr/local/lib",
+    "run/opengl-driver/lib",  # NixOS: links into its store
+    "usr/lib/nvidia/tesla",  # Bottlerocket
+    "x86_64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla",
+    "aarch64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla",
 )
 """The directories for libraries below a driver root, of distributions, the driver container and managed nodes."""
 _MODULE: Final = "pynvml"

@@ -17,6 +17,7 @@
     }
 
 NUMBER(nvmlDeviceGetMinorNumber, unsigned, 1, d.gpu->minor)
+NUMBER(nvmlDeviceGetModuleId, unsigned, 1, d.gpu->minor + 1)
 NUMBER(nvmlDeviceGetIndex, unsigned, 1, d.index)
 NUMBER(nvmlDeviceGetBrand, int, 1, d.gpu->brand)
 NUMBER(nvmlDeviceGetArchitecture, unsigned, 1, d.gpu->arch)

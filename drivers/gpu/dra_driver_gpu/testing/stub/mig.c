@@ -101,7 +101,6 @@ EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t handle, unsigned *i
 
 OF_MIG(nvmlDeviceGetGpuInstanceId, unsigned, d.gi_id)
 OF_MIG(nvmlDeviceGetComputeInstanceId, unsigned, d.ci_id)
-OF_MIG(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, nvmlDevice_t, gpu_handle(d.index))
 
 EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t handle, nvmlDeviceAttributes_t *found) {
     struct call call;

@@ -101,7 +101,7 @@ def test_a_gpu_of_a_driver_from_before_mig_is_read(state, tmp_path):
     assert not found.errors
     [gpu] = found.gpus
     assert (gpu.memory_bytes, gpu.mig, gpu.profiles, gpu.cuda_version) == (40960 << 20, False, (), None)
-    assert read(nvml.device_by_index(0)).action is RecoveryAction.NONE
+    assert read(gpu.uuid, nvml.device_by_index(0), queries.OptionalQueries()).action is RecoveryAction.NONE
     nvml.shutdown()
 
 
@@ -152,7 +152,7 @@ def test_another_process_sees_the_same_mig_devices(state, stub_library):
         "import sys; from pathlib import Path\n"
         "from dra_driver_gpu.nvml.real import RealNvml; from dra_driver_gpu.nvml import queries\n"
         "nvml = RealNvml(library=Path(sys.argv[1])); nvml.init(); gpu = nvml.device_by_index(0)\n"
-        "print(queries.mig_devices(gpu)[0].uuid()); gpu.create_gpu_instance(19)\n"
+        "print(queries.OptionalQueries().mig_devices('', gpu)[0].uuid()); gpu.create_gpu_instance(19)\n"
     )
     paths = os.pathsep.join(str(Path(__file__).parents[number]) for number in (3, 5))
     done = subprocess.run(
