@@ -2,6 +2,6 @@
 
 from dra_driver_gpu.testing.node import GpuNode, write_tools
 from dra_driver_gpu.testing.nvml_stub import GpuControl, StubState, build_stub
-from dra_driver_gpu.testing.rig import GpuRig, NodeEffects
+from dra_driver_gpu.testing.rig import GpuRig
 
-__all__ = ["GpuControl", "GpuNode", "GpuRig", "NodeEffects", "StubState", "build_stub", "write_tools"]
+__all__ = ["GpuControl", "GpuNode", "GpuRig", "StubState", "build_stub", "write_tools"]
