@@ -2,7 +2,7 @@
 
 `Passthrough` has the whole way of a function to VFIO and back. A driver keeps it in the claim's journal:
 
-    step = Passthrough.plan(node, function, read_pci_devices(node.host))
+    step = Passthrough.plan(node, read_pci_device(node.host, "0000:65:00.0"))
     claim.journal(step.entry)
     step.bind(node)
     …
@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 from dra_sdk.errors import HardwareError, PermanentError, RetriableError
 from dra_sdk.hardware.host import link_name, optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
-from dra_sdk.hardware.pci import PciDevice
+from dra_sdk.hardware.pci import PciDevice, read_pci_devices
 from dra_sdk.hardware.pci_driver import (
     PciBinding,
     bind,
@@ -66,11 +66,16 @@ class Passthrough:
 
     @classmethod
     def plan(
-        cls, node: NodeAccess, pci: PciDevice, functions: Iterable[PciDevice], together: Iterable[str] = ()
+        cls,
+        node: NodeAccess,
+        pci: PciDevice,
+        *,
+        functions: Iterable[PciDevice] | None = None,
+        together: Iterable[str] = (),
     ) -> Self:
         """What must be bound to pass a function through; changes nothing.
 
-        functions: all functions of the node.
+        functions: all functions of the node, if the caller has read them.
         together: the PCI addresses of all functions that the claim passes through.
 
         Raises PermanentError if it cannot be passed through (see `check_group`), RetriableError while a write for it is
@@ -78,7 +83,8 @@ class Passthrough:
         """
         if pci.iommu_group is None:
             raise PermanentError(f"PCI function {pci.address} is in no IOMMU group")
-        group = [each for each in functions if each.iommu_group == pci.iommu_group]
+        known = read_pci_devices(node.host) if functions is None else functions
+        group = [each for each in known if each.iommu_group == pci.iommu_group]
         check_group(pci, group, frozenset(together))
         others = (each.address for each in group if each.address != pci.address)
         addresses = [pci.address, *(each for each in others if slot(each) == slot(pci.address))]

@@ -85,7 +85,7 @@ def obtain_vfio_device(
     pci_driver.check_returned(node, address)  # the kernel shows a driver that is still being bound
     if gpu.bound:
         return vfio.vfio_device(gpu.pci)
-    passthrough = Passthrough.plan(node, gpu.pci, bus.functions, together)
+    passthrough = Passthrough.plan(node, gpu.pci, functions=bus.functions, together=together)
     persistence, name = _whole_gpu(node, gpu.pci)
     entry = {"step": VFIO_STEP, "gpu": address, "persistence": persistence, **passthrough.entry}
     claim.journal(entry)

@@ -119,14 +119,15 @@ def test_the_iommu_interface(make_vms, config, with_device, nodes):
     assert set(prepared.container().devices) == nodes
 
 
-def test_a_gpu_that_an_operator_bound_to_vfio_stays_bound(make_vms):
+@pytest.mark.parametrize("name", ["vfio-pci", "l4_vfio_pci"])
+def test_a_gpu_that_an_operator_bound_to_vfio_stays_bound(make_vms, name):
     rig = make_vms("L4", "L4")
-    set_driver(rig, "vfio-pci")
+    set_driver(rig, name)
     rig.node.file("/dev/vfio/20")
     prepared = rig.driver.prepare(claim(vm()))
     assert prepared.names == ["gpu-vfio-0"]
     rig.driver.unprepare(prepared)
-    assert driver(rig) == "vfio-pci"
+    assert driver(rig) == name
     assert rig.effects.calls == []
 
 
