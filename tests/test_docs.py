@@ -224,3 +224,42 @@ def test_the_class_of_each_driver_chooses_its_devices() -> None:
     ):
         classes = {each["metadata"]["name"]: each for each in objects(ROOT / "deploy" / folder)}
         assert f'device.driver == "{name}"' in classes[name]["spec"]["selectors"][0]["cel"]["expression"]
+
+
+HARDWARE = (ROOT / "docs/hardware.md").read_text()
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> dict[str, Path]:
+    """The files of the page about hardware by name, in one directory."""
+    found = {}
+    for block in re.findall(r"```python\n(.*?)```", HARDWARE, re.DOTALL):
+        first, _, code = block.partition("\n")
+        name = first.removeprefix("# ")
+        assert re.fullmatch(r"\w+\.py", name), f"a block of docs/hardware.md begins with {first!r}, want `# name.py`"
+        assert name not in found, f"docs/hardware.md has {name} twice"
+        found[name] = tmp_path / name
+        found[name].write_text(code)
+    return found
+
+
+def test_the_examples_of_the_page_about_hardware_run(blocks: dict[str, Path], tmp_path: Path) -> None:
+    tests = {name: path for name, path in blocks.items() if name.startswith("test_")}
+    assert tests
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *map(str, tests.values())]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    imported = {
+        f"{name}.py"
+        for path in tests.values()
+        for name in re.findall(r"^from (\w+) import", path.read_text(), re.MULTILINE)
+    }
+    assert blocks.keys() - tests.keys() <= imported, "a file of docs/hardware.md that none of its tests imports"
+
+
+def test_the_examples_of_the_page_about_hardware_are_strictly_typed(blocks: dict[str, Path]) -> None:
+    files = [str(path) for name, path in blocks.items() if not name.startswith("test_")]
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", *files]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout
