@@ -13,7 +13,7 @@ ARGS ?=
 # every GPU in every mode for every release.
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
-  drivers/gpu/tests/prepare/test_daemons.py drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py
+  drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py
 
 # One long test for each guard: they are divided among the workers one by one.
 GUARDS := tests/faults/test_protocol_guards.py

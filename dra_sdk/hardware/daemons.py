@@ -5,6 +5,8 @@ daemon is for, for as long as it should run. The lock of a daemon is on its dire
 
 A daemon is found by a variable in its environment, `<marker>=<id>`, so that it is found again after a restart of the
 driver. That means reading the environment of every process, so `daemon.json` also has the pid and the start time.
+
+A daemon runs in a cgroup of its own (`dra_sdk.hardware.cgroups`), so it also outlives the driver's container.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from dra_sdk.errors import DraError, RetriableError
+from dra_sdk.hardware.cgroups import Cgroup
 from dra_sdk.hardware.node_access import Command, NodeAccess
 from dra_sdk.hardware.records import locked
 
@@ -117,6 +120,7 @@ class Daemons(Generic[S]):
             if self.processes(daemon_id):
                 self._kind.quit(daemon_id)
                 self._end(daemon_id)
+            self._cgroup(daemon_id).remove()
             self._kind.after_end(daemon_id)
             shutil.rmtree(directory)
 
@@ -159,8 +163,9 @@ class Daemons(Generic[S]):
         return ""
 
     def processes(self, daemon_id: str) -> list[int]:
-        """The pids of a daemon and of what it started, the oldest first."""
-        return self._node.effects.running(f"{self._kind.marker}={daemon_id}")
+        """The pids of a daemon, the oldest first, and of what it started, wherever in its cgroup that is."""
+        marked = self._node.effects.running(f"{self._kind.marker}={daemon_id}")
+        return [*marked, *(pid for pid in self._cgroup(daemon_id).processes() if pid not in marked)]
 
     def directory(self, daemon_id: str) -> Path:
         """The directory of a daemon, as this process finds it."""
@@ -180,6 +185,7 @@ class Daemons(Generic[S]):
             if not self._node.clock.until(lambda: self._answers(spec), self._kind.start_seconds):
                 raise RetriableError(f"the {self._kind.name} does not answer: {self._log(spec.id)}")
             self._kind.configure(spec)
+            self._cgroup(spec.id).check(spec.process[0])
         except DraError:  # with only a part of its configuration it is useless
             self._node.effects.kill(spec.process[:1], force=True)
             raise
@@ -192,13 +198,17 @@ class Daemons(Generic[S]):
         If `spec` names a process, that process has ended, and a server that outlives it has the same environment: so
         do not search.
         """
-        pids = [] if spec.process else self.processes(spec.id)
+        pids = [] if spec.process else self._node.effects.running(f"{self._kind.marker}={spec.id}")
         return self._with_process(spec, pids[0]) if pids else None
 
     def _launch(self, spec: S) -> S:
         self._kind.before_start(spec.id)
         output = self.directory(spec.id) / "log" / "output.log"
-        return self._with_process(spec, self._node.effects.start(self._kind.command(spec), output))
+        command = self._cgroup(spec.id).enclose(self._kind.command(spec))
+        return self._with_process(spec, self._node.effects.start(command, output))
+
+    def _cgroup(self, daemon_id: str) -> Cgroup:
+        return Cgroup(self._node, f"{self._kind.marker.lower()}-{daemon_id}")
 
     def _with_process(self, spec: S, pid: int) -> S:
         return replace(spec, process=(pid, self._node.effects.started(pid) or 0))

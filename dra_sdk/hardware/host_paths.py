@@ -1,4 +1,4 @@
-"""Paths below another root: a host that is mounted somewhere, or the root file system of a driver container.
+"""Programs, libraries and other files below another root: a host that is mounted somewhere, or a driver container.
 
 Links are followed as programs do whose `/` is that root. The kernel would follow an absolute link from the root of this
 process instead.
@@ -14,6 +14,25 @@ from dra_sdk.errors import HardwareError
 
 PROGRAM_DIRS: Final = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin")
 """The directories for programs, below a root, in the order of the search."""
+LIBRARY_DIRS: Final = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/local/nvidia/lib64",
+    "usr/lib",
+    "usr/local/glibc/usr/lib",  # Talos: system extensions for the GNU C library
+    "usr/lib/nvidia/tesla",  # Bottlerocket, also in its sysroots
+    "x86_64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla",
+    "aarch64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla",
+    "x86_64-bottlerocket-linux-gnu/sys-root/usr/lib",
+    "aarch64-bottlerocket-linux-gnu/sys-root/usr/lib",
+    "usr/local/lib",
+    "run/opengl-driver/lib",  # NixOS: links into its store
+)
+"""The directories for libraries, below a root, in the order of the search: of distributions and managed nodes."""
 _MAX_LINKS: Final = 40
 
 
@@ -45,6 +64,14 @@ def file_below(root: Path, path: Path) -> Path | None:
     except HardwareError:  # a loop of links
         return None
     return found if found.is_file() else None
+
+
+def find_library(root: Path, name: str) -> Path | None:
+    """The library with this file name in one of `LIBRARY_DIRS` below `root`; None if there is none.
+
+    The file is the one to which links lead, so its name may have more digits than `name`.
+    """
+    return next((found for each in LIBRARY_DIRS if (found := file_below(root, Path(each, name)))), None)
 
 
 def find_program(root: Path, name: str) -> Path | None:

@@ -2,18 +2,25 @@
 
 `Effects` is one narrow protocol, so that a test can record, refuse or imitate each action. `NodeAccess` is a node with
 its root, its effects and the time of a call.
+
+The kernel may never return from a write to sysfs, for example if a device that is bound to a driver does not answer. A
+process that waits for that cannot be killed. So a child process writes: when its time is over, the caller gets an
+error, and the child is left to the kernel. `Effects.pending` lists these writes, also those of an earlier process.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Final, Protocol, Self
 
 from dra_sdk.errors import RetriableError
@@ -21,14 +28,22 @@ from dra_sdk.hardware.host import Host, optional, read_text
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.polling import Clock
 
+log = logging.getLogger(__name__)
 _PROC: Final = Path("/proc")
 _SHOWN: Final = 500  # characters of a program's output in an error
 _ENDED: Final = frozenset("ZX")
-_START_TIME: Final = 18  # index of `starttime` among the fields after the state, see proc_pid_stat(5)
+_PARENT: Final = 0
+_START_TIME: Final = 18  # indexes of `ppid` and `starttime` among the fields after the state, see proc_pid_stat(5)
 _KILL_SECONDS: Final = 1.0  # from SIGKILL to the end of a process that does not hang in the kernel
-_SHORTEST: Final = 1.0  # seconds for a program although the call has ended: it may be one that undoes something
+_SHORTEST: Final = 1.0  # seconds for an action although the call has ended: it may be one that undoes something
+WRITE_SECONDS: Final = 20.0
+"""How long the kernel may take for a write. Binding a device that works takes a few seconds."""
+_WRITING: Final = "DRA_SDK_WRITING"  # a variable of a child that writes: the file and the text
+_CHILD: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")))
 _lock = Lock()
 _children: list[_Child] = []  # of this process, not of a SystemEffects: daemons outlive what started them
+_pending: list[PendingWrite] = []
+_searched = Event()  # for the writes that an earlier process of the driver left
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +60,16 @@ class Command:
     stdin: what it reads.
     env: variables that are added to the environment of this process.
     timeout: how long it may take, in seconds; a daemon has no limit.
+    cgroups: the directories of cgroups that a daemon enters before it starts (`dra_sdk.hardware.cgroups`).
+    cgroup_namespace: the file of the cgroup namespace that has these cgroups; empty for that of this process.
     """
 
     argv: Sequence[str]
     stdin: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 20.0
+    cgroups: Sequence[Path] = ()
+    cgroup_namespace: str = ""
 
     def __str__(self) -> str:
         stdin = f" ({self.stdin.strip()})" if self.stdin else ""
@@ -62,14 +81,50 @@ class CommandError(RetriableError):
 
 
 class WriteError(RetriableError):
-    """The kernel refused what was written to one of its files."""
+    """The kernel refused what was written to one of its files, or did not return from the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """A write from which the kernel did not return in time, and has not returned yet.
+
+    path: the file.
+    text: what is written.
+    pid: the process that writes.
+    started: its start time, see `Effects.started`.
+    """
+
+    path: Path
+    text: str
+    pid: int
+    started: int
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has been writing."""
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - self.started / os.sysconf("SC_CLK_TCK"))
+
+    def __str__(self) -> str:
+        seconds = f"{self.seconds:.0f} s"
+        return f"process {self.pid} has been writing {self.text.strip()!r} to {self.path} for {seconds}"
 
 
 class Effects(Protocol):
     """What can be done to a node."""
 
-    def write(self, path: Path, text: str) -> None:
-        """Write to a file of sysfs or procfs in one call. Raises WriteError with the file."""
+    def write(self, path: Path, text: str, timeout: float | None = None) -> None:
+        """Write to a file of sysfs or procfs in one call. Raises WriteError with the file.
+
+        With a `timeout` in seconds a child process writes. If the kernel has not returned by then, WriteError says so,
+        and `pending` lists the write until the kernel returns. Until then, the same write again is refused at once.
+        Without a `timeout` this process writes: use that only for files of which the kernel just takes note.
+        """
+
+    def pending(self) -> list[PendingWrite]:
+        """The writes from which the kernel has not returned after their time was over."""
+
+    def is_mount(self, path: Path) -> bool:
+        """Whether a file system is mounted at a directory."""
 
     def run(self, command: Command) -> str:
         """Run a program to its end and return its output. Raises CommandError with what it printed."""
@@ -90,8 +145,13 @@ class Effects(Protocol):
 class SystemEffects:
     """`Effects` on the machine on which this process runs."""
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path: Path, text: str, timeout: float | None = None) -> None:
         """See `Effects.write`."""
+        failed = f"cannot write {text.strip()!r} to {path}"
+        if timeout is not None:
+            check_not_pending(self, path, text)
+            self._write_in_child(path, text, timeout, failed)
+            return
         try:
             handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
             try:
@@ -99,7 +159,21 @@ class SystemEffects:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise WriteError(f"cannot write {text.strip()!r} to {path}: {error.strerror}") from error
+            raise WriteError(f"{failed}: {error.strerror}") from error
+
+    def pending(self) -> list[PendingWrite]:
+        """See `Effects.pending`."""
+        _reap()
+        with _lock:
+            if not _searched.is_set():
+                _pending.extend(each for pid in _pids() if (each := self._orphan(pid)))
+                _searched.set()
+            _pending[:] = [each for each in _pending if self.started(each.pid) == each.started]
+            return list(_pending)
+
+    def is_mount(self, path: Path) -> bool:
+        """See `Effects.is_mount`."""
+        return path.is_mount()
 
     def run(self, command: Command) -> str:
         """See `Effects.run`."""
@@ -135,7 +209,7 @@ class SystemEffects:
         try:
             with log.open("ab") as output:
                 child = subprocess.Popen(
-                    command.argv,
+                    _in_cgroups(command),
                     env={**os.environ, **command.env},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -160,11 +234,8 @@ class SystemEffects:
 
     def started(self, pid: int) -> int | None:
         """See `Effects.started`."""
-        try:
-            state, *rest = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(") ")[2].split()
-        except OSError:
-            return None
-        return None if state in _ENDED else int(rest[_START_TIME])
+        fields = _stat(pid)
+        return int(fields[_START_TIME]) if fields else None
 
     def kill(self, pids: Sequence[int], *, force: bool = False) -> None:
         """See `Effects.kill`."""
@@ -175,6 +246,47 @@ class SystemEffects:
                 continue
         _reap()
 
+    def _write_in_child(self, path: Path, text: str, timeout: float, failed: str) -> None:
+        child = subprocess.Popen(
+            [*_CHILD, "write", str(path), text],
+            env={**os.environ, _WRITING: f"{path}\n{text}"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started = self.started(child.pid)
+        try:
+            _, errors = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise WriteError(f"{failed}: the kernel did not return within {timeout:.0f} s") from None
+        finally:
+            if child.returncode is None and _abandon(child) and started is not None:
+                write = PendingWrite(path, text, child.pid, started)
+                log.warning("the kernel does not return: %s", write)
+                with _lock:
+                    _pending.append(write)
+        if child.returncode:
+            raise WriteError(f"{failed}: {errors.strip()}")
+
+    def _orphan(self, pid: int) -> PendingWrite | None:
+        """The write of a process whose parent, an earlier process of the driver, has ended."""
+        name = _WRITING.encode() + b"="
+        value = next((each for each in _environment(pid) if each.startswith(name)), None)
+        fields, started = _stat(pid), self.started(pid)
+        if value is None or not fields or started is None or int(fields[_PARENT]) == os.getpid():
+            return None
+        path, _, text = os.fsdecode(value.removeprefix(name)).partition("\n")
+        return PendingWrite(Path(path), text, pid, started)
+
+
+def check_not_pending(effects: Effects, path: Path, text: str) -> None:
+    """Raise WriteError if the same write is pending: a second child would only wait beside the first one."""
+    for each in effects.pending():
+        if (each.path, each.text) == (path, text):
+            raise WriteError(f"cannot write {text.strip()!r} to {path}: {each}")
+
 
 def children() -> list[int]:
     """The pids of all programs and daemons that this process started and that have not ended."""
@@ -183,8 +295,8 @@ def children() -> list[int]:
         return [child.process.pid for child in _children]
 
 
-def _abandon(process: subprocess.Popen[str]) -> None:
-    """Kill a program and everything it started. If it hangs in the kernel, do not wait for it: reap it later."""
+def _abandon(process: subprocess.Popen[str]) -> bool:
+    """Kill a program and everything it started. If it hangs in the kernel, leave it to be reaped later: True."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -196,6 +308,15 @@ def _abandon(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         with _lock:
             _children.append(_Child(process, frozenset()))
+        return True
+    return False
+
+
+def _in_cgroups(command: Command) -> Sequence[str]:
+    if not command.cgroups:
+        return command.argv
+    cgroups = [str(each) for each in command.cgroups]
+    return [*_CHILD, "enter", command.cgroup_namespace, str(len(cgroups)), *cgroups, *command.argv]
 
 
 def _reap() -> None:
@@ -206,6 +327,15 @@ def _reap() -> None:
 
 def _pids() -> list[int]:
     return [int(path.name) for path in _PROC.iterdir() if path.name.isdecimal()]
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process after its state; empty if it has ended."""
+    try:
+        state, *fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+    except OSError:
+        return []
+    return [] if state in _ENDED else fields
 
 
 def _environment(pid: int) -> frozenset[bytes]:
@@ -245,6 +375,13 @@ class NodeAccess:
     def local(self, path: str) -> Path:
         """The path at which this process finds a file of the host."""
         return Path(path) if self.root == Path("/") else follow(self.root, path)
+
+    def write(self, path: Path, text: str, seconds: float = WRITE_SECONDS) -> None:
+        """Write to a file of sysfs or procfs in a child process, within `seconds` and the time that is left.
+
+        Raises WriteError with file and text, also if the kernel does not return in time; see `Effects.write`.
+        """
+        self.effects.write(path, text, max(self.clock.left(seconds), _SHORTEST))
 
     def run(self, command: Command) -> str:
         """Run a program in the time that is left, and return its output. Raises CommandError."""

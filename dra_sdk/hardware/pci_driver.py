@@ -1,7 +1,9 @@
 """The kernel driver of a PCI function: read it, change it, and wait until no process uses the function.
 
 A kernel driver releases a function only after its last user has left, and the write that asks for it blocks until then.
-So wait for the users first. Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`).
+So wait for the users first. While a write to `bind` or `unbind` has not returned, the kernel holds the lock of the
+function, and other writes for it, and reading its `driver_override`, block as well. So each function here first checks
+that no such write is pending. Source: Documentation/ABI/testing/sysfs-bus-pci (`driver_override`, `bind`, `unbind`).
 """
 
 from __future__ import annotations
@@ -40,21 +42,23 @@ class PciBinding:
 
 
 def read_binding(node: NodeAccess, address: str) -> PciBinding:
-    """How the function at a PCI address is bound now."""
+    """How the function at a PCI address is bound now. Raises RetriableError while a write for it is pending."""
+    check_returned(node, address)
     path = function_path(node, address)
     override = optional(read_text, path / "driver_override") or ""
     return PciBinding(address, _driver(path), "" if override == _NO_OVERRIDE else override)
 
 
 def bind(node: NodeAccess, address: str, driver: str) -> None:
-    """Bind a function to this driver. Raises RetriableError if the driver does not take it."""
+    """Bind a function to this driver. Raises RetriableError if the driver does not take it, or a write is pending."""
+    check_returned(node, address)
     path = function_path(node, address)
     if _driver(path) == driver:
         return
     _load(node, driver)
     _unbind(node, path)
-    node.effects.write(path / "driver_override", f"{driver}\n")
-    node.effects.write(_drivers(node) / driver / "bind", address)
+    node.write(path / "driver_override", f"{driver}\n")
+    node.write(_drivers(node) / driver / "bind", address)
     if (found := _driver(path)) != driver:
         raise RetriableError(f"PCI function {address} has driver {found or 'none'} after it was bound to {driver}")
 
@@ -62,7 +66,8 @@ def bind(node: NodeAccess, address: str, driver: str) -> None:
 def restore(node: NodeAccess, before: PciBinding) -> None:
     """Bind a function as it was before; nothing to do if the function is gone.
 
-    If the driver was removed since, the function stays without driver: it is bound when the driver is loaded.
+    If the driver was removed since, the function stays without driver: it is bound when the driver is loaded. Raises
+    RetriableError if the driver does not take it, or a write is pending.
     """
     path = function_path(node, before.address)
     if not path.exists():
@@ -75,12 +80,19 @@ def restore(node: NodeAccess, before: PciBinding) -> None:
         _unbind(node, path)
         if driver is not None:
             # The override must allow the driver, or the kernel refuses to bind.
-            node.effects.write(path / "driver_override", f"{driver}\n")
-            node.effects.write(_drivers(node) / driver / "bind", before.address)
+            node.write(path / "driver_override", f"{driver}\n")
+            node.write(_drivers(node) / driver / "bind", before.address)
     if read_binding(node, before.address).override != before.override:
-        node.effects.write(path / "driver_override", f"{before.override}\n")
+        node.write(path / "driver_override", f"{before.override}\n")
     if (found := _driver(path)) != driver:
         raise RetriableError(f"PCI function {before.address} has driver {found or 'none'}, not {driver} as before")
+
+
+def check_returned(node: NodeAccess, address: str) -> None:
+    """Raise RetriableError if a write for this function is pending: the kernel has not returned from it in time."""
+    for each in node.effects.pending():
+        if each.path.is_relative_to(node.root) and address in {each.text.strip(), *each.path.parts}:
+            raise RetriableError(f"the kernel does not return from changing PCI function {address}: {each}")
 
 
 def function_path(node: NodeAccess, address: str) -> Path:
@@ -154,7 +166,7 @@ def _links_to(path: Path, nodes: Sequence[str]) -> bool:
 
 def _unbind(node: NodeAccess, path: Path) -> None:
     if (path / "driver").is_symlink():
-        node.effects.write(_drivers(node) / str(_driver(path)) / "unbind", path.name)
+        node.write(_drivers(node) / str(_driver(path)) / "unbind", path.name)
 
 
 def _load(node: NodeAccess, driver: str) -> None:

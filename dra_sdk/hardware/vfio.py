@@ -1,21 +1,39 @@
 """VFIO: PCI functions for virtual machines, their drivers, IOMMU groups and device nodes.
 
+`Passthrough` has the whole way of a function to VFIO and back. A driver keeps it in the claim's journal:
+
+    step = Passthrough.plan(node, read_pci_device(node.host, "0000:65:00.0"))
+    claim.journal(step.entry)
+    step.bind(node)
+    …
+    step = Passthrough.from_entry(entry)        # in dra_unprepare
+    step.wait_until_free(node, "FPGA 3", 30)
+    step.restore(node)
+
 Variant drivers, `nvgrace_gpu_vfio_pci` for instance, replace `vfio-pci` for certain devices. Source: the kernel's
 Documentation/driver-api/vfio.rst, and `PCI_DRIVER_OVERRIDE_DEVICE_VFIO` of linux/pci.h for the aliases of variants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final, Self
 
 from dra_sdk.errors import HardwareError, PermanentError, RetriableError
 from dra_sdk.hardware.host import link_name, optional, read_text
 from dra_sdk.hardware.node_access import NodeAccess
-from dra_sdk.hardware.pci import PciDevice
-from dra_sdk.hardware.pci_driver import function_path, load_module
+from dra_sdk.hardware.pci import PciDevice, read_pci_devices
+from dra_sdk.hardware.pci_driver import (
+    PciBinding,
+    bind,
+    function_path,
+    load_module,
+    read_binding,
+    restore,
+    wait_until_free,
+)
 from dra_sdk.model.edits import DeviceNode
 
 VFIO_PCI: Final = "vfio-pci"
@@ -35,6 +53,74 @@ class VfioDevice:
 
     group: int
     device: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Passthrough:
+    """A PCI function that is passed through, with the other functions of its slot, such as a card's audio function.
+
+    functions: how they were bound before, the function itself first.
+    """
+
+    functions: Sequence[PciBinding]
+
+    @classmethod
+    def plan(
+        cls,
+        node: NodeAccess,
+        pci: PciDevice,
+        *,
+        functions: Iterable[PciDevice] | None = None,
+        together: Iterable[str] = (),
+    ) -> Self:
+        """What must be bound to pass a function through; changes nothing.
+
+        functions: all functions of the node, if the caller has read them.
+        together: the PCI addresses of all functions that the claim passes through.
+
+        Raises PermanentError if it cannot be passed through (see `check_group`), RetriableError while a write for it is
+        pending.
+        """
+        if pci.iommu_group is None:
+            raise PermanentError(f"PCI function {pci.address} is in no IOMMU group")
+        known = read_pci_devices(node.host) if functions is None else functions
+        group = [each for each in known if each.iommu_group == pci.iommu_group]
+        check_group(pci, group, frozenset(together))
+        others = (each.address for each in group if each.address != pci.address)
+        addresses = [pci.address, *(each for each in others if slot(each) == slot(pci.address))]
+        return cls([read_binding(node, each) for each in addresses])
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Self:
+        """The passthrough that a journal keeps."""
+        return cls([PciBinding(**each) for each in entry["functions"]])
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What a journal keeps, as JSON; a driver may add keys of its own."""
+        return {"functions": [asdict(each) for each in self.functions]}
+
+    def bind(self, node: NodeAccess) -> None:
+        """Bind every function to its VFIO driver. Raises RetriableError; then `restore` those that were bound."""
+        for each in self.functions:
+            bind(node, each.address, vfio_driver(node, each.address))
+
+    def changed(self, node: NodeAccess) -> bool:
+        """Whether a function is not bound as before. Raises RetriableError while a write is pending."""
+        return bool(self._changed(node))
+
+    def wait_until_free(self, node: NodeAccess, name: str, seconds: float) -> None:
+        """Wait until no virtual machine uses the functions. Raises RetriableError with `name` and the processes."""
+        nodes = machine_nodes(node, (each.address for each in self._changed(node)))
+        wait_until_free(node, name, nodes, seconds)
+
+    def restore(self, node: NodeAccess) -> None:
+        """Bind every function as before; see `pci_driver.restore`."""
+        for each in self._changed(node):
+            restore(node, each)
+
+    def _changed(self, node: NodeAccess) -> list[PciBinding]:
+        return [each for each in self.functions if read_binding(node, each.address) != each]
 
 
 def vfio_device(pci: PciDevice) -> VfioDevice:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dra_sdk.testing.claims import FakeClaim, claim, devices, first_of, request
 from dra_sdk.testing.cluster import NotAllocatedError
+from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.harness import DriverHarness
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import ContainerView, PreparedClaim
@@ -15,6 +16,7 @@ __all__ = [
     "ContainerView",
     "DriverHarness",
     "FakeClaim",
+    "FakeEffects",
     "FakeNode",
     "NotAllocatedError",
     "PreparedClaim",

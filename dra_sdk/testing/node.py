@@ -5,7 +5,8 @@
     node.device_node("/dev/ttyUSB3", major=188, minor=3)
 
 Paths are those on the node, such as /sys/class/net; the files are under `root`. Nothing needs privileges: a device node
-is an ordinary file, and its numbers are kept for the container's view.
+is an ordinary file, and its numbers are kept for the container's view. What a driver does to the node goes through
+`effects`, which records it.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from typing import Final
 
 from dra_sdk.hardware import Host
+from dra_sdk.hardware.node_access import NodeAccess
+from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Node
+from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine
 from dra_sdk.tools.node_archive import extract
 from dra_sdk.tools.simulator.oci import HostDevice
 
 _BOOT_IDS = itertools.count(1)
+_INTERVAL: Final = 0.02
+_VFIO_MAJOR: Final = 511
 
 
 class FakeNode:
-    """One node below `directory`. `labels` are those of its Node object."""
+    """One node below `directory`. `labels` are those of its Node object, `effects` is what is done to the node."""
 
     def __init__(self, directory: Path, name: str = "node-1") -> None:
         self.name = name
@@ -35,6 +42,7 @@ class FakeNode:
         self.boot_id = ""
         self._devices: dict[str, HostDevice] = {}
         self.root.mkdir(parents=True, exist_ok=True)
+        self.effects = FakeEffects(self.root, device_node=self._vfio_group)
         self._boot()
 
     @classmethod
@@ -52,6 +60,11 @@ class FakeNode:
     def node(self) -> Node:
         """The node as hooks get it."""
         return Node(self.name, self.root)
+
+    @property
+    def access(self) -> NodeAccess:
+        """The node for blocks that act on it (`dra_sdk.hardware.node_access`), with short intervals between checks."""
+        return NodeAccess(self.root, self.effects, Clock(interval=_INTERVAL))
 
     def path(self, path: str) -> Path:
         """Where the file of a path is."""
@@ -102,6 +115,9 @@ class FakeNode:
             known = ", ".join(sorted(self._devices)) or "none"
             raise OSError(f"the node has no device node {path} (FakeNode.device_node makes one; it has: {known})")
         return self._devices[path]
+
+    def _vfio_group(self, path: str, minor: int) -> None:
+        self.device_node(path, major=_VFIO_MAJOR, minor=minor)
 
     def _boot(self) -> None:
         self.boot_id = f"00000000-0000-4000-8000-{next(_BOOT_IDS):012d}"

@@ -324,10 +324,20 @@ def _write_function(writer: _Writer, function: FakePci, base: str) -> None:
         "subsystem_device": "0x0000",
         "class": f"{function.class_code:#08x}",
         "numa_node": function.numa_node,
+        "driver_override": "(null)",
+        "modalias": _modalias(function),
     }.items():
         writer.text(f"{base}/{name}", value)
     writer.link(f"sys/bus/pci/devices/{function.address}", base)
     if function.driver is not None:
         writer.link(f"{base}/driver", f"sys/bus/pci/drivers/{function.driver}")
+        for name in ("bind", "unbind"):
+            writer.text(f"sys/bus/pci/drivers/{function.driver}/{name}", "")
     if function.iommu_group is not None:
         writer.link(f"{base}/iommu_group", f"sys/kernel/iommu_groups/{function.iommu_group}")
+
+
+def _modalias(function: FakePci) -> str:
+    """The name by which the kernel finds a module for a function: see `file2alias.c` of the kernel."""
+    code, vendor = f"{function.class_code:06X}", f"{function.vendor:08X}"
+    return f"pci:v{vendor}d{function.device:08X}sv{vendor}sd00000000bc{code[:2]}sc{code[2:4]}i{code[4:]}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk import HardwareError
-from dra_sdk.hardware.host_paths import find_program, follow
+from dra_sdk.hardware.host_paths import find_library, find_program, follow
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,32 @@ def test_a_program_is_found_in_the_first_directory_that_has_it(tmp_path):
         (tmp_path / directory / "tool").touch()
     (tmp_path / "opt/bin/tool").mkdir(parents=True)  # a directory is no program
     assert find_program(tmp_path, "tool") == tmp_path / "usr/bin/tool"
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "found"),
+    [
+        (["usr/lib64/x.so.1", "lib64/x.so.1"], {}, "usr/lib64/x.so.1"),
+        (["usr/local/glibc/usr/lib/x.so.1.2"], {"usr/local/glibc/usr/lib/x.so.1": "x.so.1.2"}, "x.so.1.2"),  # Talos
+        (
+            ["x86_64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla/x.so.1"],
+            {"usr": "x86_64-bottlerocket-linux-gnu/sys-root/usr"},
+            "sys-root/usr/lib/nvidia/tesla/x.so.1",
+        ),
+        (
+            ["nix/store/abc-driver/lib/x.so.1.2"],
+            {"run/opengl-driver": "/nix/store/abc-driver", "nix/store/abc-driver/lib/x.so.1": "x.so.1.2"},
+            "nix/store/abc-driver/lib/x.so.1.2",
+        ),
+        (["opt/x.so.1"], {}, None),
+    ],
+)
+def test_a_library_is_found_where_the_distribution_has_it(tmp_path, files, links, found):
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    for link, target in links.items():
+        (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link).symlink_to(target)
+    library = find_library(tmp_path, "x.so.1")
+    assert (library is None) if found is None else str(library).endswith(found)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dra_sdk.hardware.node_access import (
+    WRITE_SECONDS,
     Command,
     CommandError,
     NodeAccess,
@@ -18,7 +21,8 @@ from dra_sdk.hardware.node_access import (
     children,
 )
 from dra_sdk.hardware.polling import Clock
-from tests.waiting import wait
+from dra_sdk.testing import FakeEffects
+from tests.waiting import LONG, wait
 
 
 def test_a_program_reads_its_stdin_and_its_output_is_returned():
@@ -156,3 +160,97 @@ def test_links_of_a_mounted_host_are_followed_there(tmp_path):
     (tmp_path / "var/lib/kubelet").symlink_to("/data/kubelet")
     assert NodeAccess(tmp_path, SystemEffects()).local("/var/lib/kubelet/x") == tmp_path / "data/kubelet/x"
     assert NodeAccess(Path("/"), SystemEffects()).local("/var/lib/kubelet") == Path("/var/lib/kubelet")
+
+
+# -- writes from which the kernel does not return
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    """A file whose writer waits until somebody reads it, as the kernel lets a writer wait for a device."""
+    os.mkfifo(tmp_path / "bind")
+    return tmp_path / "bind"
+
+
+@pytest.fixture
+def unkillable(monkeypatch):
+    """The children that are left: SIGKILL does not end them, as in the kernel. They end with the test."""
+    kill, left = os.killpg, []
+    monkeypatch.setattr(os, "killpg", lambda pid, _signal: left.append(pid))
+    yield left
+    for pid in left:
+        with suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+    wait(lambda: not set(left) & set(children()))
+
+
+def test_a_write_in_a_child_process(tmp_path):
+    file = tmp_path / "bind"
+    file.write_text("before")
+    SystemEffects().write(file, "0000:10:00.0 ä\n", LONG)
+    assert file.read_text() == "0000:10:00.0 ä\n"
+    with pytest.raises(WriteError, match=f"cannot write '1' to {tmp_path}/no: No such file or directory"):
+        SystemEffects().write(tmp_path / "no", "1\n", LONG)
+
+
+def test_a_write_from_which_the_kernel_does_not_return_ends_with_its_time(fifo):
+    with pytest.raises(WriteError, match=f"cannot write 'x' to {fifo}: the kernel did not return within 0 s"):
+        SystemEffects().write(fifo, "x\n", 0.3)
+    assert [each for each in SystemEffects().pending() if each.path == fifo] == [], "a process that was killed is gone"
+
+
+def test_a_child_that_cannot_be_killed_is_remembered_until_it_returns(fifo, unkillable, caplog):
+    system = SystemEffects()
+    with pytest.raises(WriteError, match="the kernel did not return within 0 s"):
+        system.write(fifo, "x\n", 0.3)
+    (pending,) = [each for each in system.pending() if each.path == fifo]
+    assert (pending.text, pending.pid) == ("x\n", unkillable[0])
+    assert f"the kernel does not return: process {pending.pid} has been writing 'x' to {fifo} for " in caplog.text
+    with pytest.raises(WriteError, match=f"cannot write 'x' to {fifo}: process {pending.pid} has been writing 'x' to"):
+        system.write(fifo, "x\n", LONG)  # at once, and without another child
+    assert len(unkillable) == 1
+    with fifo.open() as reader:  # the kernel returns
+        assert reader.read() == "x\n"
+    wait(lambda: pending not in system.pending())
+
+
+PREDECESSOR = """
+import os, sys
+from pathlib import Path
+from dra_sdk.hardware.node_access import SystemEffects, WriteError
+os.killpg = lambda *_: None
+try:
+    SystemEffects().write(Path(sys.argv[1]), "x", 0.3)
+except WriteError as error:
+    print(error)
+"""
+SUCCESSOR = """
+import sys
+from pathlib import Path
+from dra_sdk.hardware.node_access import SystemEffects
+print(*(f"{each.pid} {each.text}" for each in SystemEffects().pending() if each.path == Path(sys.argv[1])))
+"""
+
+
+def test_a_driver_that_starts_finds_the_writes_of_the_one_before(fifo):
+    def run(script):
+        done = subprocess.run([sys.executable, "-c", script, str(fifo)], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert "return" in run(PREDECESSOR)
+    pid, text = run(SUCCESSOR)
+    assert text == "x"
+    os.kill(int(pid), signal.SIGKILL)
+    wait(lambda: _ended(int(pid)))
+    assert run(SUCCESSOR) == []
+
+
+def test_a_write_gets_the_time_that_is_left_of_the_call(tmp_path):
+    seconds, now = [], [100.0]
+    effects = FakeEffects(tmp_path)
+    effects.write = lambda _path, _text, timeout: seconds.append(timeout)
+    node = NodeAccess(tmp_path, effects, Clock(now=lambda: now[0])).within(30)
+    for _ in range(3):
+        node.write(tmp_path / "bind", "x")
+        now[0] += 15
+    assert seconds == [WRITE_SECONDS, 15, 1]

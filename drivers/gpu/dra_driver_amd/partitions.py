@@ -79,7 +79,7 @@ def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
 
 def set_mode(node: AmdNode, address: str, mode: str) -> None:
     """Write a compute partition mode. Raises RetriableError if the kernel refuses it."""
-    node.effects.write(function_path(node, address) / "current_compute_partition", f"{mode.upper()}\n")
+    node.write(function_path(node, address) / "current_compute_partition", f"{mode.upper()}\n")
 
 
 def _available(gpu: AmdGpu) -> list[str]:

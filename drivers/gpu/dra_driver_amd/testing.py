@@ -9,16 +9,15 @@ Sources: `/sys` of nodes with MI300X in these modes, kernel 6.8 with amdgpu 6.12
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.hardware import Host, link_name
-from dra_sdk.hardware.node_access import Command, SystemEffects, WriteError
-from dra_sdk.hardware.vfio import is_vfio_driver
+from dra_sdk.hardware import Host
+from dra_sdk.hardware.node_access import WriteError
+from dra_sdk.testing import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine, FakePci, regular_machine
 
 DRM_MAJOR: Final = 226
@@ -115,7 +114,6 @@ def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine |
         for name in ("bind", "unbind"):
             files.sys(f"bus/pci/drivers/{driver}/{name}", "")
     for function in functions:
-        files.sys(f"{_path(function)}/driver_override", "(null)")
         (host.sys / _path(function) / "config").write_bytes(function.vendor.to_bytes(2, "little"))
     for each in placed:
         if each.gpu.driver == "amdgpu":
@@ -123,35 +121,38 @@ def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine |
     return host
 
 
-class KernelEffects(SystemEffects):
-    """`Effects` on the node that `write_gpus` wrote below `root`: what is written there does what the kernel does.
+class KernelEffects(FakeEffects):
+    """`FakeEffects` on the node that `write_gpus` wrote below `root`: KFD and DRM show what happens to the GPUs.
 
-    calls: what was done, in order.
+    device_node: makes a device node from its path and minor number; by default it is an empty file.
     """
 
-    def __init__(self, root: Path, gpus: Sequence[FakeAmdGpu]) -> None:
-        self.calls: list[str] = []
-        self._host = Host(root)
-        self._files = _Files(self._host)
+    def __init__(
+        self, root: Path, gpus: Sequence[FakeAmdGpu], *, device_node: Callable[[str, int], object] | None = None
+    ) -> None:
+        super().__init__(root, device_node=device_node)
+        self._files = _Files(Host(root))
         self._gpus = {each.function.address: each for each in _placed(gpus)}
 
-    def write(self, path: Path, text: str) -> None:
-        """See `Effects.write`."""
-        text = text.strip()
-        self.calls.append(f"{path.relative_to(self._host.sys).name} {text}".strip())
+    def written(self, path: Path, text: str) -> None:
+        """As `FakeEffects.written`; also changes the mode of a GPU."""
         if path.name == "current_compute_partition":
             self._set_mode(path, text)
-        elif path.name == "driver_override":
-            path.write_text(f"{text or '(null)'}\n", encoding="utf-8")
-        elif path.name in {"bind", "unbind"}:
-            (self._bind if path.name == "bind" else self._unbind)(path, text)
         else:
-            raise WriteError(f"cannot write {text!r} to {path}: the driver has no reason to")
+            super().written(path, text)
 
-    def run(self, command: Command) -> str:
-        """See `Effects.run`; the only program is `modprobe`, and all modules are loaded."""
-        self.calls.append(" ".join(command.argv))
-        return ""
+    def bind(self, path: Path, address: str) -> None:
+        """As `FakeEffects.bind`; `amdgpu` shows the GPU undivided."""
+        super().bind(path, address)
+        if path.parent.name == "amdgpu" and address in self._gpus:
+            gpu = self._gpus[address]
+            self._files.add(gpu, "spx" if gpu.gpu.compute else "")
+
+    def unbind(self, path: Path, address: str) -> None:
+        """As `FakeEffects.unbind`; what `amdgpu` showed of the GPU is gone."""
+        super().unbind(path, address)
+        if path.parent.name == "amdgpu" and address in self._gpus:
+            self._files.remove(self._gpus[address])
 
     def _set_mode(self, path: Path, mode: str) -> None:
         available = (path.parent / "available_compute_partition").read_text(encoding="utf-8")
@@ -161,29 +162,6 @@ class KernelEffects(SystemEffects):
         self._files.remove_kfd(gpu)
         self._files.add_kfd(gpu, mode.lower())
         path.write_text(f"{mode}\n", encoding="utf-8")
-
-    def _bind(self, path: Path, address: str) -> None:
-        device, driver = self._device(address), path.parent.name
-        override = (device / "driver_override").read_text(encoding="utf-8").strip()
-        if override != driver and (override != "(null)" or is_vfio_driver(driver)):  # VFIO needs an override
-            raise WriteError(f"cannot write {address!r} to {path}: No such device")
-        (device / "driver").symlink_to(os.path.relpath(path.parent, device.resolve()))
-        if driver == "amdgpu" and address in self._gpus:
-            gpu = self._gpus[address]
-            self._files.add(gpu, "spx" if gpu.gpu.compute else "")
-        elif is_vfio_driver(driver):
-            self._files.node(f"vfio/{link_name(device / 'iommu_group')}")
-
-    def _unbind(self, path: Path, address: str) -> None:
-        device = self._device(address)
-        if link_name(device / "driver") != path.parent.name:
-            raise WriteError(f"cannot write {address!r} to {path}: No such device")
-        (device / "driver").unlink()
-        if path.parent.name == "amdgpu" and address in self._gpus:
-            self._files.remove(self._gpus[address])
-
-    def _device(self, address: str) -> Path:
-        return self._host.sys / "bus/pci/devices" / address
 
 
 @dataclass(frozen=True)

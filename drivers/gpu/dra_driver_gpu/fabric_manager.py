@@ -14,9 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
 
-from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS
 from dra_sdk import HardwareError, RetriableError
-from dra_sdk.hardware.host_paths import file_below
+from dra_sdk.hardware.host_paths import find_library
 
 SONAME: Final = "libnvfm.so.1"
 
@@ -152,8 +151,7 @@ class RealFabricManager:
 
 
 def _load(driver_root: Path) -> ctypes.CDLL:
-    found = (file_below(driver_root, Path(each, SONAME)) for each in LIBRARY_DIRS)
-    path = next((each for each in found if each is not None), None)
+    path = find_library(driver_root, SONAME)
     if path is None:
         raise HardwareError(f"no {SONAME} under driver root {driver_root}; it comes with the Fabric Manager")
     try:

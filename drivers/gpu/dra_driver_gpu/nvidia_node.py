@@ -10,10 +10,10 @@ from pathlib import Path
 from dra_driver_gpu.fabric_manager import FabricManager
 from dra_driver_gpu.nvml import Nvml
 from dra_driver_gpu.nvml.library import CLOSE_SECONDS, OPEN_SECONDS, NvmlLibrary
-from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS, SONAME
+from dra_driver_gpu.nvml.real.library import SONAME
 from dra_driver_gpu.settings import GpuSettings
 from dra_sdk import HardwareError
-from dra_sdk.hardware.host_paths import PROGRAM_DIRS, file_below, find_program
+from dra_sdk.hardware.host_paths import LIBRARY_DIRS, PROGRAM_DIRS, file_below, find_program
 from dra_sdk.hardware.node_access import Command, NodeAccess
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.testing import NodeEffects
 from dra_driver_gpu.testing.nvml_stub import STATE_VARIABLE
 
 from dra_sdk.hardware.vfio import VFIO_PCI
+from dra_sdk.testing import FakeEffects
 from tests.cluster.test_gpu.tree import L4, make_node
 
 GROUPS: Final = Path("/dev/vfio")
@@ -30,7 +30,7 @@ class PassthroughDriver(GpuDriver):
         super().__init__(effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
 
 
-class _Kernel(NodeEffects):
+class _Kernel(FakeEffects):
     def bind(self, path: Path, address: str) -> None:
         super().bind(path, address)
         assert address == L4.pci_address

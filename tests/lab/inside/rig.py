@@ -56,12 +56,12 @@ class Kernel(SystemEffects):
         self.files: Files = QuickFiles()
         self.writes = 0
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path: Path, text: str, timeout: float | None = None) -> None:
         """See `Effects.write`."""
         self._step()
         self.writes += 1
         self.before(path, text)
-        super().write(path, text)
+        super().write(path, text, timeout)
         if path.name == "bind":
             self._step()
 

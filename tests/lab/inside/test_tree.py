@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from subprocess import run
 
-from dra_driver_gpu.testing import NodeEffects
-
 from dra_sdk.hardware import link_name
 from dra_sdk.hardware.node_access import Effects, SystemEffects, WriteError
+from dra_sdk.testing import FakeEffects
 
 OWN, VFIO = "e1000e", "vfio-pci"
 STEPS = (
@@ -80,6 +79,6 @@ def test_the_tree_of_files_does_what_the_kernel_does(tmp_path, nics):
     run(["modprobe", VFIO], check=True)
     addresses = [each.address for each in nics[OWN]]
     real = play(SystemEffects(), Path("/"), addresses)
-    imitated = play(NodeEffects(tmp_path), tree(tmp_path, addresses), addresses)
+    imitated = play(FakeEffects(tmp_path), tree(tmp_path, addresses), addresses)
     assert imitated == real
     assert {answer for _, _, answer, *_ in real} == {"done", "No such device", "Device or resource busy"}

@@ -23,8 +23,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS
-from dra_sdk.hardware.host_paths import file_below, follow
+from dra_sdk.hardware.host_paths import LIBRARY_DIRS, file_below, follow
 
 _SUBDIRECTORIES: Final = ("", "vdpau", "nvidia/current")  # of a library directory; the last one is Debian's
 _XORG: Final = ("nvidia/xorg", "xorg/modules/drivers", "xorg/modules/extensions")

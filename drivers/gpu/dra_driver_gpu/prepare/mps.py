@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,11 +17,11 @@ from typing import Final
 
 from dra_driver_gpu.gpu_record import JSON, MPS_STEP
 from dra_driver_gpu.nvidia_node import NvidiaNode
-from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS
 from dra_sdk import ContainerEdits, HardwareError, Mount
 from dra_sdk.hardware import read_text
 from dra_sdk.hardware.daemons import DaemonKind, Daemons, DaemonSpec
-from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware.host_paths import LIBRARY_DIRS, follow
+from dra_sdk.hardware.mounts import mount, unmount, with_mounts
 from dra_sdk.hardware.node_access import Command, CommandError
 
 _CONTROL: Final = "nvidia-cuda-mps-control"
@@ -29,10 +29,10 @@ _MARKER: Final = "DRA_GPU_MPS_DAEMON"
 ANSWER_SECONDS: Final = 5.0  # for a daemon to answer one command
 _CLIENT_PIPE: Final = "/tmp/nvidia-mps"  # noqa: S108 (the default of clients)
 _DEV_SHM: Final = "/dev/shm"  # noqa: S108 (the mount point of every container)
+_SHM_OPTIONS: Final = ("rw", "nosuid", "nodev", "noexec", "relatime")
 _WRITABLE: Final = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 _MOUNT_POINT: Final = "/mnt"
 """Where the programs of a driver container see a daemon's directory, in their own mount namespace."""
-_MOUNT_AND_RUN: Final = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; done; shift; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +132,16 @@ class _MpsProgram:
 
     def mount_shm(self, daemon_id: str) -> None:
         """Mount a tmpfs of half the node's memory, like the kernel's `/dev/shm`; it takes memory only when used."""
-        place = self._shm(daemon_id)
-        if self._node.settings.mps_shm == "private" and not os.path.ismount(place):
-            options = f"rw,nosuid,nodev,noexec,relatime,size={_memory_bytes(self._node) // 2}"
-            self._node.run(Command(["mount", "-t", "tmpfs", "-o", options, "shm", place]))
+        if self._node.settings.mps_shm == "private":
+            options = [*_SHM_OPTIONS, f"size={_memory_bytes(self._node) // 2}"]
+            mount(self._node, self._shm(daemon_id), source="shm", kind="tmpfs", options=options)
 
     def unmount_shm(self, daemon_id: str) -> None:
         """Undo `mount_shm`."""
-        place = self._shm(daemon_id)
-        if os.path.ismount(place):
-            self._node.run(Command(["umount", place]))
+        unmount(self._node, self._shm(daemon_id))
 
     def _shm(self, daemon_id: str) -> str:
-        return str(self._node.local(f"{self.base}/{daemon_id}") / "shm")
+        return f"{self.base}/{daemon_id}/shm"
 
     @property
     def _moved(self) -> bool:
@@ -167,7 +164,8 @@ class _MpsProgram:
         if self._node.settings.mps_shm == "host" and not self._moved:
             return []
         target = str(self._node.driver_root / _DEV_SHM.lstrip("/")) if self._node.own_root else _DEV_SHM
-        source = str(self._node.local(_DEV_SHM)) if self._node.settings.mps_shm == "host" else self._shm(daemon_id)
+        shm = _DEV_SHM if self._node.settings.mps_shm == "host" else self._shm(daemon_id)
+        source = str(self._node.local(shm))
         return [(source, target)]
 
     def _server_environment(self) -> dict[str, str]:
@@ -178,15 +176,6 @@ class _MpsProgram:
         directories = (follow(root, each) for each in LIBRARY_DIRS)
         found = [str(each) for each in directories if each.is_dir() and not (each / "libc.so.6").exists()]
         return {"LD_LIBRARY_PATH": ":".join(found), "PATH": f"{program.parent}:{os.environ.get('PATH', os.defpath)}"}
-
-
-def with_mounts(command: Command, mounts: Sequence[tuple[str, str]]) -> Command:
-    """The command in its own mount namespace, in which it sees the first directory of each pair at the second."""
-    if not mounts:
-        return command
-    pairs = [path for pair in mounts for path in pair]
-    wrapper = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT_AND_RUN, "sh", *pairs, "--"]
-    return replace(command, argv=[*wrapper, *command.argv])
 
 
 def _memory_bytes(node: NvidiaNode) -> int:

@@ -2,13 +2,16 @@
 
 A GPU that an operator bound to VFIO stays bound. All functions of its slot, such as its audio function, are bound
 together. First every process must leave the GPU: else the NVIDIA driver waits for it inside the kernel.
+
+While NVML is closed, claims for other GPUs wait. So what is done then has a deadline. If the kernel does not return
+from changing a GPU, only the claims for this GPU fail until it does.
 Sources: nvidia-persistenced(1); nv-procfs.c of the open kernel modules for `unbindLock`.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +26,14 @@ from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, RetriableError
 from dra_sdk.hardware import PciDevice, optional, pci_driver, read_int, read_pci_devices, read_text, vfio
 from dra_sdk.hardware.host_paths import follow
-from dra_sdk.hardware.pci_driver import PciBinding, wait_until_free
-from dra_sdk.hardware.vfio import VfioDevice
+from dra_sdk.hardware.pci_driver import wait_until_free
+from dra_sdk.hardware.vfio import Passthrough, VfioDevice
 
 log = logging.getLogger(__name__)
 _KERNEL_DRIVER: Final = "nvidia"
 _PERSISTENCED: Final = "run/nvidia-persistenced/socket"
 _CLOSED_SECONDS: Final = 5.0  # to wait again, with NVML closed, for processes that opened the GPU since
+_CHANGE_SECONDS: Final = 25.0  # for everything while NVML is closed: users of other GPUs wait longer (OPEN_SECONDS)
 _LOCK_SECONDS: Final = 2.0  # a client that has ended is counted for a moment longer
 
 
@@ -78,34 +82,27 @@ def obtain_vfio_device(
     owner = gpu_records(node).read(address).vfio.get("claim", claim.uid)
     if owner != claim.uid:
         raise RetriableError(f"GPU {address} belongs to the virtual machine of claim {owner}")
+    pci_driver.check_returned(node, address)  # the kernel shows a driver that is still being bound
     if gpu.bound:
         return vfio.vfio_device(gpu.pci)
-    group = [each for each in bus.functions if each.iommu_group == gpu.pci.iommu_group]
-    vfio.check_group(gpu.pci, group, together)
+    passthrough = Passthrough.plan(node, gpu.pci, functions=bus.functions, together=together)
     persistence, name = _whole_gpu(node, gpu.pci)
-    # The functions of its slot, the GPU first.
-    slot = [each.address for each in group if vfio.slot(each.address) == vfio.slot(address)]
-    before = [pci_driver.read_binding(node, each) for each in slot]
-    functions = [asdict(each) for each in before]
-    entry = {"step": VFIO_STEP, "gpu": address, "persistence": persistence, "functions": functions}
+    entry = {"step": VFIO_STEP, "gpu": address, "persistence": persistence, **passthrough.entry}
     claim.journal(entry)
     _record(node, address, {"claim": claim.uid, "entry": entry, "name": name})
     if persistence:
         _set_persistence(node, address, on=False)
-    _bind(node, gpu.pci, slot)
+    _bind(node, gpu.pci, passthrough)
     return vfio.vfio_device(gpu.pci)
 
 
 def release_vfio_device(node: NvidiaNode, entry: JSON) -> None:
     """Undo `obtain_vfio_device`: bind every function as before. Raises RetriableError while a machine uses it."""
-    before = [PciBinding(**each) for each in entry["functions"]]
-    changed = [each for each in before if pci_driver.read_binding(node, each.address) != each]
-    if changed:
-        nodes = vfio.machine_nodes(node, (each.address for each in changed))
-        wait_until_free(node, f"GPU {entry['gpu']}", nodes, node.settings.vfio_seconds)
+    passthrough = Passthrough.from_entry(entry)
+    if passthrough.changed(node):
+        passthrough.wait_until_free(node, f"GPU {entry['gpu']}", node.settings.vfio_seconds)
         with node.without_nvml():  # NVML finds a GPU only when it is initialized
-            for each in changed:
-                pci_driver.restore(node, each)
+            passthrough.restore(node.within(_CHANGE_SECONDS))
     _unlock(node, entry["gpu"])
     if entry["persistence"]:
         try:
@@ -115,15 +112,15 @@ def release_vfio_device(node: NvidiaNode, entry: JSON) -> None:
     _record(node, entry["gpu"], {})
 
 
-def _bind(node: NvidiaNode, pci: PciDevice, slot: list[str]) -> None:
+def _bind(node: NvidiaNode, pci: PciDevice, passthrough: Passthrough) -> None:
     name, nodes, seconds = f"GPU {pci.address}", _gpu_nodes(node, pci), node.settings.vfio_seconds
     # First wait with NVML open, which holds the GPU as well: while NVML is closed, no other claim can use any GPU.
     wait_until_free(node, name, nodes, seconds, ignored=pci_driver.own_pid(node))
     with node.without_nvml():
-        wait_until_free(node, name, nodes, min(seconds, _CLOSED_SECONDS))
-        _lock(node, pci.address)
-        for each in slot:
-            pci_driver.bind(node, each, vfio.vfio_driver(node, each))
+        limited = node.within(_CHANGE_SECONDS)
+        wait_until_free(limited, name, nodes, min(seconds, _CLOSED_SECONDS))
+        _lock(limited, pci.address)
+        passthrough.bind(limited)
 
 
 def _gpu_nodes(node: NvidiaNode, pci: PciDevice) -> list[str]:
@@ -173,7 +170,7 @@ def _lock(node: NvidiaNode, address: str) -> None:
 
 
 def _try_lock(node: NvidiaNode, path: Path) -> bool:
-    node.effects.write(path, "1\n")
+    node.write(path, "1\n")
     return optional(read_int, path) == 1
 
 
@@ -181,7 +178,7 @@ def _unlock(node: NvidiaNode, address: str) -> None:
     """Release `unbindLock` of a GPU that the driver still has, because binding failed."""
     path = _unbind_lock(node, address)
     if path.exists() and read_int(path):
-        node.effects.write(path, "0\n")
+        node.write(path, "0\n")
 
 
 def _unbind_lock(node: NvidiaNode, address: str) -> Path:

@@ -3,15 +3,6 @@
 from dra_driver_gpu.testing.fabric import MemoryFabricManager
 from dra_driver_gpu.testing.node import GpuNode, write_tools
 from dra_driver_gpu.testing.nvml_stub import GpuControl, StubState, build_stub
-from dra_driver_gpu.testing.rig import GpuRig, NodeEffects
+from dra_driver_gpu.testing.rig import GpuRig
 
-__all__ = [
-    "GpuControl",
-    "GpuNode",
-    "GpuRig",
-    "MemoryFabricManager",
-    "NodeEffects",
-    "StubState",
-    "build_stub",
-    "write_tools",
-]
+__all__ = ["GpuControl", "GpuNode", "GpuRig", "MemoryFabricManager", "StubState", "build_stub", "write_tools"]

@@ -27,8 +27,14 @@ class AmdRig:
         self.node = node
         write_gpus(node.root, gpus, machine=regular_machine(sockets=2, cores=1, threads=1))
         self.settings = AmdSettings(state_dir="/s", busy_seconds=0.1, **settings)
-        self.effects = KernelEffects(node.root, gpus)
+        self.effects = self.make_effects(KernelEffects, gpus)
         self.driver = DriverHarness(self.make, node)
+
+    def make_effects(self, kind: type[KernelEffects], gpus: tuple[Any, ...]) -> KernelEffects:
+        """What is done to this node: the effects of this class; groups of VFIO get device nodes."""
+        return kind(
+            self.node.root, gpus, device_node=lambda path, minor: self.node.device_node(path, major=511, minor=minor)
+        )
 
     def make(self) -> AmdGpuDriver:
         """A fresh driver, like that of a new process."""

@@ -18,11 +18,11 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 class WholeWrites(KernelEffects):
     """A kernel that finishes what is written to it although the writer is killed."""
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path: Path, text: str, timeout: float | None = None) -> None:
         trace = sys.gettrace()
         sys.settrace(None)
         try:
-            super().write(path, text)
+            super().write(path, text, timeout)
         finally:
             sys.settrace(trace)
 
@@ -31,8 +31,7 @@ class WholeWrites(KernelEffects):
 def survives(rig: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     def check(gpu: Any, made_claim: Any, **settings: Any) -> int:
         made = rig(gpu, **settings)
-        made.node.device_node("/dev/vfio/20", major=511)
-        made.effects = WholeWrites(made.node.root, [gpu])
+        made.effects = made.make_effects(WholeWrites, [gpu])
         return assert_survives_crashes(made.driver, made_claim)
 
     return check

@@ -5,14 +5,12 @@ After a failed prepare the node is as before. After a failed unprepare the next 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_driver_amd.testing import KernelEffects, mi300x
+from dra_driver_amd.testing import mi300x
 
 from dra_sdk import RetriableError
-from dra_sdk.hardware.node_access import WriteError
 from dra_sdk.testing import claim, request
 from dra_sdk.testing.crashes import tree
 
@@ -29,35 +27,19 @@ SCENARIOS = {
 }
 
 
-class FailingWrites(KernelEffects):
-    """Lets one write fail, before or after its effect."""
-
-    left, after = 0, False
-
-    def write(self, path: Path, text: str) -> None:
-        self.left -= 1
-        if self.left == 0 and not self.after:
-            raise WriteError(f"cannot write to {path}: injected")
-        super().write(path, text)
-        if self.left == 0:
-            raise WriteError(f"cannot write to {path}: injected")
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("scenario", list(SCENARIOS))
 def test_a_write_that_fails_leaves_the_node_as_it_was(rig: Any, scenario: str, after: bool) -> None:
     gpu, make_claim, settings, writes = SCENARIOS[scenario]
     made = rig(gpu, **settings)
-    made.effects = FailingWrites(made.node.root, [gpu])
-    made.driver.restart()
-    made.node.device_node("/dev/vfio/20", major=511)
     before = tree(made.node.root)
     allocated = made.driver.allocate(make_claim())
     for nth in range(1, writes + 1):
-        made.effects.left, made.effects.after = nth, after
+        made.effects.fail_call(nth, after=after)
         with pytest.raises(RetriableError, match="injected"):
             made.driver.prepare(allocated)
         assert tree(made.node.root) == before
+    made.effects.clear()
     prepared = made.driver.prepare(allocated)
     undone = len(made.effects.calls)
     made.driver.unprepare(prepared)
@@ -66,9 +48,10 @@ def test_a_write_that_fails_leaves_the_node_as_it_was(rig: Any, scenario: str, a
     for nth in range(1, undone + 1):
         made.driver.cluster.adopt(allocated)
         prepared = made.driver.prepare(allocated)
-        made.effects.left = nth
+        made.effects.fail_call(nth, after=after)
         with pytest.raises(RetriableError, match="injected"):
             made.driver.unprepare(prepared)
+        made.effects.clear()
         made.driver.unprepare(prepared)
         assert tree(made.node.root) == before
         made.driver.assert_clean()

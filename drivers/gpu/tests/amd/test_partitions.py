@@ -149,9 +149,9 @@ def test_a_refused_write_leaves_the_gpu_as_it_was(rig: Any, monkeypatch: pytest.
     taken = made.driver.allocate(divided())
     write = made.effects.write
 
-    def refuse(path: Any, text: str) -> None:
+    def refuse(path: Any, text: str, timeout: float | None = None) -> None:
         made.node.file(f"/sys/bus/pci/devices/{GPU}/available_compute_partition", "SPX\n")
-        write(path, text)
+        write(path, text, timeout)
 
     monkeypatch.setattr(made.effects, "write", refuse)
     with pytest.raises(RetriableError, match=r"cannot write 'CPX' to .*: Invalid argument"):

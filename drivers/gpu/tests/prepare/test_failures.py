@@ -111,7 +111,7 @@ class Bench:
             return True
         finally:
             self.rig.memory.faults.clear()
-            self.rig.effects.fail_at = 0
+            self.rig.effects.clear()
         return False
 
     def assert_as_before(self) -> None:

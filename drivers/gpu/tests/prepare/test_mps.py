@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, mps_daemons, with_mounts
+from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, mps_daemons
 
 from dra_sdk import ConfigError, DraError, PermanentError, RetriableError
-from dra_sdk.hardware.node_access import Command, SystemEffects
+from dra_sdk.hardware.node_access import SystemEffects
 from dra_sdk.testing import claim, request
 from tests.waiting import wait
 
@@ -323,21 +322,6 @@ def test_from_a_bare_directory_a_daemon_finds_its_server_and_libraries(make_node
     root = f"{rig.node.root}/home/kubernetes/bin/nvidia"
     assert env["LD_LIBRARY_PATH"] == f"{root}/usr/lib/x86_64-linux-gnu"
     assert env["PATH"].startswith(f"{root}/usr/bin:")
-
-
-def test_a_command_in_a_mount_namespace_sees_directories_at_other_paths(tmp_path):
-    """The script itself, with a `mount` that only records its arguments."""
-    record, mount = tmp_path / "record", tmp_path / "mount"
-    mount.write_text(f'#!/bin/sh\necho "$@" >> {record}\n[ "$2" != /bad ]\n')
-    mount.chmod(0o755)
-    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    made = with_mounts(Command(["echo", "a b", "--", "c"]), [("/x y", "/1"), ("/z", "/2")])
-    assert made.argv[:4] == ["unshare", "--mount", "--propagation", "private"]
-    done = subprocess.run(made.argv[4:], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "a b -- c\n"
-    assert record.read_text() == "--bind /x y /1\n--bind /z /2\n"
-    bad = with_mounts(Command(["echo"]), [("/bad", "/1")])
-    assert subprocess.run(bad.argv[4:], env=env, capture_output=True, check=False).returncode == 1
 
 
 def test_a_command_to_a_daemon_has_five_seconds(make_node):

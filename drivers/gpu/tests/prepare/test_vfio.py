@@ -12,7 +12,7 @@ from dra_driver_gpu.config import API_VERSION
 from dra_driver_gpu.nvml.errors import ReturnCode
 from dra_driver_gpu.nvml.real import RealNvml
 
-from dra_sdk import DraError, PermanentError, RetriableError
+from dra_sdk import DraError, HealthStatus, PermanentError, RetriableError
 from dra_sdk.hardware import read_pci_devices
 from dra_sdk.testing import NotAllocatedError, claim, request
 from tests.waiting import wait
@@ -117,14 +117,15 @@ def test_the_iommu_interface(make_vms, config, with_device, nodes):
     assert set(prepared.container().devices) == nodes
 
 
-def test_a_gpu_that_an_operator_bound_to_vfio_stays_bound(make_vms):
+@pytest.mark.parametrize("name", ["vfio-pci", "l4_vfio_pci"])
+def test_a_gpu_that_an_operator_bound_to_vfio_stays_bound(make_vms, name):
     rig = make_vms("L4", "L4")
-    set_driver(rig, "vfio-pci")
+    set_driver(rig, name)
     rig.node.file("/dev/vfio/20")
     prepared = rig.driver.prepare(claim(vm()))
     assert prepared.names == ["gpu-vfio-0"]
     rig.driver.unprepare(prepared)
-    assert driver(rig) == "vfio-pci"
+    assert driver(rig) == name
     assert rig.effects.calls == []
 
 
@@ -399,9 +400,9 @@ def test_nvml_is_closed_while_a_driver_changes_so_that_it_finds_the_gpu(make_vms
     rig = make_vms("L4")
     users, write = [], rig.effects.write
 
-    def watched(path, text):
+    def watched(path, text, timeout):
         users.append(rig.memory.users)
-        write(path, text)
+        write(path, text, timeout)
 
     monkeypatch.setattr(rig.effects, "write", watched)
     library = rig.driver.plugin.nvidia_node(rig.node.node).library
@@ -483,6 +484,110 @@ def test_nvidia_smi_sets_persistence_if_its_daemon_is_in_a_driver_container(make
     rig.driver.unprepare(rig.driver.prepare(claim(vm())))
     root = f"{rig.node.root}/run/nvidia/driver"
     assert commands == [["chroot", root, "/usr/bin/nvidia-smi", "-i", GPU, "-pm", on] for on in ("0", "1")]
+
+
+# -- a change from which the kernel does not return
+
+
+OTHER = "0000:11:00.0"
+
+
+def at(address):
+    return vm(where=f'device.attributes["resource.kubernetes.io"].pciBusID == "{address}"')
+
+
+@pytest.mark.parametrize("file", ["vfio-pci/bind", "nvidia/unbind"])
+def test_claims_for_other_gpus_go_on_while_the_kernel_does_not_return(make_vms, file):
+    rig = make_vms("L4", "L4", "L4")
+    rig.effects.hang_seconds = 1.0
+    first, other, plain = (rig.driver.allocate(claim(each)) for each in (at(GPU), at(OTHER), "gpu"))
+    rig.effects.hang_write(file, GPU)
+    errors = []
+
+    def prepare_first():
+        with pytest.raises(RetriableError) as error:
+            rig.driver.prepare(rig.prepared(first))
+        errors.append(str(error.value))
+
+    waiting = threading.Thread(target=prepare_first)
+    waiting.start()
+    try:
+        wait(rig.effects.pending)  # NVML is closed now
+        rig.driver.prepare(rig.prepared(plain))
+        rig.driver.prepare(rig.prepared(other))
+    finally:
+        waiting.join()
+    assert driver(rig, OTHER) == "vfio-pci"
+    assert f"cannot write '{GPU}' to {rig.node.root}/sys/bus/pci/drivers/{file}: the kernel did not return" in errors[0]
+
+
+def test_health_goes_on_while_the_kernel_does_not_return(make_vms):
+    rig = make_vms("L4", "L4")
+    stop, unhealthy = threading.Event(), set()
+
+    def watch():
+        for report in rig.driver.plugin.dra_device_health(rig.node.node, stop):
+            unhealthy.update(each.device for each in report if each.status is HealthStatus.UNHEALTHY)
+
+    asked = rig.driver.allocate(claim(at(GPU)))
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        rig.effects.hang_write("vfio-pci/bind", GPU)
+        with pytest.raises(RetriableError, match="did not return"):
+            rig.driver.prepare(rig.prepared(asked))
+        rig.memory.lose(rig.memory.gpus[1].uuid)
+        wait(lambda: "gpu-1" in unhealthy)
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def test_the_next_call_for_the_gpu_says_so_at_once_and_writes_nothing(make_vms):
+    rig = make_vms("L4")
+    asked = rig.driver.allocate(claim(vm()))
+    rig.effects.hang_write("vfio-pci/bind", GPU)
+    with pytest.raises(RetriableError, match="did not return"):
+        rig.driver.prepare(asked)
+    calls = len(rig.effects.calls)
+    why = (
+        rf"the kernel does not return from changing PCI function {GPU}: process \d+ has been writing '{GPU}' to .*/bind"
+    )
+    for call in (rig.driver.prepare, rig.driver.unprepare):
+        with pytest.raises(RetriableError, match=why):
+            call(rig.prepared(asked))
+    rig.driver.restart()
+    with pytest.raises(RetriableError, match=why):
+        rig.driver.unprepare(rig.prepared(asked))
+    assert len(rig.effects.calls) == calls
+
+
+@pytest.mark.parametrize("file", ["vfio-pci/bind", "nvidia/unbind"])
+def test_the_gpu_can_be_used_again_when_the_kernel_has_returned(make_vms, file):
+    rig = make_vms("L4")
+    asked = rig.driver.allocate(claim(vm()))
+    rig.effects.hang_write(file, GPU)
+    with pytest.raises(RetriableError, match="did not return"):
+        rig.driver.prepare(asked)
+    rig.effects.release()
+    rig.driver.prepare(rig.prepared(asked))
+    assert driver(rig) == "vfio-pci"
+    rig.driver.unprepare(rig.prepared(asked))
+    rig.driver.assert_clean()
+    assert driver(rig) == "nvidia"
+
+
+def test_a_gpu_whose_return_to_its_driver_hangs_is_restored_later(make_vms):
+    rig = make_vms("L4", "L4")
+    prepared = rig.driver.prepare(claim(at(GPU)))
+    rig.effects.hang_write("nvidia/bind", GPU)
+    for why in ("did not return", "does not return"):
+        with pytest.raises(RetriableError, match=why):
+            rig.driver.unprepare(prepared)
+    rig.driver.prepare(claim(at(OTHER)))
+    rig.effects.release()
+    rig.driver.unprepare(prepared)
+    assert driver(rig) == "nvidia"
 
 
 # -- its record

@@ -18,26 +18,9 @@ from dra_driver_gpu.nvml.api import Event, Gpu
 from dra_driver_gpu.nvml.errors import LibraryNotFoundError, TimedOutError
 from dra_driver_gpu.nvml.real.handles import Binding, RealGpu, ask
 from dra_driver_gpu.nvml.values import EventType
-from dra_sdk.hardware.host_paths import file_below
+from dra_sdk.hardware import host_paths
 
 SONAME: Final = "libnvidia-ml.so.1"
-LIBRARY_DIRS: Final = (
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-    "usr/local/nvidia/lib64",
-    "usr/lib",
-    "usr/local/glibc/usr/lib",  # Talos, where the host itself has another C library
-    "usr/local/lib",
-    "run/opengl-driver/lib",  # NixOS: links into its store
-    "usr/lib/nvidia/tesla",  # Bottlerocket
-    "x86_64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla",
-    "aarch64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla",
-)
-"""The directories for libraries below a driver root, of distributions, the driver container and managed nodes."""
 _MODULE: Final = "pynvml"
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.Lock()
@@ -143,13 +126,12 @@ def find_library(root: Path = Path("/")) -> str:
 
     Raises LibraryNotFoundError that lists the directories searched.
     """
-    for directory in LIBRARY_DIRS:
-        found = file_below(root, Path(directory, SONAME))
-        if found is not None:
-            return str(found)
+    found = host_paths.find_library(root, SONAME)
+    if found is not None:
+        return str(found)
     if root == Path("/"):
         return SONAME
-    searched = ", ".join(LIBRARY_DIRS)
+    searched = ", ".join(host_paths.LIBRARY_DIRS)
     raise LibraryNotFoundError("dlopen", detail=f"no {SONAME} under driver root {root} (searched {searched})")
 
 

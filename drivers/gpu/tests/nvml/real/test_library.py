@@ -16,12 +16,12 @@ from dra_driver_gpu.nvml import errors, queries
 from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, fake_gpu
 from dra_driver_gpu.nvml.mig import Placement, profile_name
 from dra_driver_gpu.nvml.real import RealNvml, find_library
-from dra_driver_gpu.nvml.real.library import LIBRARY_DIRS, SONAME, load
+from dra_driver_gpu.nvml.real.library import SONAME, load
 from dra_driver_gpu.nvml.values import Architecture, Brand, RecoveryAction
 from dra_driver_gpu.testing import StubState, build_stub
 
 from dra_sdk.hardware import Host
-from dra_sdk.hardware.host_paths import file_below
+from dra_sdk.hardware.host_paths import LIBRARY_DIRS, file_below
 
 _OLD = (
     "nvmlDeviceGetMemoryInfo_v2",
