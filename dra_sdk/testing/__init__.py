@@ -1,6 +1,6 @@
 """For the tests of drivers: nodes made of files, claims in a few words, and a harness that runs a driver on a node.
 
-The node's code is the real one, without sockets, HTTP and threads. `dra_sdk.testing.plugin` has pytest fixtures.
+The node's code is the real one, without sockets and HTTP. `dra_sdk.testing.plugin` has pytest fixtures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dra_sdk.testing.cluster import NotAllocatedError
 from dra_sdk.testing.harness import DriverHarness
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import ContainerView, PreparedClaim
+from dra_sdk.testing.watching import Watching, WatchingHealth
 
 __all__ = [
     "ContainerView",
@@ -18,6 +19,8 @@ __all__ = [
     "FakeNode",
     "NotAllocatedError",
     "PreparedClaim",
+    "Watching",
+    "WatchingHealth",
     "claim",
     "devices",
     "first_of",

@@ -7,7 +7,8 @@
 
 The driver's hooks discover devices; its slices are validated as an API server does it; the scheduler's allocator
 chooses devices; the SDK decodes the configuration, keeps state files and writes the CDI spec; a runtime's rules make
-the container. Only sockets, HTTP and threads are left out, so a test takes milliseconds.
+the container. Only sockets, HTTP and threads are left out, so a test takes milliseconds. `watching` and
+`watching_health` run `dra_watch` and `dra_device_health` in threads, as the driver's process does.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
@@ -32,6 +34,7 @@ from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
+from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
 
 
@@ -131,7 +134,7 @@ class DriverHarness:
     def discover(self) -> list[ResourcePool]:
         """Run discovery; call it again after the hardware has changed."""
         pools = self.driver.discover(self.node.node)
-        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+        self._keep(pools)
         return pools
 
     @property
@@ -148,6 +151,26 @@ class DriverHarness:
         refused = self.cluster.refused_slices(self.discover(), versions or RELEASES)
         if refused:
             raise AssertionError("\n".join(refused))
+
+    # -- changes and health
+
+    def watching(self) -> Watching:
+        """`dra_watch` in a thread, and discovery after each change that it reports, for a `with` block.
+
+        At the start of the block discovery has run once. A change after that is not lost, though `dra_watch` may still
+        be about to begin: it calls `changed()` once when it has begun, as on a node.
+        """
+        return Watching(self.driver, self.node.node, self._keep)
+
+    def watching_health(self) -> WatchingHealth:
+        """`dra_device_health` in a thread, for a `with` block."""
+        return WatchingHealth(self.driver, self.node.node)
+
+    def health(self) -> dict[str, DeviceHealth]:
+        """The first report of `dra_device_health`: the health of each device by its name."""
+        with self.watching_health() as running:
+            running.wait_reported()
+            return running.devices
 
     # -- claims
 
@@ -204,6 +227,9 @@ class DriverHarness:
             raise AssertionError(f"driver {self.info.name} has left: {', '.join(left)}")
 
     # -- inside
+
+    def _keep(self, pools: Sequence[ResourcePool]) -> None:
+        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
 
     def _published(self) -> dict[tuple[str, str], Device]:
         if self._devices is None:
