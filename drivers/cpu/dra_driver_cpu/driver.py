@@ -29,7 +29,7 @@ from dra_sdk import (
     PreparedDevice,
     RequestPolicy,
 )
-from dra_sdk.hardware import NUMA_NODE, CpuSet, CpuTopology, Host, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.hardware import NUMA_NODE, CpuSet, CpuTopology, format_cpuset, parse_cpuset, read_cpus
 
 CAPACITY: Final = "dra.cpu/cpu"
 RESERVED: Final = "DRA_CPU_RESERVED_CPUS"
@@ -75,13 +75,13 @@ class CpuDriver:
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         """One device per NUMA node that has unreserved CPUs, in the order of the nodes."""
-        topology = read_cpus(Host(node.root))
+        topology = read_cpus(node)
         for name, cpus in cpus_by_device(topology, self._settings.reserved).items():
             yield _device(name, cpus, topology)
 
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
-        topology = read_cpus(Host(claim.node.root))
+        topology = read_cpus(claim.node)
         by_device = cpus_by_device(topology, self._settings.reserved)
         picked: list[CpuSet] = []
         for device in claim.devices:
