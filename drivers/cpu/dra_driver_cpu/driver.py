@@ -82,13 +82,11 @@ class CpuDriver:
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
         topology = read_cpus(claim.node)
-        by_device = cpus_by_device(topology, self._settings.reserved)
         picked: list[CpuSet] = []
         for device in claim.devices:
             taken = _taken(claim.held()).union(*picked)
-            available = by_device.get(device.name, frozenset()) - taken
-            policy = PickPolicy(device.config.full_cores)
-            picked.append(pick(topology, available, _number(device, by_device), policy))
+            available = (device.hardware & topology.online) - taken
+            picked.append(pick(topology, available, _number(device), PickPolicy(device.config.full_cores)))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data={"cpus": format_cpuset(cpus)}, cdi_name=name)
@@ -124,6 +122,7 @@ def _device(name: str, cpus: CpuSet, topology: CpuTopology) -> Device:
         },
         capacity={CAPACITY: Capacity(len(cpus), policy)},
         allow_multiple_allocations=True,
+        hardware=cpus,
     )
 
 
@@ -132,13 +131,11 @@ def _taken(held: Sequence[HeldClaim]) -> CpuSet:
     return frozenset().union(*(parse_cpuset(device.data.get("cpus", "")) for claim in held for device in claim.devices))
 
 
-def _number(device: AllocatedDevice[CpuConfig], by_device: Mapping[str, CpuSet]) -> int:
+def _number(device: AllocatedDevice[CpuConfig]) -> int:
     """How many CPUs the scheduler granted; all CPUs of the device if its capacity cannot be consumed in parts."""
     granted = device.consumed_capacity.get(CAPACITY)
     if granted is None:
-        if device.name not in by_device:
-            raise PermanentError(f"device {device.name} does not exist on this node")
-        return len(by_device[device.name])
+        return len(device.hardware)
     if granted.value < 1 or granted.value.denominator != 1:
         raise PermanentError(f"device {device.name}: {CAPACITY} must be a whole number of CPUs from 1, is {granted}")
     return int(granted)

@@ -5,7 +5,6 @@ It changes nothing on the node, so there is nothing to undo.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Final
@@ -16,16 +15,14 @@ from dra_sdk import (
     ContainerEdits,
     Device,
     DeviceNode,
-    DraError,
     DriverInfo,
     HardwareError,
     Node,
     OpaqueConfig,
     PreparedDevice,
 )
-from dra_sdk.hardware import Host
+from dra_sdk.hardware import Host, polling
 
-log = logging.getLogger(__name__)
 DRIVER_NAME: Final = "gpu.amd.com"
 CDI_KIND: Final = "k8s.gpu.amd.com/gpu"
 WATCH_SECONDS: Final = 5.0
@@ -47,31 +44,23 @@ class AmdGpuDriver:
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         """One device for each GPU, or for each partition of a GPU that is partitioned."""
-        host = Host(node.root)
-        driver = read_driver_attributes(host)
-        return (make_device(gpu, driver) for gpu in read_gpus(host))
+        driver = read_driver_attributes(node)
+        return (make_device(gpu, driver) for gpu in read_gpus(node))
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Check every few seconds: GPUs come and go, and their number changes with the partition mode."""
-        host, last = Host(node.root), None
-        while not stop.is_set():
-            now = _snapshot(host)
-            if last is not None and now is not None and now != last:
-                log.info("AMD GPUs or their partitions have changed")
-                changed()
-            last = now if now is not None else last
-            stop.wait(self._interval)
+        polling.watch(lambda: frozenset(read_gpus(node)), changed, stop, self._interval)
 
     def dra_prepare(self, claim: Claim[GpuConfig]) -> Iterator[PreparedDevice]:
         """The node of KFD, through which all GPUs compute, and the two nodes of each GPU."""
-        host = Host(claim.node.root)
-        found = {gpu.name: gpu for gpu in read_gpus(host)}
-        for each in claim.devices:
-            if each.name not in found:
+        present = read_gpus(claim.node)
+        for device in claim.devices:
+            gpu: AmdGpu = device.hardware
+            if gpu not in present:
                 raise HardwareError(
-                    f"GPU {each.name} is not on node {claim.node.name}: were its GPUs partitioned differently?"
+                    f"GPU {gpu.name} is not on node {claim.node.name}: were its GPUs partitioned differently?"
                 )
-            yield each.prepared(_edits(host, found[each.name]))
+            yield device.prepared(_edits(claim.node, gpu))
 
 
 def _edits(host: Host, gpu: AmdGpu) -> ContainerEdits:
@@ -88,11 +77,3 @@ def _node(path: str, number: DeviceNumber | None) -> DeviceNode:
     if number is None:
         return DeviceNode(path)
     return DeviceNode(path, type="c", major=number.major, minor=number.minor)
-
-
-def _snapshot(host: Host) -> frozenset[AmdGpu] | None:
-    try:
-        return frozenset(read_gpus(host))
-    except DraError as error:  # in the middle of a change of the partition mode
-        log.debug("AMD GPUs cannot be read now: %s", error)
-        return None

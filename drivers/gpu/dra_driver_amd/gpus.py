@@ -142,7 +142,7 @@ def make_device(gpu: AmdGpu, driver: dict[str, AttributeValue]) -> Device:
         "computeUnits": Quantity(gpu.kfd.compute_units),
         "simdUnits": Quantity(gpu.kfd.simd_units),
     }
-    return Device(gpu.name, attributes, capacity)
+    return Device(gpu.name, attributes, capacity, hardware=gpu)
 
 
 def _read(host: Host, node: KfdNode, divided: bool) -> AmdGpu:
