@@ -25,7 +25,7 @@ from dra_sdk.testing.node import FakeNode
 
 @pytest.fixture
 def dra_node(tmp_path: Path) -> FakeNode:
-    """An empty node; `file`, `link`, `device_node` and `machine` add hardware."""
+    """An empty node below `tmp_path / "node"`; `file`, `link`, `device_node` and `machine` add hardware."""
     return FakeNode(tmp_path / "node")
 
 

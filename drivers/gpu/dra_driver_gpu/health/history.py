@@ -32,7 +32,7 @@ from dra_driver_gpu.nvml.errors import (
 )
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
-from dra_sdk.hardware.faults import FaultHistory
+from dra_sdk.hardware.health import FaultHistory
 
 log = logging.getLogger(__name__)
 DOUBLE_BIT: Final = "double-bit ECC error"
