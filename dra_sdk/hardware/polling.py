@@ -59,15 +59,17 @@ def watch(
 ) -> None:
     """Take a snapshot every `seconds` until `stop` is set, and call `changed` when it differs from the one before.
 
-    `changed` is called after the first snapshot too, as `dra_watch` must, so no change is lost before it. While a
-    snapshot raises DraError or OSError, as in the middle of a change, nothing is called; it is logged once.
+    `changed` is called after the first snapshot too, as `dra_watch` must, so no change is lost before it. It is called
+    once more at the next snapshot that is the same: a discovery that read the hardware in the middle of a series of
+    changes is then not the last one. While a snapshot raises DraError or OSError, as in the middle of a change, nothing
+    is called; it is logged once.
 
     `pause` waits up to a number of seconds, or less where something says that it is worth looking now; by default it
     waits for `stop`.
     """
     wait = pause or stop.wait
     last: Hashable = _NOTHING
-    failed = False
+    confirmed = failed = False
     while not stop.is_set():
         try:
             now = snapshot()
@@ -75,8 +77,8 @@ def watch(
             log.log(logging.DEBUG if failed else logging.WARNING, "hardware that is watched cannot be read: %s", error)
             failed = True
         else:
-            failed = False
-            if now != last:
-                last = now
+            is_new = now != last
+            if is_new or not confirmed:
                 changed()
+            last, confirmed, failed = now, not is_new, False
         wait(seconds)

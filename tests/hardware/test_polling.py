@@ -57,18 +57,22 @@ def watched(snapshots):
 
 
 def test_a_watch_reports_its_begin_and_each_difference_between_two_snapshots():
-    assert watched("aabbca") == ["a", "b", "c", "a"]
+    assert watched("abca") == ["a", "b", "c", "a", "a"]
+
+
+def test_a_watch_reports_each_change_once_more_when_the_next_snapshot_is_the_same():
+    assert watched("aaaabbbb") == ["a", "a", "b", "b"]
 
 
 @pytest.mark.parametrize("error", [HardwareError("gone"), FileNotFoundError("gone")])
 def test_a_snapshot_that_fails_is_no_change_and_is_logged_once(error, caplog):
     with caplog.at_level(logging.WARNING):
-        assert watched(["a", error, error, "a", "b"]) == ["a", "b"]
+        assert watched(["a", "a", error, error, "a", "b", "b"]) == ["a", "a", "b", "b"]
     assert [each.getMessage() for each in caplog.records] == ["hardware that is watched cannot be read: gone"]
 
 
 def test_a_snapshot_that_fails_at_first_is_reported_when_it_succeeds():
-    assert watched([HardwareError("gone"), "a"]) == ["a"]
+    assert watched([HardwareError("gone"), "a", "a"]) == ["a", "a"]
 
 
 def test_a_watch_looks_again_when_its_pause_ends():

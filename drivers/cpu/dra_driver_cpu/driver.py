@@ -7,8 +7,9 @@ the held claims which CPUs are taken.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Final
 
 from pydantic import Field
@@ -29,7 +30,17 @@ from dra_sdk import (
     PreparedDevice,
     RequestPolicy,
 )
-from dra_sdk.hardware import NUMA_NODE, CpuSet, CpuTopology, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.hardware import (
+    NUMA_NODE,
+    CpuSet,
+    CpuTopology,
+    format_cpuset,
+    parse_cpuset,
+    read_cpus,
+    read_cpuset,
+    uevents,
+)
+from dra_sdk.hardware.uevents import KernelUevents, UeventSource
 
 CAPACITY: Final = "dra.cpu/cpu"
 RESERVED: Final = "DRA_CPU_RESERVED_CPUS"
@@ -64,10 +75,13 @@ class CpuSettings:
 
 
 class CpuDriver:
-    """DRA driver `dra.cpu`."""
+    """DRA driver `dra.cpu`. `source` opens the uevents by which it notices CPUs that go online or offline."""
 
-    def __init__(self, settings: CpuSettings | None = None) -> None:
+    def __init__(
+        self, settings: CpuSettings | None = None, *, source: Callable[[], UeventSource] = KernelUevents
+    ) -> None:
         self._settings = settings or CpuSettings.read()
+        self._source = source
 
     def dra_driver_info(self) -> DriverInfo:
         """Name, configuration and CDI kind."""
@@ -78,6 +92,11 @@ class CpuDriver:
         topology = read_cpus(node)
         for name, cpus in cpus_by_device(topology, self._settings.reserved).items():
             yield _device(name, cpus, topology)
+
+    def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Notice CPUs that go online or offline, by events of the kernel."""
+        online = node.sys / "devices/system/cpu/online"
+        uevents.watch(lambda: read_cpuset(online), changed, stop, {"cpu"}, source=self._source)
 
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
