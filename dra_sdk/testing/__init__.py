@@ -5,15 +5,17 @@ The node's code is the real one, without sockets and HTTP. `dra_sdk.testing.plug
 
 from __future__ import annotations
 
-from dra_sdk.testing.claims import FakeClaim, claim, devices, first_of, request
+from dra_sdk.testing.claims import ClaimFactory, FakeClaim, claim, devices, first_of, request
 from dra_sdk.testing.cluster import NotAllocatedError
-from dra_sdk.testing.harness import DriverHarness
+from dra_sdk.testing.harness import DriverFactory, DriverHarness
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import ContainerView, PreparedClaim
 from dra_sdk.testing.watching import Watching, WatchingHealth
 
 __all__ = [
+    "ClaimFactory",
     "ContainerView",
+    "DriverFactory",
     "DriverHarness",
     "FakeClaim",
     "FakeNode",

@@ -2,7 +2,7 @@
 
     driver = DriverHarness(SerialDriver, node)
     prepared = driver.prepare(claim("port", config=SerialConfig(speed=9600)))
-    assert prepared.container().env == {"SERIAL_SPEED": "9600"}
+    assert prepared.container().env == {"PORT_SPEED": "9600"}
     driver.unprepare(prepared)
 
 The driver's hooks discover devices; its slices are validated as an API server does it; the scheduler's allocator
@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
@@ -248,6 +248,15 @@ class DriverHarness:
         if path.exists() and not found:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])
         return found[0].content if found else None
+
+
+class DriverFactory(Protocol):
+    """The type of the fixture `dra_driver`: a `DriverHarness` for a driver, on the node of the fixture `dra_node`."""
+
+    def __call__(
+        self, driver: Any, *, version: str = "1.36", feature_gates: Mapping[str, bool] | None = None
+    ) -> DriverHarness:
+        """Run a driver on the node."""
 
 
 def _ref(claim: JSON) -> ClaimRef:

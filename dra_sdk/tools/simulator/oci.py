@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,33 @@ def merged_edits(edits: list[JSON]) -> JSON:
                 continue
             merged[key] = [*merged.get(key, []), *value] if isinstance(value, list) else value
     return merged
+
+
+def overwritten(edits: Mapping[str, JSON]) -> list[str]:
+    """What two devices set differently in one container, a sentence for each; a runtime uses the last one silently.
+
+    `edits` are by the name of the device. What two devices set to the same value is no problem: a runtime keeps one.
+    """
+    values: dict[str, dict[str, list[str]]] = {}
+    for device, edit in edits.items():
+        for what, value in _settings(edit):
+            values.setdefault(what, {}).setdefault(value, []).append(device)
+    different = {what: found for what, found in values.items() if len(found) > 1}
+    return [
+        f"{what} is {' and '.join(f'{value} by {devices[0]}' for value, devices in found.items())}; the last is used"
+        for what, found in different.items()
+    ]
+
+
+def _settings(edits: JSON) -> Iterator[tuple[str, str]]:
+    """What edits set that can be set once, each with its value."""
+    for variable in edits.get("env") or []:
+        name, _, value = variable.partition("=")
+        yield f"environment variable {name}", repr(value)
+    for node in edits.get("deviceNodes") or []:
+        yield f"device node {node['path']}", str(node.get("hostPath") or node["path"])
+    for mount in edits.get("mounts") or []:
+        yield f"mount {mount['containerPath']}", str(mount["hostPath"])
 
 
 def _present(source: JSON, keys: tuple[str, ...]) -> JSON:
