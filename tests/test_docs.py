@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -199,6 +200,18 @@ def test_the_driver_of_the_guide_is_strictly_typed() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(FPGA / "fpga_driver.py")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_blocks_of_the_page_about_hardware_are_strictly_typed_and_their_tests_pass(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/hardware.md").read_text(), re.DOTALL)
+    module = tmp_path / "test_blocks.py"
+    module.write_text("\n\n".join(blocks))
+    mypy, pytest_ = ["mypy", "--strict", "--config-file="], ["pytest", "-q", "-p", "no:cacheprovider"]
+    for tool in (mypy, pytest_):
+        environment = {**os.environ, "MYPYPATH": str(ROOT)}
+        command = [sys.executable, "-m", *tool, str(module)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def test_the_driver_of_the_guide_lives_through_the_demo(run: Run, tmp_path: Path) -> None:
