@@ -118,7 +118,8 @@ class ContainerEdits:
 
     A container that gets several devices gets the edits of all. Where two set one variable, device node or mount, the
     last one is used: put the request (`device.base_request`) or the device into the name. What they set equally comes
-    once; hooks run for each. `left + right` joins two edits of one device.
+    once; hooks run for each; a network interface that two devices move is an error of the runtime. `left + right` joins
+    two edits of one device.
 
         ContainerEdits(env={"GPU": "0"}, device_nodes=[DeviceNode("/dev/gpu0")])
 

@@ -15,6 +15,7 @@ at the end of the block.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from threading import Condition
 from time import monotonic
@@ -31,10 +32,10 @@ from dra_sdk.node.runtime.discovery import Discovery
 
 LIMIT: Final = 30.0
 """Seconds that a wait takes at most, unless the test says otherwise."""
-_RECHECK: Final = 0.2  # seconds after which a wait looks again: a report may become too old meanwhile
+_RECHECK: Final = 0.2  # seconds after which a wait looks again, because a report may have become too old
 
 
-class _RunningHook:
+class _RunningHook(ABC):
     """One hook in its thread: what it raised, and waiting for what it does."""
 
     def __init__(self, driver: Driver, hook: str) -> None:
@@ -45,13 +46,13 @@ class _RunningHook:
         self._errors: list[BaseException] = []
         self._happened = Condition()
 
+    @abstractmethod
     def start(self) -> None:
         """Start the hook."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self, seconds: float) -> bool:
         """End the hook within some seconds; False if it still runs."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self.start()
@@ -74,12 +75,15 @@ class _RunningHook:
         if self._errors:
             raise self._errors.pop(0)
 
-    def _wait(self, done: Callable[[], bool], seconds: float, describe: Callable[[], str]) -> None:
-        """Wait until `done`. AssertionError with `describe()` after some seconds, or what the hook raised."""
+    def _wait(
+        self, done: Callable[[], bool], seconds: float, describe: Callable[[], str], *, raises: bool = True
+    ) -> None:
+        """Wait until `done`. AssertionError with `describe()` after some seconds; if `raises`, what the hook raised."""
         end = monotonic() + seconds
         with self._happened:
             while not done():
-                self._raise_error()
+                if raises:
+                    self._raise_error()
                 left = end - monotonic()
                 if left <= 0:
                     raise AssertionError(describe())
@@ -103,7 +107,8 @@ class Watching(_RunningHook):
         """Start `dra_watch`, and wait for the first discovery."""
         self._discovery.start()
         try:
-            self._wait(lambda: self._pools is not None, LIMIT, lambda: f"{self._name} found no devices in {LIMIT:g} s")
+            text = f"{self._name} has not discovered its devices within {LIMIT:g} s"
+            self._wait(lambda: self._pools is not None, LIMIT, lambda: text, raises=False)
         except BaseException:
             self._discovery.stop(LIMIT)
             raise

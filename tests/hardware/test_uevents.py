@@ -150,7 +150,7 @@ def test_where_no_events_can_be_received_it_polls_and_says_so(
 
 
 def test_the_kernels_socket_takes_nothing_from_other_processes() -> None:
-    """Any process may send to the socket, as here; what the kernel sends meanwhile does no harm."""
+    """Any process may send to the socket, as here; what the kernel sends at the same time does no harm."""
     source = KernelUevents()
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 15) as other:

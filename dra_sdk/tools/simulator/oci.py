@@ -58,11 +58,15 @@ def host_device(path: str) -> HostDevice:
 
 
 def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:
-    """Applies container edits to `spec`, in place; `InjectionError` if a device node is missing or of another type."""
+    """Applies container edits to `spec`, in place.
+
+    `InjectionError` if a device node is missing or of another type, or a network interface would be moved twice.
+    """
     if edits.get("env"):
         _add_env(_process(spec).setdefault("env", []), edits["env"])
     for node in edits.get("deviceNodes") or []:
         _add_device(spec, node, host)
+    _check_net_devices(edits.get("netDevices") or [])
     for device in edits.get("netDevices") or []:
         _linux(spec).setdefault("netDevices", {})[device["hostInterfaceName"]] = {"name": device["name"]}
     if edits.get("mounts"):
@@ -111,6 +115,14 @@ def _settings(edits: JSON) -> Iterator[tuple[str, str]]:
         yield f"device node {node['path']}", str(node.get("hostPath") or node["path"])
     for mount in edits.get("mounts") or []:
         yield f"mount {mount['containerPath']}", str(mount["hostPath"])
+
+
+def _check_net_devices(devices: list[JSON]) -> None:
+    """InjectionError if an interface is moved twice, or two get one name, as the CDI library refuses them."""
+    for key, what in (("hostInterfaceName", "interface of the host"), ("name", "name in the container")):
+        names = [device[key] for device in devices]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InjectionError(f"CDI netDevices: {what} {twice!r} is there twice")
 
 
 def _present(source: JSON, keys: tuple[str, ...]) -> JSON:
