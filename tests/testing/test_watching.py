@@ -140,6 +140,18 @@ def test_what_the_hook_raises_is_raised_by_the_wait_and_the_hook_starts_again(la
         watch.wait_changed()
 
 
+def test_what_the_hook_raises_before_the_first_discovery_is_raised_by_the_first_wait(lamps, dra_driver):
+    class Late(Broken):
+        """Discovers nothing before its other hook has failed."""
+
+        def dra_discover(self, node):
+            wait(lambda: self.raised)
+            return super().dra_discover(node)
+
+    with dra_driver(Late).watching() as watch, pytest.raises(HookError, match="OSError: no bus"):
+        watch.wait_changed()
+
+
 def test_what_the_hook_raises_is_raised_at_the_end_if_nobody_waits(dra_driver):
     driver = dra_driver(Broken)
     with pytest.raises(HookError, match="OSError: no bus"), driver.watching():
