@@ -202,6 +202,7 @@ def test_the_driver_of_the_guide_is_strictly_typed() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.timeout(600)  # mypy reads all of dra_sdk
 def test_the_blocks_of_the_page_about_hardware_are_strictly_typed_and_their_tests_pass(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/hardware.md").read_text(), re.DOTALL)
     module = tmp_path / "test_blocks.py"

@@ -45,6 +45,7 @@ def test_it_is_strictly_typed(example: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.timeout(600)  # mypy reads all of dra_sdk
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
 def test_its_test_is_strictly_typed_and_passes(example: Path, page: str) -> None:
     blocks = re.findall(r"```py(?:thon)?\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
