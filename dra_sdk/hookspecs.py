@@ -75,7 +75,10 @@ class DriverHooks(Protocol):
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Call `changed()` whenever devices come, go or change; return when `stop` is set.
 
-        Runs in its own thread. An exception is logged, and the hook is started again with back-off.
+        Call it once at the beginning too, as soon as later changes are noticed: discovery then runs once more, so a
+        change since the first discovery is not lost. For a hook that does not, discovery runs once more 5 s after
+        its start. `dra_sdk.hardware.polling.watch` and `dra_sdk.hardware.uevents.watch` do all this. Runs in its own
+        thread. An exception is logged, and the hook is started again with back-off.
         """
 
     @hookspec(firstresult=True)

@@ -269,6 +269,7 @@ def blocks(run: Run, tmp_path: Path) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.timeout(300)
 def test_the_examples_of_the_page_about_hardware_run(blocks: dict[str, Path], tmp_path: Path) -> None:
     tests = {name: path for name, path in blocks.items() if name.startswith("test_")}
     assert tests
@@ -284,6 +285,7 @@ def test_the_examples_of_the_page_about_hardware_run(blocks: dict[str, Path], tm
     assert blocks.keys() - tests.keys() <= imported, "a file of docs/hardware.md that none of its tests imports"
 
 
+@pytest.mark.timeout(600)  # mypy reads all of dra_sdk
 def test_the_examples_of_the_page_about_hardware_are_strictly_typed(blocks: dict[str, Path]) -> None:
     files = [str(path) for name, path in blocks.items() if not name.startswith("test_")]
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", *files]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -44,6 +45,29 @@ def test_it_is_strictly_typed(example: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.timeout(600)  # mypy reads all of dra_sdk
+@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+def test_its_test_is_strictly_typed_and_passes(example: Path, page: str) -> None:
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    (code,) = (block for block in blocks if "def test_" in block)
+    test = example.with_name("test_serial_driver.py")
+    test.write_text(code)
+    paths = {"MYPYPATH": os.pathsep.join((str(example.parent), str(ROOT))), "PYTHONPATH": f"{example.parent}"}
+    for command in (
+        ["mypy", "--strict", "--config-file=", str(test)],
+        ["pytest", "-q", "-p", "no:cacheprovider", str(test)],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            capture_output=True,
+            text=True,
+            cwd=example.parent,
+            env={**os.environ, **paths},
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
 def test_it_discovers_prepares_and_unprepares(example: Path, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("serial_driver", example)
     assert spec
@@ -71,7 +95,7 @@ def test_it_discovers_prepares_and_unprepares(example: Path, tmp_path: Path) -> 
             cluster.allocate("console", [AllocatedDevice("port", NAME, cluster.node_name, "port-3")])
             pod = cluster.run_pod("terminal", ["console"])
             spec = cluster.container_spec(pod)
-            assert spec["process"]["env"] == ["SERIAL_SPEED=9600"]
+            assert spec["process"]["env"] == ["PORT_SPEED=9600"]
             assert [(each["path"], each["minor"]) for each in spec["linux"]["devices"]] == [("/dev/serial-port", 3)]
             cluster.stop_pod("terminal")
             assert not list(cluster.cdi_dir.iterdir())

@@ -1,6 +1,7 @@
-"""What drivers need to know of a node's hardware, and to change there. The root of a `Host` can be any directory.
+"""What drivers need to know of a node's hardware, and to change there.
 
-The names here are readers: CPUs, NUMA nodes, PCI functions. What acts on a node is in modules of its own, such as
+The names here are readers: CPUs, NUMA nodes, PCI functions. Each takes a `Host`: the `Node` of a hook, or `Host(root)`
+with any directory. What acts on a node is in modules of its own, such as
 `dra_sdk.hardware.pci_driver`, so that a driver that only reads does not load it.
 
 Source: the kernel's /sys and /proc; KEP-4381 and KEP-6072 for the standard attributes.

@@ -1,46 +1,22 @@
-"""The host's file systems: where they are, and how their small text files are read.
+"""The small text files of a host: how they are read.
 
-Every reader takes a `Host`, so that tests can give it a tree of files. Errors name the file and what was in it.
+Every reader takes a `Host`, so that tests can give it a tree of files. The `Node` that a hook gets is one. Errors name
+the file and what was in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
+from dra_sdk.model.driver import Host
 
+__all__ = ["Host", "link_name", "numbered", "optional", "read_cpuset", "read_hex", "read_int", "read_text"]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A host whose `/sys`, `/proc` and `/dev` are below one directory.
-
-    root: that directory. The default is the machine itself. In a container it is the directory where the host's root is
-        mounted, in a test a directory that `dra_sdk.testing.sysfs` filled.
-    """
-
-    root: Path = Path("/")
-
-    @property
-    def sys(self) -> Path:
-        """The sysfs of the host."""
-        return self.root / "sys"
-
-    @property
-    def proc(self) -> Path:
-        """The procfs of the host."""
-        return self.root / "proc"
-
-    @property
-    def dev(self) -> Path:
-        """The device nodes of the host."""
-        return self.root / "dev"
 
 
 def read_text(path: Path) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from threading import Event
+from typing import Final
+
+from dra_sdk.errors import DraError
+
+log = logging.getLogger(__name__)
+_NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +49,36 @@ class Clock:
         return True
 
 
-def watch(snapshot: Callable[[], Hashable], changed: Callable[[], None], stop: Event, seconds: float) -> None:
-    """Take a snapshot now and every `seconds`; call `changed` when it differs from the one before. Ends with `stop`."""
-    if stop.is_set():
-        return
-    last = snapshot()
-    while not stop.wait(seconds):
-        now = snapshot()
-        if now != last:
-            changed()
-        last = now
+def watch(
+    snapshot: Callable[[], Hashable],
+    changed: Callable[[], None],
+    stop: Event,
+    seconds: float,
+    *,
+    pause: Callable[[float], object] | None = None,
+) -> None:
+    """Take a snapshot every `seconds` until `stop` is set, and call `changed` when it differs from the one before.
+
+    `changed` is called after the first snapshot too, as `dra_watch` must, so no change is lost before it. It is called
+    once more at the next snapshot that is the same: a discovery that read the hardware in the middle of a series of
+    changes is then not the last one. While a snapshot raises DraError or OSError, as in the middle of a change, nothing
+    is called; it is logged once.
+
+    `pause` waits up to a number of seconds, or less where something says that it is worth looking now; by default it
+    waits for `stop`.
+    """
+    wait = pause or stop.wait
+    last: Hashable = _NOTHING
+    confirmed = failed = False
+    while not stop.is_set():
+        try:
+            now = snapshot()
+        except (DraError, OSError) as error:
+            log.log(logging.DEBUG if failed else logging.WARNING, "hardware that is watched cannot be read: %s", error)
+            failed = True
+        else:
+            is_new = now != last
+            if is_new or not confirmed:
+                changed()
+            last, confirmed, failed = now, not is_new, False
+        wait(seconds)

@@ -134,6 +134,7 @@ class AllocatedDevice(Generic[ConfigT]):
         of its DeviceClass. Without entries, the default of the driver's first configuration class.
     configs: all entries that apply, in that order.
     device: what the driver published. A claim with a device that is not published is refused before the hook runs.
+        None only if a test leaves it out.
     share_id: which share of the device it is (KEP-5075), None for the whole device.
     admin_access: whether the claim has admin access, so that another claim may hold the device too (KEP-5018).
     consumed_capacity: how much of each capacity the share consumes.
@@ -153,6 +154,17 @@ class AllocatedDevice(Generic[ConfigT]):
     def base_request(self) -> str:
         """Name of the request in the claim, without `/subrequest`."""
         return base_request(self.request)
+
+    @property
+    def hardware(self) -> Any:
+        """The driver's own object that the latest discovery attached to the device (`Device.hardware`).
+
+        None only if that discovery attached none. After a restart, a prepare waits for the first discovery: the claim
+        fails with RetriableError after 30 s. If the device has gone, the claim fails with ClaimError before the hook
+        runs. The hardware may have changed since the discovery, so check what may change before you use it.
+        `dra_unprepare` must work without the device; record in the journal or in `data` what it needs.
+        """
+        return None if self.device is None else self.device.hardware
 
     def prepared(
         self,
@@ -180,6 +192,8 @@ class AllocatedDevice(Generic[ConfigT]):
 @dataclass(frozen=True, slots=True)
 class HeldDevice:
     """What is remembered of one device of a claim until the claim is unprepared.
+
+    It is read from disk and has no `hardware`: the device may have gone, and the driver may have been restarted.
 
     request: the request as allocated, `request/subrequest` where alternatives were asked for.
     pool: the name of the device's pool.

@@ -175,6 +175,8 @@ class Device:
         may be in `binding_conditions`.
     node_allocatable: how the device counts against node resources, by resource: `cpu`, `memory`, `hugepages-2Mi`.
     node: nodes that can reach this device. None: those of the pool. Set it for all devices of a pool or for none.
+    hardware: any object of the driver's own, such as a `PciDevice`: `AllocatedDevice.hardware` returns it to
+        `dra_prepare`. It is neither published nor compared nor stored, and it should not change.
     """
 
     name: str
@@ -188,6 +190,7 @@ class Device:
     binding_failure_conditions: Sequence[str] = ()
     node_allocatable: Mapping[str, NodeAllocatable] = field(default_factory=dict)
     node: NodeSelection | None = None
+    hardware: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,16 +40,46 @@ class DriverInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """The node that a hook runs on.
+class Host:
+    """A host whose `/sys`, `/proc` and `/dev` are below one directory. Readers of `dra_sdk.hardware` take it.
 
-        for device in read_pci_devices(Host(node.root)):  # both from dra_sdk.hardware
-            ...
-
-    name: name of the Node object in the API.
-    root: directory with the host's `/sys`, `/proc` and `/dev`: `/` on the node itself, the mount of the host's root in
-        a container, or a directory that a test filled.
+    root: that directory. The default is the machine itself. In a container it is the directory where the host's root is
+        mounted, in a test a directory that `dra_sdk.testing` filled.
     """
 
-    name: str
     root: Path = Path("/")
+
+    @property
+    def sys(self) -> Path:
+        """The sysfs of the host."""
+        return self.root / "sys"
+
+    @property
+    def proc(self) -> Path:
+        """The procfs of the host."""
+        return self.root / "proc"
+
+    @property
+    def dev(self) -> Path:
+        """The device nodes of the host."""
+        return self.root / "dev"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Node(Host):
+    """The node that a hook runs on: a host with a name.
+
+        for device in read_pci_devices(node):  # from dra_sdk.hardware
+            ...
+        (node.sys / "class/net").iterdir()
+
+    root: directory with the host's `/sys`, `/proc` and `/dev`: `/` on the node itself, the mount of the host's root in
+        a container, or a directory that a test filled.
+    name: name of the Node object in the API.
+    """
+
+    name: str = ""
+
+    def __init__(self, name: str, root: Path = Path("/")) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "root", root)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
+_T = TypeVar("_T")
 HookName = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 """When the runtime calls a hook (OCI runtime specification, "POSIX-platform Hooks")."""
 
@@ -17,6 +18,10 @@ HookName = Literal["prestart", "createRuntime", "createContainer", "startContain
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
     """A device node to create in the container (CDI `deviceNodes`).
+
+    A node that several devices need, such as `/dev/vfio/vfio` or `/dev/kfd`, belongs into the edits of each: a request
+    may be used by a container alone. In a container with several of these devices a runtime creates the node once, as
+    the last of them says, and allows the access of all.
 
     path: absolute path in the container, such as `/dev/nvidia0`.
     host_path: absolute path on the host. None: the same as `path`.
@@ -111,7 +116,10 @@ class IntelRdt:
 class ContainerEdits:
     """Everything that one device changes in a container that gets it (CDI `containerEdits`).
 
-    `left + right` joins two edits.
+    A container that gets several devices gets the edits of all. Where two set one variable, device node or mount, the
+    last one is used: put the request (`device.base_request`) or the device into the name. What they set equally comes
+    once; hooks run for each; a network interface that two devices move is an error of the runtime. `left + right` joins
+    two edits of one device.
 
         ContainerEdits(env={"GPU": "0"}, device_nodes=[DeviceNode("/dev/gpu0")])
 
@@ -133,13 +141,25 @@ class ContainerEdits:
     intel_rdt: IntelRdt | None = None
 
     def __add__(self, other: ContainerEdits) -> ContainerEdits:
-        """Join both edits. If both set a variable or a class of service, that of `other` wins."""
+        """Join both edits. If both set a variable or a class of service, that of `other` wins.
+
+        Of equal device nodes, mounts, network interfaces and groups one stays; hooks may be there twice on purpose.
+        """
         return ContainerEdits(
             env={**self.env, **other.env},
-            device_nodes=(*self.device_nodes, *other.device_nodes),
-            mounts=(*self.mounts, *other.mounts),
+            device_nodes=_unique(self.device_nodes, other.device_nodes),
+            mounts=_unique(self.mounts, other.mounts),
             hooks=(*self.hooks, *other.hooks),
-            net_devices=(*self.net_devices, *other.net_devices),
-            additional_gids=(*self.additional_gids, *other.additional_gids),
+            net_devices=_unique(self.net_devices, other.net_devices),
+            additional_gids=_unique(self.additional_gids, other.additional_gids),
             intel_rdt=other.intel_rdt or self.intel_rdt,
         )
+
+
+def _unique(left: Sequence[_T], right: Sequence[_T]) -> tuple[_T, ...]:
+    """All of both in their order; of equal ones the first. Mounts need not be hashable: options may be a list."""
+    found: list[_T] = []
+    for each in (*left, *right):
+        if each not in found:
+            found.append(each)
+    return tuple(found)

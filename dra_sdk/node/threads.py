@@ -13,6 +13,10 @@ FIRST_DELAY = 0.5  # seconds before the first restart
 LAST_DELAY = 60.0  # seconds; the delay doubles up to this
 
 
+Ended = Callable[[BaseException | None], None]
+"""Is told when a body ends without having been asked to: the exception that it raised, or None if it returned."""
+
+
 class RestartingThread:
     """A named thread that runs `body(stop)` until it returns, and again after each raise.
 
@@ -21,9 +25,9 @@ class RestartingThread:
     delay: seconds before the next restart.
     """
 
-    def __init__(self, name: str, body: Callable[[Event], None]) -> None:
+    def __init__(self, name: str, body: Callable[[Event], None], ended: Ended = lambda _error: None) -> None:
         self._stop = Event()
-        self._body = body
+        self._body, self._ended = body, ended
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self.delay = FIRST_DELAY
 
@@ -57,9 +61,12 @@ class RestartingThread:
                 self._body(self._stop)
             except BaseException as error:  # noqa: BLE001 (an author's code; a Ctrl-C reaches the main thread only)
                 self._log(error)
+                self._ended(error)
                 self._stop.wait(self.delay)
                 self.delay = min(2 * self.delay, LAST_DELAY)
             else:
+                if not self._stop.is_set():
+                    self._ended(None)
                 return
 
     def _log(self, error: BaseException) -> None:

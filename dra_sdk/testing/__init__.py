@@ -1,25 +1,30 @@
 """For the tests of drivers: nodes made of files, claims in a few words, and a harness that runs a driver on a node.
 
-The node's code is the real one, without sockets, HTTP and threads. `dra_sdk.testing.plugin` has pytest fixtures.
+The node's code is the real one, without sockets and HTTP. `dra_sdk.testing.plugin` has pytest fixtures.
 """
 
 from __future__ import annotations
 
-from dra_sdk.testing.claims import FakeClaim, claim, devices, first_of, request
+from dra_sdk.testing.claims import ClaimFactory, FakeClaim, claim, devices, first_of, request
 from dra_sdk.testing.cluster import NotAllocatedError
 from dra_sdk.testing.effects import FakeEffects
-from dra_sdk.testing.harness import DriverHarness
+from dra_sdk.testing.harness import DriverFactory, DriverHarness
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import ContainerView, PreparedClaim
+from dra_sdk.testing.watching import Watching, WatchingHealth
 
 __all__ = [
+    "ClaimFactory",
     "ContainerView",
+    "DriverFactory",
     "DriverHarness",
     "FakeClaim",
     "FakeEffects",
     "FakeNode",
     "NotAllocatedError",
     "PreparedClaim",
+    "Watching",
+    "WatchingHealth",
     "claim",
     "devices",
     "first_of",

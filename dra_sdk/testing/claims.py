@@ -14,13 +14,28 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from dra_sdk.model import JSON
 from dra_sdk.model.config import OpaqueConfig
 
 Config = OpaqueConfig | Mapping[str, Any]
 """A driver's configuration, or the parameters that a user wrote, valid or not."""
+
+
+class ClaimFactory(Protocol):
+    """The type of the fixture `dra_claim`: the function `claim`."""
+
+    def __call__(
+        self,
+        *requests: str | JSON,
+        name: str = "",
+        namespace: str = "default",
+        config: Config | None = None,
+        match: str = "",
+        distinct: str = "",
+    ) -> FakeClaim:
+        """A claim with these requests."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from dra_sdk.testing.harness import DriverHarness, QuickFiles
 
 Tree = dict[str, bytes | str]
 """Files with their contents and links with their targets, by path."""
+_LONGEST: Final = 60  # bytes of a file that a message shows
 
 
 def assert_survives_crashes(driver: DriverHarness, claim: FakeClaim, *, lines: bool = True) -> int:
@@ -54,6 +55,24 @@ def tree(root: Path) -> Tree:
         elif path.is_file():
             found[name] = path.read_bytes()
     return found
+
+
+def differences(before: Tree, after: Tree) -> list[str]:
+    """What differs between two trees, a phrase for each file: `sys/class/net/eth0/state: b'up\\n' → b'down'`."""
+    names = sorted({**before, **after})
+    return [
+        f"{name}: {_shown(before.get(name))} → {_shown(after.get(name))}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _shown(content: bytes | str | None) -> str:
+    """The content of a file, the target of a link; shortened if it is long."""
+    if content is None:
+        return "no file"
+    text = repr(content[:_LONGEST]) + ("…" if len(content) > _LONGEST else "")
+    return f"link to {text}" if isinstance(content, str) else text
 
 
 @dataclass(frozen=True)
@@ -89,8 +108,8 @@ class _Scenario:
         self.driver.unprepare(self.claim)
         self.driver.assert_clean()
         after = tree(self.driver.node.root)
-        if changed := [name for name in {**self.before, **after} if self.before.get(name) != after.get(name)]:
-            raise AssertionError(f"files of the node are not as before: {', '.join(changed)}")
+        if changed := differences(self.before, after):
+            raise AssertionError(f"files of the node are not as before: {'; '.join(changed)}")
 
 
 _OPERATIONS: Final = (("prepare", True), ("prepare", False), ("unprepare", True), ("unprepare", False))

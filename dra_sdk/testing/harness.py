@@ -2,12 +2,13 @@
 
     driver = DriverHarness(SerialDriver, node)
     prepared = driver.prepare(claim("port", config=SerialConfig(speed=9600)))
-    assert prepared.container().env == {"SERIAL_SPEED": "9600"}
+    assert prepared.container().env == {"PORT_SPEED": "9600"}
     driver.unprepare(prepared)
 
 The driver's hooks discover devices; its slices are validated as an API server does it; the scheduler's allocator
 chooses devices; the SDK decodes the configuration, keeps state files and writes the CDI spec; a runtime's rules make
-the container. Only sockets, HTTP and threads are left out, so a test takes milliseconds.
+the container. Only sockets, HTTP and threads are left out, so a test takes milliseconds. `watching` and
+`watching_health` run `dra_watch` and `dra_device_health` in threads, as the driver's process does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
 from dra_sdk.loader import Driver
@@ -26,6 +27,7 @@ from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.model.settings import DriverSettings
+from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
 from dra_sdk.node.metadata.directory import MetadataDirectory
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
@@ -35,6 +37,7 @@ from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
 from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
+from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
 
 
@@ -137,7 +140,7 @@ class DriverHarness:
     def discover(self) -> list[ResourcePool]:
         """Run discovery; call it again after the hardware has changed."""
         pools = self.driver.discover(self.node.node)
-        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+        self._keep(pools)
         return pools
 
     @property
@@ -154,6 +157,26 @@ class DriverHarness:
         refused = self.cluster.refused_slices(self.discover(), versions or RELEASES)
         if refused:
             raise AssertionError("\n".join(refused))
+
+    # -- changes and health
+
+    def watching(self) -> Watching:
+        """`dra_watch` in a thread, and discovery after each change that it reports, for a `with` block.
+
+        At the start of the block discovery has run once. A change after that is not lost, though `dra_watch` may still
+        be about to begin: it calls `changed()` once when it has begun, as on a node.
+        """
+        return Watching(self.driver, self.node.node, self._keep)
+
+    def watching_health(self) -> WatchingHealth:
+        """`dra_device_health` in a thread, for a `with` block."""
+        return WatchingHealth(self.driver, self.node.node)
+
+    def health(self) -> dict[str, DeviceHealth]:
+        """The first report of `dra_device_health`: the health of each device by its name."""
+        with self.watching_health() as running:
+            running.wait_reported()
+            return running.devices
 
     # -- claims
 
@@ -222,6 +245,9 @@ class DriverHarness:
         made: Callable[[], object] = driver if self.restartable else lambda: driver
         return made
 
+    def _keep(self, pools: Sequence[ResourcePool]) -> None:
+        self._devices = {(pool.name, device.name): device for pool in pools for device in pool.devices}
+
     def _published(self) -> dict[tuple[str, str], Device]:
         if self._devices is None:
             self.discover()
@@ -239,6 +265,15 @@ class DriverHarness:
         if path.exists() and not found:
             raise InvalidObjectError(f"CDI spec {path.name}", ["no container runtime would load it"])
         return found[0].content if found else None
+
+
+class DriverFactory(Protocol):
+    """The type of the fixture `dra_driver`: a `DriverHarness` for a driver, on the node of the fixture `dra_node`."""
+
+    def __call__(
+        self, driver: Any, *, version: str = "1.36", feature_gates: Mapping[str, bool] | None = None
+    ) -> DriverHarness:
+        """Run a driver on the node."""
 
 
 def _ref(claim: JSON) -> ClaimRef:

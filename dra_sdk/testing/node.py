@@ -4,9 +4,10 @@
     node.machine(regular_machine(sockets=2))
     node.device_node("/dev/ttyUSB3", major=188, minor=3)
 
-Paths are those on the node, such as /sys/class/net; the files are under `root`. Nothing needs privileges: a device node
-is an ordinary file, and its numbers are kept for the container's view. What a driver does to the node goes through
-`effects`, which records it.
+Paths are those on the node, such as /sys/class/net; the files are under `root`, which is `host` in the directory that
+`FakeNode` is given: /sys/class/net is `tmp_path/host/sys/class/net`. Nothing needs privileges: a device node is an
+ordinary file, and its numbers are kept for the container's view. What a driver does to the node goes through `effects`,
+which records it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,17 @@ _VFIO_MAJOR: Final = 511
 
 
 class FakeNode:
-    """One node below `directory`. `labels` are those of its Node object, `effects` is what is done to the node."""
+    """One node below `directory`.
+
+    name: the name of its Node object.
+    labels: the labels of its Node object.
+    root: `directory/host`, the root of the node's file system. Write to it with the methods below, or give it to
+        commands: `dra-sdk discover NAME --host-root tmp_path/host`.
+    kubelet_dir: `directory/kubelet`, where the SDK keeps its state.
+    cdi_dir: `directory/cdi`, where the SDK writes CDI specs.
+    boot_id: the boot ID, which `reboot` changes.
+    effects: what is done to the node.
+    """
 
     def __init__(self, directory: Path, name: str = "node-1") -> None:
         self.name = name
@@ -41,6 +52,7 @@ class FakeNode:
         self.cdi_dir = directory / "cdi"
         self.boot_id = ""
         self._devices: dict[str, HostDevice] = {}
+        self._unfinished = directory / "unfinished"
         self.root.mkdir(parents=True, exist_ok=True)
         self.effects = FakeEffects(self.root, device_node=self._vfio_group)
         self._boot()
@@ -71,10 +83,14 @@ class FakeNode:
         return self.root / path.lstrip("/")
 
     def file(self, path: str, content: str | bytes = "") -> Path:
-        """Write a file, with its parent directories; where the file is."""
+        """Write a file, with its parent directories; where the file is.
+
+        A reader sees the old content or the new one, never a part, so a test may write while the driver watches.
+        """
         written = self.path(path)
         written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_bytes(content.encode() if isinstance(content, str) else content)
+        self._unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        self._unfinished.replace(written.resolve())
         return written
 
     def link(self, path: str, target: str) -> Path:

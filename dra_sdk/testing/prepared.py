@@ -3,13 +3,14 @@
 The container's OCI spec is made from the driver's CDI spec by the rules of a container runtime.
 
     container = prepared.container()
-    assert container.env == {"SERIAL_SPEED": "9600"}
+    assert container.env == {"PORT_SPEED": "9600"}
     assert container.devices["/dev/serial-port"]["minor"] == 3
     assert container.mounts["/usr/lib/libfoo.so"]["source"] == "/opt/foo/libfoo.so"
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,13 +117,20 @@ class PreparedClaim:
         return ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
 
     def container(self, name: str = DEFAULT_CONTAINER) -> ContainerView:
-        """What a container gets. AssertionError if the node lacks the source of a mount, which no runtime accepts."""
+        """What a container gets. AssertionError if the node lacks the source of a mount, which no runtime accepts.
+
+        Warns if two devices of the claim set something differently in the container, such as one environment variable
+        to two values: a runtime uses the last one silently.
+        """
         if name not in self.containers:
             raise AssertionError(f"the pod has no container {name!r}; it has {', '.join(self.containers)}")
         requests = self.containers[name]
         used = [each for each in self.devices if requests is None or each.base_request in requests]
         ids = tuple(dict.fromkeys(cdi_id for each in used for cdi_id in each.cdi_ids))
-        oci = CdiDirectories([self.node.cdi_dir], self.node.host_device).inject({"ociVersion": "1.2.1"}, ids)
+        directories = CdiDirectories([self.node.cdi_dir], self.node.host_device)
+        for problem in directories.overwritten(ids):
+            warnings.warn(f"container {name}: {problem}", stacklevel=2)
+        oci = directories.inject({"ociVersion": "1.2.1"}, ids)
         view = ContainerView(name, ids, oci, self.node.root)
         sources = {each["source"]: _mount_source(each, self.node.root) for each in view.mounts.values()}
         if missing := [source for source, path in sources.items() if not path.exists()]:

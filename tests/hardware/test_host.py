@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dra_sdk import HardwareError
-from dra_sdk.hardware import Host
+from dra_sdk import HardwareError, Node
+from dra_sdk.hardware import Host, read_cpus, read_pci_devices
 from dra_sdk.hardware.host import link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
+from dra_sdk.testing.sysfs import regular_machine
 
 
 def test_the_default_root_is_the_machine_itself():
@@ -16,6 +18,15 @@ def test_the_default_root_is_the_machine_itself():
 def test_all_file_systems_are_below_the_root(tmp_path):
     host = Host(tmp_path)
     assert {path.parent for path in (host.sys, host.proc, host.dev)} == {tmp_path}
+
+
+def test_a_node_is_a_host_with_a_name_and_readers_take_it(tmp_path):
+    node = Node("node-1", regular_machine(cores=2, threads=1).write(tmp_path).root)
+    assert (node.name, node.root, node.sys) == ("node-1", tmp_path, tmp_path / "sys")
+    assert read_cpus(node) == read_cpus(Host(tmp_path))
+    assert read_pci_devices(node) == ()
+    assert node == replace(Node("other", tmp_path), name="node-1")
+    assert Node("node-1").root == Path("/")
 
 
 @pytest.fixture

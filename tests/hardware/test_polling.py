@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from threading import Event
 
+import pytest
+
+from dra_sdk import HardwareError
 from dra_sdk.hardware.polling import Clock, watch
 
 
@@ -33,19 +37,54 @@ def test_all_waits_of_a_call_together_end_at_its_deadline():
     assert clock.within(60).end == clock.end
 
 
-def test_a_watch_reports_each_difference_between_two_snapshots_until_it_is_stopped():
-    stop, changes = Event(), []
-    snapshots = iter("aabbca")
+def watched(snapshots):
+    """How often a watch calls `changed` for these snapshots, each a value or an error."""
+    stop, changes, left = Event(), [], iter(snapshots)
 
     def take():
-        found = next(snapshots, None)
+        found = next(left, None)
         if found is None:
             stop.set()
-            return "a"
+            return last[0]
+        if isinstance(found, Exception):
+            raise found
+        last[0] = found
         return found
 
-    watch(take, lambda: changes.append(1), stop, 0.0)
-    assert len(changes) == 3
+    last = [None]
+    watch(take, lambda: changes.append(last[0]), stop, 0.0)
+    return changes
+
+
+def test_a_watch_reports_its_begin_and_each_difference_between_two_snapshots():
+    assert watched("abca") == ["a", "b", "c", "a", "a"]
+
+
+def test_a_watch_reports_each_change_once_more_when_the_next_snapshot_is_the_same():
+    assert watched("aaaabbbb") == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("error", [HardwareError("gone"), FileNotFoundError("gone")])
+def test_a_snapshot_that_fails_is_no_change_and_is_logged_once(error, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert watched(["a", "a", error, error, "a", "b", "b"]) == ["a", "a", "b", "b"]
+    assert [each.getMessage() for each in caplog.records] == ["hardware that is watched cannot be read: gone"]
+
+
+def test_a_snapshot_that_fails_at_first_is_reported_when_it_succeeds():
+    assert watched([HardwareError("gone"), "a", "a"]) == ["a", "a"]
+
+
+def test_a_watch_looks_again_when_its_pause_ends():
+    stop, pauses = Event(), []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            stop.set()
+
+    watch(lambda: len(pauses), lambda: None, stop, 60.0, pause=pause)
+    assert pauses == [60.0] * 3
 
 
 def test_a_watch_that_is_stopped_before_its_start_takes_no_snapshot():

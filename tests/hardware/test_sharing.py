@@ -1,11 +1,74 @@
-"""The policy as a setting; what it does to devices is tested by the GPU driver."""
+"""Sharing policies: what is divided, in which steps, and how a policy is written in a setting."""
 
 from __future__ import annotations
 
 import pytest
 
-from dra_sdk import DriverSettings, SettingsError
+from dra_sdk import Capacity, Device, DraError, DriverSettings, Quantity, SettingsError
 from dra_sdk.hardware.sharing import Sharing
+
+LINK = Device("link", capacity={"bandwidth": "10500M", "queues": 8})
+
+
+def policies(device: Device) -> dict[str, dict[str, str]]:
+    """The capacities as they are published: value and policy, without what is not set."""
+    found = {}
+    for name, each in device.capacity.items():
+        assert isinstance(each, Capacity)
+        assert each.policy is not None
+        policy = {key: getattr(each.policy, key) for key in ("default", "min", "max", "step")}
+        amounts = {"value": each.value, **{key: value for key, value in policy.items() if value is not None}}
+        found[name] = {key: str(Quantity(value)) for key, value in amounts.items()}
+    return found
+
+
+def test_a_divided_capacity_is_the_one_that_the_author_names() -> None:
+    shared = Sharing("divided", capacity="bandwidth", step="1G").apply(LINK)
+    assert shared.allow_multiple_allocations
+    assert policies(shared) == {
+        "bandwidth": {"value": "10G", "default": "10G", "min": "1G", "step": "1G"},
+        "queues": {"value": "8", "default": "0", "min": "0"},
+    }
+    less = Sharing("divided", capacity="bandwidth", step="1G", default="2G").apply(LINK)
+    assert policies(less)["bandwidth"]["default"] == "2G"
+
+
+def test_memory_in_steps_of_a_mebibyte_is_divided_unless_an_author_says_otherwise() -> None:
+    shared = Sharing("divided").apply(Device("gpu", capacity={"memory": (80 << 30) + 1}))
+    assert policies(shared) == {"memory": {"value": "80Gi", "default": "80Gi", "min": "1Mi", "step": "1Mi"}}
+
+
+def test_a_number_of_shares_and_any_number_take_nothing_of_the_capacity_by_default() -> None:
+    bandwidth = {"value": "10G", "default": "0", "min": "0", "step": "1G"}
+    shares = policies(Sharing("shares", 4, "bandwidth", "1G").apply(LINK))
+    assert shares["bandwidth"] == bandwidth
+    assert shares["shares"] == {"value": "4", "default": "1", "min": "1", "max": "4", "step": "1"}
+    unlimited = policies(Sharing("unlimited", capacity="bandwidth", step="1G").apply(LINK))
+    assert unlimited == {"bandwidth": bandwidth, "queues": {"value": "8", "default": "0", "min": "0"}}
+
+
+@pytest.mark.parametrize("sharing", [Sharing(), Sharing("divided", capacity="light")])
+def test_a_device_stays_as_it_is_without_sharing_or_without_the_capacity_to_divide(sharing: Sharing) -> None:
+    assert sharing.apply(LINK) is LINK
+
+
+def test_a_policy_is_read_from_a_setting() -> None:
+    texts = {"": "disabled", "disabled": "disabled", "bandwidth": "divided", "unlimited": "unlimited", "7": "shares"}
+    for text, kind in texts.items():
+        read = Sharing.parse(text, "bandwidth", "1G")
+        assert (read.kind, read.capacity, read.step, read.number) == (kind, "bandwidth", "1G", 7 if text == "7" else 0)
+    assert Sharing.parse("memory").kind == "divided"
+
+
+@pytest.mark.parametrize("text", ["1", "0", "-2", "memory", "many"])
+def test_another_text_is_an_error_that_names_what_can_be_written(text: str) -> None:
+    with pytest.raises(DraError, match=f"sharing is '{text}': must be disabled, bandwidth, unlimited or a number"):
+        Sharing.parse(text, "bandwidth")
+
+
+def test_a_step_that_is_not_above_0_is_an_error() -> None:
+    with pytest.raises(DraError, match="sharing of capacity memory: step must be greater than 0, is 0"):
+        Sharing("divided", step=0)
 
 
 class LampSettings(DriverSettings, prefix="LAMP_"):
@@ -16,7 +79,7 @@ class LampSettings(DriverSettings, prefix="LAMP_"):
     ("text", "sharing"),
     [
         ("disabled", Sharing()),
-        ("memory", Sharing("memory")),
+        ("memory", Sharing("divided")),
         ("unlimited", Sharing("unlimited")),
         ("4", Sharing("shares", 4)),
     ],

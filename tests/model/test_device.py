@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_sdk import Version
+from dra_sdk import Device, Version
 from dra_sdk.wire.validation.names import semantic_version
 
 
@@ -40,3 +40,8 @@ def test_any_text_becomes_a_version_that_the_api_server_accepts(text: str) -> No
     assert list(semantic_version(found, "version")) == []
     assert all(int(part) < 2**63 for part in found.split("."))
     assert Version.lenient(found) == found
+
+
+def test_the_drivers_own_object_is_no_part_of_what_a_device_is() -> None:
+    assert Device("a", hardware=object()) == Device("a")
+    assert "hardware" not in repr(Device("a", hardware=object()))

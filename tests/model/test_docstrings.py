@@ -10,8 +10,17 @@ import pytest
 
 import dra_sdk
 import dra_sdk.hardware
+import dra_sdk.testing
+from dra_sdk.hardware import health, polling, sharing, uevents
+from dra_sdk.testing import sysfs
 
-PUBLIC = [getattr(module, name) for module in (dra_sdk, dra_sdk.hardware) for name in module.__all__]
+PUBLIC = [getattr(module, name) for module in (dra_sdk, dra_sdk.hardware, dra_sdk.testing) for name in module.__all__]
+PUBLIC += [
+    each
+    for module in (health, polling, sharing, sysfs, uevents)
+    for name, each in vars(module).items()
+    if not name.startswith("_") and getattr(each, "__module__", "") == module.__name__
+]
 DATACLASSES = [each for each in PUBLIC if isinstance(each, type) and dataclasses.is_dataclass(each)]
 LINE = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
 

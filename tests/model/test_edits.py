@@ -27,6 +27,14 @@ OTHER = ContainerEdits(
 )
 
 
+def test_what_both_have_equally_comes_once_except_hooks() -> None:
+    both = FULL + OTHER + FULL
+    assert [node.path for node in both.device_nodes] == ["/dev/a", "/dev/b"]
+    assert [mount.container_path for mount in both.mounts] == ["/c", "/c2"]
+    assert ([device.name for device in both.net_devices], both.additional_gids) == (["net1", "net2"], (7, 8))
+    assert [hook.path for hook in both.hooks] == ["/bin/x", "/bin/y", "/bin/x"]
+
+
 def test_lists_are_joined_in_order_and_the_right_value_wins() -> None:
     both = FULL + OTHER
     assert both.env == {"A": "2", "B": "3"}

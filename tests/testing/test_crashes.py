@@ -4,7 +4,7 @@ import pytest
 
 from dra_sdk import PermanentError
 from dra_sdk.testing import claim
-from dra_sdk.testing.crashes import assert_survives_crashes, tree
+from dra_sdk.testing.crashes import assert_survives_crashes, differences, tree
 from tests.testing.lamps import Forgetful, InMemory, LampDriver
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -42,3 +42,15 @@ def test_a_tree_has_contents_and_links(lamps):
     lamps.link("/sys/here", "class/lamps")
     found = tree(lamps.root)
     assert (found["sys/here"], found["sys/class/lamps/lamp-0/watt"]) == ("class/lamps", b"5\n")
+
+
+def test_a_difference_shows_both_contents():
+    before = {"state": b"up\n", "link": "a", "old": b"1", "same": b"", "long": b"x" * 100}
+    after = {"state": b"down", "link": "b", "new": b"2", "same": b"", "long": b"y" * 60}
+    assert differences(before, after) == [
+        "link: link to 'a' → link to 'b'",
+        f"long: b'{'x' * 60}'… → b'{'y' * 60}'",
+        "new: no file → b'2'",
+        "old: b'1' → no file",
+        r"state: b'up\n' → b'down'",
+    ]

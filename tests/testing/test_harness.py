@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dra_sdk import DriverSettings
-from dra_sdk.errors import ConfigError, DeviceHeldError, HookError, NotFoundError
+from dra_sdk import Device, DriverSettings
+from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, HookError, NotFoundError
 from dra_sdk.testing import DriverHarness, FakeNode, claim
 from tests.testing.lamps import NAME, LampConfig, LampDriver
 
@@ -90,6 +90,48 @@ def test_what_is_not_a_driver_is_refused(driver: Any, tmp_path: Path) -> None:
         TypeError, match="driver must be a driver's class, a function that makes one, or an instance, is "
     ):
         DriverHarness(driver, FakeNode(tmp_path))
+
+
+# -- the driver's own object
+
+
+class ByPath(LampDriver):
+    """Attaches the path of each lamp to its device."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def dra_discover(self, node):
+        for path in sorted((node.sys / "class/lamps").iterdir()):
+            yield Device(path.name, hardware=path)
+
+    def dra_prepare(self, claim):
+        self.seen += [device.hardware for device in claim.devices]
+        yield from super().dra_prepare(claim)
+
+
+def test_prepare_gets_the_object_that_discovery_attached_also_after_a_restart(lamps, dra_driver):
+    driver = dra_driver(ByPath)
+    path = lamps.path("/sys/class/lamps/lamp-0")
+    prepared = driver.prepare(claim())
+    driver.unprepare(prepared)
+    assert driver.plugin.seen == [path]
+    driver.restart()
+    driver.prepare(driver.cluster.adopt(prepared.claim))
+    assert driver.plugin.seen == [path]
+    (published,) = driver.slices()
+    assert published["spec"]["devices"][0] == {"name": "lamp-0"}
+    driver.assert_publishable()
+
+
+def test_a_claim_whose_device_has_gone_is_refused_before_the_hook_runs(lamps, dra_driver):
+    driver = dra_driver(ByPath)
+    allocated = driver.allocate(claim())
+    lamps.remove("/sys/class/lamps/lamp-0")
+    driver.discover()
+    with pytest.raises(ClaimError, match=r"node-1/lamp-0 is not among those that driver lamps\.example\.com publishes"):
+        driver.prepare(allocated)
+    assert driver.plugin.seen == []
 
 
 # -- the life of a claim

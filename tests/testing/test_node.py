@@ -22,6 +22,19 @@ def test_a_file_is_written_under_the_root(node):
     assert node.node.name == "node-a"
 
 
+def test_the_tree_is_where_commands_find_it(node, tmp_path):
+    node.file("/sys/class/x/y")
+    assert (tmp_path / "host/sys/class/x/y").exists()
+    assert (node.root, node.kubelet_dir, node.cdi_dir) == tuple(tmp_path / name for name in ("host", "kubelet", "cdi"))
+
+
+def test_a_file_that_is_written_through_a_link_stays_a_link(node):
+    node.link("/sys/here", "there")
+    node.file("/sys/here", "1")
+    assert node.path("/sys/here").is_symlink()
+    assert node.path("/sys/there").read_text() == "1"
+
+
 def test_links_and_directories_can_be_removed(node):
     node.file("/sys/devices/a/vendor", "0x10de")
     node.link("/sys/bus/pci/devices/a", "../../../devices/a")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dra_sdk import ContainerEdits, DeviceNode, Mount
 from dra_sdk.errors import DraError
 from dra_sdk.testing import claim
-from tests.testing.lamps import LampConfig, Reporting
+from tests.testing.lamps import NAME, LampConfig, LampDriver, Reporting
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -50,6 +51,55 @@ def test_a_container_that_the_pod_does_not_have_is_an_error(driver):
     prepared = driver.prepare(claim("desk"))
     with pytest.raises(AssertionError, match="the pod has no container 'side'; it has main"):
         prepared.container("side")
+
+
+class Same(LampDriver):
+    """Mistake: every device sets one variable, one device node and one mount, each to another value."""
+
+    def edits(self, device):
+        return ContainerEdits(
+            env={"LAMP": device.name},
+            device_nodes=[DeviceNode("/dev/lamp", host_path=f"/dev/{device.name}")],
+            mounts=[Mount(f"/run/{device.name}", "/run/lamp")],
+        )
+
+
+def test_what_two_requests_set_differently_in_one_container_is_a_warning(lamps, dra_driver):
+    prepared = dra_driver(Same).prepare(claim("a", "b"), containers={"one": ["a"], "both": ["a", "b"]})
+    prepared.container("one")
+    with pytest.warns(UserWarning, match="the last is used") as caught:
+        container = prepared.container("both")
+    texts = [str(each.message) for each in caught]
+    names = [f"{NAME}/device=claim-{prepared.ref.uid}_{request}_lamp-{n}" for n, request in enumerate("ab")]
+    assert texts == [
+        f"container both: {what} is {first} by {names[0]} and {second} by {names[1]}; the last is used"
+        for what, first, second in (
+            ("environment variable LAMP", "'lamp-0'", "'lamp-1'"),
+            ("device node /dev/lamp", "/dev/lamp-0", "/dev/lamp-1"),
+            ("mount /run/lamp", "/run/lamp-0", "/run/lamp-1"),
+        )
+    ]
+    assert container.env == {"LAMP": "lamp-1"}
+    assert all(each.filename == __file__ for each in caught)
+
+
+class Vfio(LampDriver):
+    """Every device needs a node that all of them share."""
+
+    def edits(self, device):
+        return ContainerEdits(device_nodes=[DeviceNode("/dev/vfio/vfio"), DeviceNode(f"/dev/{device.name}")])
+
+
+def test_a_device_node_that_all_devices_need_is_there_once_in_each_container(lamps, dra_driver):
+    lamps.device_node("/dev/vfio/vfio", major=10, minor=196)
+    containers = {"a": ["a"], "b": ["b"], "both": ["a", "b"]}
+    prepared = dra_driver(Vfio).prepare(claim("a", "b"), containers=containers)
+    nodes = {name: [each["path"] for each in prepared.container(name).oci["linux"]["devices"]] for name in containers}
+    assert {name: sorted(paths) for name, paths in nodes.items()} == {
+        "a": ["/dev/lamp-0", "/dev/vfio/vfio"],
+        "b": ["/dev/lamp-1", "/dev/vfio/vfio"],
+        "both": ["/dev/lamp-0", "/dev/lamp-1", "/dev/vfio/vfio"],
+    }
 
 
 def test_metadata_is_mounted_into_the_container(lamps, dra_driver):

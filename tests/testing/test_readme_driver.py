@@ -35,7 +35,7 @@ def serial(tmp_path: Path) -> Iterator[ModuleType]:
 def test_a_port_has_its_speed(serial, dra_node, dra_driver, dra_claim):
     dra_node.device_node("/dev/ttyUSB3", major=188, minor=3)
     prepared = dra_driver(serial.SerialDriver).prepare(dra_claim("port", config=serial.SerialConfig(speed=9600)))
-    assert prepared.container().env == {"SERIAL_SPEED": "9600"}
+    assert prepared.container().env == {"PORT_SPEED": "9600"}
     assert prepared.container().devices["/dev/serial-port"]["minor"] == 3
 
 

@@ -3,7 +3,8 @@
 The device is invented and made of plain files: `/sys/class/fpga/card0/{model,regions,health,region0,…}`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Literal
@@ -12,7 +13,6 @@ from pydantic import Field
 
 from dra_sdk import (
     AllocatedDevice,
-    Capacity,
     Claim,
     ContainerEdits,
     CounterConsumption,
@@ -21,17 +21,16 @@ from dra_sdk import (
     DeviceHealth,
     DeviceNode,
     DriverInfo,
-    HealthStatus,
     HeldClaim,
     Node,
     OpaqueConfig,
     PermanentError,
     PreparedDevice,
-    RequestPolicy,
     ResourcePool,
 )
-
-FPGAS = "sys/class/fpga"
+from dra_sdk.hardware import polling
+from dra_sdk.hardware.health import HealthTracker
+from dra_sdk.hardware.sharing import Sharing
 
 
 class FpgaConfig(OpaqueConfig, api_version="fpga.example.com/v1"):
@@ -58,20 +57,24 @@ class FpgaDriver:
         """The whole card and its regions consume one counter set, so no claim gets a region of a card in use."""
         devices: list[Device] = []
         sets: list[CounterSet] = []
-        for card in sorted((node.root / FPGAS).glob("card*")):
-            regions = int((card / "regions").read_text())
-            sets.append(CounterSet(f"{card.name}-regions", {"regions": regions}))
-            devices += _devices(card, regions)
+        for card in _cards(node):
+            made = list(_devices(card))
+            sets.append(CounterSet(f"{card.name}-regions", {"regions": len(made[0].hardware.regions)}))
+            devices += made
         yield ResourcePool(node.name, devices, sets)
 
     def dra_prepare(self, claim: Claim[FpgaConfig]) -> Iterator[PreparedDevice]:
         """Load the bitstream; the journal first records the previous one, so that unprepare can restore it."""
         for device in claim.devices:
-            card = device.name.partition("-")[0]
-            for region in _regions(claim.node, device.name):
+            part: Part = device.hardware
+            for region in part.regions:
+                if not region.exists():
+                    raise PermanentError(f"device {device.name}: the card has no {region.name}; was it replaced?")
                 claim.journal({"region": str(region), "before": region.read_text()})
                 region.write_text(device.config.bitstream)
-            node = DeviceNode(f"/dev/{device.base_request}", host_path=f"/dev/fpga{card.removeprefix('card')}")
+            node = DeviceNode(
+                f"/dev/{device.base_request}", host_path=f"/dev/fpga{part.card.name.removeprefix('card')}"
+            )
             yield device.prepared(ContainerEdits(env=_environment(device), device_nodes=[node]))
 
     def dra_unprepare(self, claim: HeldClaim) -> None:
@@ -79,43 +82,50 @@ class FpgaDriver:
         for entry in reversed(claim.journal):
             Path(entry["region"]).write_text(entry["before"])
 
+    def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Every two seconds: have cards come or gone?"""
+        polling.watch(lambda: frozenset(_cards(node)), changed, stop, 2)
+
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """Every two seconds the health of all devices of each card."""
+        """Every two seconds the health of all devices of each card; those of a card fail together."""
+        health = HealthTracker()
         while not stop.is_set():
-            yield [health for card in sorted((node.root / FPGAS).glob("card*")) for health in _health(card)]
+            for card in _cards(node):
+                health.publish(card.name, {device.name: device.hardware.regions or None for device in _devices(card)})
+                state = (card / "health").read_text().strip()
+                health.observe(card.name, [] if state == "ok" else [state])
+            yield health.report()
             stop.wait(2)
 
 
-def _devices(card: Path, regions: int) -> Iterator[Device]:
+@dataclass(frozen=True)
+class Part:
+    """What a device is made of: a card, and some of its regions; the DMA engine has none."""
+
+    card: Path
+    regions: tuple[Path, ...] = ()
+
+
+def _cards(node: Node) -> list[Path]:
+    return sorted((node.sys / "class/fpga").glob("card*"))
+
+
+def _devices(card: Path) -> Iterator[Device]:
+    """The whole card first, then its regions, then its DMA engine."""
     model, counters = (card / "model").read_text().strip(), f"{card.name}-regions"
-    whole = [CounterConsumption(counters, {"regions": regions})]
-    yield Device(card.name, {"type": "card", "model": model}, {"regions": regions}, consumes=whole)
-    for number in range(regions):
-        part = [CounterConsumption(counters, {"regions": 1})]
-        yield Device(f"{card.name}-region{number}", {"type": "region", "model": model}, consumes=part)
-    policy = RequestPolicy(default="1Gi", min="1Gi", step="1Gi")
-    bandwidth = {"bandwidth": Capacity("16Gi", policy)}
-    yield Device(f"{card.name}-dma", {"type": "dma", "model": model}, bandwidth, allow_multiple_allocations=True)
-
-
-def _regions(node: Node, device: str) -> list[Path]:
-    """The files of the regions in a device; a share of DMA has none."""
-    card, _, part = device.partition("-")
-    found = sorted((node.root / FPGAS / card).glob(part or "region[0-9]*"))
-    if not found and part != "dma":
-        raise PermanentError(f"device {device}: the card has no region {part}; was it replaced?")
-    return found
+    regions = tuple(card / f"region{number}" for number in range(int((card / "regions").read_text())))
+    whole = [CounterConsumption(counters, {"regions": len(regions)})]
+    attributes = {"type": "card", "model": model}
+    yield Device(card.name, attributes, {"regions": len(regions)}, consumes=whole, hardware=Part(card, regions))
+    one = [CounterConsumption(counters, {"regions": 1})]
+    for region in regions:
+        attributes = {"type": "region", "model": model}
+        yield Device(f"{card.name}-{region.name}", attributes, consumes=one, hardware=Part(card, (region,)))
+    dma = Device(f"{card.name}-dma", {"type": "dma", "model": model}, {"bandwidth": "16Gi"}, hardware=Part(card))
+    yield Sharing("divided", capacity="bandwidth", step="1Gi", default="1Gi").apply(dma)
 
 
 def _environment(device: AllocatedDevice[FpgaConfig]) -> dict[str, str]:
     share = device.consumed_capacity.get("bandwidth")
     clock = {"FPGA_CLOCK_MHZ": str(device.config.clock_mhz), "FPGA_MODE": device.config.mode}
     return clock if share is None else {**clock, "FPGA_BANDWIDTH": str(share)}
-
-
-def _health(card: Path) -> Iterator[DeviceHealth]:
-    state = (card / "health").read_text().strip()
-    status = HealthStatus.HEALTHY if state == "ok" else HealthStatus.UNHEALTHY
-    regions = int((card / "regions").read_text())
-    for name in (card.name, *(f"{card.name}-region{number}" for number in range(regions)), f"{card.name}-dma"):
-        yield DeviceHealth(name, status, "" if state == "ok" else state)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fpga_driver import FpgaConfig, FpgaDriver
 
-from dra_sdk import ConfigError
+from dra_sdk import ConfigError, HealthStatus
 from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 
@@ -64,6 +64,24 @@ def test_claims_share_bandwidth_until_none_is_left(driver: DriverHarness) -> Non
     assert (most.names, rest.names) == (["card0-dma"], ["card0-dma"])
     assert rest.container().env["FPGA_BANDWIDTH"] == "1Gi"
     assert driver.prepare(claim(request("dma", where=DMA))).names == ["card1-dma"]
+
+
+def test_a_broken_card_makes_all_its_devices_unhealthy_until_it_is_well(driver: DriverHarness) -> None:
+    with driver.watching_health() as health:
+        health.wait("card0", HealthStatus.HEALTHY)
+        driver.node.file("/sys/class/fpga/card0/health", "overheated\n")
+        assert health.wait("card0-region1", HealthStatus.UNHEALTHY).message == "overheated"
+        assert health.devices["card0-dma"].status is HealthStatus.UNHEALTHY
+        assert health.devices["card1"].status is HealthStatus.HEALTHY
+        driver.node.file("/sys/class/fpga/card0/health", "ok\n")
+        health.wait("card0", HealthStatus.HEALTHY)
+
+
+def test_a_card_that_is_removed_is_no_longer_published(driver: DriverHarness) -> None:
+    with driver.watching() as watch:
+        driver.node.remove("/sys/class/fpga/card0")
+        watch.wait_changed()
+    assert list(driver.devices) == ["card1", "card1-region0", "card1-region1", "card1-dma"]
 
 
 def test_a_crash_at_any_line_leaves_no_bitstream_behind(driver: DriverHarness) -> None:

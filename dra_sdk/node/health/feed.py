@@ -1,4 +1,6 @@
-"""The latest health of every device, and streams of its changes. Safe for threads.
+"""The latest health of every device, streams of its changes, and the thread that runs `dra_device_health`.
+
+A feed is safe for threads.
 
 ```
 dra_device_health ─ report ─▶ HealthFeed ─ follow ──▶ one kubelet stream for each version of the health API
@@ -15,12 +17,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from threading import Condition, RLock
+from threading import Condition, Event, RLock
 from time import monotonic
 from typing import Any, Final
 
+from dra_sdk.loader import Driver
+from dra_sdk.model.driver import Node
 from dra_sdk.model.status import DeviceHealth, HealthStatus
 from dra_sdk.node.health.reports import Key, read_report
+from dra_sdk.node.threads import Ended, RestartingThread
 
 log = logging.getLogger(__name__)
 
@@ -165,3 +170,31 @@ class HealthFeed:
         now = self._clock()
         entries = [self._entries[key] for key in sorted(keys) if key in self._entries]
         return [entry.health for entry in entries if entry.fresh(now)]
+
+
+class HealthThread:
+    """Runs `dra_device_health` in a thread and stores each of its reports in `feed`; a raise starts the hook again.
+
+    ended: is told when the hook ends without having been asked to.
+    """
+
+    def __init__(self, driver: Driver, node: Node, feed: HealthFeed, ended: Ended = lambda _error: None) -> None:
+        self._driver, self._node, self._feed = driver, node, feed
+        self._thread = RestartingThread("health", self._report, ended)
+
+    def start(self) -> None:
+        """Start the hook."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """End the hook, within `timeout` seconds. False if it still runs."""
+        return self._thread.stop(timeout)
+
+    def _report(self, stop: Event) -> None:
+        for devices in self._driver.device_health(self._node, stop):
+            self._feed.report(devices)
+            self._thread.progressed()
+            if stop.is_set():
+                return
+        if not stop.is_set():
+            log.warning("dra_device_health of driver %s ended; its devices become Unknown", self._driver.info.name)

@@ -1,24 +1,32 @@
-"""Runs a driver's discovery at the start, on demand and again after a failure, and keeps the result."""
+"""Runs a driver's discovery at the start, on demand and again after a failure, and keeps the result.
+
+No change of the hardware is lost between the first discovery and the moment at which `dra_watch` notices changes. A
+hook should call `changed()` once when it has begun to watch, as the blocks of `dra_sdk.hardware` do; then discovery
+runs once more at that moment. For a hook that does not, discovery runs once more after `WATCH_BEGINS` seconds.
+The same holds after a hook that failed has been started again.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, Timer
+from threading import Condition, Event, Timer
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import Node
-from dra_sdk.node.threads import RestartingThread
+from dra_sdk.node.threads import Ended, RestartingThread
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
 
 log = logging.getLogger(__name__)
 FIRST_WAIT = 30.0  # seconds that a prepare waits for the first discovery; the kubelet waits 45
+WATCH_BEGINS = 5.0  # seconds after which a `dra_watch` that was started notices changes
 
 SLOW_SECONDS = 3.0  # after which a discovery that still runs is logged
 
@@ -44,6 +52,7 @@ class Discovery:
     node: the node it runs on.
     publish: takes all pools; must not block.
     overlay: an operator's rules that add to devices, None for none.
+    watch_ended: is told when `dra_watch` ends without having been asked to.
     """
 
     def __init__(
@@ -52,30 +61,36 @@ class Discovery:
         node: Node,
         publish: Callable[[Sequence[ResourcePool]], None],
         overlay: Overlay | None = None,
+        *,
+        watch_ended: Ended = lambda _error: None,
     ) -> None:
         self._driver, self._node, self._publish, self._overlay = driver, node, publish, overlay
-        self._requested = Event()
+        self._wake = Condition()  # guards the next two
+        self._requested = False
+        self._once_more_at: float | None = None  # while it is not known whether dra_watch notices changes
         self._has_discovered = Event()
         self._devices: dict[str, dict[str, Device]] = {}
         self._threads = [RestartingThread("discover", self._discover)]
         if driver.implements("dra_watch"):
-            self._threads.append(RestartingThread("watch", self._watch))
+            self._threads.append(RestartingThread("watch", self._watch, watch_ended))
 
     def start(self) -> None:
         """Start discovery, and `dra_watch` if the driver has it."""
-        self.again()
+        self._request()
         for thread in self._threads:
             thread.start()
 
     def again(self) -> None:
-        """Discover again; `dra_watch` calls it."""
-        self._requested.set()
+        """Discover again; `dra_watch` calls it, so it does notice changes."""
+        with self._wake:
+            self._once_more_at = None
+        self._request()
 
     def stop(self, timeout: float) -> bool:
         """End the threads, each within `timeout` seconds; False if one still runs."""
         for thread in self._threads:
             thread.request_stop()
-        self._requested.set()
+        self._request()
         ended = [thread.stop(timeout) for thread in self._threads]
         return all(ended)
 
@@ -87,16 +102,30 @@ class Discovery:
 
     def _discover(self, stop: Event) -> None:
         while not stop.is_set():
-            self._requested.wait()
+            self._wait_for_request()
             if stop.is_set():
                 return
-            self._requested.clear()
             try:
                 self._once()
             except Exception:
-                self._requested.set()
+                self._request()
                 raise
             self._threads[0].progressed()
+
+    def _request(self) -> None:
+        with self._wake:
+            self._requested = True
+            self._wake.notify_all()
+
+    def _wait_for_request(self) -> None:
+        with self._wake:
+            while not self._requested:
+                left = None if self._once_more_at is None else self._once_more_at - monotonic()
+                if left is not None and left <= 0:
+                    self._once_more_at = None
+                    return
+                self._wake.wait(left)
+            self._requested = False
 
     def _once(self) -> None:
         with _logged_if_slow(self._driver.info.name):
@@ -118,6 +147,9 @@ class Discovery:
         return done.pools
 
     def _watch(self, stop: Event) -> None:
+        with self._wake:
+            self._once_more_at = monotonic() + WATCH_BEGINS
+            self._wake.notify_all()
         self._driver.watch(self._node, self.again, stop)
         if not stop.is_set():
             log.warning("dra_watch of driver %s returned; hardware changes are not noticed now", self._driver.info.name)

@@ -8,16 +8,14 @@ dra_device_health ──▶ HealthService ────────────�
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
-from dra_sdk.node.health.feed import HealthFeed
+from dra_sdk.node.health.feed import HealthFeed, HealthThread
 from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
@@ -25,12 +23,9 @@ from dra_sdk.node.kubelet.server import Method
 from dra_sdk.node.runtime.discovery import Discovery
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.controller import SliceController
-from dra_sdk.node.threads import RestartingThread
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
-
-log = logging.getLogger(__name__)
 
 
 class HealthService:
@@ -43,8 +38,7 @@ class HealthService:
     def __init__(self, driver: Driver, node: Node) -> None:
         self.is_offered = driver.implements("dra_device_health")
         self.feed = HealthFeed(driver.info.name, node.name)
-        self._driver, self._node = driver, node
-        self._thread = RestartingThread("health", self._report)
+        self._thread = HealthThread(driver, node, self.feed)
 
     def services(self) -> dict[str, dict[str, Method]]:
         """The gRPC services. None for a driver without the hook; the kubelet then gets UNIMPLEMENTED."""
@@ -63,15 +57,6 @@ class HealthService:
         """End the hook, within `timeout` seconds, and all streams."""
         self.feed.close()
         self._thread.stop(timeout)
-
-    def _report(self, stop: Event) -> None:
-        for devices in self._driver.device_health(self._node, stop):
-            self.feed.report(devices)
-            self._thread.progressed()
-            if stop.is_set():
-                return
-        if not stop.is_set():
-            log.warning("dra_device_health of driver %s ended; its devices become Unknown", self._driver.info.name)
 
 
 class Publisher:

@@ -10,6 +10,7 @@ directory define is a conflict, and neither definition is used. Contract: the CD
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from dra_sdk.model import JSON
 
+log = logging.getLogger(__name__)
 _SUFFIXES = frozenset({".json", ".yaml"})
 
 
@@ -116,15 +118,15 @@ class CdiDirectories:
     def inject(self, spec: JSON, names: Sequence[str]) -> JSON:
         """A copy of the OCI `spec` with the devices' edits; the common edits of a spec file come once and first.
 
+        What two devices set differently is logged, because the runtime uses the last one silently.
         `UnresolvedDevicesError` if a device is unknown, `oci.InjectionError` if its edits cannot be applied.
         """
-        snapshot = self.load()
-        missing = [name for name in names if name not in snapshot.devices]
-        if missing:
-            raise UnresolvedDevicesError(missing, snapshot.errors)
+        devices = self._resolve(names)
+        for problem in oci.overwritten({device.qualified: device.edits for device in devices}):
+            log.warning("%s", problem)
         edits: list[JSON] = []
         used: set[Path] = set()
-        for device in (snapshot.devices[name] for name in names):
+        for device in devices:
             if device.spec.path not in used:
                 used.add(device.spec.path)
                 edits.append(device.spec.content.get("containerEdits") or {})
@@ -132,6 +134,17 @@ class CdiDirectories:
         injected = copy.deepcopy(spec)
         oci.apply_edits(injected, oci.merged_edits(edits), self.host)
         return injected
+
+    def overwritten(self, names: Sequence[str]) -> list[str]:
+        """What two of these devices set differently in a container, a sentence for each."""
+        return oci.overwritten({device.qualified: device.edits for device in self._resolve(names)})
+
+    def _resolve(self, names: Sequence[str]) -> list[CdiDevice]:
+        snapshot = self.load()
+        missing = [name for name in names if name not in snapshot.devices]
+        if missing:
+            raise UnresolvedDevicesError(missing, snapshot.errors)
+        return [snapshot.devices[name] for name in names]
 
 
 def _add_device(snapshot: CdiSnapshot, name: str, devices: list[CdiDevice]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,11 +77,15 @@ class NodeDevices:
 
 
 def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:
-    """Applies container edits to `spec`, in place; `InjectionError` if a device node is missing or of another type."""
+    """Applies container edits to `spec`, in place.
+
+    `InjectionError` if a device node is missing or of another type, or a network interface would be moved twice.
+    """
     if edits.get("env"):
         _add_env(_process(spec).setdefault("env", []), edits["env"])
     for node in edits.get("deviceNodes") or []:
         _add_device(spec, node, host)
+    _check_net_devices(edits.get("netDevices") or [])
     for device in edits.get("netDevices") or []:
         _linux(spec).setdefault("netDevices", {})[device["hostInterfaceName"]] = {"name": device["name"]}
     if edits.get("mounts"):
@@ -103,6 +107,41 @@ def merged_edits(edits: list[JSON]) -> JSON:
                 continue
             merged[key] = [*merged.get(key, []), *value] if isinstance(value, list) else value
     return merged
+
+
+def overwritten(edits: Mapping[str, JSON]) -> list[str]:
+    """What two devices set differently in one container, a sentence for each; a runtime uses the last one silently.
+
+    `edits` are by the name of the device. What two devices set to the same value is no problem: a runtime keeps one.
+    """
+    values: dict[str, dict[str, list[str]]] = {}
+    for device, edit in edits.items():
+        for what, value in _settings(edit):
+            values.setdefault(what, {}).setdefault(value, []).append(device)
+    different = {what: found for what, found in values.items() if len(found) > 1}
+    return [
+        f"{what} is {' and '.join(f'{value} by {devices[0]}' for value, devices in found.items())}; the last is used"
+        for what, found in different.items()
+    ]
+
+
+def _settings(edits: JSON) -> Iterator[tuple[str, str]]:
+    """What edits set that can be set once, each with its value."""
+    for variable in edits.get("env") or []:
+        name, _, value = variable.partition("=")
+        yield f"environment variable {name}", repr(value)
+    for node in edits.get("deviceNodes") or []:
+        yield f"device node {node['path']}", str(node.get("hostPath") or node["path"])
+    for mount in edits.get("mounts") or []:
+        yield f"mount {mount['containerPath']}", str(mount["hostPath"])
+
+
+def _check_net_devices(devices: list[JSON]) -> None:
+    """InjectionError if an interface is moved twice, or two get one name, as the CDI library refuses them."""
+    for key, what in (("hostInterfaceName", "interface of the host"), ("name", "name in the container")):
+        names = [device[key] for device in devices]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise InjectionError(f"CDI netDevices: {what} {twice!r} is there twice")
 
 
 def _present(source: JSON, keys: tuple[str, ...]) -> JSON:

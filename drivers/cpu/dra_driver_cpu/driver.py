@@ -6,7 +6,8 @@ the held claims which CPUs are taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from threading import Event
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -29,7 +30,17 @@ from dra_sdk import (
     PreparedDevice,
     RequestPolicy,
 )
-from dra_sdk.hardware import NUMA_NODE, CpuSet, CpuTopology, Host, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.hardware import (
+    NUMA_NODE,
+    CpuSet,
+    CpuTopology,
+    format_cpuset,
+    parse_cpuset,
+    read_cpus,
+    read_cpuset,
+    uevents,
+)
+from dra_sdk.hardware.uevents import KernelUevents, UeventSource
 
 CAPACITY: Final = "dra.cpu/cpu"
 
@@ -52,12 +63,18 @@ class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
 
 
 class CpuDriver:
-    """DRA driver `dra.cpu`. Without `settings` it has their defaults."""
+    """DRA driver `dra.cpu`. Without `settings` it has their defaults.
+
+    `source` opens the uevents by which it notices CPUs that go online or offline.
+    """
 
     settings_class = CpuSettings
 
-    def __init__(self, settings: CpuSettings | None = None) -> None:
+    def __init__(
+        self, settings: CpuSettings | None = None, *, source: Callable[[], UeventSource] = KernelUevents
+    ) -> None:
         self._settings = settings or CpuSettings()
+        self._source = source
 
     def dra_driver_info(self) -> DriverInfo:
         """Name, configuration and CDI kind."""
@@ -65,20 +82,23 @@ class CpuDriver:
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         """One device per NUMA node that has unreserved CPUs, in the order of the nodes."""
-        topology = read_cpus(Host(node.root))
+        topology = read_cpus(node)
         for name, cpus in cpus_by_device(topology, self._settings.reserved_cpus).items():
             yield _device(name, cpus, topology)
 
+    def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Notice CPUs that go online or offline, by events of the kernel."""
+        online = node.sys / "devices/system/cpu/online"
+        uevents.watch(lambda: read_cpuset(online), changed, stop, {"cpu"}, source=self._source)
+
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
-        topology = read_cpus(Host(claim.node.root))
-        by_device = cpus_by_device(topology, self._settings.reserved_cpus)
+        topology = read_cpus(claim.node)
         picked: list[CpuSet] = []
         for device in claim.devices:
             taken = _taken(claim.held()).union(*picked)
-            available = by_device.get(device.name, frozenset()) - taken
-            policy = PickPolicy(device.config.full_cores)
-            picked.append(pick(topology, available, _number(device, by_device), policy))
+            available = (device.hardware & topology.online) - taken
+            picked.append(pick(topology, available, _number(device), PickPolicy(device.config.full_cores)))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data={"cpus": format_cpuset(cpus)}, cdi_name=name)
@@ -116,6 +136,7 @@ def _device(name: str, cpus: CpuSet, topology: CpuTopology) -> Device:
         },
         capacity={CAPACITY: Capacity(len(cpus), policy)},
         allow_multiple_allocations=True,
+        hardware=cpus,
     )
 
 
@@ -124,13 +145,11 @@ def _taken(held: Sequence[HeldClaim]) -> CpuSet:
     return frozenset().union(*(parse_cpuset(device.data.get("cpus", "")) for claim in held for device in claim.devices))
 
 
-def _number(device: AllocatedDevice[CpuConfig], by_device: Mapping[str, CpuSet]) -> int:
+def _number(device: AllocatedDevice[CpuConfig]) -> int:
     """How many CPUs the scheduler granted; all CPUs of the device if its capacity cannot be consumed in parts."""
     granted = device.consumed_capacity.get(CAPACITY)
     if granted is None:
-        if device.name not in by_device:
-            raise PermanentError(f"device {device.name} does not exist on this node")
-        return len(by_device[device.name])
+        return len(device.hardware)
     if granted.value < 1 or granted.value.denominator != 1:
         raise PermanentError(f"device {device.name}: {CAPACITY} must be a whole number of CPUs from 1, is {granted}")
     return int(granted)

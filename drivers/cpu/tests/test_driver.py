@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dra_sdk.hardware import format_cpuset, parse_cpuset, read_cpus
 from dra_sdk.testing import DriverHarness, FakeClaim, NotAllocatedError, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import regular_machine
+from dra_sdk.testing.uevents import FakeUevents
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -153,6 +155,26 @@ def test_full_cores_refuses_a_number_that_is_no_sum_of_cores(driver: DriverHarne
     assert recorded_data(driver) == [{"cpus": "1,9"}]
     with pytest.raises(CoreAlignmentError):
         driver.prepare(claim(cpus("3"), config=config))
+
+
+def test_cpus_that_go_offline_and_online_are_published(dra_node: Any, dra_driver: Any) -> None:
+    dra_node.machine(regular_machine(sockets=2, cores=4))
+    uevents = FakeUevents()
+    driver = dra_driver(partial(CpuDriver, source=uevents.open))
+    with driver.watching() as watch:
+        for online, number in (("0-14", 7), ("0-15", 8)):
+            dra_node.file("/sys/devices/system/cpu/online", online)
+            uevents.send("change", "/devices/system/cpu/cpu15", "cpu")
+            watch.wait_changed()
+            assert driver.devices["cpudevnuma001"].attributes["numCPUs"] == number
+
+
+def test_a_cpu_that_went_offline_after_discovery_is_not_given_to_a_claim(dra_node: Any, driver: DriverHarness) -> None:
+    asked = driver.allocate(claim(cpus("2")))
+    driver.discover()
+    dra_node.file("/sys/devices/system/cpu/online", "0,2-15")
+    driver.prepare(asked)
+    assert recorded_data(driver) == [{"cpus": "2,10"}]
 
 
 def test_a_restart_changes_nothing_and_a_reboot_gives_everything_back(driver: DriverHarness) -> None:

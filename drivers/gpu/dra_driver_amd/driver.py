@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -16,7 +16,7 @@ from dra_driver_amd.node import AmdNode
 from dra_driver_amd.passthrough import PassthroughFunction, read_passthrough
 from dra_driver_amd.prepare import prepare, unprepare
 from dra_driver_amd.settings import AmdSettings
-from dra_sdk import Claim, DeviceHealth, DraError, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
+from dra_sdk import Claim, DeviceHealth, DriverInfo, HeldClaim, Node, PreparedDevice, ResourcePool
 from dra_sdk.hardware import polling
 from dra_sdk.hardware.node_access import Effects, SystemEffects
 from dra_sdk.hardware.polling import Clock
@@ -63,21 +63,7 @@ class AmdGpuDriver:
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Check every few seconds: GPUs come and go, and their number changes with the partition mode."""
         amd = self._node(node)
-        last: Hashable = None
-
-        def snapshot() -> Hashable:
-            nonlocal last
-            try:
-                last = frozenset([*amd.gpus(), *self._functions(amd)])
-            except DraError as error:  # in the middle of a change of the partition mode
-                log.debug("AMD GPUs cannot be read now: %s", error)
-            return last
-
-        def report() -> None:
-            log.info("AMD GPUs, their partitions or their drivers have changed")
-            changed()
-
-        polling.watch(snapshot, report, stop, self._interval)
+        polling.watch(lambda: frozenset([*amd.gpus(), *self._functions(amd)]), changed, stop, self._interval)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Read error counters, kernel drivers and KFD every few seconds."""

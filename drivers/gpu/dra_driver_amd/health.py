@@ -33,7 +33,7 @@ from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import DeviceHealth, DraError, HardwareError, HealthStatus
 from dra_sdk.hardware import Host, link_name, optional, read_text
-from dra_sdk.hardware.faults import FaultHistory
+from dra_sdk.hardware.health import FaultHistory
 
 log = logging.getLogger(__name__)
 _TIMEOUT: Final = 30  # seconds after which a report is too old (KEP-4680)

@@ -93,11 +93,7 @@ class GpuDriver:
             self._daemon_watches[node.root].check(mps_daemons(nvidia), self._clock.now())
             return self.snapshot(node)
 
-        def report() -> None:
-            log.info("GPUs were added, were removed or changed their driver")
-            changed()
-
-        polling.watch(check, report, stop, WATCH_SECONDS)
+        polling.watch(check, changed, stop, WATCH_SECONDS)
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Watch events and error counters of all GPUs."""

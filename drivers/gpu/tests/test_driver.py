@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,7 @@ from dra_driver_gpu.settings import GpuSettings
 
 from dra_sdk import RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
-from tests.waiting import LONG, wait
+from tests.waiting import wait
 
 FIXTURES = Path(dra_driver_gpu.__file__).parent / "fixtures"
 
@@ -68,18 +67,13 @@ def test_claims_come_and_go_at_once(make_gpus):
 def test_it_notices_gpus_that_come_and_go(make_gpus, monkeypatch):
     monkeypatch.setattr("dra_driver_gpu.driver.WATCH_SECONDS", 0.02)
     rig = make_gpus("L4", "L4")
-    changed, stop = threading.Event(), threading.Event()
-    looked = len(rig.memory.faults.calls)
-    watcher = threading.Thread(target=rig.driver.plugin.dra_watch, args=(rig.node.node, changed.set, stop))
-    watcher.start()
-    try:
+    with rig.driver.watching() as watch:
+        looked = len(rig.memory.faults.calls)
         wait(lambda: len(rig.memory.faults.calls) > looked + 100)
-        assert not changed.is_set()
+        assert watch.reports <= 2
         rig.memory.lose(rig.memory.gpus[0].uuid)
-        assert changed.wait(LONG)
-    finally:
-        stop.set()
-        watcher.join()
+        (pool,) = watch.wait_changed()
+    assert [device.name for device in pool.devices] == ["gpu-1"]
 
 
 def test_closed_nvml_is_not_waited_for_beyond_the_call(make_gpus, monkeypatch):

@@ -220,6 +220,31 @@ def test_a_change_that_is_watched_is_published(start: Any) -> None:
     assert watching.starts == 3
 
 
+def test_a_change_before_the_watch_has_begun_is_published(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook that does not say when it has begun to watch: discovery runs once more after a time."""
+    monkeypatch.setattr(discovery, "WATCH_BEGINS", 0.05)
+    found = iter([[Device("lamp-0")]])
+    watching = Watching(lambda: next(found, [Device("lamp-0"), Device("lamp-1")]), fails=1)
+    _, published = start(watching)
+    wait(lambda: published.sets[-1:] == [["node-a/lamp-0", "node-a/lamp-1"]])
+    assert not watching.plugged.is_set()
+
+
+@pytest.mark.parametrize("error", [OSError("no netlink"), None])
+def test_an_end_of_the_watch_that_nobody_asked_for_is_told(error: OSError | None) -> None:
+    class Ends(Lamps):
+        def dra_watch(self) -> None:
+            if error:
+                raise error
+
+    told: list[BaseException | None] = []
+    made = Discovery(Driver.of(Ends(list)), NODE, Published(), watch_ended=told.append)
+    made.start()
+    wait(lambda: told)
+    assert made.stop(LONG)
+    assert (told[0] is None) == (error is None)
+
+
 def test_a_watch_that_ends_by_itself_is_told(start: Any, caplog: pytest.LogCaptureFixture) -> None:
     class Ends(Lamps):
         def dra_watch(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dra_sdk.tools.simulator.oci import HostDevice, InjectionError, apply_edits, host_device, merged_edits
+from dra_sdk.tools.simulator.oci import HostDevice, InjectionError, apply_edits, host_device, merged_edits, overwritten
 
 
 def no_host(path: str) -> HostDevice:
@@ -64,6 +64,27 @@ def test_a_mount_replaces_one_at_the_same_place() -> None:
     spec: dict[str, Any] = {"mounts": [{"destination": "/a/b", "source": "old"}, {"destination": "/x", "source": "x"}]}
     apply_edits(spec, {"mounts": [{"containerPath": "/a/b", "hostPath": "new", "options": ["ro"]}]})
     assert [(mount["destination"], mount["source"]) for mount in spec["mounts"]] == [("/x", "x"), ("/a/b", "new")]
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        ({"hostInterfaceName": "eth1", "name": "b"}, "interface of the host 'eth1' is there twice"),
+        ({"hostInterfaceName": "eth2", "name": "a"}, "name in the container 'a' is there twice"),
+    ],
+)
+def test_a_network_interface_is_moved_once(second: dict[str, str], why: str) -> None:
+    first = {"hostInterfaceName": "eth1", "name": "a"}
+    with pytest.raises(InjectionError, match=why):
+        apply_edits({}, {"netDevices": [first, second]})
+
+
+def test_what_devices_set_differently_is_told_and_what_they_set_equally_is_not() -> None:
+    same = {"deviceNodes": [{"path": "/dev/kfd"}], "mounts": [{"containerPath": "/a", "hostPath": "/h"}]}
+    edits = {name: {**same, "env": ["X=1", f"Y={name}"]} for name in ("a", "b", "c")}
+    (told,) = overwritten(edits)
+    assert told == "environment variable Y is 'a' by a and 'b' by b and 'c' by c; the last is used"
+    assert overwritten({"a": edits["a"]}) == []
 
 
 def test_hooks_keep_their_order() -> None:

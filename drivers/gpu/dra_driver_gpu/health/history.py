@@ -26,7 +26,7 @@ from dra_driver_gpu.nvml.api import Gpu
 from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
-from dra_sdk.hardware.faults import FaultHistory
+from dra_sdk.hardware.health import FaultHistory
 
 GPU_LOST: Final = "gpu-lost"
 XID: Final = "xid"

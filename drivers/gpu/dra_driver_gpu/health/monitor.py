@@ -78,13 +78,12 @@ class HealthMonitor:
 
         If NVML fails it goes on with what it can read; a device about which nothing is known is Unknown.
         """
-        host = Host(node.root)
         while not stop.is_set():
             try:
-                yield from self._session(host, stop)
+                yield from self._session(node, stop)
             except NoDriverError as error:  # as on a node whose GPUs are all bound to VFIO
                 self._complain(error)
-                self._look_without_nvml(host)
+                self._look_without_nvml(node)
                 yield self._report()
                 stop.wait(self._rules.interval)
             except DraError as error:  # NVML, or a GPU that vanishes from sysfs while it is read

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
 from dra_driver_amd import AmdGpuDriver, GpuConfig, node
 from dra_driver_amd.gpus import read_gpus
-from dra_driver_amd.testing import RX7900XTX, mi300x
+from dra_driver_amd.testing import RX7900XTX, mi300x, write_gpus
 
 from dra_sdk import ConfigError, HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
 from dra_sdk.hardware import Host
 from dra_sdk.testing import NotAllocatedError, PreparedClaim, claim, request
-from tests.waiting import LONG, wait
+from tests.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
@@ -172,35 +172,22 @@ def test_a_missing_gpu_is_not_allocated(make: Any) -> None:
         make(mi300x()).allocate(claim(request("p", where='device.attributes["gpu.amd.com"].cardIndex == 7')))
 
 
-def test_it_notices_new_partitions(make: Any, dra_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(mi300x("cpx"))
+def test_it_notices_new_partitions(dra_node: Any, dra_driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_gpus(dra_node.root, [mi300x("cpx")])
     looks: list[Host] = []
     monkeypatch.setattr(node, "read_gpus", lambda host: looks.append(host) or read_gpus(host))
     whole = dra_node.path("/sys/class/kfd/kfd/topology/nodes")
     hidden = whole.with_name("hidden")
     whole.rename(hidden)
-    changed, stop = Event(), Event()
-    watcher = Thread(target=AmdGpuDriver(interval=0.01).dra_watch, args=(dra_node.node, changed.set, stop))
-
-    def after_more_looks() -> bool:
-        """Whether a change was reported by the second look from now on."""
-        before = len(looks)
-        wait(lambda: len(looks) > before + 2)
-        return changed.is_set()
-
-    watcher.start()
-    try:
-        assert not after_more_looks()
+    with dra_driver(partial(AmdGpuDriver, interval=0.01)).watching() as watch:
         hidden.rename(whole)
-        assert changed.wait(LONG)
-        changed.clear()
-        assert not after_more_looks()
+        (pool,) = watch.wait_changed()
+        assert len(pool.devices) == 8
+        looked, reports = len(looks), watch.reports
         malformed = dra_node.file("/malformed", "nonsense")  # as in the middle of a change
         malformed.replace(dra_node.path("/sys/class/kfd/kfd/topology/nodes/1/properties"))
-        assert not after_more_looks()
-    finally:
-        stop.set()
-        watcher.join()
+        wait(lambda: len(looks) > looked + 5)
+        assert watch.reports <= reports + 1
 
 
 def test_the_classes_are_valid(capsys: pytest.CaptureFixture[str]) -> None:
