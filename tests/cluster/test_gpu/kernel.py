@@ -15,6 +15,7 @@ from typing import Final
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.memory import MemoryNvml
 from dra_driver_gpu.nvml.memory.state import GpuState
+from dra_driver_gpu.settings import GpuSettings
 from dra_driver_gpu.testing import Answer, MemoryAnswers
 from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE
 
@@ -31,8 +32,8 @@ _GIVE: Final = "give"
 class PassthroughDriver(GpuDriver):
     """The GPU driver on this kernel."""
 
-    def __init__(self) -> None:
-        super().__init__(effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
+    def __init__(self, settings: GpuSettings) -> None:
+        super().__init__(settings, effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
 
 
 class _Kernel(FakeEffects):
