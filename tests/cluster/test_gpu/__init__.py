@@ -1,1 +1,1 @@
-"""The GPU driver on a real node, with the GPUs of a stub of NVIDIA's library."""
+"""The GPU driver on a real node, with the GPUs in memory behind a stub of NVIDIA's library."""

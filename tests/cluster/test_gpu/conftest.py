@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.testing import GpuNode, StubState, build_stub
+from dra_driver_gpu.nvml.memory import MemoryNvml
+from dra_driver_gpu.testing import GpuNode, StubServer, build_stub
 
 from tests.cluster.driver_process import ROOT
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness import leftovers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.test_gpu.gpus import NAME, Gpus
+from tests.cluster.test_gpu.kernel import KernelAnswers
 from tests.cluster.test_gpu.tree import GPUS, make_tree
 
 CLASSES = str(ROOT / "deploy/gpu/nvidia.yaml")
@@ -53,19 +55,28 @@ def target() -> str:
 
 
 @pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryNvml]:
+    """The GPUs behind the stub library of each process that is started from now on."""
+    found = MemoryNvml(GPUS)
+    with StubServer(KernelAnswers(found)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
 def gpus(
+    nvml: MemoryNvml,
     node: GpuNode,
     drivers: Drivers,
     settings: dict[str, str],
     target: str,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     classes: None,
 ) -> Gpus:
     """The driver with these settings. `drivers` comes after `node`, so pods and claims are deleted before the tree."""
-    state = StubState(tmp_path / "nvml", GPUS)
     root = str(node.root)
     paths = {"DRA_SDK_HOST_ROOT": root, "DRA_GPU_DRIVER_ROOT": root, "DRA_GPU_STATE_DIR": f"{root}/state"}
-    for name, value in {**state.environment, **paths, **SETTINGS, **settings}.items():
+    for name, value in {**paths, **SETTINGS, **settings}.items():
         monkeypatch.setenv(name, value)
-    return Gpus(drivers.start(target, NAME), state, node)
+    return Gpus(drivers.start(target, NAME), nvml, node)

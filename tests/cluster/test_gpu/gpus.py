@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dra_driver_gpu.testing import GpuNode, StubState
+from dra_driver_gpu.nvml.memory import MemoryNvml
+from dra_driver_gpu.nvml.memory.state import GpuInstanceState, GpuState
+from dra_driver_gpu.testing import GpuNode
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.manifests import config
@@ -17,22 +19,21 @@ class Gpus(NamedTuple):
     """A running driver.
 
     driver: its process.
-    state: the state of its NVML, the stub.
+    nvml: the GPUs behind its NVML, the stub library.
     node: the tree of its node.
     """
 
     driver: DriverUnderTest
-    state: StubState
+    nvml: MemoryNvml
     node: GpuNode
 
-    def lines(self, *words: str) -> list[list[str]]:
-        """Returns the lines of the stub's state that begin with one of these words."""
-        lines = map(str.split, self.state.path.read_text().splitlines())
-        return sorted(line for line in lines if line[0] in words)
-
-    def device_state(self) -> list[list[str]]:
+    def device_state(self) -> dict[str, GpuState]:
         """Returns what a claim may change: modes and MIG instances."""
-        return self.lines("mode", "gi", "ci")
+        return self.nvml.states()
+
+    def gpu_instances(self) -> list[GpuInstanceState]:
+        """Returns the GPU instances of all GPUs."""
+        return [each for state in self.nvml.states().values() for each in state.instances.values()]
 
     def slices_set(self) -> dict[str, str]:
         """Returns the time slices that are not the default: UUID of the GPU → number."""

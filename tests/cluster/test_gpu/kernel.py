@@ -8,11 +8,16 @@ again, does not know the GPU any more. Both are undone when `nvidia` gets the fu
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Final
 
 from dra_driver_gpu.driver import GpuDriver
-from dra_driver_gpu.testing.nvml_stub import STATE_VARIABLE
+from dra_driver_gpu.nvml.memory import MemoryNvml
+from dra_driver_gpu.nvml.memory.state import GpuState
+from dra_driver_gpu.settings import GpuSettings
+from dra_driver_gpu.testing import Answer, MemoryAnswers
+from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE
 
 from dra_sdk.hardware.vfio import VFIO_PCI
 from dra_sdk.testing import FakeEffects
@@ -20,14 +25,15 @@ from tests.cluster.test_gpu.tree import L4, make_node
 
 GROUPS: Final = Path("/dev/vfio")
 MAJOR: Final = 511
-_INDEX: Final = "1"  # of the only GPU that is passed through here; the last one, because NVML's indices have no gaps
+_TAKE: Final = "take"
+_GIVE: Final = "give"
 
 
 class PassthroughDriver(GpuDriver):
     """The GPU driver on this kernel."""
 
-    def __init__(self) -> None:
-        super().__init__(effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
+    def __init__(self, settings: GpuSettings) -> None:
+        super().__init__(settings, effects=_Kernel(Path(os.environ["DRA_SDK_HOST_ROOT"])))
 
 
 class _Kernel(FakeEffects):
@@ -35,13 +41,13 @@ class _Kernel(FakeEffects):
         super().bind(path, address)
         assert address == L4.pci_address
         if path.parent.name != VFIO_PCI:
-            _give_to_nvml()
+            _tell_nvml(_GIVE)
             return
         group = self.group_node(self.root / "sys/bus/pci/devices" / address)
         group.unlink()
         for place in (group, GROUPS / group.name):
             make_node(place, MAJOR, int(group.name))
-        _take_from_nvml()
+        _tell_nvml(_TAKE)
 
     def unbind(self, path: Path, address: str) -> None:
         super().unbind(path, address)
@@ -50,23 +56,26 @@ class _Kernel(FakeEffects):
             (GROUPS / group.name).unlink(missing_ok=True)
 
 
-def _take_from_nvml() -> None:
-    state, away = _files()
-    lines = state.read_text().splitlines(keepends=True)
-    mine = [
-        line for line in lines if line.split()[0] not in {"driver", "cuda", "privileged"} and line.split()[1] == _INDEX
-    ]
-    away.write_text("".join(mine))
-    state.write_text("".join(line for line in lines if line not in mine))
+class KernelAnswers(MemoryAnswers):
+    """The GPUs in memory, which this kernel takes and gives back: calls of its own beside those of NVML."""
+
+    def __init__(self, nvml: MemoryNvml) -> None:
+        super().__init__(nvml)
+        self._away: GpuState | None = None
+
+    def __call__(self, function: str, text: str, numbers: tuple[int, ...]) -> Answer:
+        if function == _TAKE:
+            self._away = self.nvml.unbind(text)
+        elif function == _GIVE:
+            assert self._away is not None
+            self.nvml.bind(self._away)
+        else:
+            return super().__call__(function, text, numbers)
+        return Answer()
 
 
-def _give_to_nvml() -> None:
-    state, away = _files()
-    state.write_text(state.read_text() + away.read_text())
-    away.unlink()
-
-
-def _files() -> tuple[Path, Path]:
-    """Returns the file of what NVML knows, and the file of what was taken from it."""
-    state = Path(os.environ[STATE_VARIABLE])
-    return state, state.with_suffix(".away")
+def _tell_nvml(call: str) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(os.environ[SOCKET_VARIABLE])
+        server.sendall(f"{call}\t{L4.uuid}\t\n".encode())
+        assert server.recv(100).startswith(b"0\t")

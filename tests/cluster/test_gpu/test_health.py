@@ -42,18 +42,20 @@ def test_an_xid_concerns_its_gpu_and_its_mig_device(cluster: Cluster, gpus: Gpus
     pods["whole"] = device_of(cluster, "whole", NAME, f'uuid == "{L4.uuid}"')
     wait_health(cluster, cut=HEALTHY, next=HEALTHY, whole=HEALTHY)
 
-    (instance,) = [line for line in gpus.lines("gi") if pods["cut"].endswith(f"-{line[3]}-{line[4]}")]
-    gpus.state.inject_event(H100.uuid, XID, 62, gpu_instance_id=int(instance[2]), compute_instance_id=0)
-    gpus.state.inject_event(L4.uuid, XID, 62)
+    (instance,) = [
+        each for each in gpus.gpu_instances() if pods["cut"].endswith(f"-{each.row.id}-{each.placement.start}")
+    ]
+    gpus.nvml.inject_event(H100.uuid, XID, 62, gpu_instance_id=instance.id, compute_instance_id=0)
+    gpus.nvml.inject_event(L4.uuid, XID, 62)
     wait_health(cluster, cut=ill(HALT), whole=ill(HALT), next=HEALTHY)
     gpus.driver.wait(lambda: taint(gpus, pods["cut"]) == taint(gpus, pods["whole"]) == ["NoSchedule"])
     assert taint(gpus, pods["next"]) == []
     shown = top(cluster)
     assert {name for name, device in pods.items() if "unhealthy" in shown[device]} == {"cut", "whole"}
 
-    gpus.state.set_recovery_action(L4.uuid, RecoveryAction.GPU_RESET)
+    gpus.nvml.set_recovery_action(L4.uuid, RecoveryAction.GPU_RESET)
     wait_health(cluster, whole=ill(f"the driver asks for GPU_RESET; {HALT}"))
-    gpus.state.set_recovery_action(L4.uuid, RecoveryAction.NONE)
+    gpus.nvml.set_recovery_action(L4.uuid, RecoveryAction.NONE)
     wait_health(cluster, whole=HEALTHY)
     gpus.driver.wait(lambda: taint(gpus, pods["whole"]) == [])
     wait_health(cluster, cut=ill(HALT), next=HEALTHY)

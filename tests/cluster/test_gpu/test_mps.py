@@ -60,7 +60,7 @@ def orders(directory: Path) -> list[str]:
 
 
 def test_two_containers_are_clients_of_one_daemon(cluster: Cluster, gpus: Gpus) -> None:
-    gpus.state.set_compute_mode(L4.uuid, ComputeMode.PROHIBITED)
+    gpus.nvml.state(L4.uuid).compute_mode = ComputeMode.PROHIBITED
     before = gpus.device_state()
     start_clients(cluster)
     (daemon,), (directory,) = daemons(gpus.node), (gpus.node.root / "state/mps").iterdir()
@@ -113,6 +113,6 @@ def assert_clients(cluster: Cluster, daemon: int) -> None:
     assert {path.name for path in Path(f"/proc/{daemon}/root/dev/shm").iterdir()} == {"first", "second"}
 
 
-def modes(gpus: Gpus) -> list[int]:
+def modes(gpus: Gpus) -> list[ComputeMode]:
     """Returns the compute mode of each GPU."""
-    return [int(words[4]) for words in gpus.lines("mode")]
+    return [state.compute_mode for state in gpus.device_state().values()]

@@ -50,7 +50,7 @@ def binding(gpus: Gpus) -> tuple[str, str]:
 
 
 def test_a_pod_gets_a_gpu_for_its_virtual_machine(cluster: Cluster, gpus: Gpus) -> None:
-    gpus.state.set_persistence(L4.uuid, on=True)
+    gpus.nvml.state(L4.uuid).persistence = True
     before = gpus.device_state()
     address = f'device.attributes["resource.kubernetes.io"].pciBusID == "{L4.pci_address}"'
     iommu = {"backendPolicy": "LegacyOnly", "enableAPIDevice": True}

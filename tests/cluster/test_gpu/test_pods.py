@@ -60,7 +60,7 @@ def test_a_pod_gets_gpus_by_the_extended_resource_and_a_monitor_sees_them(cluste
 def test_a_gpu_is_a_mig_device_for_a_pod_and_whole_for_the_next(cluster: Cluster, gpus: Gpus) -> None:
     start_monitor(cluster)  # first, because the scheduler counts a GPU's free capacity for a monitor as well
     before = gpus.device_state()
-    assert not gpus.lines("gi", "ci")
+    assert not gpus.gpu_instances()
     small = where(f'device.attributes["{NAME}"].profile == "1g.10gb"')
     part = claim("part", [request("mig", "mig.nvidia.com", **small)])
     cluster.apply(part, pod_with("part", part, command=LOOK))
@@ -80,10 +80,10 @@ def assert_mig_device(gpus: Gpus, result: JSON, seen: Seen) -> None:
     """Asserts that there is one MIG device, and that the container has its capabilities."""
     published = gpus.device(result["device"])["attributes"]
     assert (published["profile"], published["parentUUID"]) == ({"string": "1g.10gb"}, {"string": H100.uuid})
-    (instance,), (compute,) = gpus.lines("gi"), gpus.lines("ci")
-    gpu_instance, compute_instance = int(instance[2]), int(compute[3])
-    assert instance[1] == compute[1] == "0"
-    minors = mig_minor(0, gpu_instance), mig_minor(0, gpu_instance, compute_instance)
+    (gpu_instance,) = gpus.nvml.states()[H100.uuid].instances.values()
+    assert gpus.gpu_instances() == [gpu_instance]
+    (compute_instance,) = gpu_instance.compute_instances.values()
+    minors = mig_minor(0, gpu_instance.id), mig_minor(0, gpu_instance.id, compute_instance.id)
     capabilities = {f"/dev/nvidia-caps/nvidia-cap{minor}": (CAPS_MAJOR, minor) for minor in minors}
     assert seen.nodes == {**CONTROL, "/dev/nvidia0": (195, 0), **capabilities}
     assert seen.environment == DRIVER

@@ -62,7 +62,7 @@ def test_claims_share_a_mig_device_that_is_made_for_the_first(cluster: Cluster, 
     wait_unschedulable(cluster, names[-1])
     devices = [allocated(cluster, name)[0]["device"] for name in names[:-1]]
     assert devices == ["gpu-0-mig-7g80gb-0-0"] * 3
-    assert len(gpus.lines("gi")) == 1
+    assert len(gpus.gpu_instances()) == 1
     assert look(cluster, "a").nodes == look(cluster, "b").nodes
 
     cluster.kubectl("delete", "pod,resourceclaim", "a")

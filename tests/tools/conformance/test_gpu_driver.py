@@ -1,13 +1,14 @@
-"""The GPU driver passes with dynamic MIG: as a process of its own, with the real NVML binding on a stub library."""
+"""The GPU driver passes with dynamic MIG: as a process of its own, with the real NVML binding and GPUs in memory."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dra_driver_gpu.nvml.memory import fake_gpu
-from dra_driver_gpu.testing import GpuNode, StubState, build_stub
+from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
+from dra_driver_gpu.testing import GpuNode, MemoryAnswers, StubServer, build_stub
 
 from dra_sdk.tools.conformance.check import Severity, run_checks
 from dra_sdk.tools.conformance.checks import CHECKS
@@ -20,7 +21,7 @@ SKIPPED_LEVELS = {"restart", "rolling", "load"}
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A node's root with the stub library in it."""
     node = GpuNode(tmp_path / "host", GPUS)
     node.set_all_instances()
@@ -30,10 +31,10 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "stub").mkdir()
     library = f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{node.driver_version}"
     build_stub(tmp_path / "stub").replace(node.root / library)
-    state = StubState(tmp_path / "nvml", GPUS)
-    for name, value in {**state.environment, "DRA_GPU_DYNAMIC_MIG": "true"}.items():
-        monkeypatch.setenv(name, value)
-    return node.root
+    with StubServer(MemoryAnswers(MemoryNvml(GPUS))) as server:
+        for name, value in {**server.environment, "DRA_GPU_DYNAMIC_MIG": "true"}.items():
+            monkeypatch.setenv(name, value)
+        yield node.root
 
 
 @pytest.mark.timeout(1200)

@@ -1,4 +1,4 @@
-"""The GPU driver on a node made of files, between the SDK's real engine and GPUs in memory or of the stub library.
+"""The GPU driver on a node made of files, between the SDK's real engine and GPUs in memory or behind the stub library.
 
     rig = GpuRig(tmp_path, [fake_gpu("H100-80GB", 0)], dynamic_mig=True)
     prepared = rig.driver.prepare(claim(request("mig", device_class="mig.nvidia.com")))

@@ -1,13 +1,16 @@
-"""The stub library: building it, and its state file."""
+"""The stub library: building it, and serving its calls."""
 
 from __future__ import annotations
 
+import os
+import socket
+from pathlib import Path
+from threading import Thread
+
 import pytest
 from dra_driver_gpu.nvml import errors
-from dra_driver_gpu.nvml.memory import fake_gpu
 from dra_driver_gpu.nvml.real import RealNvml
-from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.testing import StubState, build_stub, nvml_stub
+from dra_driver_gpu.testing import Answer, GoldenAnswers, StubServer, build_stub, nvml_stub
 
 from dra_sdk import SettingsError
 
@@ -18,19 +21,19 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
-def state(tmp_path):
-    return StubState(tmp_path / "nvml", [fake_gpu("A100-40GB")])
+def golden(monkeypatch):
+    found = GoldenAnswers({"nvmlInitWithFlags": Answer(), "nvmlDeviceGetCount_v2": Answer((2,))})
+    with StubServer(found) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield found
 
 
 @pytest.fixture
-def nvml(library, state, tmp_path, monkeypatch):
-    for name, value in state.environment.items():
-        monkeypatch.setenv(name, value)
+def nvml(library, golden):
     nvml = RealNvml(library=library)
     nvml.init()
-    yield nvml
-    StubState(tmp_path / "nvml", [])  # a readable file again
-    nvml.shutdown()
+    return nvml
 
 
 def test_a_missing_compiler_is_reported(tmp_path):
@@ -45,30 +48,43 @@ def test_errors_of_the_compiler_are_reported(tmp_path, monkeypatch):
         build_stub(tmp_path)
 
 
-def test_the_library_reads_what_it_wrote(nvml, tmp_path):
-    gpu = nvml.device_by_index(0)
-    gpu.set_persistence_mode(on=True)  # from now on the file is as the library writes it
-    gpu.set_mig_mode(on=True)
-    first = (tmp_path / "nvml").read_text()
-    instance = gpu.create_gpu_instance(9)
-    instance.create_compute_instance(2)
-    assert "\ngi 0 2 9 4 4\nci 0 2 0 2 0 3 0 MIG-" in (tmp_path / "nvml").read_text()
-    instance.compute_instance(0).destroy()
-    instance.destroy()
-    assert (tmp_path / "nvml").read_text() == first
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["nvml", "nvml.lock"]
+def test_a_call_is_recorded_and_answered_from_the_table(nvml, golden):
+    assert nvml.device_count() == 2
+    golden.answers["nvmlDeviceGetCount_v2"] = Answer((3,))
+    assert nvml.device_count() == 3
+    assert golden.calls == [("nvmlInitWithFlags", 1), *[("nvmlDeviceGetCount_v2",)] * 2]
 
 
-def test_an_operator_sets_modes(nvml, state):
-    gpu = nvml.device_by_index(0)
-    state.set_compute_mode(gpu.uuid(), ComputeMode.PROHIBITED)
-    state.set_persistence(gpu.uuid(), on=True)
-    assert (gpu.compute_mode(), gpu.persistence_mode()) == (ComputeMode.PROHIBITED, True)
+def test_a_function_without_an_answer_fails(nvml):
+    with pytest.raises(errors.NvmlError, match="nvmlSystemGetDriverVersion: unknown error"):
+        nvml.driver_version()
 
 
-def test_a_malformed_line_is_reported_on_stderr(nvml, tmp_path, capfd):
-    with (tmp_path / "nvml").open("a") as file:
-        file.write("gi 0 99 19 0 1\n")
+def test_threads_call_at_the_same_time(nvml, golden):
+    found = []
+    threads = [Thread(target=lambda: found.append(nvml.device_count())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [2] * 8
+
+
+def test_a_caller_that_is_killed_ends_nobody_else(nvml, capfd):
+    path = os.environ[nvml_stub.SOCKET_VARIABLE]
+    for sent in (b"", b"nvmlDeviceGet", b"nvmlDeviceGetCount_v2\t\t\n"):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(path)
+            caller.sendall(sent)
+    assert nvml.device_count() == 2
+    assert capfd.readouterr().err == ""
+
+
+def test_a_closed_server_leaves_nothing_and_is_a_missing_kernel_driver(library, monkeypatch):
+    with StubServer(GoldenAnswers()) as server:
+        [path] = server.environment.values()
+        assert Path(path).is_socket()
+        monkeypatch.setenv(nvml_stub.SOCKET_VARIABLE, path)
+    assert not Path(path).parent.exists()
     with pytest.raises(errors.DriverNotLoadedError):
-        nvml.device_count()
-    assert "cannot be read: gi 0 99 19 0 1" in capfd.readouterr().err
+        RealNvml(library=library).init()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 
 from dra_driver_gpu.nvml.api import Event, Gpu
 from dra_driver_gpu.nvml.errors import ReturnCode
@@ -135,6 +136,11 @@ class MemoryNvml:
     def state(self, uuid: str) -> GpuState:
         """The state of a GPU, to be read or set."""
         return self._driver.gpus[uuid]
+
+    def states(self) -> dict[str, GpuState]:
+        """A copy of the state of each GPU that the kernel driver has, by UUID."""
+        with self._driver.changed:
+            return deepcopy(self._driver.gpus)
 
     def watch(self, watcher: Callable[[GpuState], None]) -> None:
         """Call `watcher` after each call that may have changed a GPU. It runs under the lock: it must not call NVML."""

@@ -1,4 +1,4 @@
-"""The GPU models that the in-memory NVML and the stub library offer, with their MIG profiles, and GPUs of a model.
+"""The GPU models that the in-memory NVML offers, with their MIG profiles, and GPUs of a model.
 
 Sources of the profiles: `nvidia-smi mig -lgip` and `-lgipp` of A100, A30, H100, H200, B200 and RTX PRO 6000 (server
 edition), and the MIG user guide for engines and placements. Where the guide and `-lgip` differ, `-lgip` is used: in the

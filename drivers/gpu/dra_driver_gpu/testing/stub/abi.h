@@ -3,38 +3,25 @@
 #ifndef STUB_ABI_H
 #define STUB_ABI_H
 
+#include <stdint.h>
+
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int nvmlReturn_t;
 
 enum {
     SUCCESS = 0,
-    UNINITIALIZED = 1,
-    INVALID_ARGUMENT = 2,
-    NOT_SUPPORTED = 3,
-    NO_PERMISSION = 4,
-    NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
-    TIMEOUT = 10,
-    GPU_IS_LOST = 15,
-    RESET_REQUIRED = 16,
-    IN_USE = 19,
-    INSUFFICIENT_RESOURCES = 23,
     ARGUMENT_VERSION_MISMATCH = 25,
 };
 
-#define WHOLE_GPU 0xFFFFFFFFu
-#define RECOVERY_ACTION_FIELD 230
 #define VALUE_UNSIGNED_INT 1
 #define NAME_BUFFER 96
 #define VERSION_OF(type, number) ((unsigned)(sizeof(type) | ((unsigned)(number) << 24)))
 
-/* Handles are addresses of slots; what they stand for follows from where the slot is. */
-typedef struct device_slot *nvmlDevice_t;
-typedef struct gpu_instance_slot *nvmlGpuInstance_t;
-typedef struct compute_instance_slot *nvmlComputeInstance_t;
-typedef struct event_set *nvmlEventSet_t;
+/* Handles are opaque pointers; here numbers of the same size, which Python chooses. */
+typedef uintptr_t nvmlDevice_t, nvmlGpuInstance_t, nvmlComputeInstance_t, nvmlEventSet_t;
 
 typedef struct {
     char busIdLegacy[16];

@@ -1,4 +1,4 @@
-"""What only the real binding has: finding and loading libraries, old ones too, and other processes."""
+"""Finding and loading the library of a driver, also an old one and an updated one."""
 
 from __future__ import annotations
 
@@ -6,84 +6,24 @@ import importlib.util
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dra_driver_gpu.describe import read_inventory
 from dra_driver_gpu.health.history import read
 from dra_driver_gpu.nvml import errors, queries
-from dra_driver_gpu.nvml.memory import MODELS, FakeGpu, fake_gpu
-from dra_driver_gpu.nvml.mig import Placement, profile_name
+from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
+from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.real import RealNvml, find_library
 from dra_driver_gpu.nvml.real.library import SONAME, load
-from dra_driver_gpu.nvml.values import Architecture, Brand, RecoveryAction
-from dra_driver_gpu.testing import StubState, build_stub
+from dra_driver_gpu.nvml.values import AddressingMode, RecoveryAction
+from dra_driver_gpu.testing import MemoryAnswers, StubServer, build_stub
+from dra_driver_gpu.testing.nvml_stub import SOCKET_VARIABLE
 
 from dra_sdk.hardware import Host
 from dra_sdk.hardware.host_paths import LIBRARY_DIRS, file_below
 
-_OLD = (
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetGpuInstanceProfileInfoV",
-    "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
-    "nvmlDeviceGetAddressingMode",
-)
-
-
-@pytest.fixture
-def state(tmp_path, monkeypatch):
-    state = StubState(tmp_path / "nvml", [fake_gpu("A100-40GB", mig=True)])
-    for name, value in state.environment.items():
-        monkeypatch.setenv(name, value)
-    return state
-
-
-def test_the_library_is_found_under_the_driver_root(state, stub_library, tmp_path):
-    directory = tmp_path / "driver/usr/lib/x86_64-linux-gnu"
-    directory.mkdir(parents=True)
-    (directory / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580")
-    (directory / "libnvidia-ml.so.580").write_bytes(stub_library.read_bytes())
-    nvml = RealNvml(tmp_path / "driver")
-    nvml.init()
-    assert nvml.device_count() == 1
-    nvml.shutdown()
-
-
-def test_a_driver_can_be_installed_later(state, stub_library, tmp_path):
-    nvml = RealNvml(tmp_path / "driver")
-    with pytest.raises(errors.LibraryNotFoundError):
-        nvml.init()
-    (tmp_path / "driver/usr/lib64").mkdir(parents=True)
-    (tmp_path / "driver/usr/lib64/libnvidia-ml.so.1").write_bytes(stub_library.read_bytes())
-    nvml.init()
-    nvml.shutdown()
-
-
-def test_without_kernel_driver_init_fails(monkeypatch, stub_library, tmp_path):
-    monkeypatch.setenv("NVML_STUB_STATE", str(tmp_path / "none"))
-    with pytest.raises(errors.DriverNotLoadedError, match="nvmlInitWithFlags: the kernel driver is not loaded"):
-        RealNvml(library=stub_library).init()
-
-
-def test_an_old_library_reports_what_it_can(state, tmp_path):
-    nvml = RealNvml(library=build_stub(tmp_path, without=_OLD))
-    nvml.init()
-    gpu = nvml.device_by_index(0)
-    assert gpu.memory().total_bytes == 40960 << 20
-    with pytest.raises(errors.FunctionNotFoundError):
-        gpu.addressing_mode()
-    first = queries.gpu_instance_profiles(gpu)[0]
-    assert (first.id, first.name, first.multiprocessors, first.memory_mib) == (19, "", 14, 4864)
-    assert profile_name(first, gpu.memory().total_bytes) == "1g.5gb"
-    instance = gpu.create_gpu_instance(first.id, Placement(0, 1))
-    [share] = queries.compute_instance_profiles(instance)
-    assert (share.id, share.name, share.shared_copy_engines) == (0, "", 1)
-    nvml.shutdown()
-
-
-_BEFORE_MIG = (
-    *_OLD,
+_NOT_BEFORE_MIG = (
     "nvmlDeviceGetGpuInstanceProfileInfo",
     "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
     "nvmlDeviceGetMigMode",
@@ -94,8 +34,45 @@ _BEFORE_MIG = (
 )
 
 
-def test_a_gpu_of_a_driver_from_before_mig_is_read(state, tmp_path):
-    nvml = RealNvml(library=build_stub(tmp_path, without=_BEFORE_MIG))
+@pytest.fixture
+def memory(monkeypatch):
+    """The GPUs behind the library."""
+    nvml = MemoryNvml([fake_gpu("A100-40GB", mig=True)])
+    with StubServer(MemoryAnswers(nvml)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield nvml
+
+
+def test_the_library_is_found_under_the_driver_root(memory, stub_library, tmp_path):
+    directory = tmp_path / "driver/usr/lib/x86_64-linux-gnu"
+    directory.mkdir(parents=True)
+    (directory / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580")
+    (directory / "libnvidia-ml.so.580").write_bytes(stub_library.read_bytes())
+    nvml = RealNvml(tmp_path / "driver")
+    nvml.init()
+    assert nvml.device_count() == 1
+    nvml.shutdown()
+
+
+def test_a_driver_can_be_installed_later(memory, stub_library, tmp_path):
+    nvml = RealNvml(tmp_path / "driver")
+    with pytest.raises(errors.LibraryNotFoundError):
+        nvml.init()
+    (tmp_path / "driver/usr/lib64").mkdir(parents=True)
+    (tmp_path / "driver/usr/lib64/libnvidia-ml.so.1").write_bytes(stub_library.read_bytes())
+    nvml.init()
+    nvml.shutdown()
+
+
+def test_without_kernel_driver_init_fails(monkeypatch, stub_library):
+    monkeypatch.delenv(SOCKET_VARIABLE, raising=False)
+    with pytest.raises(errors.DriverNotLoadedError, match="nvmlInitWithFlags: the kernel driver is not loaded"):
+        RealNvml(library=stub_library).init()
+
+
+def test_a_gpu_of_a_driver_from_before_mig_is_read(memory, old_functions, tmp_path):
+    nvml = RealNvml(library=build_stub(tmp_path, without=[*old_functions, *_NOT_BEFORE_MIG]))
     nvml.init()
     found = read_inventory(nvml, Host(tmp_path))
     assert not found.errors
@@ -105,44 +82,29 @@ def test_a_gpu_of_a_driver_from_before_mig_is_read(state, tmp_path):
     nvml.shutdown()
 
 
-def test_an_updated_driver_is_used_without_a_restart(state, stub_library, tmp_path):
+def test_an_updated_driver_is_used_without_a_restart(memory, stub_library, old_library, tmp_path):
     """An updated driver container brings another library; the loaded one answers LIB_RM_VERSION_MISMATCH."""
     directory = tmp_path / "driver/usr/lib64"
     directory.mkdir(parents=True)
     link = directory / "libnvidia-ml.so.1"
-    for version in ("570.1", "580.2"):
-        (directory / f"libnvidia-ml.so.{version}").write_bytes(stub_library.read_bytes())
+    (directory / "libnvidia-ml.so.570.1").write_bytes(old_library.read_bytes())
+    (directory / "libnvidia-ml.so.580.2").write_bytes(stub_library.read_bytes())
     link.symlink_to("libnvidia-ml.so.570.1")
     nvml = RealNvml(tmp_path / "driver")
     nvml.init()
-    old = nvml.device_by_index(0)
     nvml.init()
     link.unlink()
     link.symlink_to("libnvidia-ml.so.580.2")
     nvml.shutdown()
-    assert nvml.device_by_index(0) == old  # there is another user
+    with pytest.raises(errors.FunctionNotFoundError):  # there is another user
+        nvml.device_by_index(0).addressing_mode()
     nvml.shutdown()
     nvml.init()
-    assert nvml.device_by_index(0) != old
+    assert nvml.device_by_index(0).addressing_mode() is AddressingMode.HMM
     nvml.shutdown()
 
 
-def test_numbers_newer_than_this_driver_are_unknown(tmp_path, monkeypatch, stub_library):
-    model = replace(MODELS["B200-180GB"], architecture=99, brand=77)
-    gpu = FakeGpu(model=model, minor=0, uuid="GPU-x", pci_address="0000:01:00.0")
-    state = StubState(tmp_path / "nvml", [gpu])
-    state.set_recovery_action(gpu.uuid, 99)
-    for name, value in state.environment.items():
-        monkeypatch.setenv(name, value)
-    nvml = RealNvml(library=stub_library)
-    nvml.init()
-    assert nvml.device_by_index(0).architecture() is Architecture.UNKNOWN
-    assert nvml.device_by_index(0).brand() is Brand.UNKNOWN
-    assert nvml.device_by_index(0).recovery_action() is RecoveryAction.UNKNOWN  # not that all is well
-    nvml.shutdown()
-
-
-def test_another_process_sees_the_same_mig_devices(state, stub_library):
+def test_another_process_sees_the_same_mig_devices(memory, stub_library):
     nvml = RealNvml(library=stub_library)
     nvml.init()
     gpu = nvml.device_by_index(0)
@@ -167,15 +129,16 @@ def test_another_process_sees_the_same_mig_devices(state, stub_library):
     nvml.shutdown()
 
 
-def test_two_libraries_do_not_share_their_state(state, stub_library, tmp_path):
-    copy = tmp_path / "copy.so"
-    copy.write_bytes(stub_library.read_bytes())
-    first, second = RealNvml(library=stub_library), RealNvml(library=copy)
-    first.init()
-    with pytest.raises(errors.NvmlError, match=r"nvmlDeviceGetCount_v2: .*not initialized"):
-        second.device_count()
-    assert first.device_count() == 1
-    first.shutdown()
+def test_two_libraries_in_one_process_are_not_mixed_up(memory, stub_library, old_library):
+    new, old = RealNvml(library=stub_library), RealNvml(library=old_library)
+    new.init()
+    old.init()
+    assert new.device_by_index(0).addressing_mode() is AddressingMode.HMM
+    with pytest.raises(errors.FunctionNotFoundError):
+        old.device_by_index(0).addressing_mode()
+    assert new.device_by_index(0).addressing_mode() is AddressingMode.HMM
+    old.shutdown()
+    new.shutdown()
 
 
 def _write(path, text=""):

@@ -1,4 +1,4 @@
-"""MIG: the same tests for the NVML in memory and for the real binding."""
+"""MIG."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _mig_device(gpu, name="1g.5gb", start=0):
 
 
 @pytest.mark.parametrize("name", _WITH_MIG)
-def test_profiles_and_placements_are_those_of_the_model(make_rig, name):
+def test_profiles_and_placements_are_those_of_the_model(make_nvml, name):
     fake = fake_gpu(name)
-    gpu = make_rig(fake).gpu()  # profiles and placements are reported although MIG is off
+    gpu = make_nvml(fake).device_by_index(0)  # profiles and placements are reported although MIG is off
     found = {profile.kind: profile for profile in queries.gpu_instance_profiles(gpu)}
     assert list(found) == sorted(row.kind for row in fake.model.mig)
     for row in fake.model.mig:
@@ -54,8 +54,8 @@ def test_profiles_and_placements_are_those_of_the_model(make_rig, name):
         assert profile_name(profile, gpu.memory().total_bytes) == profile.name
 
 
-def test_a_gpu_without_mig_has_no_profiles(make_rig):
-    gpu = make_rig(fake_gpu("L4")).gpu()
+def test_a_gpu_without_mig_has_no_profiles(make_nvml):
+    gpu = make_nvml(fake_gpu("L4")).device_by_index(0)
     assert queries.gpu_instance_profiles(gpu) == []
     assert queries.gpu_instances(gpu) == []
     assert queries.OptionalQueries().mig_devices("", gpu) == []
@@ -66,8 +66,8 @@ def test_a_gpu_without_mig_has_no_profiles(make_rig):
         gpu.possible_placements(19)
 
 
-def test_instances_are_refused_while_mig_is_off(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB")).gpu()
+def test_instances_are_refused_while_mig_is_off(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB")).device_by_index(0)
     assert gpu.max_mig_devices() == 0
     for ask in (
         lambda: gpu.create_gpu_instance(19, Placement(0, 1)),
@@ -79,9 +79,9 @@ def test_instances_are_refused_while_mig_is_off(make_rig):
             ask()
 
 
-def test_a_mig_device_is_created_and_destroyed(make_rig):
-    rig = make_rig(fake_gpu("A100-40GB", mig=True))
-    gpu = rig.gpu()
+def test_a_mig_device_is_created_and_destroyed(make_nvml):
+    nvml = make_nvml(fake_gpu("A100-40GB", mig=True))
+    gpu = nvml.device_by_index(0)
     assert gpu.max_mig_devices() == 7
     device, instance, compute = _mig_device(gpu, "3g.20gb", 4)
     assert device.uuid().startswith("MIG-")
@@ -103,8 +103,8 @@ def test_a_mig_device_is_created_and_destroyed(make_rig):
     assert queries.gpu_instances(gpu) == []
 
 
-def test_a_handle_to_a_destroyed_instance_is_invalid(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_a_handle_to_a_destroyed_instance_is_invalid(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     device, instance, compute = _mig_device(gpu)
     number = instance.info().id
     compute.destroy()
@@ -119,8 +119,8 @@ def test_a_handle_to_a_destroyed_instance_is_invalid(make_rig):
         gpu.gpu_instance(number)
 
 
-def test_a_gpu_instance_without_compute_instance_is_no_mig_device(make_rig):
-    gpu = make_rig(fake_gpu("H100-80GB", mig=True)).gpu()
+def test_a_gpu_instance_without_compute_instance_is_no_mig_device(make_nvml):
+    gpu = make_nvml(fake_gpu("H100-80GB", mig=True)).device_by_index(0)
     instance = gpu.create_gpu_instance(_ids(gpu)["2g.20gb"], Placement(2, 2))
     assert queries.OptionalQueries().mig_devices("", gpu) == []
     assert queries.gpu_instances(gpu) == [instance]
@@ -128,8 +128,8 @@ def test_a_gpu_instance_without_compute_instance_is_no_mig_device(make_rig):
         instance.compute_instance(0)
 
 
-def test_occupied_slices_are_refused(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_occupied_slices_are_refused(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     ids = _ids(gpu)
     gpu.create_gpu_instance(ids["3g.20gb"], Placement(0, 4))
     for name, placement in (("1g.5gb", Placement(3, 1)), ("4g.20gb", Placement(0, 4)), ("7g.40gb", Placement(0, 8))):
@@ -139,16 +139,16 @@ def test_occupied_slices_are_refused(make_rig):
     gpu.create_gpu_instance(ids["1g.5gb"], Placement(4, 1))
 
 
-def test_a_placement_that_the_profile_lacks_is_invalid(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_a_placement_that_the_profile_lacks_is_invalid(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     for profile_id, placement in ((14, Placement(1, 2)), (14, Placement(6, 2)), (19, Placement(0, 2)), (77, None)):
         with pytest.raises(errors.InvalidArgumentError):
             gpu.create_gpu_instance(profile_id, placement)
 
 
 @pytest.mark.parametrize("name", _WITH_MIG)
-def test_each_profile_fits_as_often_as_it_says(make_rig, name):
-    gpu = make_rig(fake_gpu(name, mig=True)).gpu()
+def test_each_profile_fits_as_often_as_it_says(make_nvml, name):
+    gpu = make_nvml(fake_gpu(name, mig=True)).device_by_index(0)
     for profile in queries.gpu_instance_profiles(gpu):
         made = [gpu.create_gpu_instance(profile.id) for _ in range(profile.instances)]
         with pytest.raises(errors.InsufficientResourcesError):
@@ -159,8 +159,8 @@ def test_each_profile_fits_as_often_as_it_says(make_rig, name):
             one.destroy()
 
 
-def test_only_one_instance_can_have_the_media_engines(make_rig):
-    gpu = make_rig(fake_gpu("A30", mig=True)).gpu()
+def test_only_one_instance_can_have_the_media_engines(make_nvml):
+    gpu = make_nvml(fake_gpu("A30", mig=True)).device_by_index(0)
     ids = _ids(gpu)
     gpu.create_gpu_instance(ids["1g.6gb+me"], Placement(0, 1))
     with pytest.raises(errors.InsufficientResourcesError):
@@ -168,8 +168,8 @@ def test_only_one_instance_can_have_the_media_engines(make_rig):
     gpu.create_gpu_instance(ids["2g.12gb"], Placement(2, 2))
 
 
-def test_a_gpu_instance_is_divided_into_compute_instances(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_a_gpu_instance_is_divided_into_compute_instances(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     instance = gpu.create_gpu_instance(_ids(gpu)["3g.20gb"], Placement(0, 4))
     shares = {share.name: share for share in queries.compute_instance_profiles(instance)}
     assert {name: (one.slices, one.instances, one.multiprocessors) for name, one in shares.items()} == {
@@ -189,23 +189,25 @@ def test_a_gpu_instance_is_divided_into_compute_instances(make_rig):
     assert instance.compute_instances(shares["2c.3g.20gb"].id) == [second]
 
 
-def test_a_gpu_instance_of_four_slices_has_no_compute_instance_of_three(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_a_gpu_instance_of_four_slices_has_no_compute_instance_of_three(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     instance = gpu.create_gpu_instance(_ids(gpu)["4g.20gb"])
     with pytest.raises(errors.NotSupportedError):
         instance.compute_instance_profile(ComputeInstanceProfileKind.SLICE_3)
 
 
-def test_newer_drivers_offer_a_second_profile_of_seven_slices(make_rig):
+def test_newer_drivers_offer_a_second_profile_of_seven_slices(make_nvml):
     model = replace(MODELS["H100-80GB"], nvl_profile=True)
-    gpu = make_rig(FakeGpu(model=model, minor=0, uuid="GPU-x", pci_address="0000:01:00.0", mig=True)).gpu()
+    gpu = make_nvml(FakeGpu(model=model, minor=0, uuid="GPU-x", pci_address="0000:01:00.0", mig=True)).device_by_index(
+        0
+    )
     instance = gpu.create_gpu_instance(_ids(gpu)["7g.80gb"])
     seven = [one for one in queries.compute_instance_profiles(instance) if one.slices == 7]
     assert [one.kind for one in seven] == [ComputeInstanceProfileKind.SLICE_7, ComputeInstanceProfileKind.SLICE_7_NVL]
 
 
-def test_indices_of_mig_devices_have_gaps(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_indices_of_mig_devices_have_gaps(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     made = [_mig_device(gpu, "1g.5gb", start) for start in range(3)]
     made[1][2].destroy()
     with pytest.raises(errors.NotFoundError):
@@ -215,8 +217,8 @@ def test_indices_of_mig_devices_have_gaps(make_rig):
     assert gpu.mig_device(1) == again.info().device
 
 
-def test_a_mig_device_that_is_created_again_has_the_same_uuid(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", mig=True)).gpu()
+def test_a_mig_device_that_is_created_again_has_the_same_uuid(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", mig=True)).device_by_index(0)
     device, instance, compute = _mig_device(gpu)
     uuid = device.uuid()
     compute.destroy()
@@ -224,31 +226,31 @@ def test_a_mig_device_that_is_created_again_has_the_same_uuid(make_rig):
     assert _mig_device(gpu)[0].uuid() == uuid
 
 
-def test_an_instance_in_use_is_not_destroyed(make_rig):
-    rig = make_rig(fake_gpu("A100-40GB", mig=True))
-    device, instance, compute = _mig_device(rig.gpu())
+def test_an_instance_in_use_is_not_destroyed(make_nvml):
+    nvml = make_nvml(fake_gpu("A100-40GB", mig=True))
+    device, instance, compute = _mig_device(nvml.device_by_index(0))
     gi, ci = device.gpu_instance_id(), device.compute_instance_id()
-    rig.control.add_process(rig.gpus[0].uuid, 7, used_bytes=1 << 20, gpu_instance_id=gi, compute_instance_id=ci)
-    assert rig.gpu().processes() == [Process(7, 1 << 20, gi, ci)]
+    nvml.add_process(nvml.gpus[0].uuid, 7, used_bytes=1 << 20, gpu_instance_id=gi, compute_instance_id=ci)
+    assert nvml.device_by_index(0).processes() == [Process(7, 1 << 20, gi, ci)]
     with pytest.raises(errors.InUseError):
         compute.destroy()
     with pytest.raises(errors.InUseError):
         instance.destroy()
-    rig.control.end_process(7)
+    nvml.end_process(7)
     with pytest.raises(errors.InUseError):
         instance.destroy()  # it still has a compute instance
     compute.destroy()
     instance.destroy()
 
 
-def test_hopper_changes_mig_mode_while_it_is_idle(make_rig):
-    rig = make_rig(fake_gpu("H100-80GB"))
-    gpu = rig.gpu()
-    rig.control.add_process(rig.gpus[0].uuid, 7)
+def test_hopper_changes_mig_mode_while_it_is_idle(make_nvml):
+    nvml = make_nvml(fake_gpu("H100-80GB"))
+    gpu = nvml.device_by_index(0)
+    nvml.add_process(nvml.gpus[0].uuid, 7)
     with pytest.raises(errors.InUseError):
         gpu.set_mig_mode(on=True)
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
-    rig.control.end_process(7)
+    nvml.end_process(7)
     gpu.set_mig_mode(on=True)
     assert gpu.mig_mode() == MigMode(current=True, pending=True)
     _, instance, compute = _mig_device(gpu, "1g.10gb")
@@ -260,19 +262,19 @@ def test_hopper_changes_mig_mode_while_it_is_idle(make_rig):
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
 
 
-def test_ampere_keeps_a_mig_mode_that_it_cannot_set_now_as_pending(make_rig):
-    rig = make_rig(fake_gpu("A100-40GB"))
-    gpu = rig.gpu()
-    rig.control.add_process(rig.gpus[0].uuid, 7)
+def test_ampere_keeps_a_mig_mode_that_it_cannot_set_now_as_pending(make_nvml):
+    nvml = make_nvml(fake_gpu("A100-40GB"))
+    gpu = nvml.device_by_index(0)
+    nvml.add_process(nvml.gpus[0].uuid, 7)
     with pytest.raises(errors.InUseError):
         gpu.set_mig_mode(on=True)
     assert gpu.mig_mode() == MigMode(current=False, pending=True)
-    rig.control.reset(rig.gpus[0].uuid)
+    nvml.reset(nvml.gpus[0].uuid)
     assert gpu.mig_mode() == MigMode(current=True, pending=True)
 
 
-def test_ampere_in_a_guest_needs_a_restart_of_the_guest(make_rig):
-    gpu = make_rig(fake_gpu("A100-40GB", guest=True)).gpu()
+def test_ampere_in_a_guest_needs_a_restart_of_the_guest(make_nvml):
+    gpu = make_nvml(fake_gpu("A100-40GB", guest=True)).device_by_index(0)
     with pytest.raises(errors.ResetRequiredError):
         gpu.set_mig_mode(on=True)
     assert gpu.mig_mode() == MigMode(current=False, pending=True)
@@ -280,36 +282,36 @@ def test_ampere_in_a_guest_needs_a_restart_of_the_guest(make_rig):
     assert gpu.mig_mode() == MigMode(current=False, pending=False)
 
 
-def test_a_reset_removes_all_instances(make_rig):
-    rig = make_rig(fake_gpu("A100-40GB", 0, mig=True), fake_gpu("H100-80GB", 1, mig=True))
+def test_a_reset_removes_all_instances(make_nvml):
+    nvml = make_nvml(fake_gpu("A100-40GB", 0, mig=True), fake_gpu("H100-80GB", 1, mig=True))
     for number, name in enumerate(("1g.5gb", "1g.10gb")):
-        gpu = rig.gpu(number)
+        gpu = nvml.device_by_index(number)
         _mig_device(gpu, name)
-        rig.control.lose(rig.gpus[number].uuid)
+        nvml.lose(nvml.gpus[number].uuid)
         with pytest.raises(errors.GpuIsLostError):
             gpu.mig_mode()
-        rig.control.reset(rig.gpus[number].uuid)
+        nvml.reset(nvml.gpus[number].uuid)
         assert queries.gpu_instances(gpu) == []
-    assert [rig.gpu(number).mig_mode().current for number in range(2)] == [True, False]
+    assert [nvml.device_by_index(number).mig_mode().current for number in range(2)] == [True, False]
 
 
-def test_instances_outlive_the_library(make_rig):
-    rig = make_rig(fake_gpu("A100-40GB", mig=True))
-    uuid = _mig_device(rig.gpu())[0].uuid()
-    rig.nvml.shutdown()
-    rig.nvml.init()
-    assert [one.uuid() for one in queries.OptionalQueries().mig_devices("", rig.gpu())] == [uuid]
+def test_instances_outlive_the_library(make_nvml):
+    nvml = make_nvml(fake_gpu("A100-40GB", mig=True))
+    uuid = _mig_device(nvml.device_by_index(0))[0].uuid()
+    nvml.shutdown()
+    nvml.init()
+    assert [one.uuid() for one in queries.OptionalQueries().mig_devices("", nvml.device_by_index(0))] == [uuid]
 
 
-def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(make_rig):
-    rig = make_rig(fake_gpu("A100-40GB", mig=True))
-    gpu = rig.gpu()
+def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(make_nvml):
+    nvml = make_nvml(fake_gpu("A100-40GB", mig=True))
+    gpu = nvml.device_by_index(0)
     call = "nvmlDeviceCreateGpuInstanceWithPlacement"
-    rig.control.fail(call, ReturnCode.INSUFFICIENT_RESOURCES)
+    nvml.fail(call, ReturnCode.INSUFFICIENT_RESOURCES)
     with pytest.raises(errors.InsufficientResourcesError):
         gpu.create_gpu_instance(19, Placement(0, 1))
     assert queries.gpu_instances(gpu) == []
-    rig.control.fail(call, ReturnCode.UNKNOWN, after=True)
+    nvml.fail(call, ReturnCode.UNKNOWN, after=True)
     with pytest.raises(errors.NvmlError) as found:
         gpu.create_gpu_instance(19, Placement(0, 1))
     assert found.value.code == ReturnCode.UNKNOWN
@@ -317,9 +319,9 @@ def test_a_failed_creation_leaves_nothing_and_a_lost_answer_leaves_an_orphan(mak
 
 
 @pytest.mark.parametrize("code", [ReturnCode.INVALID_ARGUMENT, ReturnCode.NOT_SUPPORTED])
-def test_a_profile_kind_that_the_driver_does_not_know_hides_no_other_profile(make_rig, code):
-    rig = make_rig(fake_gpu("A100-40GB"))
-    wanted = [one.kind for one in queries.gpu_instance_profiles(rig.gpu())]
-    rig.control.fail("nvmlDeviceGetGpuInstanceProfileInfoV", code, nth=2)
-    kinds = [one.kind for one in queries.gpu_instance_profiles(rig.gpu())]
+def test_a_profile_kind_that_the_driver_does_not_know_hides_no_other_profile(make_nvml, code):
+    nvml = make_nvml(fake_gpu("A100-40GB"))
+    wanted = [one.kind for one in queries.gpu_instance_profiles(nvml.device_by_index(0))]
+    nvml.fail("nvmlDeviceGetGpuInstanceProfileInfoV", code, nth=2)
+    kinds = [one.kind for one in queries.gpu_instance_profiles(nvml.device_by_index(0))]
     assert kinds == [kind for kind in wanted if kind is not GpuInstanceProfileKind.SLICE_2]
