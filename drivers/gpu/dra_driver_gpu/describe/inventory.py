@@ -114,10 +114,6 @@ class GpuInfo:
     mig_devices: tuple[MigDeviceInfo, ...] = ()
     pci: PciDevice | None = None
 
-    def profile(self, profile_id: int) -> MigProfile | None:
-        """The profile with this id; None if the GPU does not offer it."""
-        return next((each for each in self.profiles if each.profile.id == profile_id), None)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inventory:
