@@ -12,8 +12,19 @@ from typing import Final
 
 from dra_sdk.errors import HardwareError
 
-PROGRAM_DIRS: Final = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin")
-"""The directories for programs, below a root, in the order of the search."""
+PROGRAM_DIRS: Final = (
+    "opt/bin",
+    "usr/bin",
+    "usr/sbin",
+    "bin",
+    "sbin",
+    "usr/local/bin",
+    "usr/libexec/nvidia/tesla/bin",  # Bottlerocket, also in its sysroots
+    "x86_64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin",
+    "aarch64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin",
+    "run/current-system/sw/bin",  # NixOS: links into its store
+)
+"""The directories for programs, below a root, in the order of the search: of distributions and managed nodes."""
 LIBRARY_DIRS: Final = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",

@@ -19,7 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from dra_sdk.errors import HardwareError, PermanentError, RetriableError
 from dra_sdk.hardware.host import link_name, optional, read_text
@@ -36,11 +39,48 @@ from dra_sdk.hardware.pci_driver import (
 )
 from dra_sdk.model.edits import DeviceNode
 
+BackendPolicy = Literal["LegacyOnly", "PreferIommuFD"]
 VFIO_PCI: Final = "vfio-pci"
 _MODULE: Final = "vfio_pci"
 _ALIAS: Final = "alias vfio_pci:"
 _WITHOUT_DMA: Final = frozenset({None, "pci-stub", "pcieport"})
 """Drivers that may share an IOMMU group with VFIO; the kernel refuses a group with any other."""
+
+
+def _null_is(default: Any, kind: Any) -> BeforeValidator:
+    """`null` means the default, as for every optional field of Kubernetes; `kind` is the type of other values."""
+    return BeforeValidator(lambda value: default if value is None else value, json_schema_input_type=kind | None)
+
+
+class Iommu(BaseModel):
+    """The interface by which a virtual machine gets a device, as users configure it.
+
+    It is a field of a driver's configuration class:
+
+        class VfioDeviceConfig(OpaqueConfig, api_version="lights.example.com/v1"):
+            iommu: IommuField = Field(default_factory=Iommu)
+
+    backend_policy: `LegacyOnly`: the IOMMU group. `PreferIommuFD`: IOMMUFD if the kernel has it.
+    enable_api_device: add `/dev/vfio/vfio` or `/dev/iommu`, by which devices are opened; `enableAPIDevice` in a claim.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    backend_policy: Annotated[BackendPolicy, _null_is("LegacyOnly", BackendPolicy)] = "LegacyOnly"
+    enable_api_device: Annotated[bool, Field(strict=True), _null_is(False, bool)] = Field(
+        default=False, alias="enableAPIDevice"
+    )
+
+    def device_nodes(self, node: NodeAccess, device: VfioDevice | None) -> list[DeviceNode]:
+        """The device nodes for a virtual machine; none without a device. See `device_nodes` of this module."""
+        if device is None:
+            return []
+        prefer = self.backend_policy == "PreferIommuFD"
+        return device_nodes(node, device, iommufd=prefer, api=self.enable_api_device)
+
+
+IommuField: TypeAlias = Annotated[Iommu, _null_is({}, Iommu)]
+"""An `Iommu` as the field of a configuration class; `null` means the default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 
 ConfigT = TypeVar("ConfigT", bound=OpaqueConfig | None)
+WantedT = TypeVar("WantedT", bound=OpaqueConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,13 @@ class AllocatedDevice(Generic[ConfigT]):
     def base_request(self) -> str:
         """Name of the request in the claim, without `/subrequest`."""
         return base_request(self.request)
+
+    def config_of(self, wanted: type[WantedT]) -> WantedT | None:
+        """Return the configuration of one class that applies: the last of its entries in `configs`; None without one.
+
+        A driver with several configuration classes finds by it the one that fits the device.
+        """
+        return next((each for each in reversed(self.configs) if isinstance(each, wanted)), None)
 
     @property
     def hardware(self) -> Any:

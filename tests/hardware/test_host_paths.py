@@ -47,6 +47,29 @@ def test_a_program_is_found_in_the_first_directory_that_has_it(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("file", "links"),
+    [
+        (
+            "nix/store/abc-tool/bin/tool",
+            {"run/current-system": "/nix/store/def-system", "nix/store/def-system/sw/bin": "/nix/store/abc-tool/bin"},
+        ),
+        ("x86_64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin/tool", {}),
+        (
+            "x86_64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin/tool",
+            {"usr": "x86_64-bottlerocket-linux-gnu/sys-root/usr"},
+        ),
+    ],
+)
+def test_a_program_is_found_where_the_distribution_has_it(tmp_path, file, links):
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+    for link, target in links.items():
+        (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link).symlink_to(target)
+    assert find_program(tmp_path, "tool") == tmp_path / file
+
+
+@pytest.mark.parametrize(
     ("files", "links", "found"),
     [
         (["usr/lib64/x.so.1", "lib64/x.so.1"], {}, "usr/lib64/x.so.1"),

@@ -5,11 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pydantic import Field
 
-from dra_sdk import DeviceNode, HardwareError, PermanentError, RetriableError
+from dra_sdk import DeviceNode, HardwareError, OpaqueConfig, PermanentError, RetriableError
 from dra_sdk.hardware import read_pci_device
 from dra_sdk.hardware.pci_driver import PciBinding, read_binding
-from dra_sdk.hardware.vfio import Passthrough, device_nodes, is_vfio_driver, slot, vfio_device, vfio_driver
+from dra_sdk.hardware.vfio import (
+    Iommu,
+    IommuField,
+    Passthrough,
+    device_nodes,
+    is_vfio_driver,
+    slot,
+    vfio_device,
+    vfio_driver,
+)
 from tests.hardware.conftest import CARD as CARD_FUNCTION
 
 CARD = CARD_FUNCTION.address
@@ -227,6 +237,37 @@ def test_the_device_nodes_of_a_machine(make_node, iommufd, api, with_device, nod
         node.file(f"/sys/bus/pci/devices/{CARD}/vfio-dev/vfio3/uevent")
     found = vfio_device(read_pci_device(node.access.host, CARD))
     assert device_nodes(node.access, found, iommufd=iommufd, api=api) == [DeviceNode(each) for each in nodes]
+
+
+class MachineConfig(OpaqueConfig, api_version="lights.example.com/v1"):
+    """A driver's configuration of devices for virtual machines."""
+
+    iommu: IommuField = Field(default_factory=Iommu)
+
+
+@pytest.mark.parametrize(
+    ("written", "nodes"),
+    [
+        ({}, ["/dev/vfio/20"]),
+        ({"iommu": None}, ["/dev/vfio/20"]),
+        ({"iommu": {"backendPolicy": None, "enableAPIDevice": True}}, ["/dev/vfio/20", "/dev/vfio/vfio"]),
+        ({"iommu": {"backendPolicy": "PreferIommuFD"}}, ["/dev/vfio/devices/vfio3"]),
+        (
+            {"iommu": {"backendPolicy": "PreferIommuFD", "enableAPIDevice": True}},
+            ["/dev/vfio/devices/vfio3", "/dev/iommu"],
+        ),
+    ],
+)
+def test_users_configure_the_interface_of_a_machine(make_node, written, nodes):
+    node = make_node()
+    plan(node).bind(node.access)
+    for path in ("/dev/vfio/vfio", "/dev/iommu", "/dev/vfio/devices/vfio3"):
+        node.file(path)
+    node.file(f"/sys/bus/pci/devices/{CARD}/vfio-dev/vfio3/uevent")
+    found = vfio_device(read_pci_device(node.access.host, CARD))
+    iommu = MachineConfig.decode(written).iommu
+    assert iommu.device_nodes(node.access, found) == [DeviceNode(each) for each in nodes]
+    assert iommu.device_nodes(node.access, None) == []
 
 
 def test_a_device_node_that_is_missing_is_an_error(make_node):

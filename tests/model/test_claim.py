@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk import AllocatedDevice, Claim, ContainerEdits, DriverInfo, HeldClaim, Node
+from dra_sdk import AllocatedDevice, Claim, ContainerEdits, DriverInfo, HeldClaim, Node, OpaqueConfig
+
+
+class Fan(OpaqueConfig, api_version="lights.example.com/v1"):
+    """A configuration with a field."""
+
+    speed: int = 0
+
+
+class Lamp(OpaqueConfig, api_version="lights.example.com/v1"):
+    """A configuration of another kind."""
 
 
 def test_a_prepared_device_keeps_what_identifies_it() -> None:
@@ -22,6 +32,14 @@ def test_a_device_needs_no_edits_and_no_data() -> None:
     prepared = AllocatedDevice("gpus", "node-a", "gpu-0", None).prepared()
     assert prepared.edits == ContainerEdits()
     assert prepared.data == {}
+
+
+def test_of_several_kinds_of_configuration_the_last_of_a_kind_applies() -> None:
+    configs = (Fan(speed=1), Fan(speed=2), Lamp())
+    both: AllocatedDevice[OpaqueConfig] = AllocatedDevice("fans", "node-a", "fan-0", configs[-1], configs)
+    fans: AllocatedDevice[OpaqueConfig] = AllocatedDevice("fans", "node-a", "fan-0", configs[1], configs[:2])
+    assert both.config_of(Fan) is fans.config_of(Fan) is configs[1]
+    assert fans.config_of(Lamp) is None
 
 
 @pytest.mark.parametrize(("request_name", "base"), [("gpus", "gpus"), ("gpus/big", "gpus"), ("a/b/c", "a")])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from dra_sdk import AllocatedDevice, ConfigError, OpaqueConfig
+from dra_sdk.hardware.vfio import Iommu, IommuField
 
 API_VERSION: Final = "gpu.resource.amd.com/v1alpha1"
+Config = TypeVar("Config", bound=OpaqueConfig)
 ComputePartition = Literal["SPX", "DPX", "TPX", "QPX", "CPX"]
-BackendPolicy = Literal["LegacyOnly", "PreferIommuFD"]
 
 
 class GpuConfig(OpaqueConfig, api_version=API_VERSION):
@@ -23,43 +23,23 @@ class GpuConfig(OpaqueConfig, api_version=API_VERSION):
     )
 
 
-class Iommu(BaseModel):
-    """The interface by which a virtual machine gets the GPU."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-    backend_policy: BackendPolicy = "LegacyOnly"
-    enable_api_device: Annotated[bool, Field(strict=True, alias="enableAPIDevice")] = False
-
-
 class VfioDeviceConfig(OpaqueConfig, api_version=API_VERSION):
     """Configuration of GPUs and virtual functions for virtual machines."""
 
-    iommu: Annotated[
-        Iommu, BeforeValidator(lambda value: {} if value is None else value, json_schema_input_type=Iommu | None)
-    ] = Field(default_factory=Iommu)
+    iommu: IommuField = Field(default_factory=Iommu)
 
 
 CONFIGS: Final[tuple[type[OpaqueConfig], ...]] = (GpuConfig, VfioDeviceConfig)
 """The SDK uses the first for a claim without configuration."""
 
 
-def gpu_config(device: AllocatedDevice[OpaqueConfig]) -> GpuConfig:
-    """The configuration of a GPU or partition. Raises ConfigError if only one of another kind applies to it."""
-    _check(device, GpuConfig)
-    return next((each for each in reversed(device.configs) if isinstance(each, GpuConfig)), GpuConfig())
+def config_for(device: AllocatedDevice[OpaqueConfig], wanted: type[Config]) -> Config:
+    """The configuration of a device that takes this kind. Raises ConfigError if only one of another kind applies to it.
 
-
-def vfio_config(device: AllocatedDevice[OpaqueConfig]) -> VfioDeviceConfig:
-    """The configuration of a VFIO device. Raises ConfigError if only one of another kind applies to it."""
-    _check(device, VfioDeviceConfig)
-    return next((each for each in reversed(device.configs) if isinstance(each, VfioDeviceConfig)), VfioDeviceConfig())
-
-
-def _check(device: AllocatedDevice[OpaqueConfig], wanted: type[OpaqueConfig]) -> None:
-    """A configuration of another kind that asks for nothing does no harm: a DeviceClass of all devices may have it."""
-    if any(isinstance(each, wanted) for each in device.configs):
-        return
-    for each in device.configs:
+    A configuration of another kind that asks for nothing does no harm: a DeviceClass of all devices may have it.
+    """
+    found = device.config_of(wanted)
+    for each in () if found else device.configs:
         if each != type(each)():
             raise ConfigError(f"{each.kind} cannot apply to device {device.name}, which takes a {wanted.kind}")
+    return found or wanted()

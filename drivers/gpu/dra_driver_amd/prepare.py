@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from dra_driver_amd.config import gpu_config, vfio_config
+from dra_driver_amd.config import GpuConfig, VfioDeviceConfig, config_for
 from dra_driver_amd.gpus import AmdGpu, DeviceNumber, read_device_number
 from dra_driver_amd.node import JSON, AmdNode
 from dra_driver_amd.partitions import MODE_STEP, divide, partitions_of, undivide
@@ -28,8 +28,7 @@ from dra_sdk import (
     PermanentError,
     PreparedDevice,
 )
-from dra_sdk.hardware import read_pci_devices, vfio
-from dra_sdk.hardware.vfio import VfioDevice
+from dra_sdk.hardware import read_pci_devices
 
 log = logging.getLogger(__name__)
 _VFIO_NAME: Final = "gpu-vfio-"
@@ -85,7 +84,7 @@ def _parts(node: AmdNode, claim: Claim[Any], device: AllocatedDevice[Any], gpu: 
 
     A claim with admin access gets the partitions that there are, and changes nothing.
     """
-    mode = gpu_config(device).compute_partition
+    mode = config_for(device, GpuConfig).compute_partition
     if gpu.partition:
         if mode is not None and mode.lower() != gpu.compute_mode:
             raise ConfigError(
@@ -111,20 +110,13 @@ def _set_up_vfio(node: AmdNode, claim: Claim[Any], devices: Sequence[AllocatedDe
     together = frozenset(known[each.name].pci.address for each in devices)
     for each in devices:
         function = known[each.name]
-        config = vfio_config(each)
+        iommu = config_for(each, VfioDeviceConfig).iommu
         ready = (
             find_vfio_device(function)
             if each.admin_access
             else obtain_vfio_device(node, claim, functions, function, together)
         )
-        prefer = config.iommu.backend_policy == "PreferIommuFD"
-        yield each.prepared(_vfio_edits(node, ready, iommufd=prefer, api=config.iommu.enable_api_device))
-
-
-def _vfio_edits(node: AmdNode, ready: VfioDevice | None, *, iommufd: bool, api: bool) -> ContainerEdits:
-    if ready is None:
-        return ContainerEdits()
-    return ContainerEdits(device_nodes=vfio.device_nodes(node, ready, iommufd=iommufd, api=api))
+        yield each.prepared(ContainerEdits(device_nodes=iommu.device_nodes(node, ready)))
 
 
 def _gpu_edits(node: AmdNode, parts: Sequence[AmdGpu]) -> ContainerEdits:

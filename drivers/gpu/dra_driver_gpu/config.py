@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.alias_generators import to_camel
 
 from dra_sdk import ConfigError, OpaqueConfig, Quantity
+from dra_sdk.hardware.vfio import Iommu, IommuField
 
 API_VERSION: Final = "resource.nvidia.com/v1beta1"
 LARGEST_LIMIT: Final = Quantity("1Pi")
@@ -20,7 +21,6 @@ _MIB: Final = 1 << 20
 
 Interval = Literal["Default", "Short", "Medium", "Long"]
 Strategy = Literal["TimeSlicing", "MPS"]
-BackendPolicy = Literal["LegacyOnly", "PreferIommuFD"]
 INTERVALS: Final[dict[Interval, int]] = {"Default": 0, "Short": 1, "Medium": 2, "Long": 3}
 """Time slices, with their numbers for nvidia-smi."""
 
@@ -124,17 +124,10 @@ class MigDeviceConfig(OpaqueConfig, api_version=API_VERSION):
     sharing: MigSharing | None = None
 
 
-class Iommu(_Part):
-    """The interface by which a virtual machine gets the GPU."""
-
-    backend_policy: Annotated[BackendPolicy, _null_is("LegacyOnly", BackendPolicy)] = "LegacyOnly"
-    enable_api_device: Annotated[Switch, _null_is(False, bool)] = Field(default=False, alias="enableAPIDevice")
-
-
 class VfioDeviceConfig(OpaqueConfig, api_version=API_VERSION):
     """Configuration of GPUs for virtual machines."""
 
-    iommu: Annotated[Iommu, _null_is({}, Iommu)] = Field(default_factory=Iommu)
+    iommu: IommuField = Field(default_factory=Iommu)
 
 
 CONFIGS: Final[tuple[type[OpaqueConfig], ...]] = (GpuConfig, MigDeviceConfig, VfioDeviceConfig)

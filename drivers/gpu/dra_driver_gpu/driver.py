@@ -13,7 +13,7 @@ from typing import Any, Final
 from dra_driver_gpu.config import CONFIGS
 from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inventory
 from dra_driver_gpu.describe.devices import DRIVER_NAME
-from dra_driver_gpu.describe.inventory import MigDeviceInfo, snapshot
+from dra_driver_gpu.describe.inventory import Inventory, MigDeviceInfo, missing, snapshot
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
 from dra_driver_gpu.describe.pool import with_numa_lists, without_devices
 from dra_driver_gpu.fabric_manager import FabricManager, RealFabricManager
@@ -66,6 +66,7 @@ class GpuDriver:
         self._make_fabric = fabric or self._real_fabric
         self._sweep_seconds: dict[Path, float | None] = {}  # for the next sweep of a node; None if nothing is left
         self._sweep_lock = Lock()
+        self._last: defaultdict[Path, Inventory] = defaultdict(Inventory)  # of the last discovery
         self._monitors: dict[Path, HealthMonitor] = {}
         self._daemon_watches: defaultdict[Path, DaemonWatch] = defaultdict(DaemonWatch)
 
@@ -134,6 +135,7 @@ class GpuDriver:
         bound |= set(partitions_seen(nvidia.fabric)) if nvidia.fabric else set()
         try:
             with nvidia.nvml() as nvml:
+                bound |= set(missing(nvml, nvidia.host, self._last[node.root], nvidia.library.optional))
                 return frozenset(bound.union(snapshot(nvml, gpu_records(nvidia), nvidia.library.optional)))
         except DraError as error:  # the next discovery reports it
             return frozenset({*bound, (type(error),)})
@@ -158,8 +160,9 @@ class GpuDriver:
     def _gpus(self, nvidia: NvidiaNode, passthrough: tuple[PassthroughGpu, ...]) -> tuple[GpuInfo, ...]:
         try:
             with nvidia.nvml() as nvml:
-                found = read_inventory(nvml, nvidia.host, nvidia.library.optional)
+                found = self._last[nvidia.root] = read_inventory(nvml, nvidia.host, nvidia.library.optional)
         except NoDriverError:
+            self._last[nvidia.root] = Inventory(incomplete=frozenset({0}))  # it may have a driver the next time
             if any(each.bound for each in passthrough):  # a node for virtual machines needs no NVIDIA driver
                 return ()
             raise

@@ -6,21 +6,20 @@ Counters keep devices of one GPU apart (KEP-4815).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
 from dra_driver_gpu.describe.inventory import GpuInfo, MigProfile
 from dra_driver_gpu.nvml.mig import GpuInstanceProfile, Placement
 from dra_sdk import AttributeValue, Quantity, Version
 from dra_sdk.hardware import pci_attributes
+from dra_sdk.hardware.health import Units
 from dra_sdk.hardware.sharing import MEMORY
 
 DRIVER_NAME: Final = "gpu.nvidia.com"
 """The driver, and the domain of its attributes."""
-_GPU: Final = re.compile(r"gpu-(\d+)")
-_VFIO: Final = re.compile(r"gpu-vfio-(\d+)")
-_MIG: Final = re.compile(r"gpu-(\d+)-mig-(.+?)(?:-ci(\d+))?-(\d+)-(\d+)")
 LONGEST_STRING: Final = 64  # characters of a string attribute (resource.k8s.io/v1)
 _ENGINES: Final = {
     "multiprocessors": "multiprocessors",
@@ -33,19 +32,49 @@ _ENGINES: Final = {
 """Capacity → field of a profile. The counter is the field with dashes."""
 
 
-class MigName(NamedTuple):
-    """What the name of a MIG device says.
+class Kind(Enum):
+    """What a device is; the value is its attribute `type`."""
 
-    minor: the minor number of its GPU.
-    profile_id: the id of its profile.
-    start: the first memory slice of its GPU instance.
-    compute: the compute instance if it is one of several in its GPU instance, else None.
+    GPU = "gpu"
+    MIG = "mig"
+    VFIO = "vfio"
+
+
+@dataclass(frozen=True, slots=True)
+class MigPlace:
+    """Which MIG device of a GPU a device is, whether it exists or not.
+
+    profile: the profile of its GPU instance.
+    placement: the memory slices of its GPU instance.
+    compute: the id of its compute instance if that is one of several in its GPU instance, else None.
     """
 
-    minor: int
-    profile_id: int
-    start: int
+    profile: GpuInstanceProfile
+    placement: Placement
     compute: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuDevice:
+    """What discovery knows of a device: its `hardware`, for preparation and health.
+
+    kind: what it is.
+    pci_address: the PCI address of the GPU.
+    uuid: the UUID of the GPU; empty for a GPU that NVML does not show because it is bound to VFIO.
+    mig: which MIG device of the GPU it is; None for other kinds.
+    graphics: whether graphics APIs work in it.
+    """
+
+    kind: Kind
+    pci_address: str
+    uuid: str = ""
+    mig: MigPlace | None = None
+    graphics: bool = True
+
+    @property
+    def units(self) -> Units:
+        """Its memory slices, or all of the GPU: devices with slices in common have faults in common."""
+        return slice_units(self.mig.placement) if self.mig else Units()
 
 
 def gpu_name(minor: int) -> str:
@@ -72,24 +101,9 @@ def counter_set_name(minor: int) -> str:
     return f"{gpu_name(minor)}-counter-set"
 
 
-def parse_gpu_name(name: str) -> int | None:
-    """The minor number in the name of a whole GPU; None for any other name."""
-    match = _GPU.fullmatch(name)
-    return int(match[1]) if match else None
-
-
-def parse_vfio_name(name: str) -> int | None:
-    """The index in the name of a GPU for virtual machines; None for any other name."""
-    match = _VFIO.fullmatch(name)
-    return int(match[1]) if match else None
-
-
-def parse_mig_name(name: str) -> MigName | None:
-    """The parts of a MIG device's name; None for any other name."""
-    match = _MIG.fullmatch(name)
-    if match is None:
-        return None
-    return MigName(int(match[1]), int(match[4]), int(match[5]), None if match[3] is None else int(match[3]))
+def slice_units(placement: Placement) -> Units:
+    """The memory slices of a placement as a part of the GPU."""
+    return Units.of(_slices(placement))
 
 
 def gpu_attributes(gpu: GpuInfo) -> dict[str, AttributeValue]:

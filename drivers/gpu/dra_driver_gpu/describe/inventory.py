@@ -6,25 +6,23 @@ GPU or its driver do not give is left out, whichever return code NVML has for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from dra_driver_gpu.gpu_record import GpuRecord
 from dra_driver_gpu.nvml.api import Gpu, GpuInstance, MigDevice, Nvml
 from dra_driver_gpu.nvml.errors import NvmlError
 from dra_driver_gpu.nvml.mig import GpuInstanceProfile, MigAttributes, Placement, profile_name
-from dra_driver_gpu.nvml.queries import (
-    OptionalQueries,
-    ask_each_gpu,
-)
+from dra_driver_gpu.nvml.queries import OptionalQueries, ask_each_gpu
 from dra_driver_gpu.nvml.values import AddressingMode, Architecture, Brand, VirtualizationMode
 from dra_sdk import DraError
 from dra_sdk.hardware import Host, PciDevice, read_pci_device
 from dra_sdk.hardware.records import Records
 
 T = TypeVar("T")
+_DRIVER: Final = "the NVIDIA driver"
 Seen: TypeAlias = tuple[object, ...]
 """What a snapshot shows of one GPU; comparable and hashable."""
 
@@ -116,29 +114,32 @@ class GpuInfo:
     mig_devices: tuple[MigDeviceInfo, ...] = ()
     pci: PciDevice | None = None
 
-    def profile(self, profile_id: int) -> MigProfile | None:
-        """The profile with this id; None if the GPU does not offer it."""
-        return next((each for each in self.profiles if each.profile.id == profile_id), None)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Inventory:
-    """The GPUs of a node.
+    """The GPUs of a node, from one reading. Two readings are never equal.
 
     gpus: the GPUs by minor number.
     errors: why other GPUs cannot be read, by index.
+    incomplete: the indices of GPUs that may have more to say the next time: those in `errors`, and those that gave an
+        unexpected answer to an optional query.
     """
 
-    gpus: tuple[GpuInfo, ...]
-    errors: dict[int, NvmlError]
+    gpus: tuple[GpuInfo, ...] = ()
+    errors: Mapping[int, NvmlError] = field(default_factory=dict)
+    incomplete: frozenset[int] = frozenset()
 
 
-def read_inventory(nvml: Nvml, host: Host, optional: OptionalQueries | None = None) -> Inventory:
-    """All GPUs that NVML knows. Raises NvmlError if the library itself fails."""
-    asker = optional or OptionalQueries()
-    versions = nvml.driver_version(), asker.ask("the NVIDIA driver", nvml.cuda_version)
-    found, errors = ask_each_gpu(nvml, lambda gpu: _GpuReader(gpu, asker).read(host, *versions))
-    return Inventory(tuple(sorted(found.values(), key=lambda gpu: gpu.minor)), errors)
+def read_inventory(
+    nvml: Nvml, host: Host, optional: OptionalQueries | None = None, indices: Iterable[int] | None = None
+) -> Inventory:
+    """All GPUs that NVML knows, or those with these indices. Raises NvmlError if the library itself fails."""
+    asker = (optional or OptionalQueries()).for_one_reading()
+    versions = nvml.driver_version(), asker.ask(_DRIVER, nvml.cuda_version)
+    found, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).read(host, *versions), indices)
+    partial_ones = (index for index, gpu in found.items() if asker.failed & {_DRIVER, gpu.uuid})
+    gpus = tuple(sorted(found.values(), key=lambda gpu: gpu.minor))
+    return Inventory(gpus, errors, frozenset([*errors, *partial_ones]))
 
 
 def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries | None = None) -> Iterator[Seen]:
@@ -150,29 +151,51 @@ def snapshot(nvml: Nvml, records: Records[GpuRecord], optional: OptionalQueries 
     Raises NvmlError if the library itself fails, RecordError if a record cannot be read.
     """
     asker = optional or OptionalQueries()
-    found, errors = ask_each_gpu(nvml, lambda gpu: _GpuReader(gpu, asker).see(records))
+    found, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, asker).see(records))
     yield from found.values()
     yield from ((index, error.code) for index, error in errors.items())
 
 
-class _GpuReader:
-    """Reads one GPU. Only its UUID, minor number, name, compute capability and PCI address are required."""
+def missing(nvml: Nvml, host: Host, last: Inventory, optional: OptionalQueries | None = None) -> Iterator[Seen]:
+    """What the last inventory lacks, for the snapshot: a GPU that was not read in full, and whether it can be now.
+
+    Such a GPU is read again in full. If that succeeds, the answer differs from that for every other inventory: the
+    inventory is then read again until it has the GPU. While it fails, the answer stays the same.
+
+    Raises NvmlError if the library itself fails.
+    """
+    if last.incomplete:
+        still = read_inventory(nvml, host, optional, last.incomplete).incomplete
+        yield from ((index, None if index in still else last) for index in last.incomplete)
+
+
+class GpuReader:
+    """Reads one GPU: at once what tells it from others and can change at any time, more when it is asked for.
+
+    Discovery, the snapshot and health read with it. Only UUID, minor number, name, compute capability and PCI address
+    are required.
+
+    gpu: the GPU.
+    uuid: its UUID.
+    minor: N of `/dev/nvidiaN`.
+    mig: MIG is on; False without MIG.
+    """
 
     def __init__(self, gpu: Gpu, optional: OptionalQueries) -> None:
-        self._gpu, self._optional = gpu, optional
-        self._uuid = gpu.uuid()
+        self.gpu, self._optional = gpu, optional
+        self.uuid, self.minor = gpu.uuid(), gpu.minor_number()
+        self.mig = optional.mig_enabled(self.uuid, gpu)
 
     def read(self, host: Host, driver_version: str, cuda_version: int | None) -> GpuInfo:
         """The GPU in full."""
-        gpu, ask = self._gpu, self._ask
+        gpu, ask = self.gpu, self._ask
         address = gpu.pci().address
         memory = ask(gpu.memory)
         total = memory.total_bytes if memory else None
         profiles = tuple(self._profiles(total))
-        mig = self._optional.mig_enabled(self._uuid, gpu)
         return GpuInfo(
-            minor=gpu.minor_number(),
-            uuid=self._uuid,
+            minor=self.minor,
+            uuid=self.uuid,
             product=gpu.name(),
             brand=ask(gpu.brand) or Brand.UNKNOWN,
             architecture=ask(gpu.architecture) or Architecture.UNKNOWN,
@@ -183,37 +206,36 @@ class _GpuReader:
             memory_bytes=total,
             addressing_mode=ask(gpu.addressing_mode),
             guest=ask(gpu.virtualization_mode) is VirtualizationMode.VGPU,
-            mig=mig,
+            mig=self.mig,
             profiles=profiles,
-            mig_devices=self._mig_devices(profiles) if mig else (),
+            mig_devices=self._mig_devices(profiles) if self.mig else (),
             pci=_pci(host, address),
         )
 
     def see(self, records: Records[GpuRecord]) -> Seen:
         """What others can change about the GPU."""
-        mig = self._optional.mig_enabled(self._uuid, self._gpu)
-        record = records.read(self._uuid)
-        foreign = frozenset(self._foreign_instances(record)) if mig else frozenset()
-        return self._uuid, self._gpu.minor_number(), mig and not record.mig_mode, foreign
+        record = records.read(self.uuid)
+        foreign = frozenset(self._foreign_instances(record)) if self.mig else frozenset()
+        return self.uuid, self.minor, self.mig and not record.mig_mode, foreign
 
     def _ask(self, query: Callable[[], T]) -> T | None:
-        return self._optional.ask(self._uuid, query)
+        return self._optional.ask(self.uuid, query)
 
     def _profiles(self, total: int | None) -> Iterator[MigProfile]:
         """The names are derived from the memory, because not every driver reports them."""
-        for profile in self._optional.profiles(self._uuid, self._gpu):
-            placements = self._ask(partial(self._gpu.possible_placements, profile.id)) or ()
+        for profile in self._optional.profiles(self.uuid, self.gpu):
+            placements = self._ask(partial(self.gpu.possible_placements, profile.id)) or ()
             name = profile_name(profile, total) if total else profile.name
             if name:
                 yield MigProfile(profile, name, tuple(sorted(placements)))
 
     def _mig_devices(self, profiles: Sequence[MigProfile]) -> tuple[MigDeviceInfo, ...]:
         """What takes memory slices now, without instances that are destroyed while they are read."""
-        devices = self._optional.mig_devices(self._uuid, self._gpu)
+        devices = self._optional.mig_devices(self.uuid, self.gpu)
         found = [
             each
             for profile in profiles
-            for instance in self._optional.instances(self._uuid, self._gpu, profile.profile.id)
+            for instance in self._optional.instances(self.uuid, self.gpu, profile.profile.id)
             for each in self._in_instance(instance, profile, devices)
         ]
         return tuple(sorted(found, key=lambda mig: (mig.placement, mig.compute_instance)))
@@ -235,13 +257,13 @@ class _GpuReader:
     def _foreign_instances(self, record: GpuRecord) -> Iterator[Seen]:
         """GPU instances that we did not create, with or without compute instances, and the MIG devices in them."""
         ids = set()
-        for profile in self._optional.profiles(self._uuid, self._gpu):
-            for instance in self._optional.instances(self._uuid, self._gpu, profile.id):
+        for profile in self._optional.profiles(self.uuid, self.gpu):
+            for instance in self._optional.instances(self.uuid, self.gpu, profile.id):
                 info = self._ask(instance.info)
                 if info is not None and not record.has_instance(info.profile_id, info.placement.start):
                     ids.add(info.id)
                     yield info.id, info.profile_id, info.placement.start
-        for device in self._optional.mig_devices(self._uuid, self._gpu):
+        for device in self._optional.mig_devices(self.uuid, self.gpu):
             seen = self._ask(partial(_see_mig_device, device))
             if seen is not None and seen[0] in ids:
                 yield seen

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from dra_driver_gpu.describe.devices import LONGEST_STRING, vfio_name
+from dra_driver_gpu.describe.devices import LONGEST_STRING, GpuDevice, Kind, vfio_name
 from dra_sdk import AttributeValue, Device, HardwareError, Quantity
 from dra_sdk.hardware import Host, PciDevice, optional, pci_attributes, read_pci_devices, read_text
 from dra_sdk.hardware.host_paths import file_below
@@ -69,8 +69,8 @@ def passthrough_gpus(host: Host, functions: Iterable[PciDevice]) -> tuple[Passth
     )
 
 
-def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
-    """The device of a GPU for virtual machines.
+def passthrough_device(gpu: PassthroughGpu, product: str | None, gpu_uuid: str = "") -> Device:
+    """The device of a GPU for virtual machines; `gpu_uuid` is the UUID that NVML reports, empty if it does not.
 
     Its name is that of the PCI ID database, as the existing driver publishes it. On a host without one it is `product`,
     the name that NVML reported before the GPU was bound; None if it reported none.
@@ -86,7 +86,8 @@ def passthrough_device(gpu: PassthroughGpu, product: str | None) -> Device:
     if name := gpu.product or product:
         attributes["productName"] = name[:LONGEST_STRING]
     size = Quantity.of(gpu.addressable_bytes, binary=True)
-    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size})
+    hardware = GpuDevice(kind=Kind.VFIO, pci_address=gpu.pci.address, uuid=gpu_uuid)
+    return Device(vfio_name(gpu.index), attributes, {"addressableMemory": size}, hardware=hardware)
 
 
 def _product_names(host: Host) -> Mapping[int, str]:

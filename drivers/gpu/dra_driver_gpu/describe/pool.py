@@ -22,6 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dra_driver_gpu.describe.devices import (
+    GpuDevice,
+    Kind,
+    MigPlace,
     counter_set_name,
     gpu_attributes,
     gpu_capacity,
@@ -132,8 +135,7 @@ def _devices(
     devices = [_gpu(gpu, all_of_it if alternatives else [], options)] if whole else []
     devices = [options.sharing.apply(each) for each in [*devices, *possible, *existing]]
     if vfio is not None and whole:
-        sibling = passthrough_device(vfio, gpu.product)
-        devices.append(Device(sibling.name, sibling.attributes, sibling.capacity, consumes=all_of_it))
+        devices.append(replace(passthrough_device(vfio, gpu.product, gpu.uuid), consumes=all_of_it))
     return devices, CounterSet(counter_set_name(gpu.minor), counters) if alternatives else None
 
 
@@ -148,7 +150,14 @@ def _divisible(gpu: GpuInfo, options: PublishOptions) -> bool:
 
 def _gpu(gpu: GpuInfo, consumes: Sequence[CounterConsumption], options: PublishOptions) -> Device:
     capacity = gpu_capacity(gpu, like_mig=_divisible(gpu, options))
-    return Device(gpu_name(gpu.minor), gpu_attributes(gpu), capacity, consumes=consumes)
+    hardware = GpuDevice(kind=Kind.GPU, pci_address=gpu.pci_address, uuid=gpu.uuid)
+    return Device(gpu_name(gpu.minor), gpu_attributes(gpu), capacity, consumes=consumes, hardware=hardware)
+
+
+def _mig(gpu: GpuInfo, profile: MigProfile, placement: Placement, compute: int | None = None) -> GpuDevice:
+    place = MigPlace(profile.profile, placement, compute)
+    graphics = profile.name.endswith("+gfx")
+    return GpuDevice(kind=Kind.MIG, pci_address=gpu.pci_address, uuid=gpu.uuid, mig=place, graphics=graphics)
 
 
 def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device]:
@@ -175,6 +184,7 @@ def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device
             mig_attributes(gpu, profile.name),
             mig_capacity(profile.profile),
             consumes=[CounterConsumption(counter_set_name(gpu.minor), mig_counters(profile, placement))],
+            hardware=_mig(gpu, profile, placement),
         )
 
 
@@ -201,7 +211,10 @@ def _existing(gpu: GpuInfo, devices: Iterable[MigDeviceInfo]) -> Iterator[Device
         if len(attributes) + len(capacity) + mig.placement.size < _MOST:  # one is left for shares
             capacity |= slice_capacity(mig.placement)
         yield Device(
-            mig_name(gpu.minor, name, mig.profile.profile.id, mig.placement.start, compute), attributes, capacity
+            mig_name(gpu.minor, name, mig.profile.profile.id, mig.placement.start, compute),
+            attributes,
+            capacity,
+            hardware=_mig(gpu, mig.profile, mig.placement, compute),
         )
 
 

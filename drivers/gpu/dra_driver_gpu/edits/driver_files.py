@@ -48,6 +48,8 @@ _DATA: Final = (
     "X11/xorg.conf.d/nvidia-drm-outputclass.conf",
 )
 """What the loaders of OpenCL, graphics and ray tracing read, below one of `_DATA_DIRS`."""
+_SEARCHED: Final = frozenset({"opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin"})
+_NIX_STORE: Final = "nix/store"
 _DATA_DIRS: Final = ("usr/share", "etc")
 _SOCKETS: Final = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
 _READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
@@ -128,9 +130,18 @@ def _new_subcommands(path: Path, _changed: int, _size: int) -> frozenset[str]:
 
 
 def _programs(node: NvidiaNode) -> Iterator[Mount]:
-    """Programs under the name by which they are found, which may be a link to another file."""
+    """Programs under the name by which they are found, which may be a link to another file.
+
+    A program from a directory that images do not search is mounted in `/usr/bin`. Programs of a Nix store are left out:
+    their loader is in the store as well, so they run only on the host.
+    """
     for name in _PROGRAMS:
-        yield from list(_existing(node, [Path(each, name) for each in PROGRAM_DIRS]))[:1]
+        for directory in PROGRAM_DIRS:
+            real = file_below(node.driver_root, Path(directory, name))
+            if real is not None and not real.is_relative_to(node.driver_root / _NIX_STORE):
+                target = directory if directory in _SEARCHED else "usr/bin"
+                yield Mount(node.host_path(real), f"/{target}/{name}", _READ_ONLY)
+                break
 
 
 def _data(node: NvidiaNode) -> Iterator[Mount]:

@@ -23,33 +23,14 @@ from typing import Final
 
 from dra_driver_gpu.health.events import describe_xid
 from dra_driver_gpu.nvml.api import Gpu
-from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries
 from dra_driver_gpu.nvml.values import EccCounter, EccKind, RecoveryAction, RemappedRows
-from dra_sdk.hardware.health import FaultHistory
+from dra_sdk.hardware.health import FaultHistory, Units
 
 GPU_LOST: Final = "gpu-lost"
 XID: Final = "xid"
 """Taints of unhealthy devices, without the driver's name: those for which tolerations are written."""
 DOUBLE_BIT: Final = "double-bit ECC error"
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPart:
-    """A part of a GPU. MIG devices that lie on the same memory slices are the same part, whether they exist or not.
-
-    gpu: the UUID of the GPU; its PCI address if no UUID is known.
-    placement: the memory slices; None for the whole GPU.
-    """
-
-    gpu: str
-    placement: Placement | None = None
-
-    def touches(self, other: GpuPart, /) -> bool:
-        """Whether both have something in common."""
-        if self.gpu != other.gpu:
-            return False
-        return self.placement is None or other.placement is None or self.placement.overlaps(other.placement)
 
 
 class Reachability(Enum):
@@ -92,7 +73,7 @@ def read(uuid: str, gpu: Gpu, optional: OptionalQueries) -> Reading:
 
 
 class GpuHistory:
-    """One GPU. Times are seconds of any steady clock.
+    """One GPU; its parts are memory slices. Times are seconds of any steady clock.
 
     `reach` says whether it answers, `trouble` in which words NVML says why not. Without `trust_counters`, the counter
     of uncorrected errors is no fault while the driver names no recovery action; events are.
@@ -102,7 +83,7 @@ class GpuHistory:
         self.reach = Reachability.SEEN
         self.trouble = ""
         self._settle, self._trust_counters = settle, trust_counters
-        self._faults = FaultHistory[GpuPart]()
+        self._faults = FaultHistory[Units]()
         self._xids: dict[str, int] = {}
         self._action: RecoveryAction | None = None
         self._rows: RemappedRows | None = None
@@ -112,17 +93,17 @@ class GpuHistory:
         self._explained_by_event = False
         self._failed_once = False
 
-    def error(self, part: GpuPart, what: str, now: float) -> bool:
+    def error(self, part: Units, what: str, now: float) -> bool:
         """Record an error that makes a part unhealthy until the GPU has recovered; True if it is new."""
         return self._faults.add(part, what, now)
 
-    def xid(self, part: GpuPart, xid: int, now: float) -> bool:
+    def xid(self, part: Units, xid: int, now: float) -> bool:
         """Record an XID that makes a part unhealthy until the GPU has recovered; True if it is new."""
         what = describe_xid(xid)
         self._xids[what] = xid
         return self._faults.add(part, what, now)
 
-    def double_bit(self, part: GpuPart, now: float) -> bool:
+    def double_bit(self, part: Units, now: float) -> bool:
         """Record the event of an uncorrectable memory error, which explains a rise of the counter; True if new."""
         self._explained_by_event = True
         return self.error(part, DOUBLE_BIT, now)
@@ -131,8 +112,8 @@ class GpuHistory:
         """Record something that leaves the GPU healthy; True the first time."""
         return self._faults.remark(what)
 
-    def answered(self, part: GpuPart, reading: Reading, now: float) -> None:
-        """Record a reading of the GPU; `part` is all of it."""
+    def answered(self, reading: Reading, now: float) -> None:
+        """Record a reading of the GPU."""
         if self.reach in {Reachability.LOST, Reachability.RESET, Reachability.AWAY}:
             self._recovered()
         self.reach, self.trouble, self._failed_once = Reachability.SEEN, "", False
@@ -141,7 +122,7 @@ class GpuHistory:
         if reading.rows is not None:
             self._rows = reading.rows
         if reading.uncorrected is not None:
-            self._count(part, reading.uncorrected, now)
+            self._count(reading.uncorrected, now)
         if reading.corrected is not None:
             self._corrected = reading.corrected
         if self._action is RecoveryAction.NONE:
@@ -153,7 +134,7 @@ class GpuHistory:
             self.reach, self.trouble = reach, trouble
         self._failed_once = True
 
-    def problems(self, part: GpuPart) -> Iterator[str]:
+    def problems(self, part: Units) -> Iterator[str]:
         """What makes a part unhealthy, the worst first; nothing if it is healthy."""
         if self.reach is Reachability.LOST:
             yield "the GPU is lost"
@@ -167,7 +148,7 @@ class GpuHistory:
             yield "a remapped memory row waits for a reset"
         yield from self._faults.faults(part)
 
-    def taints(self, part: GpuPart) -> list[str]:
+    def taints(self, part: Units) -> list[str]:
         """The taints of a part that tolerations name; none if it is unhealthy for another reason alone."""
         xids = sorted({self._xids[what] for what in self._faults.kinds(part) if what in self._xids})
         lost = [GPU_LOST] if self.reach is Reachability.LOST else []
@@ -190,17 +171,17 @@ class GpuHistory:
             self._recovered()
         self._action = action
 
-    def _count(self, part: GpuPart, count: int, now: float) -> None:
+    def _count(self, count: int, now: float) -> None:
         """A rise that no event explains until the next reading is an error of the whole GPU."""
         known = self._uncorrected
         trusted = self._trust_counters or self._action is not None
         if known is None:  # errors from before the start count unless the driver says that all is well
             if count > 0 and trusted and self._action is not RecoveryAction.NONE:
-                self.error(part, DOUBLE_BIT, now)
+                self.error(Units(), DOUBLE_BIT, now)
         elif count < known:
             self._recovered()
         elif self._unexplained_rise or count > known:
             if trusted and self._unexplained_rise and not self._explained_by_event:
-                self.error(part, DOUBLE_BIT, now)
+                self.error(Units(), DOUBLE_BIT, now)
             self._unexplained_rise = count > known and not self._explained_by_event
         self._uncorrected, self._explained_by_event = count, False

@@ -7,44 +7,30 @@ slices, the whole GPU and its VFIO sibling. MIG devices on other slices stay hea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from dra_driver_gpu.describe import GpuInfo, PublishOptions, make_pool, read_inventory
-from dra_driver_gpu.describe.devices import parse_mig_name
+from dra_driver_gpu.describe.devices import slice_units
+from dra_driver_gpu.describe.inventory import GpuReader
 from dra_driver_gpu.describe.passthrough import PassthroughGpu, read_passthrough
-from dra_driver_gpu.health.history import GpuPart, Reachability
+from dra_driver_gpu.health.history import Reachability
 from dra_driver_gpu.nvml.api import Gpu, Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NotFoundError, NvmlError, ResetRequiredError
-from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.nvml.queries import OptionalQueries, ask_each_gpu
 from dra_sdk import Device, HardwareError
-from dra_sdk.hardware import PCI_BUS_ID, Host, read_pci_device
+from dra_sdk.hardware import Host, read_pci_device
+from dra_sdk.hardware.health import Units
 
 log = logging.getLogger(__name__)
 _KERNEL_DRIVER = "nvidia"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedDevice:
-    """A published device.
-
-    name: its name.
-    part: the part of the GPU that it is.
-    passthrough: it is reached by VFIO, not by the NVIDIA driver.
-    """
-
-    name: str
-    part: GpuPart
-    passthrough: bool = False
-
-
 class WatchedGpus:
     """The GPUs of a node. `gpus` has every GPU that was ever read, as it was then, by UUID.
 
-    `devices` are those that the GPUs are published as. Of GPUs that are bound to VFIO only those that `accepts` takes
-    are published. `survey` is how often MIG devices are read again, in seconds of `clock`. `optional` are the queries
-    that may stay without an answer.
+    `devices` are those that the GPUs are published as, each with a `GpuDevice` as hardware. Of GPUs that are bound to
+    VFIO only those that `accepts` takes are published. `survey` is how often MIG devices are read again, in seconds of
+    `clock`. `optional` are the queries that may stay without an answer.
     """
 
     def __init__(
@@ -56,7 +42,7 @@ class WatchedGpus:
         optional: OptionalQueries,
     ) -> None:
         self.gpus: dict[str, GpuInfo] = {}
-        self.devices: tuple[PublishedDevice, ...] = ()
+        self.devices: Sequence[Device] = ()
         self._options, self._accepts = options, accepts
         self._survey_seconds, self._clock, self._optional = survey, clock, optional
         self._seen: frozenset[tuple[str, int, bool]] = frozenset()
@@ -67,22 +53,21 @@ class WatchedGpus:
 
         Raises NvmlError if the library itself fails.
         """
-        found, errors = ask_each_gpu(nvml, lambda gpu: (gpu, self._identity(gpu)))
+        found, errors = ask_each_gpu(nvml, lambda gpu: GpuReader(gpu, self._optional))
         for index, error in errors.items():
             log.debug("the GPU with index %d does not answer: %s", index, error)
-        seen = frozenset(identity for _, identity in found.values())
+        seen = frozenset((each.uuid, each.minor, each.mig) for each in found.values())
         if seen != self._seen or self._clock() >= self._due:
             self._survey(nvml, host)
             self._seen, self._due = seen, self._clock() + self._survey_seconds
-        return {identity[0]: gpu for gpu, identity in found.values()}
+        return {each.uuid: each.gpu for each in found.values()}
 
     def look_without_nvml(self, host: Host) -> None:
         """Find out from sysfs which GPUs are bound to VFIO."""
         found = read_passthrough(host) if self._options.passthrough else ()
         passthrough = [gpu for gpu in found if self._accepts(gpu)]
-        gpus = {gpu.pci_address: gpu for gpu in sorted(self.gpus.values(), key=lambda gpu: gpu.minor)}
-        pool = make_pool("", gpus.values(), passthrough, self._options)
-        self.devices = tuple(_published(device, gpus) for device in pool.devices)
+        gpus = sorted(self.gpus.values(), key=lambda gpu: gpu.minor)
+        self.devices = make_pool("", gpus, passthrough, self._options).devices
 
     def why_missing(self, nvml: Nvml, uuid: str, host: Host) -> tuple[Reachability, str]:
         """Why a GPU does not answer, and in which words NVML says so."""
@@ -103,24 +88,17 @@ class WatchedGpus:
         reach = Reachability.AWAY if self._is_away(uuid, host) else Reachability.UNREADABLE
         return reach, "there is no NVIDIA driver"
 
-    def part_of_instance(self, uuid: str, gpu_instance: int) -> GpuPart | None:
-        """The part that a GPU instance had when its GPU was last read."""
+    def units_of_instance(self, uuid: str, gpu_instance: int) -> Units | None:
+        """The memory slices that a GPU instance had when its GPU was last read."""
         devices = self.gpus[uuid].mig_devices if uuid in self.gpus else ()
-        return next((GpuPart(uuid, each.placement) for each in devices if each.gpu_instance == gpu_instance), None)
+        return next((slice_units(each.placement) for each in devices if each.gpu_instance == gpu_instance), None)
 
-    def part_of_device(self, uuid: str) -> GpuPart | None:
-        """The part that the GPU or MIG device with this UUID is."""
-        for gpu in self.gpus.values():
-            if gpu.uuid == uuid:
-                return GpuPart(uuid)
-            for each in gpu.mig_devices:
-                if each.uuid == uuid:
-                    return GpuPart(gpu.uuid, each.placement)
-        return None
-
-    def _identity(self, gpu: Gpu) -> tuple[str, int, bool]:
-        uuid = gpu.uuid()
-        return uuid, gpu.minor_number(), self._optional.mig_enabled(uuid, gpu)
+    def place_of(self, uuid: str) -> tuple[str, Units] | None:
+        """The GPU, and the part of it, that the GPU or MIG device with this UUID is."""
+        if uuid in self.gpus:
+            return uuid, Units()
+        devices = ((gpu.uuid, each) for gpu in self.gpus.values() for each in gpu.mig_devices)
+        return next(((gpu, slice_units(each.placement)) for gpu, each in devices if each.uuid == uuid), None)
 
     def _survey(self, nvml: Nvml, host: Host) -> None:
         for gpu in read_inventory(nvml, host, self._optional).gpus:
@@ -135,26 +113,3 @@ class WatchedGpus:
             return uuid in self.gpus and read_pci_device(host, self.gpus[uuid].pci_address).driver != _KERNEL_DRIVER
         except HardwareError:
             return False
-
-
-def _published(device: Device, by_address: Mapping[str, GpuInfo]) -> PublishedDevice:
-    address = str(device.attributes.get(PCI_BUS_ID, ""))
-    gpu = by_address.get(address) or _by_uuid(device, by_address.values())
-    passthrough = device.attributes.get("type") == "vfio"
-    if gpu is None:
-        return PublishedDevice(device.name, GpuPart(address), passthrough)
-    return PublishedDevice(device.name, GpuPart(gpu.uuid, _placement(device.name, gpu)), passthrough)
-
-
-def _by_uuid(device: Device, gpus: Iterable[GpuInfo]) -> GpuInfo | None:
-    """The GPU of a device without PCI address, which it lacks if sysfs is not mounted."""
-    uuid = device.attributes.get("parentUUID") or device.attributes.get("uuid")
-    return next((gpu for gpu in gpus if gpu.uuid == uuid), None)
-
-
-def _placement(name: str, gpu: GpuInfo) -> Placement | None:
-    parsed = parse_mig_name(name)
-    profile = gpu.profile(parsed.profile_id) if parsed else None
-    if parsed is None or profile is None:
-        return None
-    return next((each for each in profile.placements if each.start == parsed.start), None)

@@ -10,16 +10,18 @@ from threading import Event as StopEvent
 from typing import Final
 
 from dra_driver_gpu.describe import PublishOptions
+from dra_driver_gpu.describe.devices import GpuDevice, Kind, slice_units
 from dra_driver_gpu.describe.passthrough import PassthroughGpu
 from dra_driver_gpu.health.events import BENIGN_XIDS, EventListener, describe_xid
-from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, GpuPart, Reachability, read
-from dra_driver_gpu.health.inventory import PublishedDevice, WatchedGpus
+from dra_driver_gpu.health.history import DOUBLE_BIT, GpuHistory, Reachability, read
+from dra_driver_gpu.health.inventory import WatchedGpus
 from dra_driver_gpu.nvml.api import Event, Gpu, Nvml
 from dra_driver_gpu.nvml.errors import GpuIsLostError, NvmlError, ResetRequiredError
 from dra_driver_gpu.nvml.library import NoDriverError, NvmlLibrary
 from dra_driver_gpu.nvml.values import WHOLE_GPU, EventType
-from dra_sdk import DeviceHealth, DraError, HealthStatus, Node
+from dra_sdk import Device, DeviceHealth, DraError, HealthStatus, Node
 from dra_sdk.hardware import Host
+from dra_sdk.hardware.health import Units
 
 log = logging.getLogger(__name__)
 _STOP_SECONDS: Final = 0.25  # the longest wait without a check whether to stop
@@ -137,7 +139,7 @@ class HealthMonitor:
         history = self._history(uuid)
         if history.reach is not Reachability.SEEN:
             log.info("GPU %s is back", uuid)
-        history.answered(GpuPart(uuid), reading, self._clock())
+        history.answered(reading, self._clock())
         return True
 
     def _missing(self, uuid: str, reach: Reachability, trouble: str) -> None:
@@ -187,7 +189,7 @@ class HealthMonitor:
             return True  # the next reading finds out what is wrong with it
         history, now, what = self._history(uuid), self._clock(), DOUBLE_BIT
         if EventType.DOUBLE_BIT_ECC_ERROR in event.type:
-            worse = new = history.double_bit(self._part(uuid, event), now)
+            worse = new = history.double_bit(self._units(uuid, event), now)
         elif EventType.XID_CRITICAL_ERROR not in event.type:
             return False  # the next reading counts corrected errors
         elif self._rules.is_benign(event.data):
@@ -195,45 +197,46 @@ class HealthMonitor:
             worse, new = False, history.remark(what)
         else:
             what = describe_xid(event.data)
-            worse = new = history.xid(self._part(uuid, event), event.data, now)
+            worse = new = history.xid(self._units(uuid, event), event.data, now)
         level = logging.DEBUG if not new else logging.WARNING if worse else logging.INFO
         log.log(level, "GPU %s: %s", uuid, what)
         return worse
 
-    def _part(self, uuid: str, event: Event) -> GpuPart:
-        """The MIG device of an event, which may be newer than the last reading; else the whole GPU."""
+    def _units(self, uuid: str, event: Event) -> Units:
+        """The slices of the MIG device of an event, which may be newer than the last reading; else the whole GPU."""
         if event.gpu_instance_id == WHOLE_GPU:
-            return GpuPart(uuid)
+            return Units()
         try:
-            return GpuPart(uuid, event.gpu.gpu_instance(event.gpu_instance_id).info().placement)
+            return slice_units(event.gpu.gpu_instance(event.gpu_instance_id).info().placement)
         except NvmlError as error:
             log.debug("GPU instance %d of %s cannot be read: %s", event.gpu_instance_id, uuid, error)
-        return self._watched.part_of_instance(uuid, event.gpu_instance_id) or GpuPart(uuid)
+        return self._watched.units_of_instance(uuid, event.gpu_instance_id) or Units()
 
     # -- report
 
     def _report(self) -> list[DeviceHealth]:
         return [health for device in self._watched.devices if (health := self._health(device)) is not None]
 
-    def _health(self, device: PublishedDevice) -> DeviceHealth | None:
+    def _health(self, device: Device) -> DeviceHealth | None:
         """The health of a device; None if it cannot be used because its GPU is with a virtual machine."""
-        history = self._histories.get(device.part.gpu)
+        hardware: GpuDevice = device.hardware
+        history, units = self._histories.get(hardware.uuid), hardware.units
         if history is None:  # it was bound to VFIO before the start
             return _health(device, HealthStatus.HEALTHY, "")
-        if history.reach is Reachability.AWAY and not device.passthrough:
+        if history.reach is Reachability.AWAY and hardware.kind is not Kind.VFIO:
             return None
-        if problems := [*history.problems(device.part), *self._other_troubles(device)]:
-            return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems), history.taints(device.part))
+        if problems := [*history.problems(units), *self._other_troubles(hardware)]:
+            return _health(device, HealthStatus.UNHEALTHY, "; ".join(problems), history.taints(units))
         if history.reach is Reachability.UNREADABLE:
             return _health(device, HealthStatus.UNKNOWN, history.trouble)
         return _health(device, HealthStatus.HEALTHY, "; ".join(history.remarks()))
 
-    def _other_troubles(self, device: PublishedDevice) -> Iterator[str]:
+    def _other_troubles(self, device: GpuDevice) -> Iterator[str]:
         """Troubles of the device itself, not of others on the same part of the GPU."""
         for uuid, trouble in self._troubles().items():
-            if not device.passthrough and device.part == self._watched.part_of_device(uuid):
+            if device.kind is not Kind.VFIO and self._watched.place_of(uuid) == (device.uuid, device.units):
                 yield trouble
 
 
-def _health(device: PublishedDevice, status: HealthStatus, message: str, taints: Sequence[str] = ()) -> DeviceHealth:
+def _health(device: Device, status: HealthStatus, message: str, taints: Sequence[str] = ()) -> DeviceHealth:
     return DeviceHealth(device.name, status, message, timeout=_TIMEOUT, taints=taints)

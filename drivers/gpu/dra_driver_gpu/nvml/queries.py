@@ -7,7 +7,8 @@ without the answer: who describes a GPU can leave it out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from functools import partial
 from typing import Final, TypeVar
 
@@ -45,14 +46,16 @@ _UNREACHABLE: Final = frozenset(
 """The answers which mean that the GPU or the driver cannot be reached, so that other queries fail as well."""
 
 
-def ask_each_gpu(nvml: Nvml, ask: Callable[[Gpu], T]) -> tuple[dict[int, T], dict[int, NvmlError]]:
+def ask_each_gpu(
+    nvml: Nvml, ask: Callable[[Gpu], T], indices: Iterable[int] | None = None
+) -> tuple[dict[int, T], dict[int, NvmlError]]:
     """The answers of all GPUs by index, and the errors of those that failed: one failure hides no other GPU.
 
-    Raises NvmlError if the library itself fails.
+    With `indices` only these GPUs are asked. Raises NvmlError if the library itself fails.
     """
     answers: dict[int, T] = {}
     errors: dict[int, NvmlError] = {}
-    for index in range(nvml.device_count()):
+    for index in range(nvml.device_count()) if indices is None else indices:
         try:
             answers[index] = ask(nvml.device_by_index(index))
         except NvmlError as error:
@@ -73,10 +76,19 @@ class OptionalQueries:
 
     Drivers answer with unexpected codes, for instance INVALID_ARGUMENT for the placements of a profile. Each is logged
     once per GPU and NVML function. Errors which mean that the GPU or the driver cannot be reached are raised.
+
+    `failed` are the UUIDs of the GPUs that gave such an unexpected answer, which may be different the next time.
     """
 
     def __init__(self) -> None:
+        self.failed: set[str] = set()
         self._logged: set[tuple[str, str]] = set()
+
+    def for_one_reading(self) -> OptionalQueries:
+        """The same queries with an empty `failed`; what was logged before is not logged again."""
+        found = copy(self)
+        found.failed = set()
+        return found
 
     def ask(self, gpu: str, query: Callable[[], T]) -> T | None:
         """The answer of a query about the GPU with this UUID; None if there is none, or if an instance is gone.
@@ -90,6 +102,7 @@ class OptionalQueries:
         except NvmlError as error:
             if error.code in _UNREACHABLE:
                 raise
+            self.failed.add(gpu)
             if (gpu, error.call) not in self._logged:
                 self._logged.add((gpu, error.call))
                 log.warning("%s does not answer a query, which is left out: %s", gpu, error)

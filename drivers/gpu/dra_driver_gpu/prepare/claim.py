@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_driver_gpu.config import VfioDeviceConfig, memory_limits
+from dra_driver_gpu.describe.devices import Kind
 from dra_driver_gpu.edits import device_nodes
 from dra_driver_gpu.edits.driver_files import driver_edits
 from dra_driver_gpu.gpu_record import FABRIC_STEP, JSON, MIG_STEP, MPS_STEP, USE_STEP, VFIO_STEP, gpu_records
@@ -23,7 +24,7 @@ from dra_driver_gpu.prepare import fabric
 from dra_driver_gpu.prepare.gpus import find_gpu, make_whole
 from dra_driver_gpu.prepare.mig_devices import MigInstance, find_mig_device, obtain_mig_device, release_mig_device
 from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, client_edits, mps_daemons
-from dra_driver_gpu.prepare.plan import Kind, PlannedDevice, make_plan, mps_groups
+from dra_driver_gpu.prepare.plan import PlannedDevice, make_plan, mps_groups
 from dra_driver_gpu.prepare.sharing import begin_use, end_use
 from dra_driver_gpu.prepare.vfio import PciBus, find_vfio_device, obtain_vfio_device, release_vfio_device
 from dra_sdk import (
@@ -36,8 +37,7 @@ from dra_sdk import (
     PreparedDevice,
     RetriableError,
 )
-from dra_sdk.hardware import vfio
-from dra_sdk.hardware.vfio import VfioDevice
+from dra_sdk.hardware.vfio import Iommu, VfioDevice
 
 log = logging.getLogger(__name__)
 _VOID: Final = ContainerEdits(env={"NVIDIA_VISIBLE_DEVICES": "void"})
@@ -81,10 +81,12 @@ class ReadyDevice:
     def edits(self, node: NvidiaNode, daemon_id: str | None) -> ContainerEdits:
         """What containers get for this device, without what they need once for all their GPUs."""
         if self.planned.kind is Kind.VFIO:
-            return _VOID + ContainerEdits(device_nodes=self._vfio_nodes(node))
+            config = self.planned.config
+            iommu = config.iommu if isinstance(config, VfioDeviceConfig) else Iommu()
+            return _VOID + ContainerEdits(device_nodes=iommu.device_nodes(node, self.vfio))
         monitor = device_nodes.monitor_nodes(node) if self.planned.admin else []
         edits = ContainerEdits(device_nodes=[*self._own_nodes(node), *monitor])
-        if self.planned.kind is Kind.GPU or (self.mig and self.planned.graphics):
+        if self.planned.hardware.graphics and (self.mig or self.planned.kind is Kind.GPU):
             edits += device_nodes.graphics_edits(node, self.address)
         return edits + client_edits(node, daemon_id) if daemon_id else edits
 
@@ -92,13 +94,6 @@ class ReadyDevice:
         if self.mig is None:
             return device_nodes.gpu_nodes(node, self.minor)
         return device_nodes.mig_nodes(node, self.minor, self.mig.gpu_instance, self.mig.compute_instance)
-
-    def _vfio_nodes(self, node: NvidiaNode) -> list[DeviceNode]:
-        config = self.planned.config
-        if self.vfio is None or not isinstance(config, VfioDeviceConfig):
-            return []
-        prefer = config.iommu.backend_policy == "PreferIommuFD"
-        return vfio.device_nodes(node, self.vfio, iommufd=prefer, api=config.iommu.enable_api_device)
 
 
 # -- prepare

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 def find_gpu(nvml: Nvml, planned: PlannedDevice) -> Gpu:
-    """The GPU of a device, by its published UUID. Raises RetriableError if it is lost or gone."""
+    """The GPU of a device, by its UUID. Raises RetriableError if it is lost or gone."""
     try:
-        return nvml.device_by_uuid(planned.gpu_uuid)
+        return nvml.device_by_uuid(planned.hardware.uuid)
     except (NotFoundError, GpuIsLostError) as error:
         raise RetriableError(f"the GPU of device {planned.device.name} cannot be reached: {error}") from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dra_driver_gpu.describe.devices import MigName
+from dra_driver_gpu.describe.devices import MigPlace
 from dra_driver_gpu.gpu_record import JSON, MIG_STEP, GpuRecord, gpu_records, instance_key
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import ComputeInstance, Gpu, GpuInstance, Nvml
@@ -62,29 +62,29 @@ def obtain_mig_device(
 
     Raises RetriableError if it is missing and cannot be created now.
     """
-    name = planned.mig
-    if name is None:
+    place = planned.mig
+    if place is None:
         raise ValueError(f"{planned.device.name} is not a MIG device")
     gpu = find_gpu(nvml, planned)
     uuid, records = gpu.uuid(), gpu_records(node)
     # We never create one of several compute instances in a GPU instance.
-    key = instance_key(name.profile_id, name.start) if name.compute is None else ""
+    key = instance_key(place.profile.id, place.placement.start) if place.compute is None else ""
     with records.locked(uuid) as record:
-        found = _existing(gpu, name) if mig_enabled(gpu) else None
+        found = _existing(gpu, place) if mig_enabled(gpu) else None
         made = record.instances.get(key)
         if found is not None and made is None:
             return gpu, found
         if made is None:
-            _check_may_create(node, gpu, planned, name)
-        claim.journal({"step": MIG_STEP, "gpu": uuid, "profile": name.profile_id, "start": name.start})
+            _check_may_create(node, gpu, planned, place)
+        claim.journal({"step": MIG_STEP, "gpu": uuid, "profile": place.profile.id, "start": place.placement.start})
         claims = [] if made is None else [each for each in made["claims"] if each != claim.uid]
         record.instances[key] = {**(made or {}), "claims": [*claims, claim.uid]}
         records.save(uuid, record)
         if found is None:
             gpu = turn_mig_on(node, nvml, uuid, record)
             if made is not None:  # an earlier attempt was interrupted
-                _destroy(gpu, name.profile_id, name.start, node.clock, node.settings.busy_seconds)
-            found = _create(gpu, name)
+                _destroy(gpu, place.profile.id, place.placement.start, node.clock, node.settings.busy_seconds)
+            found = _create(gpu, place)
         record.instances[key] |= {"uuid": found.uuid, "gi": found.gpu_instance, "ci": found.compute_instance}
         records.save(uuid, record)
         return gpu, found
@@ -103,10 +103,10 @@ def release_mig_device(node: NvidiaNode, nvml: Nvml, uid: str, entry: JSON) -> N
         records.save(uuid, record)
 
 
-def _check_may_create(node: NvidiaNode, gpu: Gpu, planned: PlannedDevice, name: MigName) -> None:
-    if not node.settings.dynamic_mig or name.compute is not None:
+def _check_may_create(node: NvidiaNode, gpu: Gpu, planned: PlannedDevice, place: MigPlace) -> None:
+    if not node.settings.dynamic_mig or place.compute is not None:
         raise RetriableError(f"MIG device {planned.device.name} no longer exists, and is not created on demand")
-    if _instance(gpu, name.profile_id, name.start) is not None:
+    if _instance(gpu, place.profile.id, place.placement.start) is not None:
         raise RetriableError(
             f"MIG device {planned.device.name} cannot be created: somebody else's GPU instance is there, without "
             "compute instance or with several"
@@ -119,15 +119,15 @@ def _remove(node: NvidiaNode, gpu: Gpu, record: GpuRecord, profile: int, start: 
     turn_mig_off(node, gpu, record, min(_TURN_OFF_SECONDS, node.settings.busy_seconds))
 
 
-def _existing(gpu: Gpu, name: MigName) -> MigInstance | None:
+def _existing(gpu: Gpu, place: MigPlace) -> MigInstance | None:
     """The MIG device with this profile and placement; None if there is none, or if it is divided otherwise."""
-    instance = _instance(gpu, name.profile_id, name.start)
+    instance = _instance(gpu, place.profile.id, place.placement.start)
     if instance is None:
         return None
     computes = compute_instances(instance)
-    if name.compute is not None:
+    if place.compute is not None:
         found = (_describe(instance, each) for each in computes)
-        return next((each for each in found if each.compute_instance == name.compute), None)
+        return next((each for each in found if each.compute_instance == place.compute), None)
     if len(computes) != 1:
         return None
     attributes = computes[0].info().device.attributes()
@@ -135,12 +135,12 @@ def _existing(gpu: Gpu, name: MigName) -> MigInstance | None:
     return _describe(instance, computes[0]) if whole else None
 
 
-def _create(gpu: Gpu, name: MigName) -> MigInstance:
+def _create(gpu: Gpu, place: MigPlace) -> MigInstance:
     """Create a MIG device; MIG is on. `_destroy` finds what was created before an error."""
-    profile = _profile(gpu, name)
-    placements = [each for each in gpu.possible_placements(profile.id) if each.start == name.start]
+    profile = _profile(gpu, place)
+    placements = [each for each in gpu.possible_placements(profile.id) if each.start == place.placement.start]
     if not placements:
-        raise PermanentError(f"profile {name.profile_id} of GPU {name.minor} cannot start at slice {name.start}")
+        raise PermanentError(f"profile {profile.id} of GPU {gpu.uuid()} cannot start at slice {place.placement.start}")
     instance = _create_gpu_instance(gpu, profile, placements[0])
     kind = _WHOLE.get(profile.slices)
     if kind is None:
@@ -162,11 +162,11 @@ def _destroy(gpu: Gpu, profile_id: int, start: int, clock: Clock, seconds: float
         raise RetriableError(f"the GPU instance at slice {start} was destroyed, and is still there")
 
 
-def _profile(gpu: Gpu, name: MigName) -> GpuInstanceProfile:
+def _profile(gpu: Gpu, place: MigPlace) -> GpuInstanceProfile:
     for profile in gpu_instance_profiles(gpu):
-        if profile.id == name.profile_id:
+        if profile.id == place.profile.id:
             return profile
-    raise PermanentError(f"GPU {name.minor} has no MIG profile with id {name.profile_id}")
+    raise PermanentError(f"GPU {gpu.uuid()} has no MIG profile with id {place.profile.id}")
 
 
 def _create_gpu_instance(gpu: Gpu, profile: GpuInstanceProfile, placement: Placement) -> GpuInstance:

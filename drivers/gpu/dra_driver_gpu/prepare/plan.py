@@ -5,23 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 from dra_driver_gpu.config import GpuConfig, Interval, MigDeviceConfig, MpsConfig, VfioDeviceConfig
-from dra_driver_gpu.describe.devices import MigName, parse_gpu_name, parse_mig_name, parse_vfio_name
-from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig, PermanentError
-from dra_sdk.hardware import PCI_BUS_ID
+from dra_driver_gpu.describe.devices import GpuDevice, Kind, MigPlace
+from dra_sdk import AllocatedDevice, Claim, ConfigError, OpaqueConfig
 
 log = logging.getLogger(__name__)
-
-
-class Kind(Enum):
-    """What a device is; the value is its attribute `type`."""
-
-    GPU = "gpu"
-    MIG = "mig"
-    VFIO = "vfio"
 
 
 _CONFIGS: Final[dict[Kind, type[OpaqueConfig]]] = {
@@ -37,38 +27,30 @@ class PlannedDevice:
     """One device of a claim.
 
     device: the device as the scheduler allocated it.
-    kind: what it is.
+    hardware: what discovery attached to it.
     config: the configuration that applies to it.
     group: the same for all devices to which one entry of configuration applies; None without an entry.
-    mig: what the name of a MIG device says; None for other kinds.
     """
 
     device: AllocatedDevice[Any]
-    kind: Kind
+    hardware: GpuDevice
     config: OpaqueConfig
     group: int | None = None
-    mig: MigName | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return self.hardware.kind
+
+    @property
+    def mig(self) -> MigPlace | None:
+        """Which MIG device of its GPU it is; None for other kinds."""
+        return self.hardware.mig
 
     @property
     def admin(self) -> bool:
         """Whether the claim has admin access: it may monitor the device and must not change it."""
         return self.device.admin_access
-
-    @property
-    def gpu_uuid(self) -> str:
-        """The published UUID of the GPU; empty for VFIO, because NVML does not see such a GPU."""
-        name = "parentUUID" if self.kind is Kind.MIG else "uuid"
-        return self._attribute(name) if self.kind is not Kind.VFIO else ""
-
-    @property
-    def pci_address(self) -> str:
-        """The published PCI address of the GPU; empty if sysfs did not show it."""
-        return self._attribute(PCI_BUS_ID)
-
-    @property
-    def graphics(self) -> bool:
-        """Whether graphics APIs work in a MIG device."""
-        return self._attribute("profile").endswith("+gfx")
 
     @property
     def mps(self) -> MpsConfig | None:
@@ -95,16 +77,12 @@ class PlannedDevice:
             return {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": self.interval}}
         return {}
 
-    def _attribute(self, name: str) -> str:
-        attributes = self.device.device.attributes if self.device.device else {}
-        return str(attributes.get(name, ""))
-
 
 def make_plan(claim: Claim[Any]) -> list[PlannedDevice]:
     """The devices in the order of the allocation.
 
     Raises ConfigError if an entry of configuration names a request whose devices take another kind; a wrong kind that
-    names no request is logged. Raises PermanentError for a device that is not this driver's.
+    names no request is logged.
     """
     planned = [_plan(device) for device in claim.devices]
     for entry in claim.configs:
@@ -130,18 +108,9 @@ def mps_groups(planned: Sequence[PlannedDevice]) -> list[list[PlannedDevice]]:
 
 
 def _plan(device: AllocatedDevice[Any]) -> PlannedDevice:
-    name = device.name
-    if (mig := parse_mig_name(name)) is not None:
-        return _configured(device, Kind.MIG, mig)
-    if parse_gpu_name(name) is not None:
-        return _configured(device, Kind.GPU)
-    if parse_vfio_name(name) is not None:
-        return _configured(device, Kind.VFIO)
-    raise PermanentError(f"device {name} is not this driver's: names are gpu-N, gpu-N-mig-… and gpu-vfio-N")
-
-
-def _configured(device: AllocatedDevice[Any], kind: Kind, mig: MigName | None = None) -> PlannedDevice:
     """Of the configurations that match the request, the last of the right kind applies."""
-    fitting = [config for config in device.configs if isinstance(config, _CONFIGS[kind])]
-    config = fitting[-1] if fitting else _CONFIGS[kind]()
-    return PlannedDevice(device=device, kind=kind, config=config, group=id(config) if fitting else None, mig=mig)
+    hardware: GpuDevice = device.hardware
+    wanted = _CONFIGS[hardware.kind]
+    config = device.config_of(wanted)
+    group = None if config is None else id(config)
+    return PlannedDevice(device=device, hardware=hardware, config=config or wanted(), group=group)

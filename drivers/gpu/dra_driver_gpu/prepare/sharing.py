@@ -9,11 +9,12 @@ import logging
 from typing import Any, Final
 
 from dra_driver_gpu.config import INTERVALS
+from dra_driver_gpu.describe.devices import Kind
 from dra_driver_gpu.gpu_record import JSON, USE_STEP, GpuRecord, gpu_records
 from dra_driver_gpu.nvidia_node import NvidiaNode
 from dra_driver_gpu.nvml import Gpu, Nvml
 from dra_driver_gpu.nvml.values import ComputeMode
-from dra_driver_gpu.prepare.plan import Kind, PlannedDevice
+from dra_driver_gpu.prepare.plan import PlannedDevice
 from dra_sdk import Claim, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import Command, CommandError
 

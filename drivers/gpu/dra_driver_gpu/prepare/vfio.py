@@ -55,11 +55,11 @@ class PciBus:
         return cls(functions, passthrough_gpus(node.host, functions))
 
     def gpu(self, planned: PlannedDevice) -> PassthroughGpu:
-        """The GPU of a device, at its published PCI address: the index shifts when a GPU falls off the bus.
+        """The GPU of a device, at its PCI address: the index shifts when a GPU falls off the bus.
 
         Raises RetriableError if there is none.
         """
-        name, address = planned.device.name, planned.pci_address
+        name, address = planned.device.name, planned.hardware.pci_address
         found = next((each for each in self.gpus if each.pci.address == address), None)
         if found is None:
             raise RetriableError(f"device {name}: there is no GPU {address} in an IOMMU group; is the IOMMU on?")

@@ -324,3 +324,76 @@ def test_a_snapshot_has_pci_functions_only_with_passthrough(make_gpus, make_rig_
     plain = make_gpus("L4")
     for rig, functions in ((plain, 0), (make_rig_at(tmp_path / "vfio", [fake_gpu("L4")], passthrough=True), 1)):
         assert len(rig.driver.plugin.snapshot(rig.node.node)) == 1 + functions
+
+
+# -- what a discovery could not read
+
+
+def test_an_answer_that_was_left_out_is_a_change_when_it_is_back(make_gpus: Any) -> None:
+    """Nothing of the GPU changes before, during or after the moment, and the snapshots see none of it."""
+    rig = make_gpus("L4", "L4")
+    complete = dict(rig.driver.devices)
+    before = rig.driver.plugin.snapshot(rig.node.node)
+    rig.memory.fail("nvmlDeviceGetMemoryInfo_v2", ReturnCode.UNKNOWN)
+    rig.driver.discover()
+    assert not rig.driver.devices["gpu-0"].capacity
+    changed = rig.driver.plugin.snapshot(rig.node.node)
+    assert changed != before
+    assert rig.driver.plugin.snapshot(rig.node.node) == changed
+    rig.driver.discover()
+    assert rig.driver.devices == complete
+    assert rig.driver.plugin.snapshot(rig.node.node) == before
+
+
+def test_a_gpu_that_discovery_could_not_read_is_a_change_when_it_answers(make_gpus: Any) -> None:
+    rig = make_gpus("L4", "L4")
+    before = rig.driver.plugin.snapshot(rig.node.node)
+    rig.memory.fail("nvmlDeviceGetName", ReturnCode.UNKNOWN)
+    rig.driver.discover()
+    assert rig.driver.devices.keys() == {"gpu-1"}
+    assert rig.driver.plugin.snapshot(rig.node.node) != before
+    rig.driver.discover()
+    assert rig.driver.devices.keys() == {"gpu-0", "gpu-1"}
+
+
+def test_discovery_is_repeated_until_it_has_read_everything(make_gpus: Any) -> None:
+    rig = make_gpus("L4")
+    seen = []
+    for _ in range(2):
+        rig.memory.fail("nvmlDeviceGetName", ReturnCode.UNKNOWN)
+        rig.driver.discover()
+        seen.append(rig.driver.plugin.snapshot(rig.node.node))
+    assert seen[0] != seen[1]
+
+
+def test_an_answer_that_stays_out_is_no_change(make_gpus: Any) -> None:
+    rig = make_gpus("L4", "L4")
+    rig.memory.fail("nvmlDeviceGetBrand", ReturnCode.UNKNOWN, times=10**6)
+    seen = []
+    for _ in range(2):
+        rig.driver.discover()
+        seen.append(rig.driver.plugin.snapshot(rig.node.node))
+    assert seen[0] == seen[1]
+    rig.memory.faults.clear()
+    assert rig.driver.plugin.snapshot(rig.node.node) != seen[0]
+
+
+def test_only_a_gpu_that_was_not_read_in_full_is_read_again(make_gpus: Any) -> None:
+    rig = make_gpus(*["H100-80GB"] * 8)
+    rig.memory.fail("nvmlDeviceGetBrand", ReturnCode.UNKNOWN)
+    rig.driver.discover()
+    rig.memory.faults.calls.clear()
+    rig.driver.plugin.snapshot(rig.node.node)
+    assert rig.memory.faults.calls.count("nvmlDeviceGetName") == 1
+
+
+def test_a_driver_that_was_not_loaded_for_a_moment_is_a_change(make_rig_at: Any, tmp_path: Path) -> None:
+    rig = make_rig_at(tmp_path / "vfio", [fake_gpu("L4", 0), fake_gpu("L4", 1)], passthrough=True)
+    prepared = rig.driver.prepare(claim(request("vm", device_class="vfio.gpu.nvidia.com")))
+    rig.driver.discover()
+    before, names = rig.driver.plugin.snapshot(rig.node.node), set(rig.driver.devices)
+    rig.memory.fail("nvmlInitWithFlags", ReturnCode.DRIVER_NOT_LOADED)
+    rig.driver.discover()
+    assert set(rig.driver.devices) < names
+    assert rig.driver.plugin.snapshot(rig.node.node) != before
+    rig.driver.unprepare(prepared)

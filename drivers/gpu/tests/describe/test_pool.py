@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from dra_driver_gpu.describe import PublishOptions, make_pool, read_inventory
+from dra_driver_gpu.describe.devices import Kind
 from dra_driver_gpu.driver import GpuDriver
 from dra_driver_gpu.nvml.memory import fake_gpu, read_fixture
 from dra_driver_gpu.nvml.mig import Placement
@@ -232,3 +233,24 @@ def test_each_of_several_compute_instances_is_a_device(tmp_path):
     assert large.capacity["memory"] == small.capacity["memory"]
     assert large.attributes["gpuInstance"] == small.attributes["gpuInstance"]
     assert small.attributes["profile"] == "1c.3g.20gb"
+
+
+def test_each_device_knows_its_gpu_and_its_part_of_it(make_gpus):
+    """Preparation and health need no names."""
+    rig = make_gpus("H100-80GB", dynamic_mig=True, passthrough=True, sharing="4", list_attributes=True)
+    devices = {name: each.hardware for name, each in rig.driver.devices.items()}
+    [gpu] = rig.memory.gpus
+    assert {(each.uuid, each.pci_address) for each in devices.values()} == {(gpu.uuid, gpu.pci_address)}
+    assert {name: each.kind for name, each in devices.items() if "-mig-" not in name} == {
+        "gpu-0": Kind.GPU,
+        "gpu-vfio-0": Kind.VFIO,
+    }
+    right = devices["gpu-0-mig-3g40gb-9-4"]
+    assert (right.kind, right.mig.profile.id, right.mig.placement, right.mig.compute) == (
+        Kind.MIG,
+        9,
+        Placement(4, 4),
+        None,
+    )
+    assert right.units.touches(devices["gpu-0"].units)
+    assert not right.units.touches(devices["gpu-0-mig-3g40gb-9-0"].units)

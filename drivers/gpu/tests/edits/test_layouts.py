@@ -53,6 +53,11 @@ HOSTS = {
     "talos": ("/", "usr/local/glibc/usr/lib"),
     "bottlerocket": ("/", "x86_64-bottlerocket-linux-gnu/sys-root/usr/lib/nvidia/tesla"),
     "nixos": ("/", STORE),
+    "nixos with one package": ("/", STORE),
+}
+PROGRAMS = {
+    "bottlerocket": "x86_64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin",
+    "nixos": "nix/store/3-nvidia-x11-bin/bin",
 }
 Node = Callable[[str], GpuRig]
 
@@ -73,6 +78,9 @@ def host(make_gpus: Callable[..., GpuRig]) -> Node:
             rig.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
             for each in place.iterdir():
                 rig.node.link(f"/nix/store/1-graphics-drivers/lib/{each.name}", f"{STORE}/{each.name}")
+        if name == "nixos with one package":  # Nix then links the whole directory
+            rig.node.link("/run/opengl-driver", "/nix/store/1-graphics-drivers")
+            rig.node.link("/nix/store/1-graphics-drivers/lib", STORE)
         (rig.gpus.driver_root / "usr/bin/nvidia-cdi-hook").unlink()
         return rig
 
@@ -133,6 +141,37 @@ def test_with_the_toolkit_libraries_are_mounted_where_the_host_has_them(host: No
     assert container.env["NVIDIA_CTK_LIBCUDA_DIR"] == directory
     folders = [hook["args"][2:] for hook in container.hooks["createContainer"] if hook["args"][1] == "update-ldcache"]
     assert folders == [["--folder", directory]]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nvidia_smi_runs_on_the_host(host: Node, config: Callable[..., dict[str, object]], name: str) -> None:
+    """A time slice is set by nvidia-smi."""
+    rig = with_programs(host(name), name)
+    slow = config("GpuConfig", strategy="TimeSlicing", timeSlicingConfig={"interval": "Long"})
+    rig.driver.prepare(claim("gpu", config=slow))
+    assert rig.nvidia_node.program("nvidia-smi") == rig.node.path(f"/{PROGRAMS[name]}/nvidia-smi")
+    assert [call.split()[1] for call in rig.effects.calls] == ["nvidia-smi"]
+
+
+@pytest.mark.parametrize(("name", "mounted"), [("bottlerocket", True), ("nixos", False)])
+def test_a_container_gets_nvidia_smi_if_it_can_run_there(host: Node, name: str, mounted: bool) -> None:
+    rig = with_programs(host(name), name)
+    mounts = rig.driver.prepare(claim("gpu")).container().mounts
+    found = {path: mount["source"] for path, mount in mounts.items() if path.endswith("nvidia-smi")}
+    assert found == ({"/usr/bin/nvidia-smi": f"/{PROGRAMS[name]}/nvidia-smi"} if mounted else {})
+
+
+def with_programs(rig: GpuRig, name: str) -> GpuRig:
+    """The node with the driver's programs where this host has them."""
+    found = rig.gpus.driver_root / "usr/bin"
+    place = rig.gpus.driver_root / PROGRAMS[name]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    found.rename(place)
+    if name == "nixos":
+        rig.node.link("/run/current-system", "/nix/store/4-system")
+        for each in place.iterdir():
+            rig.node.link(f"/nix/store/4-system/sw/bin/{each.name}", f"/{PROGRAMS[name]}/{each.name}")
+    return rig
 
 
 PROGRAM = """

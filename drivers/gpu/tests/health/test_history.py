@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dra_driver_gpu.health.history import GpuHistory, GpuPart, Reachability, Reading
-from dra_driver_gpu.nvml.mig import Placement
+from dra_driver_gpu.health.history import GpuHistory, Reachability, Reading
 from dra_driver_gpu.nvml.values import RecoveryAction, RemappedRows
 
-GPU = GpuPart("GPU-0")
-LEFT, RIGHT = GpuPart("GPU-0", Placement(0, 4)), GpuPart("GPU-0", Placement(4, 4))
+from dra_sdk.hardware.health import Units
+
+GPU, LEFT, RIGHT = Units(), Units.of(range(4)), Units.of(range(4, 8))
 FINE = Reading(RecoveryAction.NONE)
 
 
@@ -15,7 +15,7 @@ def history() -> GpuHistory:
     return GpuHistory(settle=60)
 
 
-def problems(found: GpuHistory, part: GpuPart = GPU) -> list[str]:
+def problems(found: GpuHistory, part: Units = GPU) -> list[str]:
     return list(found.problems(part))
 
 
@@ -37,34 +37,34 @@ def test_a_lighter_fault_hides_no_worse_one() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
     found.remark("XID 13")
-    found.answered(GPU, Reading(corrected=3), 1)
+    found.answered(Reading(corrected=3), 1)
     assert problems(found) == ["XID 79"]
 
 
 def test_without_a_recovery_action_an_xid_stays() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.answered(GPU, Reading(), 100_000)
+    found.answered(Reading(), 100_000)
     assert problems(found) == ["XID 79"]
 
 
 def test_a_fault_is_forgotten_when_the_driver_has_long_asked_for_nothing() -> None:
     found = history()
     found.error(GPU, "XID 79", 0)
-    found.answered(GPU, FINE, 59)
+    found.answered(FINE, 59)
     assert problems(found) == ["XID 79"]
-    found.answered(GPU, FINE, 60)
+    found.answered(FINE, 60)
     assert problems(found) == []
 
 
 def test_the_recovery_action_is_a_fault_and_its_end_the_recovery() -> None:
     found = history()
     found.error(GPU, "XID 48", 0)
-    found.answered(GPU, Reading(RecoveryAction.GPU_RESET), 1)
+    found.answered(Reading(RecoveryAction.GPU_RESET), 1)
     assert problems(found) == ["the driver asks for GPU_RESET", "XID 48"]
-    found.answered(GPU, Reading(), 2)  # a reading without the action changes nothing
+    found.answered(Reading(), 2)  # a reading without the action changes nothing
     assert len(problems(found)) == 2
-    found.answered(GPU, FINE, 3)
+    found.answered(FINE, 3)
     assert problems(found) == []
 
 
@@ -73,7 +73,7 @@ def test_a_lost_gpu_that_answers_again_has_no_faults() -> None:
     found.error(GPU, "XID 79", 0)
     found.missing(Reachability.LOST)
     assert problems(found)[0] == "the GPU is lost"
-    found.answered(GPU, Reading(), 1)
+    found.answered(Reading(), 1)
     assert problems(found) == []
 
 
@@ -82,7 +82,7 @@ def test_a_gpu_that_comes_back_from_a_virtual_machine_was_reset() -> None:
     found.error(GPU, "XID 79", 0)
     found.missing(Reachability.AWAY)
     assert problems(found) == ["XID 79"]
-    found.answered(GPU, Reading(), 1)
+    found.answered(Reading(), 1)
     assert problems(found) == []
 
 
@@ -93,35 +93,35 @@ def test_a_gpu_is_unreadable_only_from_the_second_failure_on() -> None:
     found.missing(Reachability.UNREADABLE, "no answer")
     assert (found.reach, found.trouble) == (Reachability.UNREADABLE, "no answer")
     found.error(GPU, "XID 62", 0)
-    found.answered(GPU, Reading(), 1)
+    found.answered(Reading(), 1)
     assert (found.reach, problems(found)) == (Reachability.SEEN, ["XID 62"])
 
 
 def test_remapped_rows() -> None:
     found = history()
-    found.answered(GPU, Reading(rows=RemappedRows(0, 1, pending=True, failed=True)), 0)
+    found.answered(Reading(rows=RemappedRows(0, 1, pending=True, failed=True)), 0)
     assert problems(found) == ["a memory row could not be remapped", "a remapped memory row waits for a reset"]
-    found.answered(GPU, Reading(rows=None), 1)  # NVML does not report rows while MIG devices exist
+    found.answered(Reading(rows=None), 1)  # NVML does not report rows while MIG devices exist
     assert len(problems(found)) == 2
-    found.answered(GPU, Reading(rows=RemappedRows(0, 1, pending=False, failed=False)), 2)
+    found.answered(Reading(rows=RemappedRows(0, 1, pending=False, failed=False)), 2)
     assert problems(found) == []
 
 
 def test_a_double_bit_event_concerns_its_part_although_the_counter_is_the_gpus() -> None:
     found = history()
-    found.answered(GPU, Reading(uncorrected=0), 0)
+    found.answered(Reading(uncorrected=0), 0)
     found.double_bit(LEFT, 1)
-    found.answered(GPU, Reading(uncorrected=1), 2)
-    found.answered(GPU, Reading(uncorrected=1), 3)
+    found.answered(Reading(uncorrected=1), 2)
+    found.answered(Reading(uncorrected=1), 3)
     assert (problems(found, LEFT), problems(found, RIGHT)) == (["double-bit ECC error"], [])
 
 
 def test_an_event_may_come_after_the_counter() -> None:
     found = history()
-    found.answered(GPU, Reading(uncorrected=0), 0)
-    found.answered(GPU, Reading(uncorrected=1), 1)
+    found.answered(Reading(uncorrected=0), 0)
+    found.answered(Reading(uncorrected=1), 1)
     found.double_bit(LEFT, 2)
-    found.answered(GPU, Reading(uncorrected=1), 3)
+    found.answered(Reading(uncorrected=1), 3)
     assert problems(found, RIGHT) == []
 
 
@@ -129,7 +129,7 @@ def test_errors_from_before_the_start_are_no_fault_if_counters_are_not_trusted()
     """A driver before R570 does not say whether an error was contained."""
     found = GpuHistory(60, trust_counters=False)
     for second, count in enumerate((3, 3, 4, 4, 4)):
-        found.answered(GPU, Reading(uncorrected=count), second)
+        found.answered(Reading(uncorrected=count), second)
         assert problems(found) == []
     found.double_bit(LEFT, 9)
     assert problems(found) == ["double-bit ECC error"]
@@ -138,28 +138,28 @@ def test_errors_from_before_the_start_are_no_fault_if_counters_are_not_trusted()
 def test_counters_are_trusted_if_the_driver_names_recovery_actions() -> None:
     found = GpuHistory(60, trust_counters=False)
     for second, count in enumerate((0, 1, 1)):
-        found.answered(GPU, Reading(RecoveryAction.NONE, uncorrected=count), second)
+        found.answered(Reading(RecoveryAction.NONE, uncorrected=count), second)
     assert problems(found) == ["double-bit ECC error"]
 
 
 def test_a_rise_that_no_event_explains_concerns_the_whole_gpu() -> None:
     found = history()
     for second, count in enumerate((0, 1, 1, 1)):
-        found.answered(GPU, Reading(uncorrected=count), second)
+        found.answered(Reading(uncorrected=count), second)
     assert problems(found, RIGHT) == ["double-bit ECC error"]
-    found.answered(GPU, Reading(uncorrected=0), 9)  # counters start again when the GPU is reset
+    found.answered(Reading(uncorrected=0), 9)  # counters start again when the GPU is reset
     assert problems(found) == []
 
 
 def test_earlier_errors_count_unless_the_driver_says_that_all_is_well() -> None:
     for action, wanted in ((None, 1), (RecoveryAction.GPU_RESET, 2), (RecoveryAction.NONE, 0)):
         found = history()
-        found.answered(GPU, Reading(action, uncorrected=2), 0)
+        found.answered(Reading(action, uncorrected=2), 0)
         assert len(problems(found)) == wanted
 
 
 def test_remarks_of_a_healthy_gpu() -> None:
     found = history()
     assert [found.remark("XID 31") for _ in range(2)] == [True, False]
-    found.answered(GPU, Reading(corrected=7), 0)
+    found.answered(Reading(corrected=7), 0)
     assert list(found.remarks()) == ["XID 31, 2 times", "corrected memory errors: 7"]
