@@ -51,7 +51,11 @@ class HookError(DraError):
 
 
 class SettingsError(DraError):
-    """A flag, an environment variable or a path of this process is unusable."""
+    """A flag, an environment variable or a path of this process is unusable; `problems` holds one sentence for each."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
 
 
 class InvalidObjectError(DraError):

@@ -165,6 +165,7 @@ def metrics_and_requests() -> tuple[str, set[tuple[str, str]]]:
             text = process.metrics.text().decode()
             process.publisher.slices.publish([])
             wait(lambda: not cluster.api.list("resourceslices"))
+        # A request is in the log when it is answered, which is after its effect; the driver has all answers by now.
         return text, {
             (each.verb, f"{each.resource}/{each.subresource}".rstrip("/")) for each in cluster.server.log.records()
         }
@@ -201,17 +202,20 @@ class StatusDriver:
 
 
 def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None:
-    with EmbeddedCluster() as cluster, DriverProcess(Driver.of(StatusDriver()), settings_for(cluster)):
-        cluster.kubelet.wait_for_driver("lamps.example.com")
-        cluster.wait_slices("lamps.example.com")
-        cluster.create_class("lamps")
-        cluster.create_claim("one", {"lamp": "lamps"})
-        cluster.create_pod("user", ["one"])
-        cluster.schedule()
-        cluster.run_pod("user")
-        (entry,) = wait(lambda: cluster.api.get("resourceclaims", "one", "default")["status"].get("devices"))
+    with EmbeddedCluster() as cluster:
+        with DriverProcess(Driver.of(StatusDriver()), settings_for(cluster)):
+            cluster.kubelet.wait_for_driver("lamps.example.com")
+            cluster.wait_slices("lamps.example.com")
+            cluster.create_class("lamps")
+            cluster.create_claim("one", {"lamp": "lamps"})
+            cluster.create_pod("user", ["one"])
+            cluster.schedule()
+            cluster.run_pod("user")
+            (entry,) = wait(lambda: cluster.api.get("resourceclaims", "one", "default")["status"].get("devices"))
+            cluster.stop_pod("user")
+            wait(lambda: not cluster.api.get("resourceclaims", "one", "default")["status"].get("devices"))
+        # A request is in the log when it is answered, which is after its effect; the driver has all answers by now.
         verbs = {each.verb for each in cluster.server.log.records() if each.subresource == "status"}
-        cluster.stop_pod("user")
     assert entry["conditions"][0]["type"] == "Ready"
     driver = {f"associated-node:{verb}" for verb in verbs}  # of the permission that 1.36 and later ask for
     assert allowed("rbac-status.yaml") == {(verb, "resourceclaims/status") for verb in verbs} | {

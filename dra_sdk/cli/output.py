@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from dra_sdk.errors import DraError, InvalidObjectError
+from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
 
 MAX_PROBLEMS: Final = 25
 """The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
@@ -23,7 +23,9 @@ _ELLIPSIS: Final = "…"
 
 
 def error_lines(error: DraError) -> list[str]:
-    """An error as lines for stderr: one for each problem of an object."""
+    """An error as lines for stderr: one for each problem of an object, and for each wrong setting."""
+    if isinstance(error, SettingsError):
+        return [printable(f"dra-sdk: {problem}") for problem in error.problems]
     if not isinstance(error, InvalidObjectError):
         return [printable(f"dra-sdk: {error}")]
     problems = list(dict.fromkeys(error.problems))

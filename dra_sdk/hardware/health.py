@@ -145,6 +145,7 @@ class Units:
 class _Card:
     history: FaultHistory[Units]
     devices: dict[str, Units] = field(default_factory=dict)
+    reading: dict[Units, tuple[str, ...]] = field(default_factory=dict)  # the remarks of the last reading
     pool: str | None = None
     was_read: bool = False
     unreadable_since: float = math.inf
@@ -183,14 +184,25 @@ class HealthTracker:
         known.devices = {name: Units.of(units) for name, units in devices.items()}
         known.pool = pool
 
-    def observe(self, card: str, problems: Iterable[str], units: Iterable[Hashable] | None = None) -> None:
+    def observe(
+        self,
+        card: str,
+        problems: Iterable[str],
+        units: Iterable[Hashable] | None = None,
+        *,
+        remarks: Iterable[str] = (),
+    ) -> None:
         """Record a reading of a card, or of some of its units: all problems that it has now, none if it is healthy.
 
-        A problem of the reading before that is not among them is over.
+        A problem of the reading before that is not among them is over. So are its `remarks`: what is worth a message
+        now and leaves the card healthy, such as the number of corrected errors.
         """
-        known = self._card(card)
+        if isinstance(remarks, str):
+            raise TypeError(f"remarks must be a list of texts, is {remarks!r}")
+        known, part = self._card(card), Units.of(units)
+        known.reading[part] = tuple(remarks)
         known.was_read, known.unreadable_since, known.why = True, math.inf, ""
-        known.history.observe(Units.of(units), problems, self._clock())
+        known.history.observe(part, problems, self._clock())
 
     def unreadable(self, card: str, why: str) -> None:
         """Record that a card cannot be read. Its devices become Unknown, except those with a problem that is known."""
@@ -229,7 +241,8 @@ class HealthTracker:
             return HealthStatus.UNHEALTHY, "; ".join(problems)
         if not card.was_read or now - card.unreadable_since >= self._settle:
             return HealthStatus.UNKNOWN, card.why
-        return HealthStatus.HEALTHY, "; ".join(card.history.remarks())
+        latest = (each for part, remarks in card.reading.items() if part.touches(units) for each in remarks)
+        return HealthStatus.HEALTHY, "; ".join([*latest, *card.history.remarks()])
 
     def _card(self, card: str) -> _Card:
         return self._cards.setdefault(card, _Card(FaultHistory(self._settle)))

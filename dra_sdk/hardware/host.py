@@ -6,6 +6,7 @@ the file and what was in it.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,16 +57,26 @@ def read_cpuset(path: Path) -> CpuSet:
 
 def optional(read: Callable[[Path], _T], path: Path) -> _T | None:
     """Return `read(path)`, or None if the file does not exist. An invalid file still raises HardwareError."""
-    return read(path) if path.exists() else None
+    try:
+        return read(path) if path.exists() else None
+    except HardwareError:
+        if path.exists():
+            raise
+        return None  # it was removed while it was read
 
 
 def link_name(path: Path) -> str | None:
     """Return the last part of the target of a symbolic link, None if there is no link.
 
     In sysfs the link `driver -> ../../bus/pci/drivers/vfio-pci` means that a device is bound to driver vfio-pci. The
-    target need not exist.
+    target need not exist. HardwareError if the link cannot be read.
     """
-    return path.readlink().name if path.is_symlink() else None
+    try:
+        return path.readlink().name
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EINVAL}:
+            return None
+        raise HardwareError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def numbered(directory: Path, prefix: str) -> dict[int, Path]:

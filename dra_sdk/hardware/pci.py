@@ -5,6 +5,8 @@ Source: `/sys/bus/pci/devices` (Documentation/ABI/testing/sysfs-bus-pci) and `/s
 
 from __future__ import annotations
 
+import errno
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +15,11 @@ from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet
 from dra_sdk.hardware.host import Host, link_name, numbered, optional, read_cpuset, read_hex, read_int
 
+log = logging.getLogger(__name__)
 # Domains have four digits, except those of a VMD controller: 10000 and above.
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_REMOVED = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +98,8 @@ def parse_pci_address(text: str) -> str:
 def read_pci_devices(host: Host) -> tuple[PciDevice, ...]:
     """Return all PCI functions of `host`, ascending by address. Empty on a machine without PCI.
 
-    A function that disappears during the call is left out, such as a VF when their number changes. HardwareError names
-    the file that is missing or invalid.
+    A function that disappears during the call is left out, such as a VF when their number changes: the kernel removes
+    its files one after the other, and the link to it in between. HardwareError names a file with unexpected content.
     """
     directory = host.sys / "bus/pci/devices"
     if not directory.is_dir():
@@ -107,9 +111,11 @@ def read_pci_devices(host: Host) -> tuple[PciDevice, ...]:
 def _read_if_there(host: Host, path: Path) -> PciDevice | None:
     try:
         return read_pci_device(host, path.name)
-    except HardwareError:
-        if path.is_symlink():
+    except HardwareError as error:
+        removed = isinstance(error.__cause__, OSError) and error.__cause__.errno in _REMOVED
+        if path.exists() and not removed:
             raise
+        log.info("PCI function %s is left out, because it is being removed: %s", path.name, error)
         return None
 
 
@@ -147,9 +153,10 @@ def _local_cpus(root: Path) -> CpuSet:
 
 def _root_of(path: Path) -> str:
     """Return the first directory of the device's real path below `/sys/devices`, as KEP-4381 defines `pcieRoot`."""
-    if not path.is_symlink():
-        raise HardwareError(f"{path}: there is no such PCI device")
-    target = path.readlink()
+    try:
+        target = path.readlink()
+    except OSError as error:
+        raise HardwareError(f"{path}: there is no such PCI device") from error
     parts = target.parts
     below = parts[parts.index("devices") + 1 :] if "devices" in parts else ()
     if len(below) > 1 and _ROOT.fullmatch(below[0]) and target.name == path.name:

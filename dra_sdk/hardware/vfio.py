@@ -97,7 +97,9 @@ class VfioDevice:
 
 @dataclass(frozen=True, slots=True)
 class Passthrough:
-    """A PCI function that is passed through, with the other functions of its slot, such as a card's audio function.
+    """A PCI function that is passed through, with those that go with it: other functions of its card, such as audio.
+
+    These are the physical functions of its slot in its IOMMU group. A virtual function is passed through alone.
 
     functions: how they were bound before, the function itself first.
     """
@@ -126,9 +128,8 @@ class Passthrough:
         known = read_pci_devices(node.host) if functions is None else functions
         group = [each for each in known if each.iommu_group == pci.iommu_group]
         check_group(pci, group, frozenset(together))
-        others = (each.address for each in group if each.address != pci.address)
-        addresses = [pci.address, *(each for each in others if slot(each) == slot(pci.address))]
-        return cls([read_binding(node, each) for each in addresses])
+        addresses = [each.address for each in group if _goes_with(pci, each) and each.address != pci.address]
+        return cls([read_binding(node, each) for each in (pci.address, *addresses)])
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Self:
@@ -199,10 +200,11 @@ def slot(address: str) -> str:
 
 
 def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozenset[str]) -> None:
-    """Check that a function can be passed through, with the other functions of its slot.
+    """Check that a function can be passed through, with those that go with it (see `Passthrough`).
 
     functions: those of its IOMMU group.
-    together: the PCI addresses of other functions that are passed through at the same time, with their slots.
+    together: the PCI addresses of other functions that are passed through at the same time, with those that go with
+        them.
 
     Raises PermanentError if it has virtual functions, or if its group has a function that another driver uses.
     """
@@ -210,15 +212,25 @@ def check_group(pci: PciDevice, functions: Iterable[PciDevice], together: frozen
         raise PermanentError(
             f"PCI function {pci.address} has {len(pci.sriov.vfs)} virtual functions; it cannot be passed through"
         )
-    slots = {slot(each) for each in {pci.address, *together}}
-    for other in functions:
-        if slot(other.address) in slots:
+    group = tuple(functions)
+    passed = [pci, *(each for each in group if each.address in together)]
+    for other in group:
+        if any(_goes_with(each, other) for each in passed):
             continue
         if other.driver not in _WITHOUT_DMA and not is_vfio_driver(other.driver):
             raise PermanentError(
                 f"PCI function {pci.address} cannot be passed through alone: function {other.address} with driver "
                 f"{other.driver} is in the same IOMMU group {pci.iommu_group}"
             )
+
+
+def _goes_with(pci: PciDevice, other: PciDevice) -> bool:
+    """Whether a function is passed through with `pci`: itself, or both are physical functions of one slot.
+
+    Virtual functions of one card may share a slot, and each is a device of its own (SR-IOV 1.1, section 2.1.2).
+    """
+    physical = pci.physical_function is None and other.physical_function is None
+    return other.address == pci.address or (physical and slot(other.address) == slot(pci.address))
 
 
 def machine_nodes(node: NodeAccess, addresses: Iterable[str]) -> list[str]:

@@ -200,7 +200,7 @@ class DriverSettings(BaseModel):
         else:
             if not problems:
                 return settings
-        raise SettingsError("; ".join(problems))
+        raise SettingsError(*problems)
 
     @classmethod
     def documentation(cls) -> list[SettingDocs]:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,7 @@ from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Node
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine
-from dra_sdk.tools.node_archive import extract
+from dra_sdk.tools.node_archive import DeviceNode, capture, extract, write_archive
 from dra_sdk.tools.simulator.oci import HostDevice
 
 _BOOT_IDS = itertools.count(1)
@@ -67,6 +69,19 @@ class FakeNode:
         }
         found._boot()
         return found
+
+    def write_archive(self, path: Path, include: Iterable[str] = ()) -> None:
+        """Write the files and device nodes that `dra-sdk capture --with-ids` takes, with `include`, of this node.
+
+        The same node gives the same archive, so it can be a fixture in the driver's package (`fixtures/NAME.tar.gz`).
+        The boot ID is one of the files.
+        """
+        found = capture(self.root, include=include, with_ids=True)
+        devices = {
+            name: DeviceNode(each.type, each.major, each.minor, each.mode) for name, each in self._devices.items()
+        }
+        left_out = {name: reason for name, reason in found.left_out.items() if name not in devices}
+        write_archive(replace(found, devices=devices, left_out=left_out, source={}), path)
 
     @property
     def node(self) -> Node:

@@ -64,6 +64,14 @@ def test_commands_read_the_drivers_section_of_the_file(words: tuple[str, ...], t
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_each_wrong_setting_is_a_line() -> None:
+    done = dra_sdk("run", "cpu", DRA_CPU_RESERVED_CPUS="0-", DRA_CPU_COLOUR="red")
+    assert done.returncode == 2
+    first, second = done.stderr.splitlines()
+    assert first.startswith("dra-sdk: unknown environment variable DRA_CPU_COLOUR")
+    assert second.startswith("dra-sdk: environment variable DRA_CPU_RESERVED_CPUS='0-'")
+
+
 def test_a_driver_with_wrong_settings_is_listed_with_the_reason_and_hides_no_other() -> None:
     done = dra_sdk("drivers", DRA_CPU_RESERVED_CPUS="0-")
     assert done.returncode == 1

@@ -165,9 +165,24 @@ def test_a_remark_leaves_a_card_healthy() -> None:
     assert node.after(0) == {"all": "HEALTHY corrected error, 3 times"}
 
 
-def test_problems_that_are_one_text_and_no_list_are_an_error() -> None:
+def test_a_remark_of_a_reading_lasts_until_the_next_one() -> None:
+    node = Node()
+    node.health.remark(CARD, "was reset")
+    node.health.observe(CARD, [], remarks=["corrected errors: 7"])
+    assert node.after(0) == {"all": "HEALTHY corrected errors: 7; was reset"}
+    node.health.observe(CARD, [], remarks=["corrected errors: 8"])
+    assert node.after(0) == {"all": "HEALTHY corrected errors: 8; was reset"}
+    node.health.observe(CARD, ["hot"], remarks=["corrected errors: 9"])
+    assert node.after(0) == {"all": "UNHEALTHY hot"}
+    node.health.observe(CARD, [])
+    assert node.after(0) == {"all": "HEALTHY was reset"}
+
+
+def test_problems_and_remarks_that_are_one_text_and_no_list_are_an_error() -> None:
     with pytest.raises(TypeError, match="problems must be a list of texts, is 'hot'"):
         Node().health.observe(CARD, "hot")
+    with pytest.raises(TypeError, match="remarks must be a list of texts, is 'dusty'"):
+        Node().health.observe(CARD, [], remarks="dusty")
 
 
 def test_a_card_that_was_removed_is_not_reported_and_comes_back_without_history() -> None:

@@ -168,6 +168,20 @@ def test_a_function_that_disappears_during_the_call_is_left_out(tmp_path, monkey
     assert [device.address for device in read_pci_devices(host)] == [GPU.address]
 
 
+def test_a_link_that_points_nowhere_is_left_out(tmp_path):
+    host = write(tmp_path, GPU, PF)
+    shutil.rmtree(host.sys / "devices/pci0000:5d")
+    assert [device.address for device in read_pci_devices(host)] == [GPU.address]
+
+
+def test_a_function_whose_files_are_removed_before_its_link_is_left_out(tmp_path):
+    host = write(tmp_path, GPU, PF)
+    (host.sys / "bus/pci/devices" / PF.address / "vendor").unlink()
+    assert [device.address for device in read_pci_devices(host)] == [GPU.address]
+    with pytest.raises(HardwareError, match="vendor: cannot be read: No such file"):
+        read_pci_device(host, PF.address)
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [("3b:00.0", "0000:3b:00.0"), ("0000:3B:1F.7", "0000:3b:1f.7"), ("10000:e1:00.0", "10000:e1:00.0")],

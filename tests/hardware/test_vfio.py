@@ -211,6 +211,32 @@ def test_a_function_with_virtual_functions_is_an_error(make_node):
         plan(node)
 
 
+VIRTUAL = replace(CARD_FUNCTION, address="0000:10:00.4", driver=None, physical_function=CARD)
+SIBLING = replace(VIRTUAL, address="0000:10:00.5", driver="card-vf")
+
+
+def test_a_virtual_function_is_passed_through_alone_and_not_with_others_of_its_slot(make_node):
+    other_group = replace(CARD_FUNCTION, total_vfs=4, iommu_group=19)
+    node = make_node(other_group, VIRTUAL, replace(SIBLING, iommu_group=21))
+    assert [each.address for each in plan(node, VIRTUAL.address).functions] == [VIRTUAL.address]
+
+
+def test_another_virtual_function_in_its_iommu_group_is_an_error_unless_the_claim_has_both(make_node):
+    node = make_node(replace(CARD_FUNCTION, total_vfs=4, iommu_group=19), VIRTUAL, SIBLING)
+    message = "function 0000:10:00.5 with driver card-vf is in the same IOMMU group 20"
+    with pytest.raises(PermanentError, match=message):
+        plan(node, VIRTUAL.address)
+    together = [VIRTUAL.address, SIBLING.address]
+    assert [each.address for each in plan(node, VIRTUAL.address, together).functions] == [VIRTUAL.address]
+
+
+def test_a_physical_function_does_not_take_a_virtual_one_of_its_slot_along(make_node):
+    virtual = replace(SIBLING, physical_function=AUDIO.address)
+    node = make_node(CARD_FUNCTION, replace(AUDIO, total_vfs=4), virtual)
+    with pytest.raises(PermanentError, match=r"function 0000:10:00\.5 with driver card-vf"):
+        plan(node)
+
+
 def test_the_slot_of_a_function():
     assert slot("0000:10:00.1") == "0000:10:00"
 

@@ -28,6 +28,29 @@ def test_the_tree_is_where_commands_find_it(node, tmp_path):
     assert (node.root, node.kubelet_dir, node.cdi_dir) == tuple(tmp_path / name for name in ("host", "kubelet", "cdi"))
 
 
+def test_a_node_as_an_archive_and_back(node, tmp_path):
+    node.machine(regular_machine())
+    node.file("/sys/class/drm/version", "drm 1.1.0")
+    node.file("/dev/log")
+    node.device_node("/dev/accel0", major=261, minor=7, mode=0o600)
+    for name in ("one.tar.gz", "other.tar.gz"):
+        node.write_archive(tmp_path / name)
+    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "other.tar.gz").read_bytes()
+    found = FakeNode.from_archive(tmp_path / "one.tar.gz", tmp_path / "again")
+    assert found.host_device("/dev/accel0") == node.host_device("/dev/accel0")
+    assert read_cpus(found.node) == read_cpus(node.node)
+    assert found.path("/sys/class/drm/version").read_text() == "drm 1.1.0"
+    assert not found.path("/dev/log").exists()
+
+
+def test_an_archive_has_further_files_that_are_named(node, tmp_path):
+    node.file("/sys/class/lamps/lamp-0/on", "1")
+    for name, include in (("without", ()), ("with", ["/sys/class/lamps"])):
+        node.write_archive(tmp_path / name, include)
+        found = FakeNode.from_archive(tmp_path / name, tmp_path / f"{name}-node")
+        assert found.path("/sys/class/lamps/lamp-0/on").exists() is bool(include)
+
+
 def test_a_file_that_is_written_through_a_link_stays_a_link(node):
     node.link("/sys/here", "there")
     node.file("/sys/here", "1")

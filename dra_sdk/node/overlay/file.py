@@ -31,13 +31,12 @@ class OverlayError(SettingsError):
     """An overlay file cannot be read or used.
 
     source: the path of the file.
-    problems: one sentence for each problem, with line and field.
+    problems: one sentence for each problem, with file, line and field.
     """
 
     def __init__(self, source: str, problems: list[str]) -> None:
         self.source = source
-        self.problems = problems
-        super().__init__(f"overlay {source}: " + "; ".join(problems))
+        super().__init__(*(f"overlay {source}: {problem}" for problem in problems))
 
 
 class _Model(BaseModel):

@@ -52,11 +52,16 @@ class ContainerEdits:
 
 
 class CdiView:
-    """The CDI directories in rising priority, with host paths looked up under `host_root`."""
+    """The CDI directories in rising priority, with host paths looked up under `host_root`.
 
-    def __init__(self, directories: Iterable[Path], host_root: Path) -> None:
+    `kubelet_dir` has the files that the driver itself writes, such as device metadata: its paths are not below
+    `host_root`.
+    """
+
+    def __init__(self, directories: Iterable[Path], host_root: Path, kubelet_dir: Path) -> None:
         self._directories = tuple(directories)
         self._host_root = host_root
+        self._kubelet_dir = kubelet_dir
         self._runtime = CdiDirectories(self._directories, NodeDevices(host_root))
 
     @property
@@ -94,4 +99,4 @@ class CdiView:
 
     def on_host(self, path: str) -> Path:
         """Where a path of the host is."""
-        return self._host_root / path.lstrip("/")
+        return Path(path) if Path(path).is_relative_to(self._kubelet_dir) else self._host_root / path.lstrip("/")

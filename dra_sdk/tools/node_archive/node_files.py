@@ -22,7 +22,7 @@ from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.tools.node_archive.archive import (
@@ -128,6 +128,7 @@ class Captured:
     links: the target of each symbolic link, relative.
     devices: the device nodes.
     left_out: the reason for each path that was not captured.
+    source: what the archive says of the machine, see `Manifest`.
     identifiers: number of identifiers that were replaced.
     with_ids: whether the identifiers are the real ones.
     complete: False if a limit on size or number was reached.
@@ -138,6 +139,7 @@ class Captured:
     links: dict[str, str] = field(default_factory=dict)
     devices: dict[str, DeviceNode] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict)
     identifiers: int = 0
     with_ids: bool = False
     complete: bool = True
@@ -149,10 +151,8 @@ class Captured:
 
     def manifest(self) -> Manifest:
         """What the archive says beyond its files."""
-        system = os.uname()
-        source = {"kernel": system.release, "machine": system.machine, "withIds": self.with_ids}
         shown = dict(sorted(self.left_out.items())[:_LEFT_OUT_SHOWN])
-        return Manifest(source=source | {"sdk": version("dra-sdk")}, devices=self.devices, left_out=shown)
+        return Manifest(source=self.source, devices=self.devices, left_out=shown)
 
 
 def capture(
@@ -172,8 +172,10 @@ def capture(
     for pattern in patterns:
         if not pattern.startswith("/") or ".." in pattern.split("/") or pattern.strip("/") == "":
             raise SettingsError(f"pattern {pattern!r} must be an absolute path below /, without `..`")
+    system = os.uname()
+    source = {"kernel": system.release, "machine": system.machine, "withIds": with_ids, "sdk": version("dra-sdk")}
     with _TimedReader() as reader:
-        walk = _Walk(root, Captured(with_ids=with_ids), read or reader.read)
+        walk = _Walk(root, Captured(with_ids=with_ids, source=source), read or reader.read)
         for pattern in patterns:
             for path in sorted(root.glob(pattern.lstrip("/"))):
                 walk.add("/" + str(path.relative_to(root)))
@@ -390,6 +392,7 @@ def _without_identifiers(found: Captured) -> Captured:
         links={known.replaced(path): known.replaced(target) for path, target in sorted(found.links.items())},
         devices={known.replaced(path): device for path, device in sorted(found.devices.items())},
         left_out={known.replaced(path): reason for path, reason in sorted(found.left_out.items())},
+        source=found.source,
         identifiers=known.count,
         complete=found.complete,
     )

@@ -109,7 +109,7 @@ def gpu_device(
         attributes["memoryPartition"] = gpu.memory_mode
     if gpu.compute_mode or gpu.memory_mode:
         attributes["partitionProfile"] = "_".join(mode for mode in (gpu.compute_mode, gpu.memory_mode) if mode)
-    return Device(gpu.name, attributes, _quantities(total_capacity([gpu])), consumes=consumes)
+    return Device(gpu.name, attributes, _quantities(total_capacity([gpu])), consumes=consumes, hardware=gpu)
 
 
 def vfio_device(
@@ -138,7 +138,7 @@ def vfio_device(
     }
     if pci.physical_function is not None:
         attributes["parentPciAddr"] = pci.physical_function
-    return Device(function.name, attributes, _quantities(capacity), consumes=consumes)
+    return Device(function.name, attributes, _quantities(capacity), consumes=consumes, hardware=function)
 
 
 def total_capacity(parts: Sequence[AmdGpu]) -> dict[str, int]:

@@ -31,27 +31,15 @@ from typing import Final
 from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.passthrough import PassthroughFunction
-from dra_sdk import DeviceHealth, DraError, HardwareError, HealthStatus
+from dra_sdk import DeviceHealth, DraError, HardwareError
 from dra_sdk.hardware import Host, link_name, optional, read_text
-from dra_sdk.hardware.health import FaultHistory
+from dra_sdk.hardware.health import HealthTracker
 
 log = logging.getLogger(__name__)
-_TIMEOUT: Final = 30  # seconds after which a report is too old (KEP-4680)
 _ALL_ONES: Final = b"\xff\xff"
 _KINDS: Final = frozenset({"ue", "ce", "de"})
 _BLOCKS: Final = (("*_err_count", "", "_err_count"), ("aca_*", "aca_", ""))
 """The counters of a block: the names of the files, and what precedes and follows the block in them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """All of a GPU, by its PCI address: errors are counted for the GPU, not for its partitions."""
-
-    address: str
-
-    def touches(self, other: Card, /) -> bool:
-        """Whether both are the same GPU."""
-        return self == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,66 +92,33 @@ def _read(path: Path) -> str:
         return ""
 
 
-class CardHealth:
-    """The health of one GPU with all its devices. Times are seconds of any steady clock.
+@dataclass(slots=True)
+class _Card:
+    """What is remembered of a GPU with all its devices from one reading to the next.
 
     trouble: why the GPU cannot be used now; empty if it can.
+    unknown_once: whether KFD did not know it at the last reading.
+    counts: its latest counts, and those of blocks that could not be read then; empty while a virtual machine has it.
     """
 
-    def __init__(self, address: str, settle: float) -> None:
-        self.trouble = ""
-        self._card, self._settle = Card(address), settle
-        self._faults = FaultHistory[Card]()
-        self._counts: ErrorCounts | None = None
-        self._unknown_once = False
-
-    def missing(self, trouble: str, *, at_once: bool = True) -> None:
-        """Record that the GPU cannot be used; unless `at_once`, it counts from the second time in a row."""
-        if at_once or self._unknown_once or self.trouble:
-            self.trouble = trouble
-        self._unknown_once = True
-
-    def answered(self, counts: ErrorCounts, now: float) -> None:
-        """Record that the GPU is as it should be, with these counts."""
-        if self.trouble:
-            self._faults.clear()
-        elif self._counts is not None:
-            self._compare(self._counts.uncorrectable, counts.uncorrectable, now)
-        self._faults.forget(now, self._settle)
-        former = self._counts.uncorrectable if self._counts else {}
-        self.trouble, self._unknown_once = "", False
-        self._counts = replace(counts, uncorrectable={**former, **counts.uncorrectable})
-
-    def passed_through(self) -> None:
-        """Record that a virtual machine can have the GPU: nothing is counted here, and it comes back after a reset."""
-        self._faults.clear()
-        self.trouble, self._unknown_once, self._counts = "", False, None
-
-    def _compare(self, before: Mapping[str, int], after: Mapping[str, int], now: float) -> None:
-        """A block that could not be read until now says nothing about new errors."""
-        both = before.keys() & after.keys()
-        if any(after[block] < before[block] for block in both):
-            self._faults.clear()
-            return
-        for block in sorted(each for each in both if after[each] > before[each]):
-            self._faults.add(self._card, f"uncorrectable error in {block}", now)
+    trouble: str = ""
+    unknown_once: bool = False
+    counts: ErrorCounts = field(default_factory=ErrorCounts)
 
     def problems(self) -> Iterator[str]:
-        """What makes the GPU unhealthy, the worst first; nothing if it is healthy."""
+        """What the last reading found."""
         if self.trouble:
             yield self.trouble
-        if self._counts is not None and self._counts.failed:
-            yield f"memory pages that cannot be retired: {self._counts.failed}"
-        yield from self._faults.faults(self._card)
+        if self.counts.failed:
+            yield f"memory pages that cannot be retired: {self.counts.failed}"
 
     def remarks(self) -> Iterator[str]:
         """What is worth reporting of a healthy GPU."""
-        counts = self._counts or ErrorCounts()
         numbers = {
-            "uncorrectable errors since the driver was loaded": sum(counts.uncorrectable.values()),
-            "corrected errors": counts.corrected,
-            "deferred errors": counts.deferred,
-            "retired memory pages": counts.retired,
+            "uncorrectable errors since the driver was loaded": sum(self.counts.uncorrectable.values()),
+            "corrected errors": self.counts.corrected,
+            "deferred errors": self.counts.deferred,
+            "retired memory pages": self.counts.retired,
         }
         yield from (f"{what}: {number}" for what, number in numbers.items() if number)
 
@@ -185,9 +140,8 @@ class HealthMonitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host, self._gpus, self._functions = host, gpus, functions
-        self._settle, self._clock = settle, clock
-        self._cards: dict[str, CardHealth] = {}
-        self._devices: dict[str, set[str]] = {}  # by PCI address; those of a GPU that is gone stay
+        self._tracker = HealthTracker(forget=settle, clock=clock)
+        self._cards: dict[str, _Card] = {}  # by PCI address; those of a GPU that is gone stay
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
         """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
@@ -202,13 +156,13 @@ class HealthMonitor:
         """Read all GPUs once, and return the health of all devices."""
         passed = self._follow()
         known = {node.address for node in read_kfd_nodes(self._host)}
-        for address in self._devices:
-            card = self._cards.setdefault(address, CardHealth(address, self._settle))
+        for address, card in self._cards.items():
             before = card.trouble
             self._read(card, address, known, passed)
             if card.trouble != before:
                 log.warning("GPU %s: %s", address, card.trouble or "it is back")
-        return [_report(name, self._cards[at]) for at, names in self._devices.items() for name in sorted(names)]
+            self._tracker.observe(address, card.problems(), remarks=card.remarks())
+        return self._tracker.report()
 
     def _follow(self) -> set[str]:
         """Remember the devices of all GPUs and functions; return the addresses of those with virtual machines."""
@@ -222,30 +176,45 @@ class HealthMonitor:
                 devices[each.pci.address] = {each.name}
             elif each.pci.address in devices:
                 devices[each.pci.address].add(each.name)
-        self._devices |= devices
+        for address, names in devices.items():
+            self._cards.setdefault(address, _Card())
+            self._tracker.publish(address, dict.fromkeys(sorted(names)))
         return passed
 
-    def _read(self, card: CardHealth, address: str, known: set[str], passed: set[str]) -> None:
+    def _read(self, card: _Card, address: str, known: set[str], passed: set[str]) -> None:
         path = self._host.sys / "bus/pci/devices" / address
         driver = link_name(path / "driver")
         if not path.exists():
-            card.missing("the GPU has left the PCI bus")
+            card.trouble = "the GPU has left the PCI bus"
         elif not (path / "physfn").is_symlink() and _answers_with_ones(path):
-            card.missing("the GPU does not answer on the PCI bus")
-        elif address in passed:
-            card.passed_through()
+            card.trouble = "the GPU does not answer on the PCI bus"
+        elif address in passed:  # nothing is counted here, and the GPU comes back after a reset
+            self._tracker.recovered(address)
+            card.trouble, card.unknown_once, card.counts = "", False, ErrorCounts()
         elif driver != KERNEL_DRIVER:
-            card.missing(f"the GPU has {f'driver {driver}' if driver else 'no driver'} instead of {KERNEL_DRIVER}")
+            card.trouble = f"the GPU has {f'driver {driver}' if driver else 'no driver'} instead of {KERNEL_DRIVER}"
         elif address not in known:
-            card.missing("KFD does not know the GPU", at_once=False)
+            if card.unknown_once or card.trouble:
+                card.trouble = "KFD does not know the GPU"
+            card.unknown_once = True
         else:
-            card.answered(read_error_counts(path), self._clock())
+            self._count(card, address, read_error_counts(path))
 
+    def _count(self, card: _Card, address: str, counts: ErrorCounts) -> None:
+        """Compare the counts of a GPU that can be used with the earlier ones.
 
-def _report(name: str, card: CardHealth) -> DeviceHealth:
-    problems = list(card.problems())
-    status = HealthStatus.UNHEALTHY if problems else HealthStatus.HEALTHY
-    return DeviceHealth(name, status, "; ".join(problems or card.remarks()), timeout=_TIMEOUT)
+        A block that could not be read until now says nothing about new errors.
+        """
+        before, now = card.counts.uncorrectable, counts.uncorrectable
+        both = sorted(before.keys() & now.keys())
+        if card.trouble or any(now[block] < before[block] for block in both):
+            self._tracker.recovered(address)
+        else:
+            for block in both:
+                if now[block] > before[block]:
+                    self._tracker.fault(address, f"uncorrectable error in {block}")
+        card.trouble, card.unknown_once = "", False
+        card.counts = replace(counts, uncorrectable={**before, **now})
 
 
 def _answers_with_ones(path: Path) -> bool:

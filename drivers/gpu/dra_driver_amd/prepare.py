@@ -14,7 +14,7 @@ from dra_driver_amd.config import GpuConfig, VfioDeviceConfig, config_for
 from dra_driver_amd.gpus import AmdGpu, DeviceNumber, read_device_number
 from dra_driver_amd.node import JSON, AmdNode
 from dra_driver_amd.partitions import MODE_STEP, divide, partitions_of, undivide
-from dra_driver_amd.passthrough import passthrough_functions
+from dra_driver_amd.passthrough import PassthroughFunction, passthrough_functions
 from dra_driver_amd.vfio import VFIO_STEP, find_vfio_device, obtain_vfio_device, release_vfio_device
 from dra_sdk import (
     AllocatedDevice,
@@ -31,14 +31,13 @@ from dra_sdk import (
 from dra_sdk.hardware import read_pci_devices
 
 log = logging.getLogger(__name__)
-_VFIO_NAME: Final = "gpu-vfio-"
 
 
 def prepare(node: AmdNode, claim: Claim[Any]) -> Iterator[PreparedDevice]:
     """Set up all devices of a claim, then yield them."""
     _sweep(node.within(0.0), claim)
-    machines = [each for each in claim.devices if each.name.startswith(_VFIO_NAME)]
-    others = [each for each in claim.devices if not each.name.startswith(_VFIO_NAME)]
+    machines = [each for each in claim.devices if isinstance(each.hardware, PassthroughFunction)]
+    others = [each for each in claim.devices if not isinstance(each.hardware, PassthroughFunction)]
     ready = [*_set_up_vfio(node, claim, machines), *_set_up_gpus(node, claim, others)]
     yield from ready
 

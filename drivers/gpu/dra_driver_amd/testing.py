@@ -13,15 +13,18 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from dra_sdk.hardware import Host
 from dra_sdk.hardware.node_access import WriteError
-from dra_sdk.testing import FakeEffects
+from dra_sdk.testing import FakeEffects, FakeNode
 from dra_sdk.testing.sysfs import FakeMachine, FakePci, regular_machine
 
 DRM_MAJOR: Final = 226
 KFD_MAJOR: Final = 235
+_MISC_MAJOR: Final = 10
+_MISC_MINOR: Final = 196
 FIRST_RENDER: Final = 128
 FIRST_GROUP: Final = 20
 _PROCESSING: Final = 0x120000
@@ -91,6 +94,25 @@ _MI300X: Final = FakeAmdGpu(
 def mi300x(compute: str = "spx", memory: str = "nps1", *, driver: str | None = "amdgpu", vfs: int = 0) -> FakeAmdGpu:
     """An MI300X with 304 compute units and 192 GB, in these modes."""
     return replace(_MI300X, compute=compute, memory=memory, driver=driver, vfs=vfs)
+
+
+FIXTURES: Final = {"mi300x-x8": (mi300x(),) * 8, "mi300x-x8-cpx": (mi300x("cpx", "nps4"),) * 8}
+"""The GPUs of each fixture of the driver, `fixtures/NAME.tar.gz` in its package."""
+
+
+def write_fixture(name: str, path: Path) -> None:
+    """Write the archive of a fixture; the same name gives the same archive. Write all again if `write_gpus` changes."""
+    with TemporaryDirectory() as folder:
+        node = FakeNode(Path(folder))
+        write_gpus(node.root, FIXTURES[name])
+        node.file("/proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000000\n")
+        node.device_node("/dev/kfd", major=KFD_MAJOR, minor=0)
+        for minor, misc in enumerate(("vfio/vfio", "iommu"), _MISC_MINOR):
+            node.device_node(f"/dev/{misc}", major=_MISC_MAJOR, minor=minor)
+        for file in (node.root / "dev/dri").iterdir():
+            minor = int(file.name.removeprefix("card").removeprefix("renderD"))
+            node.device_node(f"/dev/dri/{file.name}", major=DRM_MAJOR, minor=minor)
+        node.write_archive(path)
 
 
 def write_gpus(root: Path, gpus: Sequence[FakeAmdGpu], *, machine: FakeMachine | None = None) -> Host:

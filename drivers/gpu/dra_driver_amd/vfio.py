@@ -8,7 +8,6 @@ process must leave the GPU. Binding back loads `amdgpu` on the GPU, which starts
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from typing import Any, Final
 
 from dra_driver_amd.devices import total_capacity
@@ -17,9 +16,9 @@ from dra_driver_amd.node import JSON, AmdNode, GpuRecord
 from dra_driver_amd.partitions import partitions_of, set_mode
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import Claim
-from dra_sdk.hardware import PciDevice, pci_driver, vfio
-from dra_sdk.hardware.pci_driver import PciBinding, wait_until_free
-from dra_sdk.hardware.vfio import VfioDevice
+from dra_sdk.hardware import PciDevice, vfio
+from dra_sdk.hardware.pci_driver import function_path, wait_until_free
+from dra_sdk.hardware.vfio import Passthrough, VfioDevice
 
 log = logging.getLogger(__name__)
 VFIO_STEP: Final = "vfio"
@@ -48,15 +47,12 @@ def obtain_vfio_device(
     with node.record(pci.address, claim.uid):
         if function.bound:
             return vfio.vfio_device(pci)
-        group = [each for each in functions if each.iommu_group == pci.iommu_group]
-        vfio.check_group(pci, group, together)
+        passthrough = Passthrough.plan(node, pci, functions=functions, together=together)
         parts = partitions_of(node, pci.address)
         nodes = sorted({path for each in parts for path in each.paths})
         wait_until_free(node, f"GPU {pci.address}", nodes, node.settings.busy_seconds)
-        before = [pci_driver.read_binding(node, each) for each in _bound_together(function, group)]
-        _record(node, claim, pci, before, parts)
-        for each in before:
-            pci_driver.bind(node, each.address, vfio.vfio_driver(node, each.address))
+        _record(node, claim, pci, passthrough, parts)
+        passthrough.bind(node)
     return vfio.vfio_device(pci)
 
 
@@ -66,32 +62,19 @@ def release_vfio_device(node: AmdNode, uid: str, entry: JSON) -> None:
     with node.undoing(address, uid) as ours:
         if not ours:
             return
-        before = [PciBinding(**each) for each in entry["functions"]]
-        changed = [each for each in before if pci_driver.read_binding(node, each.address) != each]
-        if changed:
-            nodes = vfio.machine_nodes(node, (each.address for each in changed))
-            wait_until_free(node, f"GPU {address}", nodes, node.settings.busy_seconds)
-            for each in changed:
-                pci_driver.restore(node, each)
-        now = read_mode(pci_driver.function_path(node, address), "compute")
+        passthrough = Passthrough.from_entry(entry)
+        passthrough.wait_until_free(node, f"GPU {address}", node.settings.busy_seconds)
+        passthrough.restore(node)
+        now = read_mode(function_path(node, address), "compute")
         if now and entry["mode"] and now != entry["mode"]:
             set_mode(node, address, entry["mode"])
         node.records.save(address, GpuRecord())
 
 
-def _bound_together(function: PassthroughFunction, group: list[PciDevice]) -> list[str]:
-    """The function itself first."""
-    address = function.pci.address
-    if function.virtual:
-        return [address]
-    return [each.address for each in group if vfio.slot(each.address) == vfio.slot(address)]
-
-
-def _record(node: AmdNode, claim: Claim[Any], pci: PciDevice, before: list[PciBinding], parts: list[AmdGpu]) -> None:
+def _record(node: AmdNode, claim: Claim[Any], pci: PciDevice, passthrough: Passthrough, parts: list[AmdGpu]) -> None:
     """Write down how the functions are bound, and what only `amdgpu` knows of the GPU, which is still published."""
     mode = read_mode(pci.path, "compute")
-    functions = [asdict(each) for each in before]
-    entry = {"step": VFIO_STEP, "gpu": pci.address, "functions": functions, "mode": mode}
+    entry = {"step": VFIO_STEP, "gpu": pci.address, "mode": mode, **passthrough.entry}
     claim.journal(entry)
     product, capacity = (parts[0].product, total_capacity(parts)) if parts else ("", {})
     record = GpuRecord(claim=claim.uid, entry=entry, product=product, capacity=capacity)

@@ -22,7 +22,7 @@ def cdi(tmp_path: Path) -> CdiView:
     (tmp_path / "cdi").mkdir()
     (tmp_path / "host/dev").mkdir(parents=True)
     os.mkfifo(tmp_path / "host/dev/host-gpu")
-    return CdiView([tmp_path / "static", tmp_path / "cdi"], tmp_path / "host")
+    return CdiView([tmp_path / "static", tmp_path / "cdi"], tmp_path / "host", tmp_path / "kubelet")
 
 
 def write(cdi: CdiView, name: str, **device: object) -> None:
@@ -53,3 +53,8 @@ def test_device_nodes_are_looked_up_under_the_host_root(cdi: CdiView, tmp_path: 
     with pytest.raises(DraError, match="host-gpu"):
         cdi.container(["a.example.com/gpu=0"])
     assert cdi.on_host("/dev/x") == tmp_path / "host/dev/x"
+
+
+def test_files_of_the_driver_itself_are_not_looked_up_under_the_host_root(cdi: CdiView, tmp_path: Path) -> None:
+    written = tmp_path / "kubelet/plugins/a.example.com/metadata.json"
+    assert cdi.on_host(str(written)) == written
