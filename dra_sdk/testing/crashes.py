@@ -5,6 +5,8 @@
 A child process does the work and is killed with SIGKILL: before each step that the SDK takes on disk, and before each
 line of the driver's own code. Then a new driver prepares the claim and unprepares it, as the kubelet would have it, or
 unprepares it at once. After that the node must be as it was before. So the driver may change only files of the node.
+A line before which nothing on the node has changed counts as a crash but is not tried: a new driver would find what it
+found after the crash before.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from __future__ import annotations
 import inspect
 import os
 import signal
+import stat
 import sys
 import traceback
 import warnings
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -27,6 +29,8 @@ from dra_sdk.testing.harness import DriverHarness, QuickFiles
 
 Tree = dict[str, bytes | str]
 """Files with their contents and links with their targets, by path."""
+_State = dict[str, tuple[int, int, bytes | str]]
+"""All entries of a directory, at any depth: mode, device number, and content of a file or target of a link."""
 _LONGEST: Final = 60  # bytes of a file that a message shows
 
 
@@ -116,48 +120,65 @@ _OPERATIONS: Final = (("prepare", True), ("prepare", False), ("unprepare", True)
 
 
 def _crash_at_every_point(scenario: _Scenario) -> int:
-    for point in count(1):
+    last: _Crash | None = None
+    while True:
         scenario.set_up()
-        where = _crash_at(scenario, point)
+        crash = _crash_after(scenario, last)
         try:
             scenario.recover()
         except Exception as error:
             next_calls = "prepare and unprepare" if scenario.prepares_again else "unprepare"
-            crash = f"killed in {scenario.operation} at point {point} ({where}), then {next_calls}"
-            raise AssertionError(f"{crash}: {type(error).__name__}: {error}") from error
-        if not where:
-            return point - 1
-    raise AssertionError("a driver's code has an end")
+            where = f"killed in {scenario.operation} at point {crash.point} ({crash.where})"
+            raise AssertionError(f"{where}, then {next_calls}: {type(error).__name__}: {error}") from error
+        if not crash.where:
+            return crash.point - 1
+        last = crash
 
 
-def _crash_at(scenario: _Scenario, point: int) -> str:
-    """Run the operation in a child process and kill it at a point; where that was, "" if there is no such point."""
+@dataclass(frozen=True)
+class _Crash:
+    """One crash of a scenario.
+
+    point: the number of steps and lines up to the crash, from 1; one more than there are if the operation ended first.
+    where: the step or line before which the process was killed, "" if the operation ended first.
+    state: what the process left on the node; empty without lines.
+    """
+
+    point: int
+    where: str
+    state: _State
+
+
+def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
+    """Run the operation in a child process and kill it at the next point that is worth it."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # about threads, which a harness does not start
         child = os.fork()
     if child == 0:
         os.close(reading)
-        _run_child(scenario, point, writing)
+        _run_child(scenario, last, writing)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         message = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status not in {0, -signal.SIGKILL}:
         raise AssertionError(f"{scenario.operation} failed without a crash:\n{message}")
-    return message
+    point, where = message.split(" ", 1)
+    return _Crash(int(point), where, _state(scenario.driver.node.root) if scenario.lines else {})
 
 
-def _run_child(scenario: _Scenario, point: int, pipe: int) -> None:
+def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
     """Never returns."""
     status = 1
     try:
-        killer = _Killer(point, pipe, _source_prefix(scenario.driver.plugin))
+        killer = _Killer(pipe, scenario.driver.node.root, _source_prefix(scenario.driver.plugin), last)
         scenario.driver.start(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
         if scenario.lines:
             sys.settrace(killer.trace)
         scenario.operate()
         sys.settrace(None)
+        killer.report("")
         status = 0
     except BaseException:  # noqa: BLE001 (the child must never continue as its parent)
         sys.settrace(None)
@@ -168,21 +189,32 @@ def _run_child(scenario: _Scenario, point: int, pipe: int) -> None:
 
 @dataclass
 class _Killer:
-    """Counts points, and kills its process at one of them after it has written the place to a pipe.
+    """Counts points and kills its process at one of them, after it has written the point to a pipe.
 
-    Between two steps of the SDK a line counts once, so that the points of a loop are limited.
+    That is the first step of the SDK after the last crash, or before it the first line at which the node is not as
+    the last crash left it. Between two steps of the SDK a line counts once, so that the points of a loop are limited.
+
+    pipe: takes the number of the point and its place.
+    root: the root of the node.
+    source_prefix: how the paths of the driver's own files begin.
+    last: the last crash, None if there was none.
+    passed: how many points the process has passed.
+    seen: the file and line of each line since the last step.
     """
 
-    point: int
     pipe: int
+    root: Path
     source_prefix: str
+    last: _Crash | None
     passed: int = 0
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     def step(self, where: str) -> None:
         """A step of the SDK."""
         self.seen.clear()
-        self._pass(where)
+        self.passed += 1
+        if self.last is None or self.passed > self.last.point:
+            self._kill(where)
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         """A trace function for `sys.settrace`, for lines of the driver's own files."""
@@ -191,14 +223,39 @@ class _Killer:
         line = (frame.f_code.co_filename, frame.f_lineno)
         if event == "line" and line not in self.seen:
             self.seen.add(line)
-            self._pass(f"{Path(line[0]).name}, line {line[1]}")
+            self.passed += 1
+            last = self.last
+            if last is None or (self.passed > last.point and _state(self.root) != last.state):
+                self._kill(f"{Path(line[0]).name}, line {line[1]}")
         return self.trace
 
-    def _pass(self, where: str) -> None:
-        self.passed += 1
-        if self.passed == self.point:
-            os.write(self.pipe, where.encode())
-            os.kill(os.getpid(), signal.SIGKILL)
+    def report(self, where: str) -> None:
+        """Tell the parent the point; it is one after all others at the end of the operation."""
+        os.write(self.pipe, f"{self.passed + (not where)} {where}".encode())
+
+    def _kill(self, where: str) -> None:
+        self.report(where)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _state(root: Path) -> _State:
+    """All that a new process finds below a directory, with modes and devices of its entries."""
+    found: _State = {}
+    folders = [str(root)]
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                content: bytes | str = ""
+                if stat.S_ISLNK(status.st_mode):
+                    content = os.readlink(entry.path)  # noqa: PTH115 (a Path for each file takes too long)
+                elif stat.S_ISREG(status.st_mode):
+                    with open(entry.path, "rb") as file:  # noqa: PTH123 (as above)
+                        content = file.read()
+                elif stat.S_ISDIR(status.st_mode):
+                    folders.append(entry.path)
+                found[entry.path] = (status.st_mode, status.st_rdev, content)
+    return found
 
 
 def _source_prefix(plugin: object) -> str:

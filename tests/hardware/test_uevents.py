@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 
+from dra_sdk.hardware import uevents
 from dra_sdk.hardware.uevents import KernelUevents, parse_uevent, watch
 from dra_sdk.testing.uevents import FakeUevents
 from tests.waiting import LONG, wait
@@ -68,11 +69,9 @@ class Watched:
 def start() -> Iterator[Callable[..., Watched]]:
     running: list[Watched] = []
 
-    def begin(*, waiting: int = 0, **options: Any) -> Watched:
+    def begin(**options: Any) -> Watched:
         made = Watched(**options)
         running.append(made)
-        for number in range(waiting):
-            made.uevents.send("online", f"/devices/system/cpu/cpu{number}", "cpu")
         made.thread.start()
         wait(lambda: made.reports >= 1)
         made.uevents.send("change", "/devices/system/cpu/cpu0", "cpu")
@@ -106,9 +105,55 @@ def test_an_event_after_which_nothing_differs_and_an_event_of_another_subsystem_
     assert watched.reports == 2
 
 
-def test_a_series_of_events_is_looked_at_once(start: Callable[..., Watched]) -> None:
-    watched = start(quiet=1.0, waiting=100)
-    assert watched.looks == 2
+class ScheduledUevents:
+    """Events of CPUs at given times of a clock of their own, on which waiting takes no time; then it stops the watch.
+
+    at: the times in seconds.
+    end: when the watch stops.
+    now: the time.
+    stop: the event that ends `watch`.
+    """
+
+    def __init__(self, at: Sequence[float], end: float) -> None:
+        self.at, self.end = sorted(at), end
+        self.now, self.stop = 0.0, Event()
+
+    def receive(self, seconds: float) -> bytes | None:
+        if self.at and self.at[0] <= self.now + seconds:
+            self.now = self.at.pop(0)
+            return b"change@/devices/system/cpu/cpu0\0SUBSYSTEM=cpu\0"
+        self.now += seconds
+        if self.now >= self.end:
+            self.stop.set()
+        return None
+
+    def close(self) -> None:
+        """As `UeventSource.close`; there is nothing to close."""
+
+
+@pytest.mark.parametrize(
+    ("at", "looks"),
+    [
+        ([], []),
+        ([2.0], [2.5]),
+        ([2.0, 2.25, 2.5, 2.75], [3.25]),
+        ([2.0, 2.75], [2.5, 3.25]),
+        ([2.0 + 0.25 * n for n in range(25)], [7.0, 8.5]),  # the first 5 s of it, then the rest
+    ],
+)
+def test_a_series_of_events_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, at: list[float], looks: list[float]
+) -> None:
+    source = ScheduledUevents(at, 20.0)
+    looked: list[float] = []
+
+    def look() -> str:
+        looked.append(source.now)
+        return "a"
+
+    monkeypatch.setattr(uevents, "monotonic", lambda: source.now)
+    watch(look, lambda: None, source.stop, {"cpu"}, seconds=100.0, quiet=0.5, source=lambda: source)
+    assert looked == [0.0, *looks]
 
 
 def test_an_endless_series_of_events_does_not_keep_it_from_looking(start: Callable[..., Watched]) -> None:

@@ -93,6 +93,16 @@ class InMemory(LampDriver):
             (node.root / SWITCH.format(name)).write_text("")
 
 
+class MakingDirectories(LampDriver):
+    """Mistake: makes a directory that is there already after a crash."""
+
+    def switch_on(self, claim: Claim[LampConfig], name: str) -> None:
+        directory = claim.node.root / f"run/{name}/busy"
+        directory.mkdir()
+        super().switch_on(claim, name)
+        directory.rmdir()
+
+
 class Reporting(LampDriver):
     """Reports the status of its devices; mistake: with an invalid `reason`."""
 

@@ -5,7 +5,7 @@ import pytest
 from dra_sdk import PermanentError
 from dra_sdk.testing import claim
 from dra_sdk.testing.crashes import assert_survives_crashes, differences, tree
-from tests.testing.lamps import Forgetful, InMemory, LampDriver
+from tests.testing.lamps import Forgetful, InMemory, LampDriver, MakingDirectories
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
@@ -24,6 +24,11 @@ def test_a_driver_that_does_not_survive_is_told_the_line(lamps, dra_driver, kind
     with pytest.raises(AssertionError, match=r"killed in prepare at point \d+ \(lamps\.py, line \d+\), then") as caught:
         assert_survives_crashes(dra_driver(kind), claim())
     assert "lamp-0" in str(caught.value)
+
+
+def test_a_directory_is_a_change_that_is_worth_a_crash(lamps, dra_driver):
+    with pytest.raises(AssertionError, match=r"FileExistsError: .*run/lamp-0/busy"):
+        assert_survives_crashes(dra_driver(MakingDirectories), claim())
 
 
 def test_a_driver_that_fails_without_a_crash_is_an_error(lamps, driver):

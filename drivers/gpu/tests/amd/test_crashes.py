@@ -37,13 +37,11 @@ def survives(rig: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return check
 
 
-@pytest.mark.timeout(1800)
 def test_dividing_a_gpu_survives_crashes(survives: Any) -> None:
     config = {"apiVersion": "gpu.resource.amd.com/v1alpha1", "kind": "GpuConfig", "computePartition": "DPX"}
     assert survives(mi300x(), claim("gpu", config=config), partitioning=True) > 100
 
 
-@pytest.mark.timeout(1800)
 def test_passing_a_gpu_through_survives_crashes(survives: Any) -> None:
     where = 'device.attributes["gpu.amd.com"].type == "vfio"'
     assert survives(mi300x(), claim(request("vm", where=where)), passthrough=True) > 100
