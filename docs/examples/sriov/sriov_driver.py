@@ -51,7 +51,7 @@ class SriovDriver:
     settings_class = SriovSettings
 
     def __init__(self, settings: SriovSettings | None = None, *, effects: Effects | None = None) -> None:
-        self._settings, self._effects = settings or SriovSettings(), effects or SystemEffects()
+        self._iommufd, self._effects = (settings or SriovSettings()).iommufd, effects or SystemEffects()
 
     def dra_driver_info(self) -> DriverInfo:
         """The name and the configuration; containers find the attributes of their VFs in the metadata file."""
@@ -67,6 +67,9 @@ class SriovDriver:
         """Set the profile and bind the VF to VFIO; the journal first records what both were before."""
         node = NodeAccess(claim.node.root, self._effects).within(40)  # the kubelet waits 45 s
         for device in claim.devices:
+            if device.admin_access:  # another claim may hold the VF, so nothing is changed
+                yield device.prepared()
+                continue
             pf, vf = device.hardware
             step = Passthrough.plan(node, read_pci_device(node.host, vf.address))
             profile = pf.path / "profiles" / vf.address
@@ -74,8 +77,9 @@ class SriovDriver:
             node.write(profile, f"{device.config.profile}\n")
             step.bind(node)
             bound = vfio_device(read_pci_device(node.host, vf.address))
-            nodes = device_nodes(node, bound, iommufd=self._settings.iommufd, api=True)
-            yield device.prepared(ContainerEdits(device_nodes=nodes))
+            yield device.prepared(
+                ContainerEdits(device_nodes=device_nodes(node, bound, iommufd=self._iommufd, api=True))
+            )
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Restore what the journal records, newest first; of a card that was unplugged nothing is left to restore."""
@@ -94,17 +98,15 @@ class SriovDriver:
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Every two seconds the health of all VFs; those of a PF fail together, and are Unknown if it is unplugged."""
         health, cards = HealthTracker(), _cards(node)
-        while not stop.is_set():
+        while not stop.wait(2):
             cards |= _cards(node)
             for pf, vfs in cards.items():
                 health.publish(pf.address, dict.fromkeys(vfs))
                 try:
-                    state = read_text(pf.path / "health")
-                    health.observe(pf.address, [] if state == "ok" else [state])
+                    health.observe(pf.address, {read_text(pf.path / "health")} - {"ok"})
                 except HardwareError as error:
                     health.unreadable(pf.address, str(error))
             yield health.report()
-            stop.wait(2)
 
 
 def _cards(node: Node) -> dict[PciDevice, dict[str, PciDevice]]:

@@ -52,11 +52,16 @@ class ContainerEdits:
 
 
 class CdiView:
-    """The CDI directories in rising priority, with host paths looked up under `host_root`."""
+    """The CDI directories in rising priority, with host paths looked up under `host_root`.
 
-    def __init__(self, directories: Iterable[Path], host_root: Path) -> None:
+    Paths below `kubelet_dir` are looked up as they are: a driver keeps its own files, such as the metadata of a claim,
+    in the kubelet's directory, which lies outside a `host_root` that is a tree of files.
+    """
+
+    def __init__(self, directories: Iterable[Path], host_root: Path, kubelet_dir: Path | None = None) -> None:
         self._directories = tuple(directories)
         self._host_root = host_root
+        self._kubelet_dir = kubelet_dir
         self._runtime = CdiDirectories(self._directories, NodeDevices(host_root))
 
     @property
@@ -94,4 +99,6 @@ class CdiView:
 
     def on_host(self, path: str) -> Path:
         """Where a path of the host is."""
+        if self._kubelet_dir is not None and Path(path).is_relative_to(self._kubelet_dir):
+            return Path(path)
         return self._host_root / path.lstrip("/")

@@ -44,7 +44,7 @@ class Run:
         self.environment: Environment = self.driver.environment
         self.api: ApiServer = self.environment.api
         self.claims = Claims(self.driver, self.template, shared_node=self.shared_node)
-        self.cdi = CdiView(self.environment.cdi_dirs, self.environment.host_root)
+        self.cdi = CdiView(self.environment.cdi_dirs, self.environment.host_root, self.environment.kubelet_dir)
 
     @property
     def timeouts(self) -> Timeouts:

@@ -53,3 +53,10 @@ def test_device_nodes_are_looked_up_under_the_host_root(cdi: CdiView, tmp_path: 
     with pytest.raises(DraError, match="host-gpu"):
         cdi.container(["a.example.com/gpu=0"])
     assert cdi.on_host("/dev/x") == tmp_path / "host/dev/x"
+
+
+def test_files_in_the_kubelets_directory_are_not_below_the_host_root(tmp_path: Path) -> None:
+    cdi = CdiView([tmp_path / "cdi"], tmp_path / "host", tmp_path / "kubelet")
+    metadata = tmp_path / "kubelet/plugins/a/metadata.json"
+    assert cdi.on_host(str(metadata)) == metadata
+    assert cdi.on_host("/kubelet/x") == tmp_path / "host/kubelet/x"
