@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -20,7 +21,7 @@ from dra_sdk.cli.main import COMMANDS
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import SETTINGS
-from dra_sdk.testing.sysfs import regular_machine
+from dra_sdk.testing.sysfs import FakePci, regular_machine
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
@@ -29,7 +30,7 @@ from tests.waiting import wait
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
 MANIFESTS = sorted([*(ROOT / "deploy").rglob("*.yaml"), *(ROOT / "docs").rglob("*.yaml")])
-FPGA = ROOT / "docs/examples/fpga"
+EXAMPLES = ROOT / "docs/examples"
 NAMES = {path: str(path.relative_to(ROOT)) for path in (*PAGES, *MANIFESTS)}
 
 
@@ -223,8 +224,11 @@ def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None
     }
 
 
-def test_the_driver_of_the_guide_is_strictly_typed() -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(FPGA / "fpga_driver.py")]
+@pytest.mark.timeout(600)  # mypy reads all of dra_sdk
+@pytest.mark.parametrize("name", ["fpga", "sriov"])
+def test_the_drivers_of_the_guides_are_strictly_typed(name: str) -> None:
+    file = EXAMPLES / name / f"{name}_driver.py"
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -242,6 +246,25 @@ def test_the_driver_of_the_guide_lives_through_the_demo(run: Run, tmp_path: Path
     told = run("demo", "fpga_driver:FpgaDriver", "--host-root", tmp_path)
     missing = f"[Errno 2] No such file or directory: '{tmp_path}/dev/fpga0'"
     assert told.err == f"dra-sdk: CDI device '/dev/device': cannot stat host device '/dev/fpga0': {missing}\n"
+
+
+def test_the_sriov_driver_is_shorter_than_120_lines_and_lives_through_the_demo(run: Run, tmp_path: Path) -> None:
+    assert len((EXAMPLES / "sriov/sriov_driver.py").read_text().splitlines()) < 120
+    vf = FakePci(address="0000:3b:00.1", class_code=0x120000, driver="vfio-pci", iommu_group=21)
+    card = replace(vf, address="0000:3b:00.0", driver="accel", iommu_group=20, total_vfs=4)
+    host = replace(regular_machine(), pci=(card, replace(vf, physical_function=card.address))).write(tmp_path)
+    for path in ("proc/sys/kernel/random/boot_id", f"sys/bus/pci/devices/{card.address}/profiles/{vf.address}"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("throughput")
+    found = run("discover", "sriov_driver:SriovDriver", "--host-root", tmp_path)
+    assert found.cells[0][1] == "vf-0000-3b-00-1"
+    told = run("demo", "sriov_driver:SriovDriver", "--host-root", tmp_path)
+    assert "device node /dev/vfio/21 is missing on the node" in told.err
+    (host.dev / "vfio").mkdir(parents=True)
+    for name in ("21", "vfio"):
+        os.mkfifo(host.dev / "vfio" / name)  # a device node that needs no privilege to make
+    done = run("demo", "sriov_driver:SriovDriver", "--host-root", tmp_path)
+    assert (done.status, done.err) == (0, "")
 
 
 def test_the_class_of_each_driver_chooses_its_devices() -> None:
