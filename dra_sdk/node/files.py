@@ -20,6 +20,8 @@ from dra_sdk.errors import SettingsError
 
 Step = Callable[[str, Path], None]
 PREFIX = ".tmp-"
+END = "~"
+"""How temporary files begin and end. A container runtime reads every `.json` file of a CDI directory, also these."""
 _NAME = 240  # characters of a target's name in that of its temporary file, so that it stays below NAME_MAX
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # not to wait for the writer of a pipe
@@ -33,8 +35,8 @@ _CHUNK = 1 << 16
 class Files:
     """Writes and removes files durably. `on_step` is called before each step, so tests can end the process there.
 
-    Each target has one temporary file, `.tmp-<name>` beside it, so only one thread of one process may write a target at
-    a time; callers hold the claim's lock. What a killed process leaves is overwritten by the next write, or removed
+    Each target has one temporary file, `.tmp-<name>~` beside it, so only one thread of one process may write a target
+    at a time; callers hold the claim's lock. What a killed process leaves is overwritten by the next write, or removed
     with the target.
 
     Pass paths as strings where a prepare waits: pathlib costs more than a system call.
@@ -60,7 +62,7 @@ class Files:
         """
         target = os.fspath(path)
         self._step("create", target)
-        temporary = _temporary(target)
+        temporary, _ = _temporaries(target)
         handle = os.open(temporary, _NEW, _PRIVATE)
         try:
             try:
@@ -79,7 +81,7 @@ class Files:
     def remove(self, path: str | Path, *, survive_power_loss: bool = True) -> None:
         """Remove `path` and its temporary file if they exist, durably. A call that failed half-way may be repeated."""
         target = os.fspath(path)
-        for each in (target, _temporary(target)):
+        for each in (target, *_temporaries(target)):
             if os.path.lexists(each):  # on a read-only file system, unlink fails even if there is no file
                 self._step("unlink", target)
                 with contextlib.suppress(FileNotFoundError):
@@ -106,8 +108,9 @@ class Files:
 
     def discard_temporary(self, path: str | Path) -> None:
         """Remove the temporary file that a killed process left beside `path`."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_temporary(os.fspath(path)))  # noqa: PTH108
+        for each in _temporaries(os.fspath(path)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(each)  # noqa: PTH108
 
     def _fill(self, handle: int, target: str, content: bytes, mode: int, *, whole: bool) -> None:
         self._step("write", target)
@@ -137,8 +140,8 @@ def safe_id(uid: str) -> str:
 def targets(directory: Path, suffix: str) -> Iterator[str]:
     """The names of files in `directory` that end with `suffix`, also those of which only the temporary file exists."""
     with os.scandir(directory) as entries:
-        names = {entry.name for entry in entries}
-    yield from sorted({name.removeprefix(PREFIX) for name in names if name.endswith(suffix)})
+        names = {entry.name.removeprefix(PREFIX).removesuffix(END) for entry in entries}
+    yield from sorted(name for name in names if name.endswith(suffix))
 
 
 def read(path: str | Path) -> bytes:
@@ -194,9 +197,11 @@ def private_directory(path: Path, mode: int) -> None:
         )
 
 
-def _temporary(target: str) -> str:
+def _temporaries(target: str) -> tuple[str, str]:
+    """The temporary file of a target, and the name that it had in older releases."""
     folder, slash, name = target.rpartition("/")
-    return f"{folder}{slash}{PREFIX}{name}" if len(name) <= _NAME else f"{folder}{slash}{PREFIX}{name[-_NAME:]}"
+    older = f"{folder}{slash}{PREFIX}{name[-_NAME:]}"
+    return f"{older}{END}", older
 
 
 def _folder(target: str) -> str:

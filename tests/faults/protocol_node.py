@@ -21,7 +21,7 @@ from dra_sdk import Node as DriverNode
 from dra_sdk.errors import NotFoundError, UnreachableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline
-from dra_sdk.node.files import PREFIX, sync_directory
+from dra_sdk.node.files import END, PREFIX, sync_directory
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
@@ -387,7 +387,9 @@ class Node:
         found = {uid: name for name, uid in self.lamps.items()}
         for folder, prefix in ((self.states, ""), (self.cdi, _SPEC)):
             for name in _names(folder):
-                found[name.removeprefix(PREFIX).removeprefix(prefix).removesuffix(".json")] = f"{folder.name}/{name}"
+                found[name.removeprefix(PREFIX).removesuffix(END).removeprefix(prefix).removesuffix(".json")] = (
+                    f"{folder.name}/{name}"
+                )
         return found
 
     def everything(self) -> list[str]:

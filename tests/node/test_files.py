@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.node.files import PREFIX, Files, private_directory, read, targets
+from dra_sdk.node.files import END, PREFIX, Files, private_directory, read, targets
 from tests.open_files import times_open
 
 STEPS = ["create", "write", "fsync", "rename", "fsync-directory"]
@@ -75,6 +75,12 @@ def test_what_reaches_the_disk_is_the_whole_file_and_then_its_name(
     assert third[1] == 50
     assert fourth == (tmp_path.name, 0)
     assert [times_open(path) for path in opened] == [0] * len(synced)
+
+
+def test_a_temporary_file_is_none_that_a_container_runtime_reads(tmp_path: Path) -> None:
+    during: list[str] = []
+    Files(lambda _step, _path: during.extend(leftovers(tmp_path))).write(tmp_path / "a.json", b"")
+    assert {Path(name).suffix for name in during} == {".json~"}
 
 
 @pytest.mark.parametrize("failing", STEPS)
@@ -159,7 +165,7 @@ def test_a_removal_whose_last_step_failed_is_made_durable_by_the_next(tmp_path: 
 
 
 def test_what_a_killed_write_left_is_overwritten_by_the_next_and_removed_with_the_file(tmp_path: Path) -> None:
-    path, left = tmp_path / "a.json", tmp_path / f"{PREFIX}a.json"
+    path, left = tmp_path / "a.json", tmp_path / f"{PREFIX}a.json{END}"
     left.write_bytes(b"half of a much longer content")
     assert list(targets(tmp_path, ".json")) == ["a.json"]
     Files().write(path, b"whole")
@@ -169,11 +175,18 @@ def test_what_a_killed_write_left_is_overwritten_by_the_next_and_removed_with_th
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("end", [END, ""])
+def test_what_a_killed_write_left_is_discarded_also_of_an_older_release(tmp_path: Path, end: str) -> None:
+    (tmp_path / f"{PREFIX}a.json{end}").write_bytes(b"half")
+    Files().discard_temporary(tmp_path / "a.json")
+    assert os.listdir(tmp_path) == []
+
+
 def test_nothing_is_written_or_read_through_a_link(tmp_path: Path) -> None:
     """Whoever can place a link in a directory of root's would have root write where it points."""
     precious = tmp_path / "precious"
     precious.write_bytes(b"keep")
-    for name in ("a.json", f"{PREFIX}b.json"):
+    for name in ("a.json", f"{PREFIX}b.json{END}"):
         (tmp_path / name).symlink_to(precious)
     Files().write(tmp_path / "a.json", b"new")
     assert (precious.read_bytes(), (tmp_path / "a.json").is_symlink()) == (b"keep", False)
