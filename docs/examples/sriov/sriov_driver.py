@@ -77,9 +77,8 @@ class SriovDriver:
             node.write(profile, f"{device.config.profile}\n")
             step.bind(node)
             bound = vfio_device(read_pci_device(node.host, vf.address))
-            yield device.prepared(
-                ContainerEdits(device_nodes=device_nodes(node, bound, iommufd=self._iommufd, api=True))
-            )
+            edits = ContainerEdits(device_nodes=device_nodes(node, bound, iommufd=self._iommufd, api=True))
+            yield device.prepared(edits)
 
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Restore what the journal records, newest first; of a card that was unplugged nothing is left to restore."""
@@ -99,8 +98,7 @@ class SriovDriver:
         """Every two seconds the health of all VFs; those of a PF fail together, and are Unknown if it is unplugged."""
         health, cards = HealthTracker(), _cards(node)
         while not stop.wait(2):
-            cards |= _cards(node)
-            for pf, vfs in cards.items():
+            for pf, vfs in (cards := cards | _cards(node)).items():
                 health.publish(pf.address, dict.fromkeys(vfs))
                 try:
                     health.observe(pf.address, {read_text(pf.path / "health")} - {"ok"})
