@@ -30,6 +30,7 @@ from dra_sdk.hardware.polling import Clock
 
 log = logging.getLogger(__name__)
 _PROC: Final = Path("/proc")
+_OF_ALL_DEVICES: Final = frozenset({"bind", "unbind"})
 _SHOWN: Final = 500  # characters of a program's output in an error
 _ENDED: Final = frozenset("ZX")
 _PARENT: Final = 0
@@ -116,7 +117,7 @@ class Effects(Protocol):
         """Write to a file of sysfs or procfs in one call. Raises WriteError with the file.
 
         With a `timeout` in seconds a child process writes. If the kernel has not returned by then, WriteError says so,
-        and `pending` lists the write until the kernel returns. Until then, the same write again is refused at once.
+        and `pending` lists the write until the kernel returns. Until then, another write to the file is refused.
         Without a `timeout` this process writes: use that only for files of which the kernel just takes note.
         """
 
@@ -282,9 +283,12 @@ class SystemEffects:
 
 
 def check_not_pending(effects: Effects, path: Path, text: str) -> None:
-    """Raise WriteError if the same write is pending: a second child would only wait beside the first one."""
+    """Raise WriteError if a write to the file is pending: the kernel may carry it out after this one.
+
+    The files of a driver by which all its devices are bound are an exception: there, only the same device is refused.
+    """
     for each in effects.pending():
-        if (each.path, each.text) == (path, text):
+        if each.path == path and (path.name not in _OF_ALL_DEVICES or each.text == text):
             raise WriteError(f"cannot write {text.strip()!r} to {path}: {each}")
 
 

@@ -5,8 +5,8 @@
 A child process does the work and is killed with SIGKILL: before each step that the SDK takes on disk, and before each
 line of the driver's own code. Then a new driver prepares the claim and unprepares it, as the kubelet would have it, or
 unprepares it at once. After that the node must be as it was before. So the driver may change only files of the node.
-A line before which nothing on the node has changed counts as a crash but is not tried: a new driver would find what it
-found after the crash before.
+A line before which nothing on the node has changed (no file, and nothing was done through `node.effects`) counts as a
+crash but is not tried: a new driver would find what it found after the crash before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any, Final
 from dra_sdk.model import JSON
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.harness import DriverHarness, QuickFiles
+from dra_sdk.testing.node import FakeNode
 
 Tree = dict[str, bytes | str]
 """Files with their contents and links with their targets, by path."""
@@ -141,11 +142,13 @@ class _Crash:
 
     point: the number of steps and lines up to the crash, from 1; one more than there are if the operation ended first.
     where: the step or line before which the process was killed, "" if the operation ended first.
+    actions: how many writes, programs and daemons it had done through `node.effects`.
     state: what the process left on the node; empty without lines.
     """
 
     point: int
     where: str
+    actions: int
     state: _State
 
 
@@ -164,15 +167,15 @@ def _crash_after(scenario: _Scenario, last: _Crash | None) -> _Crash:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status not in {0, -signal.SIGKILL}:
         raise AssertionError(f"{scenario.operation} failed without a crash:\n{message}")
-    point, where = message.split(" ", 1)
-    return _Crash(int(point), where, _state(scenario.driver.node.root) if scenario.lines else {})
+    point, actions, where = message.split(" ", 2)
+    return _Crash(int(point), where, int(actions), _state(scenario.driver.node.root) if scenario.lines else {})
 
 
 def _run_child(scenario: _Scenario, last: _Crash | None, pipe: int) -> None:
     """Never returns."""
     status = 1
     try:
-        killer = _Killer(pipe, scenario.driver.node.root, _source_prefix(scenario.driver.plugin), last)
+        killer = _Killer(pipe, scenario.driver.node, _source_prefix(scenario.driver.plugin), last)
         scenario.driver.start(QuickFiles(lambda step, path: killer.step(f"{step} of {path.name}")))
         if scenario.lines:
             sys.settrace(killer.trace)
@@ -195,7 +198,7 @@ class _Killer:
     the last crash left it. Between two steps of the SDK a line counts once, so that the points of a loop are limited.
 
     pipe: takes the number of the point and its place.
-    root: the root of the node.
+    node: the node.
     source_prefix: how the paths of the driver's own files begin.
     last: the last crash, None if there was none.
     passed: how many points the process has passed.
@@ -203,11 +206,15 @@ class _Killer:
     """
 
     pipe: int
-    root: Path
+    node: FakeNode
     source_prefix: str
     last: _Crash | None
     passed: int = 0
     seen: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Count actions from now on."""
+        self._before = len(self.node.effects.calls)
 
     def step(self, where: str) -> None:
         """A step of the SDK."""
@@ -224,14 +231,23 @@ class _Killer:
         if event == "line" and line not in self.seen:
             self.seen.add(line)
             self.passed += 1
-            last = self.last
-            if last is None or (self.passed > last.point and _state(self.root) != last.state):
+            if self._is_worth_it():
                 self._kill(f"{Path(line[0]).name}, line {line[1]}")
         return self.trace
 
     def report(self, where: str) -> None:
         """Tell the parent the point; it is one after all others at the end of the operation."""
-        os.write(self.pipe, f"{self.passed + (not where)} {where}".encode())
+        os.write(self.pipe, f"{self.passed + (not where)} {self._actions} {where}".encode())
+
+    @property
+    def _actions(self) -> int:
+        return len(self.node.effects.calls) - self._before
+
+    def _is_worth_it(self) -> bool:
+        last = self.last
+        if last is None:
+            return True
+        return self.passed > last.point and (self._actions != last.actions or _state(self.node.root) != last.state)
 
     def _kill(self, where: str) -> None:
         self.report(where)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,10 @@ from dra_sdk.hardware.node_access import (
     Command,
     CommandError,
     NodeAccess,
+    PendingWrite,
     SystemEffects,
     WriteError,
+    check_not_pending,
     children,
 )
 from dra_sdk.hardware.polling import Clock
@@ -254,3 +256,19 @@ def test_a_write_gets_the_time_that_is_left_of_the_call(tmp_path):
         node.write(tmp_path / "bind", "x")
         now[0] += 15
     assert seconds == [WRITE_SECONDS, 15, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_refused"),
+    [("speed", "1", True), ("speed", "2", True), ("bind", "1", True), ("bind", "2", False), ("unbind", "2", False)],
+)
+def test_a_file_takes_no_write_beside_a_pending_one_except_for_another_device(
+    tmp_path: Path, name: str, text: str, is_refused: bool
+) -> None:
+    class Hanging(SystemEffects):
+        def pending(self) -> list[PendingWrite]:
+            return [PendingWrite(tmp_path / name, "1", 1, 1)]
+
+    refused = pytest.raises(WriteError, match="process 1 has been writing '1'") if is_refused else nullcontext()
+    with refused:
+        check_not_pending(Hanging(), tmp_path / name, text)
