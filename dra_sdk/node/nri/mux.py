@@ -25,10 +25,10 @@ PLUGIN_SERVICE: Final = 1
 """The connection on which the runtime calls the plugin."""
 RUNTIME_SERVICE: Final = 2
 """The connection on which the plugin calls the runtime."""
-MAX_WRITTEN: Final = 4096
-"""Bytes of payload in a frame that is written."""
-MAX_READ: Final = 10 + 4 * 1024 * 1024
-"""Bytes of payload in a frame that is read: the longest message of ttrpc, with its header."""
+PLUGIN_FRAME: Final = 4096
+"""Bytes of payload in a frame that a plugin may write."""
+MAX_FRAME: Final = 10 + 4 * 1024 * 1024
+"""Bytes of payload in a frame that a runtime may write: the longest message of ttrpc, with its header."""
 STALL_SECONDS: Final = 10.0
 """How long a peer may read nothing while we write, or leave a frame unfinished, until the socket is closed."""
 
@@ -42,9 +42,13 @@ Receiver = Callable[[bytes], None]
 
 
 class MuxDecoder:
-    """Takes bytes as they arrive, however they are split, and gives the payload of each connection, also in pieces."""
+    """Takes bytes as they arrive, however they are split, and gives the payload of each connection, also in pieces.
 
-    def __init__(self) -> None:
+    limit: bytes of payload in a frame.
+    """
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self.limit = limit
         self._header = b""
         self._connection = 0
         self._missing = 0
@@ -55,7 +59,7 @@ class MuxDecoder:
         return bool(self._header or self._missing)
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Connection ids with bytes of their payload; NriError for a frame that is longer than MAX_READ."""
+        """Connection ids with bytes of their payload; NriError for a frame that is longer than the limit."""
         position = 0
         while position < len(data):
             if self._missing:
@@ -70,15 +74,15 @@ class MuxDecoder:
             if len(self._header) == _HEADER.size:
                 self._connection, self._missing = _HEADER.unpack(self._header)
                 self._header = b""
-                if self._missing > MAX_READ:
+                if self._missing > self.limit:
                     raise NriError(
-                        f"a frame of connection {self._connection} has {self._missing} bytes, more than {MAX_READ}"
+                        f"a frame of connection {self._connection} has {self._missing} bytes, more than {self.limit}"
                     )
 
 
-def frames(connection: int, data: bytes) -> list[bytes]:
-    """`data` as frames of at most MAX_WRITTEN bytes."""
-    pieces = [data[start : start + MAX_WRITTEN] for start in range(0, len(data), MAX_WRITTEN)]
+def frames(connection: int, data: bytes, size: int = PLUGIN_FRAME) -> list[bytes]:
+    """`data` as frames of at most `size` bytes of payload."""
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
     return [_HEADER.pack(connection, len(piece)) + piece for piece in pieces]
 
 
@@ -86,14 +90,25 @@ class Mux:
     """A connected unix socket with several connections. One thread reads it; any thread writes.
 
     peer: how messages name the other side, such as `/var/run/nri/nri.sock`.
+    stall: see STALL_SECONDS.
+    written: bytes of payload in a frame that is written.
+    read: bytes of payload in a frame that is accepted.
     """
 
-    def __init__(self, sock: socket.socket, peer: str, stall: float = STALL_SECONDS) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: str,
+        *,
+        stall: float = STALL_SECONDS,
+        written: int = PLUGIN_FRAME,
+        read: int = MAX_FRAME,
+    ) -> None:
         self.peer = peer
         self._socket = sock
         self._socket.settimeout(stall)
-        self._stall = stall
-        self._decoder = MuxDecoder()
+        self._stall, self._size = stall, written
+        self._decoder = MuxDecoder(read)
         self._receivers: Mapping[int, Receiver] = {}
         self._ended: Callable[[NriError | None], None] = lambda _reason: None
         self._writing = Lock()
@@ -118,7 +133,7 @@ class Mux:
         with self._writing:
             if self._closed:
                 raise self._reason or NriError(f"{self.peer}: the connection is closed")
-            pending = frames(connection, data)
+            pending = frames(connection, data, self._size)
             try:
                 while pending:
                     self._socket.sendall(b"".join(pending[:_BURST]))

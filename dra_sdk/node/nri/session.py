@@ -107,6 +107,7 @@ class Session:
         self._connected = False
         self._synchronized = ThreadEvent()
         self._ended = ThreadEvent()
+        self._failure: NriError | None = None
         self._reason: NriError | None = None
 
     @property
@@ -128,13 +129,13 @@ class Session:
             if self._runtime is not None and self._connected:
                 synchronized(self._runtime)
                 self._ended.wait()
-            elif self._reason is None:
+            elif self._reason is None and self._failure is None:
                 raise NriError(f"{self.peer}: the runtime has closed the connection before Synchronize")
         finally:
             self.close()
             self._mux.join(timeout=5.0)
-        if self._reason:
-            raise self._reason
+        if reason := self._failure or self._reason:
+            raise reason
 
     def close(self, reason: NriError | None = None) -> None:
         """End the connection. Returns at once."""
@@ -191,8 +192,21 @@ class Session:
     def _late(self, answer: _Answer) -> None:
         """The handler has used up its time."""
         problem = f"the handler has not answered within {answer.seconds:g} s"
-        if answer.fail(problem) and answer.call.method in {"Configure", "Synchronize"}:
-            self.close(NriError(f"{self.peer}: {answer.call.method} failed: {problem}"))
+        if answer.call.method in {"Configure", "Synchronize"}:
+            self._fail(answer, problem)
+        else:
+            answer.fail(problem)
+
+    def _fail(self, answer: _Answer, problem: str, error: BaseException | None = None) -> None:
+        """Answer an error to a call without which there can be no connection, and end the connection."""
+        failure = NriError(f"{self.peer}: {answer.call.method} failed: {problem}")
+        self._failure = (
+            self._failure or failure
+        )  # before the answer, because the runtime may then be the first to close
+        if answer.fail(problem, error):
+            self.close(failure)
+        elif self._failure is failure:
+            self._failure = None
 
     def _configure(self, answer: _Answer) -> None:
         request = pb.ConfigureRequest.FromString(answer.call.payload)
@@ -225,8 +239,7 @@ class Session:
         try:
             response = pb.SynchronizeResponse(update=self._plugin.synchronize(pods, containers))
         except BaseException as error:  # noqa: BLE001 (an author's code)
-            if answer.fail(_problem(error), error):
-                self.close(NriError(f"{self.peer}: Synchronize failed: {_problem(error)}"))
+            self._fail(answer, _problem(error), error)
             return
         if answer.call.answer(response):
             self._connected = True

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dra_sdk.errors import NriError
-from dra_sdk.node.nri.mux import MAX_READ, MAX_WRITTEN, Mux, MuxDecoder, frames
+from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, Mux, MuxDecoder, frames
 from tests.waiting import LONG
 
 SPLITS = st.lists(st.integers(1, 9000), max_size=40)
@@ -56,20 +56,20 @@ def test_each_connection_gets_its_bytes_however_the_frames_are_split(
 @given(st.binary(max_size=20000))
 def test_no_frame_is_longer_than_the_buffer_of_the_peer(data: bytes) -> None:
     lengths = [struct.unpack(">II", frame[:8])[1] for frame in frames(1, data)]
-    assert all(0 < length <= MAX_WRITTEN for length in lengths)
+    assert all(0 < length <= PLUGIN_FRAME for length in lengths)
     assert sum(lengths) == len(data)
 
 
 def test_a_frame_beyond_the_limit_is_an_error() -> None:
-    with pytest.raises(NriError, match=f"a frame of connection 1 has {MAX_READ + 1} bytes, more than {MAX_READ}"):
-        list(MuxDecoder().feed(struct.pack(">II", 1, MAX_READ + 1)))
+    with pytest.raises(NriError, match=f"a frame of connection 1 has {MAX_FRAME + 1} bytes, more than {MAX_FRAME}"):
+        list(MuxDecoder().feed(struct.pack(">II", 1, MAX_FRAME + 1)))
 
 
 class Side:
     """One end of a connection, with all that it was told."""
 
     def __init__(self, sock: socket.socket, stall: float) -> None:
-        self.mux = Mux(sock, "the peer", stall)
+        self.mux = Mux(sock, "the peer", stall=stall)
         self.received: dict[int, bytes] = defaultdict(bytes)
         self.arrived, self.ended = Event(), Event()
         self.wanted = 0

@@ -25,7 +25,7 @@ from dra_sdk.node.nri.events import (
     subscribed,
 )
 from dra_sdk.node.nri.handler_threads import HandlerThreads
-from dra_sdk.node.nri.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
+from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from dra_sdk.node.nri.ttrpc import Call, Code, TtrpcClient, TtrpcError, TtrpcServer
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -80,7 +80,8 @@ class PluginConnection:
         self.name = ""
         self.events: frozenset[Event] = frozenset()
         self._path, self._runtime, self._update, self._log = path, runtime, update, log
-        self._mux = Mux(sock, f"a plugin at {path}")
+        # Like containerd, which writes frames of any size, and fails with ENOMEM for a long one of the plugin.
+        self._mux = Mux(sock, f"a plugin at {path}", written=MAX_FRAME, read=PLUGIN_FRAME)
         self._client = TtrpcClient(partial(self._mux.write, PLUGIN_SERVICE), self._mux.peer)
         self._threads = HandlerThreads("nri-runtime")
         write = partial(self._mux.write, RUNTIME_SERVICE)

@@ -212,6 +212,12 @@ class RawPlugin:
         return stream
 
 
+def test_a_plugin_that_writes_a_frame_longer_than_4096_bytes_is_closed(runtime: NriRuntime, path: Path) -> None:
+    with RawPlugin(path, name="x" * 5000):
+        wait(lambda: runtime.problems)
+    assert str(runtime.problems[0]) == f"a plugin at {path}: a frame of connection 2 has 5066 bytes, more than 4096"
+
+
 @pytest.mark.parametrize(
     ("name", "index", "problem"),
     [
