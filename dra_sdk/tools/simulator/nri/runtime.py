@@ -66,6 +66,7 @@ class NriRuntime:
         self._registration_timeout, self._part, self._configure_first = registration_timeout, part, configure_first
         self._pods: dict[str, pb.PodSandbox] = {}
         self._containers: dict[str, pb.Container] = {}
+        self._started_pods: set[str] = set()
         self._changed = Condition()  # held during an event, as containerd's lock
         self._plugins: list[PluginConnection] = []
         self._starting: PluginConnection | None = None
@@ -83,7 +84,11 @@ class NriRuntime:
         self.stop()
 
     def start(self) -> None:
-        """Listen. Pods and containers of before a `stop` are still there."""
+        """Listen. Pods and containers of before a `stop` are still there.
+
+        As with containerd, plugins get no StopPodSandbox or RemovePodSandbox for such pods.
+        """
+        self._started_pods.clear()
         self.path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self.path))
@@ -145,6 +150,7 @@ class NriRuntime:
         with self._changed:
             self._tell(Event.RUN_POD_SANDBOX, pb.PodSandboxEvent(pod=pod))
             self._pods[pod.id] = pod
+            self._started_pods.add(pod.id)
 
     def update_pod(self, pod: str, resources: pb.LinuxResources) -> None:
         """The resources of a pod change; nothing is told before NRI 0.10. RefusedError."""
@@ -156,12 +162,14 @@ class NriRuntime:
     def stop_pod(self, pod: str) -> None:
         """A pod's sandbox stops; RefusedError."""
         with self._changed:
-            self._tell(Event.STOP_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
+            if pod in self._started_pods:
+                self._tell(Event.STOP_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
 
     def remove_pod(self, pod: str) -> None:
         """A pod's sandbox is removed; RefusedError."""
         with self._changed:
-            self._tell(Event.REMOVE_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
+            if pod in self._started_pods:
+                self._tell(Event.REMOVE_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
             del self._pods[pod]
 
     def create_container(self, container: pb.Container) -> pb.Container:

@@ -140,6 +140,25 @@ def test_stopping_and_updating_a_container_may_change_others(runtime: NriRuntime
         assert runtime.containers["c0"].linux.resources.cpu.cpus == "0-3"
 
 
+def test_pods_of_before_a_restart_end_without_events_as_with_containerd(runtime: NriRuntime, path: Path) -> None:
+    events: list[str] = []
+    subscriptions = {
+        event: Subscription(lambda request: events.append(request.pod.id))
+        for event in (Event.STOP_POD_SANDBOX, Event.REMOVE_POD_SANDBOX)
+    }
+    with plugin(path, subscriptions) as connected:
+        runtime.stop()
+        runtime.start()
+        assert connected.wait_synchronized(LONG, 2)
+        assert runtime.wait_plugins(1, LONG)
+        runtime.run_pod(pod(1))
+        for each in ("pod0", "pod1"):
+            runtime.stop_pod(each)
+            runtime.remove_pod(each)
+        assert events == ["pod1", "pod1"]
+        assert runtime.pods == {}
+
+
 def test_only_containers_that_have_not_ended_are_synchronized(runtime: NriRuntime, path: Path) -> None:
     seen: list[str] = []
     for number in range(3):
