@@ -13,6 +13,7 @@ DraError
 │   └── RetriableError    for authors: the kubelet's next attempt may succeed
 ├── StateError            a file under the plugin data directory cannot be read or trusted
 ├── HardwareError         a file of the host's /sys, /proc or /dev is missing or has unexpected content
+├── NriError              the container runtime's NRI socket cannot be used, or a peer breaks the protocol
 └── ApiError              the API server answered with an error status
     ├── NotFoundError     404
     ├── ConflictError     409
@@ -100,6 +101,10 @@ class StateError(DraError):
 
 class HardwareError(DraError):
     """A file of the host is missing or has unexpected content; names the file and what it should hold."""
+
+
+class NriError(DraError):
+    """The container runtime's NRI socket cannot be used, or a peer breaks the protocol; names socket and message."""
 
 
 class ApiError(DraError):

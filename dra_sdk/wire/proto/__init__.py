@@ -1,4 +1,4 @@
-"""Protobuf messages of the kubelet's gRPC APIs. `make proto` generates them from the .proto files in this folder.
+"""Protobuf messages of the kubelet and of NRI. `make proto` generates them from the .proto files in this folder.
 
-Source: k8s.io/kubelet pkg/apis: pluginregistration, dra, dra-health.
+Source: k8s.io/kubelet pkg/apis: pluginregistration, dra, dra-health; containerd/nri pkg/api; containerd/ttrpc.
 """

@@ -1,0 +1,344 @@
+"""A container runtime without containers: it tells plugins of pods and containers as containerd does.
+
+Events come one at a time, to one plugin after the other in the order of their indices. A plugin that is late is closed,
+and the container is created without it. A plugin that answers an error, or two that conflict, fail the creation.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Any, Final
+
+from dra_sdk.errors import NriError
+from dra_sdk.node.nri.events import Event, RuntimeInfo
+from dra_sdk.node.nri.ttrpc import TtrpcError
+from dra_sdk.tools.simulator.nri.merging import ConflictError, MergedAnswers
+from dra_sdk.tools.simulator.nri.plugin_connection import PluginCall, PluginConnection
+from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
+
+log = logging.getLogger(__name__)
+_JOIN: Final = 15.0  # seconds
+_RELEASES: Final = {(0, 12): "2.3.4", (0, 10): "2.2.1", (0, 8): "2.1.4", (0, 3): "1.7.28"}  # of containerd, by NRI
+_ENDED: Final = frozenset({pb.CONTAINER_STOPPED, pb.CONTAINER_UNKNOWN})
+
+
+class RefusedError(NriError):
+    """A plugin, or a conflict of two, made the runtime fail a pod or a container."""
+
+
+class NriRuntime:
+    """The runtime's side of NRI at a unix socket.
+
+    path: the socket; a file that is there is replaced.
+    nri_version: what it speaks, from `0.3.0` to `0.12.1`; older versions lack calls and events.
+    version: of containerd, which is what plugins see before NRI 0.12; None means one that has this version of NRI.
+    registration_timeout: seconds that a plugin has to register.
+    request_timeout: seconds that a plugin has to answer a call.
+    part: pods, and as many containers, in one message of Synchronize; None means as many as fit.
+    configure_first: whether Configure comes before the answer to RegisterPlugin.
+
+    calls: all calls of plugins that have ended.
+    problems: why plugins were refused or closed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        nri_version: str = "0.12.1",
+        version: str | None = None,
+        registration_timeout: float = 5.0,
+        request_timeout: float = 2.0,
+        part: int | None = None,
+        configure_first: bool = False,
+    ) -> None:
+        self.path = path
+        nri = RuntimeInfo("containerd", "", nri_version, request_timeout).nri
+        release = version or next(name for since, name in _RELEASES.items() if nri >= since)
+        self.info = RuntimeInfo("containerd", release, nri_version, request_timeout)
+        self.calls: list[PluginCall] = []
+        self.problems: list[NriError] = []
+        self._registration_timeout, self._part, self._configure_first = registration_timeout, part, configure_first
+        self._pods: dict[str, pb.PodSandbox] = {}
+        self._containers: dict[str, pb.Container] = {}
+        self._started_pods: set[str] = set()
+        self._changed = Condition()  # held during an event, as containerd's lock
+        self._plugins: list[PluginConnection] = []
+        self._starting: PluginConnection | None = None
+        self._dropped: list[PluginConnection] = []
+        self._listener: socket.socket | None = None
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> NriRuntime:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Listen. Pods and containers of before a `stop` are still there.
+
+        As with containerd, plugins get no StopPodSandbox or RemovePodSandbox for such pods.
+        """
+        self._started_pods.clear()
+        self.path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self.path))
+        self.path.chmod(0o600)
+        self._listener.listen()
+        self._thread = Thread(target=self._accept, args=(self._listener,), name="nri-accept", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close all connections, as a runtime that ends does."""
+        if self._listener is None or self._thread is None:
+            return
+        self._listener.shutdown(socket.SHUT_RDWR)
+        if starting := self._starting:
+            starting.close()
+        self._thread.join(_JOIN)
+        self._listener.close()
+        self._listener = None
+        with self._changed:
+            plugins, self._plugins = [*self._plugins, *self._dropped], []
+            self._changed.notify_all()
+        for plugin in plugins:
+            _end(plugin)
+
+    @property
+    def plugins(self) -> list[str]:
+        """The plugins that are connected and synchronized, in the order in which they are called."""
+        with self._changed:
+            return [plugin.name for plugin in self._plugins if not plugin.is_closed]
+
+    @property
+    def pods(self) -> dict[str, pb.PodSandbox]:
+        """The pods, by id."""
+        with self._changed:
+            return dict(self._pods)
+
+    @property
+    def containers(self) -> dict[str, pb.Container]:
+        """The containers with all that plugins have changed, by id."""
+        with self._changed:
+            return dict(self._containers)
+
+    def wait_plugins(self, count: int, timeout: float) -> bool:
+        """Wait until so many plugins are synchronized; False after `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: len([each for each in self._plugins if not each.is_closed]) >= count, timeout
+            )
+
+    def shut_down_plugins(self) -> None:
+        """Tell all plugins that the runtime ends, which containerd never does by itself."""
+        with self._changed:
+            for plugin in list(self._plugins):
+                plugin.shut_down()
+                self._drop(plugin)
+
+    def run_pod(self, pod: pb.PodSandbox) -> None:
+        """A pod's sandbox starts; RefusedError."""
+        with self._changed:
+            self._tell(Event.RUN_POD_SANDBOX, pb.PodSandboxEvent(pod=pod))
+            self._pods[pod.id] = pod
+            self._started_pods.add(pod.id)
+
+    def update_pod(self, pod: str, resources: pb.LinuxResources) -> None:
+        """The resources of a pod change; nothing is told before NRI 0.10. RefusedError."""
+        with self._changed:
+            request = pb.UpdatePodSandboxRequest(pod=self._pods[pod], linux_resources=resources)
+            self._tell(Event.UPDATE_POD_SANDBOX, request)
+            self._tell(Event.POST_UPDATE_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
+
+    def stop_pod(self, pod: str) -> None:
+        """A pod's sandbox stops; RefusedError."""
+        with self._changed:
+            if pod in self._started_pods:
+                self._tell(Event.STOP_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
+
+    def remove_pod(self, pod: str) -> None:
+        """A pod's sandbox is removed; RefusedError."""
+        with self._changed:
+            if pod in self._started_pods:
+                self._tell(Event.REMOVE_POD_SANDBOX, pb.PodSandboxEvent(pod=self._pods[pod]))
+            del self._pods[pod]
+
+    def create_container(self, container: pb.Container) -> pb.Container:
+        """A container of a pod is created: it, with what plugins have adjusted.
+
+        RefusedError if a plugin answers an error, or if two conflict. Plugins are told then that it stops and is
+        removed.
+        """
+        with self._changed:
+            pod = self._pods[container.pod_sandbox_id]
+            created = pb.Container()
+            created.CopyFrom(container)
+            merged = MergedAnswers(created)
+            try:
+                for plugin in list(self._plugins):
+                    request = pb.CreateContainerRequest(pod=pod, container=created)
+                    answer = self._send(plugin, Event.CREATE_CONTAINER, request)
+                    if answer is not None:
+                        merged.adjust(plugin.name, answer.adjust)
+                        merged.update(plugin.name, answer.update)
+                self._validate(pod, container, merged)
+                self._apply(merged.updates.values())
+            except (ConflictError, RefusedError) as error:
+                self._undo(pod, container)
+                raise RefusedError(f"container {container.name} of pod {pod.name}: {error}") from error
+            created.state = pb.CONTAINER_CREATED
+            self._containers[created.id] = created
+            self._tell(Event.POST_CREATE_CONTAINER, pb.ContainerEvent(pod=pod, container=created))
+            return created
+
+    def start_container(self, container: str) -> None:
+        """A created container starts; RefusedError."""
+        with self._changed:
+            found = self._containers[container]
+            request = pb.ContainerEvent(pod=self._pods[found.pod_sandbox_id], container=found)
+            self._tell(Event.START_CONTAINER, request)
+            found.state = pb.CONTAINER_RUNNING
+            request.container.state = pb.CONTAINER_RUNNING
+            self._tell(Event.POST_START_CONTAINER, request)
+
+    def update_container(self, container: str, resources: pb.LinuxResources) -> pb.Container:
+        """The kubelet changes a container's resources: the container with what plugins have added; RefusedError."""
+        with self._changed:
+            found = self._containers[container]
+            pod = self._pods[found.pod_sandbox_id]
+            wanted = pb.ContainerUpdate(container_id=container)
+            wanted.linux.resources.CopyFrom(resources)
+            request = pb.UpdateContainerRequest(pod=pod, container=found, linux_resources=resources)
+            self._merge(Event.UPDATE_CONTAINER, request, [wanted])
+            self._tell(Event.POST_UPDATE_CONTAINER, pb.ContainerEvent(pod=pod, container=found))
+            return found
+
+    def stop_container(self, container: str) -> None:
+        """A container stops, and plugins may update others; RefusedError."""
+        with self._changed:
+            found = self._containers[container]
+            found.state = pb.CONTAINER_STOPPED
+            request = pb.StopContainerRequest(pod=self._pods[found.pod_sandbox_id], container=found)
+            self._merge(Event.STOP_CONTAINER, request, [])
+
+    def remove_container(self, container: str) -> None:
+        """A container is removed; RefusedError."""
+        with self._changed:
+            found = self._containers[container]
+            request = pb.ContainerEvent(pod=self._pods[found.pod_sandbox_id], container=found)
+            self._tell(Event.REMOVE_CONTAINER, request)
+            del self._containers[container]
+
+    # The rest runs with the lock held, but for _accept.
+
+    def _tell(self, event: Event, request: Any) -> None:
+        for plugin in list(self._plugins):
+            self._send(plugin, event, request)
+
+    def _send(self, plugin: PluginConnection, event: Event, request: Any) -> Any:
+        try:
+            answer = plugin.send(event, request)
+        except TtrpcError as error:
+            raise RefusedError(f"plugin {plugin.name}: {error}") from error
+        if plugin.is_closed or plugin.problem:
+            self._drop(plugin)
+        return answer
+
+    def _merge(self, event: Event, request: Any, first: list[pb.ContainerUpdate]) -> None:
+        """Send an event whose answers have updates, and apply them after `first`."""
+        merged = MergedAnswers()
+        try:
+            for plugin in list(self._plugins):
+                answer = self._send(plugin, event, request)
+                if answer is not None:
+                    merged.update(plugin.name, answer.update)
+        except ConflictError as error:
+            raise RefusedError(str(error)) from error
+        self._apply([*first, *merged.updates.values()])
+
+    def _validate(self, pod: pb.PodSandbox, container: pb.Container, merged: MergedAnswers) -> None:
+        request = pb.ValidateContainerAdjustmentRequest(
+            pod=pod, container=container, adjust=merged.adjustment, update=merged.updates.values()
+        )
+        for plugin in list(self._plugins):
+            answer = self._send(plugin, Event.VALIDATE_CONTAINER_ADJUSTMENT, request)
+            if answer is not None and answer.reject:
+                raise RefusedError(f"plugin {plugin.name} rejects the adjustments: {answer.reason}")
+
+    def _undo(self, pod: pb.PodSandbox, container: pb.Container) -> None:
+        """What containerd does after a creation that failed; errors of plugins change nothing."""
+        for event in (Event.STOP_CONTAINER, Event.REMOVE_CONTAINER):
+            try:
+                self._tell(event, event.call.request(pod=pod, container=container))
+            except RefusedError as error:
+                log.info("%s", error)
+
+    def _apply(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+        """Change containers; unknown ones are skipped."""
+        for update in updates:
+            if container := self._containers.get(update.container_id):
+                merged = MergedAnswers(container)
+                adjust = pb.ContainerAdjustment()
+                adjust.linux.resources.CopyFrom(update.linux.resources)
+                merged.adjust("", adjust)
+        return []
+
+    def _drop(self, plugin: PluginConnection) -> None:
+        self._plugins = [each for each in self._plugins if each is not plugin]
+        if plugin.problem:
+            self.problems.append(plugin.problem)
+        self._dropped.append(plugin)
+        plugin.close()
+        self._changed.notify_all()
+
+    def _update(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+        """A plugin changes containers outside an event."""
+        with self._changed:
+            return self._apply(updates)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Take in one plugin at a time, as containerd does."""
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return  # stopped
+            plugin = PluginConnection(sock, str(self.path), self.info, update=self._update, log=self.calls.append)
+            self._starting = plugin
+            self._end_dropped()
+            try:
+                plugin.start(self._registration_timeout, configure_first=self._configure_first)
+                with self._changed:
+                    self._synchronize(plugin)
+            except NriError as error:
+                log.info("%s", error)
+                self.problems.append(error)
+                _end(plugin)
+            finally:
+                self._starting = None
+
+    def _end_dropped(self) -> None:
+        with self._changed:
+            dropped, self._dropped = self._dropped, []
+        for each in dropped:
+            _end(each)
+
+    def _synchronize(self, plugin: PluginConnection) -> None:
+        running = [each for each in self._containers.values() if each.state not in _ENDED]
+        self._apply(plugin.synchronize(list(self._pods.values()), running, self._part))
+        self._plugins = sorted([*self._plugins, plugin], key=lambda each: each.name)
+        self._changed.notify_all()
+
+
+def _end(plugin: PluginConnection) -> None:
+    plugin.close()
+    plugin.join(_JOIN)

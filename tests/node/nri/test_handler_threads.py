@@ -1,0 +1,86 @@
+"""Threads for handlers: a slow one delays no other, and a late one is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Barrier, Event
+
+import pytest
+
+from dra_sdk.errors import NriError
+from dra_sdk.node.nri.handler_threads import HandlerThreads
+from tests.waiting import LONG, wait
+
+
+@pytest.fixture
+def threads() -> Iterator[HandlerThreads]:
+    threads = HandlerThreads("test", limit=4)
+    yield threads
+    assert threads.stop(LONG)
+
+
+def test_a_function_runs_on_another_thread(threads: HandlerThreads) -> None:
+    found: list[bool] = []
+    threads.run(lambda: found.append(threads.is_current()), LONG)
+    assert wait(lambda: found) == [True]
+    assert not threads.is_current()
+
+
+def test_functions_run_at_the_same_time(threads: HandlerThreads) -> None:
+    together = Barrier(5)
+    for _ in range(4):
+        threads.run(lambda: together.wait(LONG), LONG)
+    together.wait(LONG)
+
+
+def test_a_late_function_is_noticed_and_goes_on(threads: HandlerThreads) -> None:
+    go_on, late, ended = Event(), Event(), Event()
+    threads.run(lambda: (go_on.wait(LONG), ended.set()), 0.05, late.set)
+    assert late.wait(LONG)
+    go_on.set()
+    assert ended.wait(LONG)
+
+
+def test_a_function_in_time_is_not_late(threads: HandlerThreads) -> None:
+    late: list[str] = []
+    ended, other = Event(), Event()
+    threads.run(ended.set, LONG, lambda: late.append("in time"))
+    assert ended.wait(LONG)
+    held = Event()
+    threads.run(lambda: held.wait(LONG), 0.01, other.set)
+    assert other.wait(LONG)
+    held.set()
+    assert late == []
+
+
+def test_a_function_is_late_also_if_no_thread_is_free(threads: HandlerThreads) -> None:
+    held, late = Event(), Event()
+    for _ in range(4):
+        threads.run(lambda: held.wait(LONG), LONG)
+    threads.run(lambda: None, 0.05, late.set)
+    assert late.wait(LONG)
+    held.set()
+
+
+def test_a_connection_that_has_gone_harms_no_thread(threads: HandlerThreads) -> None:
+    def gone() -> None:
+        raise NriError("gone")
+
+    for _ in range(10):
+        threads.run(gone, LONG)
+    done = Event()
+    threads.run(done.set, LONG)
+    assert done.wait(LONG)
+
+
+def test_stop_tells_whether_a_function_still_runs_and_drops_the_rest() -> None:
+    threads = HandlerThreads("test", limit=1)
+    began, held, dropped = Event(), Event(), Event()
+    threads.run(lambda: (began.set(), held.wait(LONG)), LONG)
+    threads.run(dropped.set, LONG)
+    assert began.wait(LONG)
+    assert not threads.stop(0.05)
+    held.set()
+    assert threads.stop(LONG)
+    threads.run(dropped.set, LONG)
+    assert not dropped.is_set()
