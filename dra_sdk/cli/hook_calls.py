@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from threading import Timer, current_thread
+from threading import current_thread
 from typing import Final, TextIO, cast
 
 from dra_sdk import loader
@@ -17,6 +17,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.settings import SettingsFile
+from dra_sdk.node.threads import told_after
 
 SLOW_SECONDS: Final = 3.0
 """After this time a command says what it waits for."""
@@ -37,17 +38,9 @@ def discover(driver: Driver, node: Node) -> list[ResourcePool]:
 @contextmanager
 def told_if_slow(what: str) -> Iterator[None]:
     """Say on stderr that `what` still runs after SLOW_SECONDS."""
-    stderr = sys.stderr
-    timer = Timer(
-        SLOW_SECONDS, lambda: print(f"note: still waiting for {what} after {SLOW_SECONDS:g} s", file=stderr, flush=True)
-    )
-    timer.daemon = True
-    timer.start()
-    try:
+    stderr, text = sys.stderr, f"note: still waiting for {what} after {SLOW_SECONDS:g} s"
+    with told_after(SLOW_SECONDS, lambda: print(text, file=stderr, flush=True)):
         yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 @contextmanager

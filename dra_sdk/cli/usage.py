@@ -15,6 +15,7 @@ from typing import Any, Final
 from dra_sdk.cli.output import counted
 from dra_sdk.hardware import PCI_BUS_ID
 from dra_sdk.model.quantity import Quantity
+from dra_sdk.node.health.unhealthy_store import DEFAULT_TAINT
 
 PoolKey = tuple[str, str]
 """Driver and pool."""
@@ -24,7 +25,7 @@ HEADINGS: Final = ("NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE"
 _OPTIONAL: Final = frozenset({"TYPE", "WHAT", "MEMORY"})
 """Columns for attributes and a capacity that drivers of GPUs and the like publish."""
 _REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
-_UNHEALTHY: Final = "/unhealthy"
+_UNHEALTHY: Final = f"/{DEFAULT_TAINT}"
 _NONE: Final = "-"
 _WHAT: Final = ("profile", "partitionProfile", "productName", "model")
 """The attributes that say what a device is; the first one that exists is shown."""

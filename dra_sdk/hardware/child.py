@@ -18,15 +18,12 @@ _CLONE_NEWCGROUP = 0x02000000  # of linux/sched.h
 
 
 def write(path: str, text: str) -> None:
-    """Write to a file in one call. An error ends the process with the kernel's words on stderr."""
+    """Write to a file in one call. OSError if the kernel refuses it."""
+    handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
-        try:
-            os.write(handle, os.fsencode(text))
-        finally:
-            os.close(handle)  # some files of procfs act when they are closed
-    except OSError as error:
-        sys.exit(error.strerror)
+        os.write(handle, os.fsencode(text))
+    finally:
+        os.close(handle)  # some files of procfs act when they are closed
 
 
 def enter(namespace: str, cgroups: list[str], command: list[str]) -> None:
@@ -41,7 +38,7 @@ def enter(namespace: str, cgroups: list[str], command: list[str]) -> None:
     for path in cgroups:
         try:
             with open(f"{path}/cgroup.procs", "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib takes long to load)
-                file.write("0")  # the process that writes, whatever its pid is in the host's namespace
+                file.write("0")  # the process that writes: in the host's namespace it may have another pid
         except OSError as error:
             print(f"cannot enter cgroup {path}: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201 (the log)
     try:
@@ -52,7 +49,10 @@ def enter(namespace: str, cgroups: list[str], command: list[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "write":
-        write(sys.argv[2], sys.argv[3])
+        try:
+            write(sys.argv[2], sys.argv[3])
+        except OSError as error:
+            sys.exit(error.strerror)
     else:
         count = int(sys.argv[3])
         enter(sys.argv[2], sys.argv[4 : 4 + count], sys.argv[4 + count :])

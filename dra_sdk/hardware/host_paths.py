@@ -7,6 +7,7 @@ process instead.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -82,9 +83,13 @@ def find_library(root: Path, name: str) -> Path | None:
 
     The file is the one to which links lead, so its name may have more digits than `name`.
     """
-    return next((found for each in LIBRARY_DIRS if (found := file_below(root, Path(each, name)))), None)
+    return _first_file(root, LIBRARY_DIRS, name)
 
 
 def find_program(root: Path, name: str) -> Path | None:
     """The program with this name in one of `PROGRAM_DIRS` below `root`; None if there is none."""
-    return next((found for each in PROGRAM_DIRS if (found := file_below(root, Path(each, name)))), None)
+    return _first_file(root, PROGRAM_DIRS, name)
+
+
+def _first_file(root: Path, directories: Sequence[str], name: str) -> Path | None:
+    return next((found for each in directories if (found := file_below(root, Path(each, name)))), None)

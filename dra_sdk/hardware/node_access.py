@@ -24,6 +24,7 @@ from threading import Event, Lock
 from typing import Any, Final, Protocol, Self
 
 from dra_sdk.errors import RetriableError
+from dra_sdk.hardware.child import write as write_file
 from dra_sdk.hardware.host import Host, optional, read_text
 from dra_sdk.hardware.host_paths import follow
 from dra_sdk.hardware.polling import Clock
@@ -154,11 +155,7 @@ class SystemEffects:
             self._write_in_child(path, text, timeout, failed)
             return
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
-            try:
-                os.write(handle, text.encode())
-            finally:
-                os.close(handle)
+            write_file(str(path), text)
         except OSError as error:
             raise WriteError(f"{failed}: {error.strerror}") from error
 

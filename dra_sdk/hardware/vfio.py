@@ -123,10 +123,9 @@ class Passthrough:
         Raises PermanentError if it cannot be passed through (see `check_group`), RetriableError while a write for it is
         pending.
         """
-        if pci.iommu_group is None:
-            raise PermanentError(f"PCI function {pci.address} is in no IOMMU group")
+        number = _group(pci)
         known = read_pci_devices(node.host) if functions is None else functions
-        group = [each for each in known if each.iommu_group == pci.iommu_group]
+        group = [each for each in known if each.iommu_group == number]
         check_group(pci, group, frozenset(together))
         addresses = [each.address for each in group if _goes_with(pci, each) and each.address != pci.address]
         return cls([read_binding(node, each) for each in (pci.address, *addresses)])
@@ -166,10 +165,15 @@ class Passthrough:
 
 def vfio_device(pci: PciDevice) -> VfioDevice:
     """A function that has a VFIO driver. Raises PermanentError without an IOMMU group."""
+    names = sorted(path.name for path in (pci.path / "vfio-dev").glob("vfio*"))
+    return VfioDevice(_group(pci), names[0] if names else None)
+
+
+def _group(pci: PciDevice) -> int:
+    """The number of a function's IOMMU group. Raises PermanentError without one."""
     if pci.iommu_group is None:
         raise PermanentError(f"PCI function {pci.address} is in no IOMMU group")
-    names = sorted(path.name for path in (pci.path / "vfio-dev").glob("vfio*"))
-    return VfioDevice(pci.iommu_group, names[0] if names else None)
+    return pci.iommu_group
 
 
 def is_vfio_driver(driver: str | None) -> bool:

@@ -1,10 +1,11 @@
-"""Threads that run a driver's open-ended hooks, and start them again, with back-off, when they fail."""
+"""Threads that run a driver's open-ended hooks, again with back-off when they fail; and a timer for slow calls."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from threading import Event, Thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread, Timer
 
 from dra_sdk.errors import DraError, HookError
 
@@ -74,3 +75,16 @@ class RestartingThread:
         expected = isinstance(error, DraError) and not (isinstance(error, HookError) and error.__cause__)
         what = " ".join(f"{self._thread.name} failed: {str(error) or type(error).__name__}".split())
         log.error("%s; it starts again in %.1f s", what, self.delay, exc_info=None if expected else error)
+
+
+@contextmanager
+def told_after(seconds: float, tell: Callable[[], object]) -> Iterator[None]:
+    """Call `tell` on a thread of its own if the block still runs after some seconds."""
+    timer = Timer(seconds, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()

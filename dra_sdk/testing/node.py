@@ -25,8 +25,7 @@ from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Node
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine
-from dra_sdk.tools.node_archive import DeviceNode, capture, extract, write_archive
-from dra_sdk.tools.simulator.oci import HostDevice
+from dra_sdk.tools.node_archive import HostDevice, capture, extract, write_archive
 
 _BOOT_IDS = itertools.count(1)
 _INTERVAL: Final = 0.02
@@ -64,9 +63,7 @@ class FakeNode:
         """A node with the files of an archive that `dra-sdk capture` wrote. SettingsError if it is refused."""
         found = cls(directory, name)
         captured = extract(archive, found.root)
-        found._devices |= {
-            path: HostDevice(each.type, each.major, each.minor, each.mode) for path, each in captured.devices.items()
-        }
+        found._devices |= captured.devices
         found._boot()
         return found
 
@@ -77,11 +74,8 @@ class FakeNode:
         The boot ID is one of the files.
         """
         found = capture(self.root, include=include, with_ids=True)
-        devices = {
-            name: DeviceNode(each.type, each.major, each.minor, each.mode) for name, each in self._devices.items()
-        }
-        left_out = {name: reason for name, reason in found.left_out.items() if name not in devices}
-        write_archive(replace(found, devices=devices, left_out=left_out, source={}), path)
+        left_out = {name: reason for name, reason in found.left_out.items() if name not in self._devices}
+        write_archive(replace(found, devices=dict(self._devices), left_out=left_out, source={}), path)
 
     @property
     def node(self) -> Node:

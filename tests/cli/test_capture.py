@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_sdk import Device, DriverInfo, Node
+from dra_sdk import ContainerEdits, Device, DeviceNode, DriverInfo, Node
 from dra_sdk.testing import FakeNode
 from dra_sdk.testing.sysfs import regular_machine
-from dra_sdk.tools.node_archive import Captured, DeviceNode, capture, write_archive
+from dra_sdk.tools.node_archive import Captured, HostDevice, capture, write_archive
 from tests.cli.cards import Cards, make_cards
 from tests.cli.commands import EXAMPLES, Run, runner
 
@@ -34,8 +34,6 @@ class CardNodes:
         return [Device("card0")] if (node.root / "dev/card0").exists() else []
 
     def dra_prepare(self, claim):
-        from dra_sdk import ContainerEdits, DeviceNode  # noqa: PLC0415 (the archive has a class of this name too)
-
         for device in claim.devices:
             yield device.prepared(ContainerEdits(device_nodes=[DeviceNode("/dev/card0")]))
 
@@ -106,7 +104,7 @@ def test_a_demo_and_conformance_run_on_an_archive_with_its_device_nodes(run: Run
     found = Captured(
         directories={"/dev"},
         files={"/proc/sys/kernel/random/boot_id": b"boot-1\n"},
-        devices={"/dev/card0": DeviceNode("c", 240, 7, 0o660)},
+        devices={"/dev/card0": HostDevice("c", 240, 7, 0o660)},
     )
     write_archive(found, tmp_path / "node.tar.gz")
     told = run("demo", f"{__name__}:CardNodes", "--host-root", tmp_path / "node.tar.gz")
@@ -164,7 +162,7 @@ def test_a_fixture_of_a_driver_may_be_an_archive(run: Run, tmp_path: Path, monke
 def test_a_fake_node_is_made_of_an_archive(tmp_path: Path) -> None:
     root = make_cards(tmp_path / "node")
     found = capture(root, include=["/sys/class/card"])
-    found.devices["/dev/card0"] = DeviceNode("b", 240, 7, 0o640)
+    found.devices["/dev/card0"] = HostDevice("b", 240, 7, 0o640)
     write_archive(found, tmp_path / "node.tar.gz")
     node = FakeNode.from_archive(tmp_path / "node.tar.gz", tmp_path / "fake", "worker-1")
     assert [each.name for each in Cards().pools(node.node)] == ["worker-1"]

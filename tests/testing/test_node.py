@@ -7,6 +7,7 @@ import pytest
 from dra_sdk.hardware import read_cpus
 from dra_sdk.testing import FakeNode
 from dra_sdk.testing.sysfs import regular_machine
+from tests.lab.inside.rig import MachineNode
 
 
 @pytest.fixture
@@ -91,3 +92,8 @@ def test_a_reboot_changes_the_boot_id_and_removes_cdi_specs(node):
     assert node.path("/proc/sys/kernel/random/boot_id").read_text() == f"{node.boot_id}\n"
     assert not node.cdi_dir.exists()
     assert node.path("/sys/kept").exists()
+
+
+def test_the_node_of_the_tests_in_the_virtual_machine_has_what_every_node_has(tmp_path):
+    names = {name for name in vars(FakeNode(tmp_path / "fake")) if not name.startswith("_")}
+    assert names <= set(vars(MachineNode(tmp_path / "machine")))

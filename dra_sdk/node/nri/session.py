@@ -1,7 +1,7 @@
 """One connection of a plugin to a container runtime: registration, Synchronize, events, until one side ends it.
 
 The runtime holds a lock while a plugin handles an event, and closes a plugin that answers later than its request
-timeout (2 s). So each call has an answer after half of that time at the latest, whatever its handler does.
+timeout (2 s). So each call has an answer after half of that time at the latest, also if its handler is slow.
 
 Source: containerd/nri pkg/adaptation, pkg/api.
 """
@@ -200,9 +200,7 @@ class Session:
     def _fail(self, answer: _Answer, problem: str, error: BaseException | None = None) -> None:
         """Answer an error to a call without which there can be no connection, and end the connection."""
         failure = NriError(f"{self.peer}: {answer.call.method} failed: {problem}")
-        self._failure = (
-            self._failure or failure
-        )  # before the answer, because the runtime may then be the first to close
+        self._failure = self._failure or failure  # before the answer, after which the runtime may be the first to close
         if answer.fail(problem, error):
             self.close(failure)
         elif self._failure is failure:

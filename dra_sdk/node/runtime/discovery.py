@@ -9,9 +9,8 @@ The same holds after a hook that failed has been started again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from threading import Condition, Event, Timer
+from collections.abc import Callable, Sequence
+from threading import Condition, Event
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import Node
-from dra_sdk.node.threads import Ended, RestartingThread
+from dra_sdk.node.threads import Ended, RestartingThread, told_after
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
@@ -27,22 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FIRST_WAIT = 30.0  # seconds that a prepare waits for the first discovery; the kubelet waits 45
 WATCH_BEGINS = 5.0  # seconds after which a `dra_watch` that was started notices changes
-
 SLOW_SECONDS = 3.0  # after which a discovery that still runs is logged
-
-
-@contextmanager
-def _logged_if_slow(driver: str) -> Iterator[None]:
-    """Log that a discovery still runs: until the first one ends, nothing is published and no claim is prepared."""
-    said = ("dra_discover of driver %s has been running for %g s", driver, SLOW_SECONDS)
-    timer = Timer(SLOW_SECONDS, log.warning, said)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 class Discovery:
@@ -128,7 +112,7 @@ class Discovery:
             self._requested = False
 
     def _once(self) -> None:
-        with _logged_if_slow(self._driver.info.name):
+        with told_after(SLOW_SECONDS, self._log_slow):
             pools = self._overlaid(self._driver.discover(self._node))
         found: dict[str, dict[str, Device]] = {}
         for pool in pools:
@@ -137,6 +121,11 @@ class Discovery:
         self._has_discovered.set()
         log.info("discovered %d devices in %d pools", sum(map(len, found.values())), len(pools))
         self._publish(pools)
+
+    def _log_slow(self) -> None:
+        """Until the first discovery ends, nothing is published and no claim is prepared."""
+        name = self._driver.info.name
+        log.warning("dra_discover of driver %s has been running for %g s", name, SLOW_SECONDS)
 
     def _overlaid(self, pools: list[ResourcePool]) -> Sequence[ResourcePool]:
         if self._overlay is None:

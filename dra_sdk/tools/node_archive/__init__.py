@@ -5,13 +5,13 @@ file of ordinary files cannot hold: the device nodes, and what was left out and 
 library, so it also works on a node without the packages of `dra-sdk[tools]`.
 """
 
-from dra_sdk.tools.node_archive.archive import MANIFEST, DeviceNode, Manifest, extract, opened_root, read_manifest
+from dra_sdk.tools.node_archive.archive import MANIFEST, HostDevice, Manifest, extract, opened_root, read_manifest
 from dra_sdk.tools.node_archive.node_files import Captured, capture, write_archive
 
 __all__ = [
     "MANIFEST",
     "Captured",
-    "DeviceNode",
+    "HostDevice",
     "Manifest",
     "capture",
     "extract",

@@ -37,10 +37,10 @@ _LEADING_UP: Final = re.compile(r"(?:\.\./)*(?:\.\.$)?")
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceNode:
-    """A device node of a node. In an archive it is an empty file, because only root can make device nodes.
+class HostDevice:
+    """A device node on a host. In an archive it is an empty file, because only root can make device nodes.
 
-    type: `c` (character) or `b` (block).
+    type: `b` (block), `c` (character) or `p` (FIFO); an archive has no FIFOs.
     major: the major number.
     minor: the minor number.
     mode: the permission bits.
@@ -62,7 +62,7 @@ class Manifest:
     """
 
     source: Mapping[str, Any] = field(default_factory=dict)
-    devices: Mapping[str, DeviceNode] = field(default_factory=dict)
+    devices: Mapping[str, HostDevice] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
@@ -82,7 +82,7 @@ class Manifest:
             if found["version"] != VERSION:
                 raise SettingsError(f"{title}: version {found['version']!r} is not known; this SDK reads {VERSION}")
             devices = {
-                str(path): DeviceNode(_kind(each["type"]), int(each["major"]), int(each["minor"]), int(each["mode"], 8))
+                str(path): HostDevice(_kind(each["type"]), int(each["major"]), int(each["minor"]), int(each["mode"], 8))
                 for path, each in found.get("devices", {}).items()
             }
             return cls(source=found.get("source", {}), devices=devices, left_out=found.get("leftOut", {}))
@@ -213,7 +213,7 @@ def link_problem(name: str, target: str) -> str:
     """Why a link with this name and target could lead out of the archive; empty if it cannot.
 
     `..` is allowed only at the beginning of the target, and at most as often as the link's own directory is deep. A
-    path that goes up only there stays inside, whatever other links it passes, because each of them stays inside too.
+    path that goes up only there stays inside when it passes other links, because each of them stays inside too.
     """
     leading = _LEADING_UP.match(target)
     ups = leading[0].count("..") if leading else 0

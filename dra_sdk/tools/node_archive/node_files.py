@@ -30,14 +30,14 @@ from dra_sdk.tools.node_archive.archive import (
     MAX_CONTENT,
     MAX_FILE,
     MAX_MEMBERS,
-    DeviceNode,
+    HostDevice,
     Manifest,
     link_problem,
 )
 from dra_sdk.tools.node_archive.identifiers import Identifiers
 
 READ_SECONDS: Final = 5.0
-"""How long a file may take to answer; a driver that hangs would hold up the capture for ever."""
+"""How long a file may take to answer; without a limit, a driver that hangs would end no capture."""
 PATTERNS: Final = (
     "/sys/devices/pci*",
     "/sys/devices/system/cpu",
@@ -137,7 +137,7 @@ class Captured:
     directories: set[str] = field(default_factory=set)
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    devices: dict[str, DeviceNode] = field(default_factory=dict)
+    devices: dict[str, HostDevice] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     identifiers: int = 0
@@ -252,7 +252,7 @@ class _Walk:
         if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
             kind = "c" if stat.S_ISCHR(status.st_mode) else "b"
             numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
-            self.found.devices[path] = DeviceNode(kind, *numbers, stat.S_IMODE(status.st_mode))
+            self.found.devices[path] = HostDevice(kind, *numbers, stat.S_IMODE(status.st_mode))
         elif stat.S_ISREG(status.st_mode) and not path.startswith("/dev/"):
             self._add_file(path, stat.S_IMODE(status.st_mode))
         else:

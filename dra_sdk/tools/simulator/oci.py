@@ -9,12 +9,11 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dra_sdk.errors import DraError
-from dra_sdk.tools.node_archive import read_manifest
+from dra_sdk.tools.node_archive import HostDevice, read_manifest
 
 if TYPE_CHECKING:
     from dra_sdk.model import JSON
@@ -26,22 +25,6 @@ _FIFO = "p"
 
 class InjectionError(DraError):
     """A container edit cannot be applied; the message names the device and the reason."""
-
-
-@dataclass(frozen=True)
-class HostDevice:
-    """A device node on the host.
-
-    type: b (block), c (character) or p (fifo).
-    major: the major number.
-    minor: the minor number.
-    mode: the permission bits.
-    """
-
-    type: str
-    major: int
-    minor: int
-    mode: int
 
 
 HostLookup = Callable[[str], HostDevice]
@@ -70,10 +53,7 @@ class NodeDevices:
 
     def __call__(self, host_path: str) -> HostDevice:
         """The device node at a path on the node; `OSError` if there is none."""
-        found = self._captured.get(host_path)
-        if found is None:
-            return host_device(str(self._root / host_path.lstrip("/")))
-        return HostDevice(found.type, found.major, found.minor, found.mode)
+        return self._captured.get(host_path) or host_device(str(self._root / host_path.lstrip("/")))
 
 
 def apply_edits(spec: JSON, edits: JSON, host: HostLookup = host_device) -> None:

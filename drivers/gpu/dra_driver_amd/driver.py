@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from dra_sdk.hardware import polling
 from dra_sdk.hardware.node_access import Effects, SystemEffects
 from dra_sdk.hardware.polling import Clock
 
-log = logging.getLogger(__name__)
 CDI_KIND: Final = "k8s.gpu.amd.com/gpu"
 WATCH_SECONDS: Final = 5.0
 CALL_SECONDS: Final = 40.0  # for all waits of one call together: the kubelet gives up after 45 without a reason

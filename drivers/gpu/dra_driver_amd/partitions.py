@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dra_driver_amd.gpus import AmdGpu, read_gpus, read_mode
 from dra_driver_amd.node import JSON, AmdNode, GpuRecord
-from dra_sdk import Claim, PermanentError, RetriableError
+from dra_sdk import Claim, PermanentError, RetriableError, split_words
 from dra_sdk.hardware import optional, read_text
 from dra_sdk.hardware.pci_driver import function_path, wait_until_free
 
@@ -45,7 +45,7 @@ def divide(node: AmdNode, claim: Claim[Any], gpu: AmdGpu, mode: str) -> list[Amd
             if mode not in available:
                 modes = ", ".join(each.upper() for each in available) or "none"
                 raise PermanentError(f"GPU {gpu.name} has no compute partition mode {mode.upper()}; it has: {modes}")
-            _wait_until_free(node, address, [gpu, *partitions_of(node, address)])
+            wait_until_unused(node, address, [gpu, *partitions_of(node, address)])
             entry = {"step": MODE_STEP, "gpu": address, "mode": record.entry.get("mode", now)}
             claim.journal(entry)
             recorded = GpuRecord(claim=claim.uid, entry=entry, divided=record.divided or gpu.to_json())
@@ -72,7 +72,7 @@ def undivide(node: AmdNode, uid: str, entry: JSON) -> None:
         if not path.exists():
             log.warning("GPU %s is gone, so its compute partition mode is not restored", address)
         elif read_mode(path, "compute") not in {"", entry["mode"]}:
-            _wait_until_free(node, address, partitions_of(node, address))
+            wait_until_unused(node, address, partitions_of(node, address))
             set_mode(node, address, entry["mode"])
         node.records.save(address, GpuRecord())
 
@@ -84,10 +84,10 @@ def set_mode(node: AmdNode, address: str, mode: str) -> None:
 
 def _available(gpu: AmdGpu) -> list[str]:
     """The modes that the GPU has; a kernel that does not list them refuses what the GPU does not have."""
-    text = optional(read_text, gpu.pci.path / "available_compute_partition") or ""
-    return [word.strip().lower() for word in text.split(",") if word.strip()]
+    return split_words((optional(read_text, gpu.pci.path / "available_compute_partition") or "").lower())
 
 
-def _wait_until_free(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:
+def wait_until_unused(node: AmdNode, address: str, parts: Sequence[AmdGpu]) -> None:
+    """Wait until no process has these parts of a GPU open. Raises RetriableError with those that still do."""
     nodes = sorted({path for each in parts for path in each.paths})
     wait_until_free(node, f"GPU {address}", nodes, node.settings.busy_seconds)

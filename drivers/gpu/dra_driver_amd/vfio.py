@@ -7,20 +7,18 @@ process must leave the GPU. Binding back loads `amdgpu` on the GPU, which starts
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from dra_driver_amd.devices import total_capacity
 from dra_driver_amd.gpus import AmdGpu, read_mode
 from dra_driver_amd.node import JSON, AmdNode, GpuRecord
-from dra_driver_amd.partitions import partitions_of, set_mode
+from dra_driver_amd.partitions import partitions_of, set_mode, wait_until_unused
 from dra_driver_amd.passthrough import PassthroughFunction
 from dra_sdk import Claim
 from dra_sdk.hardware import PciDevice, vfio
-from dra_sdk.hardware.pci_driver import function_path, wait_until_free
+from dra_sdk.hardware.pci_driver import function_path
 from dra_sdk.hardware.vfio import Passthrough, VfioDevice
 
-log = logging.getLogger(__name__)
 VFIO_STEP: Final = "vfio"
 
 
@@ -49,8 +47,7 @@ def obtain_vfio_device(
             return vfio.vfio_device(pci)
         passthrough = Passthrough.plan(node, pci, functions=functions, together=together)
         parts = partitions_of(node, pci.address)
-        nodes = sorted({path for each in parts for path in each.paths})
-        wait_until_free(node, f"GPU {pci.address}", nodes, node.settings.busy_seconds)
+        wait_until_unused(node, pci.address, parts)
         _record(node, claim, pci, passthrough, parts)
         passthrough.bind(node)
     return vfio.vfio_device(pci)

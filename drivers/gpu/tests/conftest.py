@@ -34,6 +34,20 @@ def make_gpus(tmp_path: Path) -> Callable[..., GpuRig]:
 
 
 @pytest.fixture
+def make_node(make_gpus: Callable[..., GpuRig]) -> Iterator[Callable[..., GpuRig]]:
+    """As `make_gpus`; the daemons of the node end with the test."""
+    made: list[GpuRig] = []
+
+    def make(*models: str | FakeGpu, **settings: Any) -> GpuRig:
+        made.append(make_gpus(*models, **settings))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.effects.kill(rig.effects.running_daemons(), force=True)
+
+
+@pytest.fixture
 def config() -> Callable[..., dict[str, Any]]:
     """Configuration as a user writes it: `config("GpuConfig", strategy="MPS", mpsConfig={…})`."""
 

@@ -19,6 +19,7 @@ from dra_driver_gpu.settings import GpuSettings
 from dra_sdk.hardware.node_access import Command, SystemEffects
 from dra_sdk.node.files import Files
 from dra_sdk.testing import DriverHarness, FakeNode
+from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.harness import QuickFiles
 from dra_sdk.tools.simulator.oci import HostDevice
 from tests.lab.inside.functions import Function
@@ -31,13 +32,17 @@ _TYPE = 'device.attributes["gpu.nvidia.com"].type == "vfio"'
 
 
 class MachineNode(FakeNode):
-    """This machine, with other directories for the kubelet and the container runtime."""
+    """This machine, with other directories for the kubelet and the container runtime.
+
+    effects: records nothing, because the driver writes to the kernel itself.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.name, self.labels = "lab", {}
         self.root = Path("/")
         self.kubelet_dir, self.cdi_dir = directory / "kubelet", directory / "cdi"
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self.effects = FakeEffects(self.root)
 
     def host_device(self, path: str) -> HostDevice:
         """Returns a device node as a container runtime finds it; OSError if there is none."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.errors import SettingsError
-from dra_sdk.tools.node_archive import MANIFEST, DeviceNode, Manifest, extract, opened_root, read_manifest
+from dra_sdk.tools.node_archive import MANIFEST, HostDevice, Manifest, extract, opened_root, read_manifest
 from dra_sdk.tools.node_archive.archive import MAX_CONTENT, MAX_FILE, link_problem
 
 Member = tuple[str, bytes, "bytes | str"]
@@ -159,7 +159,7 @@ def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
 def test_the_manifest_has_the_device_nodes(tmp_path: Path) -> None:
     manifest = Manifest(
         source={"kernel": "6.12"},
-        devices={"/dev/kvm": DeviceNode("c", 10, 232, 0o660)},
+        devices={"/dev/kvm": HostDevice("c", 10, 232, 0o660)},
         left_out={"/sys/x": "is binary"},
     )
     made = archive(tmp_path / "node.tar.gz", file(MANIFEST, manifest.encoded()), file("dev/kvm", b""))

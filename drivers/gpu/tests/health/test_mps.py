@@ -19,19 +19,6 @@ from tests.waiting import wait
 
 
 @pytest.fixture
-def make_node(make_gpus):
-    made = []
-
-    def make(*models, **settings):
-        made.append(make_gpus(*models, **settings))
-        return made[-1]
-
-    yield make
-    for rig in made:
-        rig.effects.kill(rig.effects.running_daemons(), force=True)
-
-
-@pytest.fixture
 def hang(monkeypatch):
     """Stops the only daemon, which takes a moment; from now on no answer is waited for long."""
 

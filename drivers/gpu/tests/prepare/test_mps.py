@@ -22,20 +22,6 @@ def mps(config):
     return lambda **limits: config("GpuConfig", strategy="MPS", mpsConfig=limits)
 
 
-@pytest.fixture
-def make_node(make_gpus):
-    """Makes a node; its daemons end with the test."""
-    made = []
-
-    def make(*models, **settings):
-        made.append(make_gpus(*models, **settings))
-        return made[-1]
-
-    yield make
-    for rig in made:
-        rig.effects.kill(rig.effects.running_daemons(), force=True)
-
-
 def commands(rig):
     return [line for path in rig.node.path("/s/mps").glob("*/log/commands") for line in path.read_text().splitlines()]
 
