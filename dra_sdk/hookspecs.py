@@ -12,7 +12,7 @@ runs; to see the devices, or how long they take, it returns a generator around i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event
 from typing import Any, Protocol
 
@@ -87,4 +87,12 @@ class DriverHooks(Protocol):
 
         Runs in its own thread. A list may cover some of the devices; a device that no list mentions for its `timeout`
         becomes Unknown. An exception is logged, and the hook is started again with back-off.
+        """
+
+    @hookspec(firstresult=True)
+    def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterable[str]:
+        """Yield the lines that `dra-sdk NAME top` prints: which claim uses what of the node's hardware, as a picture.
+
+        Called by that command in a process of its own, beside the running driver, with the claims of its state files.
+        Must change nothing.
         """

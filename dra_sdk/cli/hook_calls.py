@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from threading import current_thread
 from typing import Final, TextIO, cast
 
 from dra_sdk import loader
 from dra_sdk.loader import Driver
+from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.model.settings import SettingsFile
@@ -33,6 +34,12 @@ def discover(driver: Driver, node: Node) -> list[ResourcePool]:
     """As `Driver.discover`."""
     with _to_stderr(), told_if_slow(f"dra_discover of driver {driver.info.name}"):
         return driver.discover(node)
+
+
+def top(driver: Driver, node: Node, held: Sequence[HeldClaim]) -> list[str]:
+    """As `Driver.top`."""
+    with _to_stderr(), told_if_slow(f"dra_top of driver {driver.info.name}"):
+        return driver.top(node, held)
 
 
 @contextmanager

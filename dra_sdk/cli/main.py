@@ -11,6 +11,7 @@ from typing import Final
 from dra_sdk.cli.arguments import Parser
 from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.errors import DraError
+from dra_sdk.loader.finding import iter_drivers
 
 COMMANDS: Final = (
     "run",
@@ -38,13 +39,8 @@ _EXIT_STATUS: Final = (
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each connection that a peer closes is logged
-    parser = Parser("dra-sdk", description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
-    parser.add_argument("--version", action="version", version=f"dra-sdk {version('dra-sdk')}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     given = sys.argv[1:] if arguments is None else arguments
-    for name in given[:1] if given and given[0] in COMMANDS else COMMANDS:  # `run` does not import the other commands
-        import_module(f"dra_sdk.cli.{name}").add_parser(commands)
-    parsed = parser.parse_args(arguments)
+    parsed = make_parser(given).parse_args(given)
     try:
         return int(parsed.run(parsed))
     except DraError as error:
@@ -60,6 +56,23 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         print(printable(f"dra-sdk: {error.filename}: {error.strerror}"), file=sys.stderr)
         return FAILED
+
+
+def make_parser(arguments: list[str]) -> Parser:
+    """The parser for these arguments: with the command that they name, or with all; `run` does not import the others.
+
+    An installed driver is a command too, if no other command has its name.
+    """
+    parser = Parser("dra-sdk", description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
+    parser.add_argument("--version", action="version", version=f"dra-sdk {version('dra-sdk')}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    first = arguments[0] if arguments else ""
+    if first not in COMMANDS and first in {each.name for each in iter_drivers()}:
+        import_module("dra_sdk.cli.driver_top").add_parser(commands, first)
+    else:
+        for name in (first,) if first in COMMANDS else COMMANDS:
+            import_module(f"dra_sdk.cli.{name}").add_parser(commands)
+    return parser
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from dra_sdk.errors import DraError, InvalidObjectError, SettingsError
 
 MAX_PROBLEMS: Final = 25
 """The most problems of one object that are printed; a driver may have thousands of devices with the same problem."""
+CLEAR: Final = "\033[H\033[2J"
+"""Clears a terminal, for output that is repeated."""
 _GAP: Final = "  "
 _MIN_WIDTH: Final = 4
 _ELLIPSIS: Final = "…"

@@ -18,7 +18,7 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.output import counted, print_table, printable, terminal_width
+from dra_sdk.cli.output import CLEAR, counted, print_table, printable, terminal_width
 from dra_sdk.cli.scenario import print_bad_input
 from dra_sdk.cli.sources import STDIN, read_cluster, read_file
 from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary, usage_table
@@ -28,13 +28,12 @@ from dra_sdk.node.health.tainting import TaintPolicy, with_taints
 from dra_sdk.node.health.unhealthy_store import UNHEALTHY_FILE
 from dra_sdk.node.health.unhealthy_store import decode as decode_unhealthy
 from dra_sdk.node.prepare.checkpoint import Checkpoint
-from dra_sdk.node.prepare.state_files import Unreadable, read_checkpoint, state_files
+from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 
-_CLEAR: Final = "\033[H\033[2J"
 _NODE_SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
 """The settings for --here."""
 
@@ -117,7 +116,7 @@ def _repeat(arguments: argparse.Namespace, selected: Callable[[str], bool], sele
         devices = [each for each in every if selected(each.driver)]
         chosen = [each for each in devices if arguments.node in {None, each.place}]
         if arguments.interval and sys.stdout.isatty():
-            print(_CLEAR, end="")
+            print(CLEAR, end="")
         if chosen:
             _print(chosen, all_partitions=arguments.all)
             _print_unknown(unknown_devices(objects, {each.driver for each in devices}), devices)
@@ -182,11 +181,8 @@ def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]
     if settings.taint_effect is not None:
         pools = with_taints(pools, _unhealthy_devices(data / UNHEALTHY_FILE), TaintPolicy(name, settings.taint_effect))
     yield from resource_slices(pools, driver=name, node_name=settings.node_name)
-    for path in state_files(data):
-        found = read_checkpoint(path)
-        if isinstance(found, Unreadable):
-            raise StateError(found.advice)
-        yield _claim(name, found)
+    for claim in read_checkpoints(data):
+        yield _claim(name, claim)
 
 
 def _unhealthy_devices(path: Path) -> dict[tuple[str, str], Any]:

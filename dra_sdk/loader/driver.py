@@ -7,7 +7,7 @@ and line. So for callers a hook is an ordinary typed method.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import Any, Final
@@ -134,6 +134,16 @@ class Driver:
         """Run `dra_unprepare`, of the driver or of extensions alone. HookError."""
         with self._running("dra_unprepare"), self.measure("dra_unprepare"):
             self._manager.hook.dra_unprepare(claim=claim, node=node)
+
+    def top(self, node: Node, held: Sequence[HeldClaim]) -> list[str]:
+        """The lines of `dra_top`. HookError."""
+        with self._running("dra_top"):
+            answer: object = self._manager.hook.dra_top(node=node, held=held)
+        lines = list(self._iterated("dra_top", answer, "lines of text"))
+        found = [each for each in lines if isinstance(each, str)]
+        if len(found) < len(lines):
+            raise HookError(f"dra_top of {self._name} yielded {_described(lines, lines)}; want lines of text only")
+        return found
 
     def watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Run `dra_watch` until it returns. HookError."""

@@ -452,7 +452,9 @@ def test_what_is_no_prepared_device_is_an_error_of_the_hook(answer: Any, reason:
         list(Driver.of(Wrong()).prepare(CLAIM))
 
 
-@pytest.mark.parametrize("hook", ["dra_discover", "dra_prepare", "dra_unprepare", "dra_watch", "dra_device_health"])
+@pytest.mark.parametrize(
+    "hook", ["dra_discover", "dra_prepare", "dra_unprepare", "dra_watch", "dra_device_health", "dra_top"]
+)
 def test_whatever_a_hook_raises_is_an_error_that_names_driver_hook_and_line(hook: str) -> None:
     def fails(self: object, node: object = None, stop: object = None) -> Any:
         raise KeyError("card")
@@ -464,6 +466,7 @@ def test_whatever_a_hook_raises_is_an_error_that_names_driver_hook_and_line(hook
         "dra_unprepare": lambda: driver.unprepare(HELD, Node("n")),
         "dra_watch": lambda: driver.watch(Node("n"), lambda: None, Event()),
         "dra_device_health": lambda: list(driver.device_health(Node("n"), Event())),
+        "dra_top": lambda: driver.top(Node("n"), [HELD]),
     }
     reason = rf"{hook} of driver lamp.example.com failed: KeyError: 'card' \(test_driver.py, line \d+\)"
     with pytest.raises(HookError, match=reason) as caught:
@@ -478,6 +481,13 @@ def test_what_the_sdk_raises_inside_a_hook_passes_unchanged() -> None:
 
     with pytest.raises(HardwareError, match=r"no lamp$"):
         Driver.of(Careful()).discover(Node("n"))
+
+
+@pytest.mark.parametrize(("answer", "told"), [("AA", "'AA'"), (None, "None"), ([b"A"], r"\['bytes'\]")])
+def test_a_picture_is_lines_of_text(answer: Any, told: str) -> None:
+    driver = Driver.of(type("Draws", (Lamp,), {"dra_top": lambda self: answer})())
+    with pytest.raises(HookError, match=f"dra_top of driver lamp.example.com .*{told}.* want lines of text"):
+        driver.top(Node("n"), [])
 
 
 def test_hooks_that_end_by_themselves_are_measured() -> None:

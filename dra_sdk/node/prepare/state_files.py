@@ -105,6 +105,17 @@ def state_files(data: Path) -> list[Path]:
     return found
 
 
+def read_checkpoints(data: Path) -> list[Checkpoint]:
+    """The claims of `state_files`. StateError, with the advice for the operator, for a file that cannot be read."""
+    claims = []
+    for path in state_files(data):
+        found = read_checkpoint(path)
+        if isinstance(found, Unreadable):
+            raise StateError(found.advice)
+        claims.append(found)
+    return claims
+
+
 def repair(path: Path, files: Files) -> Path:
     """Replace a damaged file by a readable one; returns the path under which the damaged one is kept.
 

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from dra_driver_cpu.pick import PickPolicy, pick
+from dra_driver_cpu.picture import draw
 from dra_sdk import (
     AllocatedDevice,
     Capacity,
@@ -103,6 +104,11 @@ class CpuDriver:
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data={"cpus": format_cpuset(cpus)}, cdi_name=name)
 
+    def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
+        """Who has which CPU."""
+        claims = {f"{each.namespace}/{each.name}": _taken([each]) for each in held}
+        return draw(read_cpus(node), claims, self._settings.reserved_cpus)
+
 
 def cpus_by_device(topology: CpuTopology, reserved: CpuSet) -> dict[str, CpuSet]:
     """The CPUs that claims can get, by device; a NUMA node whose CPUs are all reserved has no device.
@@ -141,7 +147,7 @@ def _device(name: str, cpus: CpuSet, topology: CpuTopology) -> Device:
 
 
 def _taken(held: Sequence[HeldClaim]) -> CpuSet:
-    """The CPUs of all other claims."""
+    """The CPUs of these claims."""
     return frozenset().union(*(parse_cpuset(device.data.get("cpus", "")) for claim in held for device in claim.devices))
 
 
