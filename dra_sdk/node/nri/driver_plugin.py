@@ -77,6 +77,7 @@ class DriverPlugin:
         self._applying = False
         self._events = 0  # events that have begun or were answered
         self._others = 0  # changes outside of events: of claims, or of containers by us
+        self._failed_updates = 0
         self._not_started: set[str] = set()  # containers that had no cgroup when it was to be written
         self._plugin = NriPlugin(
             driver.info.name, index, self._synchronize, self._subscriptions(), path=path, limits=limits
@@ -92,6 +93,11 @@ class DriverPlugin:
     def connections(self) -> int:
         """How often the plugin has been synchronized."""
         return self._plugin.connections
+
+    @property
+    def failed_updates(self) -> int:
+        """How often a container could not be changed outside of an event."""
+        return self._failed_updates
 
     def start(self) -> None:
         """Start to connect. Returns at once."""
@@ -378,6 +384,7 @@ class DriverPlugin:
                     self._table.forget_resources(name)
                 self._request()
         if failed:
+            self._failed_updates += len(failed)
             raise NriError("; ".join(f"container {name}: {problem}" for name, problem in failed.items()))
 
     def _send(self, runtime: RuntimeInfo, updates: Updates) -> dict[str, str]:
