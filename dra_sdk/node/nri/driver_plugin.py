@@ -27,7 +27,7 @@ from dra_sdk.errors import DraError, HardwareError, NriError
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
-from dra_sdk.model.container import Container, ContainerResources
+from dra_sdk.model.container import Container, ContainerResources, PodSandbox
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources_of, update_of
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
@@ -163,15 +163,19 @@ class DriverPlugin:
     def _run_pod(self, request: pb.PodSandboxEvent) -> None:
         with self._changed:
             self._table.add_pod(request.pod)
-            pod = self._table.pod(request.pod, self._held())
+        pod = self._pod(request.pod)
         if pod.claims:
             self._driver.run_pod_sandbox(pod, self._node)
 
     def _stop_pod(self, request: pb.PodSandboxEvent) -> None:
-        with self._changed:
-            pod = self._table.pod(request.pod, self._held())
+        pod = self._pod(request.pod)
         if pod.claims:
             self._driver.stop_pod_sandbox(pod, self._node)
+
+    def _pod(self, message: pb.PodSandbox) -> PodSandbox:
+        held = self._held()
+        with self._changed:
+            return self._table.pod(message, held)
 
     def _remove_pod(self, request: pb.PodSandboxEvent) -> None:
         with self._changed:
