@@ -12,13 +12,14 @@ runs; to see the devices, or how long they take, it returns a generator around i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Event
 from typing import Any, Protocol
 
 import pluggy
 
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.status import DeviceHealth
@@ -28,7 +29,15 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 REQUIRED = ("dra_driver_info", "dra_discover", "dra_prepare")
-WITHOUT_ANSWER = ("dra_unprepare", "dra_watch")
+WITHOUT_ANSWER = ("dra_unprepare", "dra_watch", "dra_run_pod_sandbox", "dra_stop_pod_sandbox", "dra_remove_container")
+OF_CONTAINERS = (
+    "dra_run_pod_sandbox",
+    "dra_stop_pod_sandbox",
+    "dra_create_container",
+    "dra_synchronize",
+    "dra_remove_container",
+)
+"""The hooks for which the driver is a plugin of the container runtime (NRI)."""
 
 
 class DriverHooks(Protocol):
@@ -88,6 +97,49 @@ class DriverHooks(Protocol):
         Runs in its own thread. A list may cover some of the devices; a device that no list mentions for its `timeout`
         becomes Unknown. An exception is logged, and the hook is started again with back-off.
         """
+
+    @hookspec(firstresult=True)
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Act when the sandbox of a pod that uses this driver's claims has started, before its containers are created.
+
+        An exception fails the pod's start; the kubelet tries again with a new sandbox. Must be quick: the runtime
+        waits 2 s, and handles no other pod of the node meanwhile. The same holds for all hooks about containers: they
+        answer from memory, after 1 s the SDK answers an error in their place.
+        """
+
+    @hookspec(firstresult=True)
+    def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Act when such a sandbox stops. Must be repeatable. An exception is logged, the sandbox stops anyway.
+
+        Do not depend on it: a runtime calls it neither for pods of before its own restart, nor while the driver is
+        away. `dra_unprepare` comes after it in any case.
+        """
+
+    @hookspec(firstresult=True)
+    def dra_create_container(
+        self, container: Container, held: Sequence[HeldClaim], node: Node
+    ) -> ContainerAdjustment | None:
+        """Return what changes in a container that is being created, with or without claims of this driver.
+
+        `held` are all claims that hold devices of this driver on this node. An exception fails the container's
+        creation if it uses claims of this driver; otherwise it is logged, and the container starts unchanged.
+        """
+
+    @hookspec(firstresult=True)
+    def dra_synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
+    ) -> Mapping[str, ContainerResources]:
+        """Return the resources that containers must have now, by container id; the SDK changes those that differ.
+
+        Called with all containers of the node when the runtime connects, after each creation, update and removal of a
+        container, and after claims were prepared or unprepared. Must depend on nothing but its arguments and the
+        node's hardware, so that a restart of the driver, the kubelet or the runtime leads to the same resources.
+        Containers that it leaves out stay as they are. An exception is logged, and the call is repeated.
+        """
+
+    @hookspec(firstresult=True)
+    def dra_remove_container(self, container: Container, node: Node) -> None:
+        """Act when a container was removed. Must be repeatable. An exception is logged."""
 
     @hookspec(firstresult=True)
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterable[str]:

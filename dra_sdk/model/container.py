@@ -1,0 +1,123 @@
+"""Pods and containers as the container runtime shows them to a driver by NRI, and what a driver may change in them.
+
+Source: containerd/nri pkg/api/api.proto, messages PodSandbox, Container, LinuxResources, ContainerAdjustment and
+ContainerUpdate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dra_sdk.model.claim import HeldClaim
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """Resources of a container; None, or a missing page size, leaves the value as it is.
+
+    cpus: the CPUs that it may run on (`cpuset.cpus`).
+    mems: the NUMA nodes of which it may use memory (`cpuset.mems`).
+    cpu_quota: microseconds of CPU time in each period; -1 for no limit.
+    hugepage_limits: bytes of huge pages by page size, such as `2MB` or `1GB`.
+    """
+
+    cpus: frozenset[int] | None = None
+    mems: frozenset[int] | None = None
+    cpu_quota: int | None = None
+    hugepage_limits: Mapping[str, int] = field(default_factory=dict)
+
+    def changed(self, to: ContainerResources) -> ContainerResources:
+        """These resources with the values of `to` where it has some."""
+        return ContainerResources(
+            self.cpus if to.cpus is None else to.cpus,
+            self.mems if to.mems is None else to.mems,
+            self.cpu_quota if to.cpu_quota is None else to.cpu_quota,
+            {**self.hugepage_limits, **to.hugepage_limits},
+        )
+
+    def different(self, wanted: ContainerResources) -> ContainerResources | None:
+        """The values of `wanted` that differ from these; None if none does."""
+        mine = self.hugepage_limits
+        found = ContainerResources(
+            None if wanted.cpus == self.cpus else wanted.cpus,
+            None if wanted.mems == self.mems else wanted.mems,
+            None if wanted.cpu_quota == self.cpu_quota else wanted.cpu_quota,
+            {size: limit for size, limit in wanted.hugepage_limits.items() if mine.get(size) != limit},
+        )
+        return None if found == _UNCHANGED else found
+
+
+_UNCHANGED: Final = ContainerResources()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSandbox:
+    """A pod's sandbox.
+
+    id: the runtime's id of the sandbox.
+    namespace: the pod's namespace.
+    name: the pod's name.
+    uid: the pod's UID.
+    labels: the pod's labels.
+    annotations: the pod's annotations.
+    claims: the claims of this driver that the pod uses: those that were reserved for it when they were prepared, and
+        those that its containers use. A pod that joins a claim which is prepared already is known from its containers
+        only, because the kubelet prepares a claim once on a node.
+    cgroup_parent: the cgroup of the pod, as the kubelet states it to the runtime.
+    network_namespace: the path of the pod's network namespace; empty if it has the host's.
+    """
+
+    id: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    claims: Sequence[HeldClaim] = ()
+    cgroup_parent: str = ""
+    network_namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container.
+
+    id: the runtime's id of the container.
+    name: its name in the pod.
+    pod: its pod.
+    claims: the claims of this driver whose devices it uses. Each has only the devices that this container uses: those
+        of the requests that it names.
+    env: its environment, with that of CDI devices.
+    resources: its resources as the runtime knows them.
+    cgroup: the path of its cgroup as the runtime states it; empty if it does not.
+    """
+
+    id: str
+    name: str
+    pod: PodSandbox
+    claims: Sequence[HeldClaim] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    resources: ContainerResources = field(default_factory=ContainerResources)
+    cgroup: str = ""
+
+    def __str__(self) -> str:
+        return f"container {self.name} of {self.pod}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAdjustment:
+    """What changes in a container that is being created, beyond what CDI does for its devices.
+
+    resources: its resources.
+    env: variables that are set.
+    annotations: annotations that are set.
+    """
+
+    resources: ContainerResources = field(default_factory=ContainerResources)
+    env: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
