@@ -1,8 +1,10 @@
-"""DRA driver for CPUs: exclusive CPUs of one NUMA node, by number.
+"""DRA driver for CPUs: exclusive CPUs, by number, by NUMA node, L3 cache or core, or one by one.
 
 Names of devices, attributes and environment variables are in the README beside this package.
 """
 
-from dra_driver_cpu.driver import CpuConfig, CpuDriver, CpuSettings
+from dra_driver_cpu.config import CpuConfig
+from dra_driver_cpu.driver import CpuDriver
+from dra_driver_cpu.settings import CpuSettings
 
 __all__ = ["CpuConfig", "CpuDriver", "CpuSettings"]
