@@ -76,6 +76,10 @@ def test_a_driver_that_ends_at_once_does_not_conform(capsys: pytest.CaptureFixtu
         (["--registry", "."], "no driver answers in ."),
         (["--command", "x", "--disruptive"], "--disruptive and --cdi-dir need --registry DIR"),
         (["--command", "x", "--cdi-dir", "/"], "--disruptive and --cdi-dir need --registry DIR"),
+        (
+            ["--registry", "/", "--nri"],
+            "--nri needs --driver or --command: the NRI plugin must connect to",
+        ),
         (["--command", "x", "--host-root", "/absent"], "--host-root /absent is not a directory"),
         (["--command", "x", "--junit", "/absent/r.xml"], "cannot write /absent/r.xml: it must be a file in a dire"),
         (["--command", "x", "--json", "/"], "cannot write /: it must be a file in a directory that exists"),
