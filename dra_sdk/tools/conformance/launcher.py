@@ -219,6 +219,7 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
         "POD_UID": values["pod_uid"],
         "CDI_ROOT": values["cdi_dir"],
         "NRI_SOCKET": values["nri_socket"],
+        "DRA_SDK_NRI_SOCKET": values["nri_socket"],
         "KUBELET_REGISTRAR_DIRECTORY_PATH": values["registry_dir"],
         "KUBELET_PLUGINS_DIRECTORY_PATH": values["plugins_dir"],
     }
