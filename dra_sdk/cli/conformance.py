@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 NOT_CHECKED: Final = 2
 _COMMAND_HELP: Final = (
     "start any driver with this command line, in which {kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir} "
-    "{cdi_dir} {node_name} {host_root} {pod_uid} are replaced; the environment has KUBECONFIG NODE_NAME POD_UID "
-    "CDI_ROOT KUBELET_REGISTRAR_DIRECTORY_PATH KUBELET_PLUGINS_DIRECTORY_PATH"
+    "{cdi_dir} {node_name} {host_root} {nri_socket} {pod_uid} are replaced; the environment has KUBECONFIG NODE_NAME "
+    "POD_UID CDI_ROOT NRI_SOCKET KUBELET_REGISTRAR_DIRECTORY_PATH KUBELET_PLUGINS_DIRECTORY_PATH"
 )
 
 
@@ -81,6 +81,9 @@ def _add_driver_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--driver-name", default="", metavar="NAME", help="the driver's name, if several are registered"
+    )
+    parser.add_argument(
+        "--nri", action="store_true", help="the driver is an NRI plugin, which connects to {nri_socket}: check that too"
     )
     parser.add_argument("--disruptive", action="store_true", help="with --registry: also checks that disturb the node")
 
@@ -151,6 +154,8 @@ def _check_flags(arguments: argparse.Namespace) -> None:
         raise SettingsError("name the driver: --driver NAME, --command '…' or --registry DIR")
     if not arguments.registry and (arguments.disruptive or arguments.cdi_dir):
         raise SettingsError("--disruptive and --cdi-dir need --registry DIR")
+    if arguments.registry and arguments.nri:
+        raise SettingsError("--nri needs --driver or --command: the NRI plugin must connect to the kit's runtime")
     if arguments.registry and not is_directory(arguments.registry):
         raise SettingsError(f"--registry {arguments.registry} is not a directory; a kubelet creates plugins_registry")
     for path in filter(None, (arguments.junit, arguments.json)):
@@ -177,7 +182,7 @@ def _target(arguments: argparse.Namespace) -> Target:
     from dra_sdk.tools.conformance.timeouts import Timeouts  # noqa: PLC0415 (imports gRPC)
 
     names = ("driver", "command", "registry", "driver_name", "kubeconfig", "node_name", "cdi_dir", "host_root", "claim")
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive")}
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in (*names, "disruptive", "nri")}
     return Target(**given, max_claims=arguments.load, timeouts=Timeouts(start=arguments.start_timeout))
 
 

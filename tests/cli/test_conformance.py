@@ -44,6 +44,17 @@ def test_shares_that_consume_a_counter_are_checked(capsys: pytest.CaptureFixture
     assert "  PREP-013   passed" in out
 
 
+def test_the_nri_plugin_of_a_driver_is_checked_with_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    online = tmp_path / "sys/devices/system/cpu/online"
+    online.parent.mkdir(parents=True)
+    online.write_text("0-7")
+    flags = ["--command", f"{COMMAND} nri", "--level", "NRI-002,NRI-009,CTR-001,CTR-008", "--host-root", str(tmp_path)]
+    assert main(["conformance", *flags]) == 2
+    assert "the driver counts as an NRI plugin only with --nri" in capsys.readouterr().out
+    assert main(["conformance", "--nri", *flags]) == 0
+    assert capsys.readouterr().out.endswith("must 4/4, should 0/0: the driver conforms\n")
+
+
 def test_a_driver_that_does_not_conform_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     command = f"{COMMAND} any-device no-guard"
     assert main(["conformance", "-q", "--command", command, "--level", "PREP-012,PREP-015"]) == 1
@@ -76,6 +87,10 @@ def test_a_driver_that_ends_at_once_does_not_conform(capsys: pytest.CaptureFixtu
         (["--registry", "."], "no driver answers in ."),
         (["--command", "x", "--disruptive"], "--disruptive and --cdi-dir need --registry DIR"),
         (["--command", "x", "--cdi-dir", "/"], "--disruptive and --cdi-dir need --registry DIR"),
+        (
+            ["--registry", "/", "--nri"],
+            "--nri needs --driver or --command: the NRI plugin must connect to",
+        ),
         (["--command", "x", "--host-root", "/absent"], "--host-root /absent is not a directory"),
         (["--command", "x", "--junit", "/absent/r.xml"], "cannot write /absent/r.xml: it must be a file in a dire"),
         (["--command", "x", "--json", "/"], "cannot write /: it must be a file in a directory that exists"),

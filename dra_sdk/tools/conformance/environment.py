@@ -17,11 +17,13 @@ from dra_sdk.errors import ApiError, NotFoundError, SettingsError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.model import JSON
+from dra_sdk.node.nri.plugin import SOCKET
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.request import RequestRecord
 
 USER_AGENT: Final = "dra-sdk-conformance"
 PREFIX: Final = "dra-conformance"
+NRI_SOCKET: Final = "nri/nri.sock"
 _NAMESPACES: Final = "/api/v1/namespaces"
 _ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 
@@ -118,6 +120,7 @@ class Environment:
     cdi_dirs: the directories of CDI specs, in rising priority.
     kubeconfig: how to reach the API server; None for kubectl's default.
     host_root: the directory with the host's files.
+    nri_socket: where the container runtime listens for NRI plugins.
     requests: returns the requests that others than the kit sent, oldest first; None unless the server is embedded.
     """
 
@@ -130,6 +133,7 @@ class Environment:
     kubeconfig: Path | None
     host_root: Path = Path("/")
     requests: Callable[[], list[RequestRecord]] | None = None
+    nri_socket: Path = SOCKET
 
     @property
     def kubelet_dir(self) -> Path:
@@ -162,6 +166,7 @@ def embedded_environment(
                 cluster.kubeconfig,
                 host_root,
                 lambda: [each for each in log.records() if USER_AGENT not in each.user_agent],
+                cluster.root / NRI_SOCKET,
             )
 
 
@@ -178,7 +183,9 @@ def cluster_environment(kubeconfig: Path, *, node_name: str = "", host_root: Pat
         if not node_name:
             api.create_node(name)
         try:
-            yield Environment(api, name, namespace, registry, plugins, cdi, kubeconfig, host_root)
+            yield Environment(
+                api, name, namespace, registry, plugins, cdi, kubeconfig, host_root, nri_socket=root / NRI_SOCKET
+            )
         finally:
             if not node_name:
                 api.delete_node(name)

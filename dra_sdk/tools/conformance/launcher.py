@@ -25,6 +25,7 @@ PLACEHOLDERS: Final = (
     "cdi_dir",
     "node_name",
     "host_root",
+    "nri_socket",
     "pod_uid",
 )
 LOG_LINES: Final = 15
@@ -206,6 +207,7 @@ def _placeholder_values(environment: Environment, pod_uid: str) -> dict[str, str
         "cdi_dir": str(environment.cdi_dir),
         "node_name": environment.node_name,
         "host_root": str(environment.host_root),
+        "nri_socket": str(environment.nri_socket),
         "pod_uid": pod_uid,
     }
 
@@ -216,6 +218,8 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
         "NODE_NAME": values["node_name"],
         "POD_UID": values["pod_uid"],
         "CDI_ROOT": values["cdi_dir"],
+        "NRI_SOCKET": values["nri_socket"],
+        "DRA_SDK_NRI_SOCKET": values["nri_socket"],
         "KUBELET_REGISTRAR_DIRECTORY_PATH": values["registry_dir"],
         "KUBELET_PLUGINS_DIRECTORY_PATH": values["plugins_dir"],
     }

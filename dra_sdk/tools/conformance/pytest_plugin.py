@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--dra-kubeconfig", type=Path, help="an API server to use instead of the embedded one")
     group.addoption("--dra-host-root", type=Path, default=Path("/"), help="the directory with the host's files")
     group.addoption("--dra-claim", type=Path, help="a file with the ResourceClaim to request devices by")
+    group.addoption("--dra-nri", action="store_true", help="the driver is an NRI plugin")
     group.addoption("--dra-level", default="", help="levels or checks, separated by commas (default: all)")
     group.addoption("--dra-strict", action="store_true", help="a failed `should` fails its test")
 
@@ -63,6 +64,7 @@ def dra_target(request: pytest.FixtureRequest) -> Target:
         kubeconfig=option("--dra-kubeconfig"),
         host_root=option("--dra-host-root"),
         claim=option("--dra-claim"),
+        nri=option("--dra-nri"),
     )
 
 

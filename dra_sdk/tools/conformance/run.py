@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
@@ -15,6 +15,7 @@ from dra_sdk.tools.conformance.claims import Claims, TestClaim
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest, Instance
 from dra_sdk.tools.conformance.environment import ApiServer, Environment
 from dra_sdk.tools.conformance.kubelet_client import ClaimResponse, ClaimsResponse
+from dra_sdk.tools.conformance.nri_node import NEWEST, NriNode
 from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
 from dra_sdk.tools.conformance.timeouts import Timeouts, poll, wait_until
 
@@ -32,6 +33,7 @@ class Run:
     shared_node: whether other claims use the node's devices.
     disruptive: whether the kit may disturb a driver that it did not start.
     max_claims: the most claims that the load level prepares at once.
+    nri: the container runtime for the driver's NRI plugin; None if it is not said to be one.
     """
 
     driver: DriverUnderTest
@@ -39,6 +41,7 @@ class Run:
     shared_node: bool = False
     disruptive: bool = False
     max_claims: int = 50
+    nri: NriNode | None = None
 
     def __post_init__(self) -> None:
         self.environment: Environment = self.driver.environment
@@ -143,6 +146,26 @@ class Run:
             return self.cdi.container(cdi_ids)
         except (DraError, OSError) as error:
             raise CheckFailedError(f"a container runtime cannot apply {', '.join(cdi_ids)}: {error}") from error
+
+    # -- NRI
+
+    def nri_node(self) -> NriNode:
+        """The container runtime of an NRI plugin; NotApplicableError if the driver is not said to be one."""
+        if self.nri is None:
+            raise NotApplicableError("the driver counts as an NRI plugin only with --nri")
+        return self.nri
+
+    def connected_node(self, nri_version: str = NEWEST, **options: Any) -> NriNode:
+        """A new runtime, with which the plugin is synchronized; options as for `NriNode.start`."""
+        node = self.nri_node()
+        node.start(nri_version, **options)
+        node.connect()
+        return node
+
+    def prepared_edits(self) -> tuple[TestClaim, JSON]:
+        """A prepared claim, and the OCI spec of an empty container with its CDI devices."""
+        claim = self.claims.create_one()
+        return claim, self.container(self.cdi_ids(self.prepare_one(claim)))
 
 
 def accepted(answer: ClaimsResponse, claims: Sequence[TestClaim]) -> dict[str, ClaimResponse]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from dra_sdk.tools.conformance.environment import (
 )
 from dra_sdk.tools.conformance.kubelet_client import Channel, RegistrationClient
 from dra_sdk.tools.conformance.launcher import CommandLauncher, Launcher, sdk_launcher
+from dra_sdk.tools.conformance.nri_node import runtime_for
 from dra_sdk.tools.conformance.outcomes import Recorder
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import Timeouts, wait_until
@@ -45,6 +46,7 @@ class Target:
     claim: a file with the ResourceClaim and DeviceClass to request devices by; None for any device.
     disruptive: with `registry`: whether the kit may disturb the driver.
     max_claims: the most claims that the load level prepares at once.
+    nri: whether the driver is an NRI plugin, which connects to the kit's container runtime.
     timeouts: how long the kit waits.
     """
 
@@ -59,6 +61,7 @@ class Target:
     claim: Path | None = None
     disruptive: bool = False
     max_claims: int = 50
+    nri: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     @property
@@ -73,17 +76,22 @@ class Target:
         """A run until the context ends; SettingsError if the driver or the API server cannot be reached."""
         if sum(map(bool, (self.driver, self.command, self.registry))) != 1:
             raise SettingsError("give exactly one of a driver's name, a command and a registration directory")
+        if self.nri and self.registry:
+            raise SettingsError("NRI needs a driver's name or a command: the plugin must connect to the kit's runtime")
         launcher, name = self._launcher()
         template = read_claim_template(self.claim) if self.claim else ClaimTemplate()
         with self._environment() as found:
             environment = found if found.node_name else replace(found, node_name=self._published_node(found))
-            with closing(DriverUnderTest(environment, launcher, name, self.timeouts)) as driver:
+            with ExitStack() as stack:
+                driver = stack.enter_context(closing(DriverUnderTest(environment, launcher, name, self.timeouts)))
+                nri = stack.enter_context(runtime_for(driver)) if self.nri else None
                 yield Run(
                     driver,
                     template,
                     shared_node=launcher is None,
                     disruptive=self.disruptive,
                     max_claims=self.max_claims,
+                    nri=nri,
                 )
 
     def _launcher(self) -> tuple[Launcher | None, str]:

@@ -24,6 +24,10 @@ class Timeouts:
     quiet: how long a driver is watched that should do nothing.
     health: until a health report arrives. The kubelet's own limit is 30 s.
     settle: for effects that follow an answer immediately, such as the removal of a file.
+    nri_connect: until an NRI plugin is connected and synchronized.
+    nri_reconnect: the same after the runtime has restarted.
+    nri_registration: from the connection of an NRI plugin to RegisterPlugin. A part of the contract, as the next one.
+    nri_request: until an NRI plugin has answered a call.
     kubelet: the kubelet's deadlines for each call. They are a part of the contract; only tests of the kit change them.
     """
 
@@ -33,6 +37,10 @@ class Timeouts:
     quiet: float = 3.0
     health: float = 35.0
     settle: float = 2.0
+    nri_connect: float = 30.0
+    nri_reconnect: float = 30.0
+    nri_registration: float = 5.0
+    nri_request: float = 2.0
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
 from dra_sdk.tools.conformance.environment import USER_AGENT, ApiServer, Environment
+from dra_sdk.tools.conformance.nri_node import runtime_for
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import Timeouts
 from dra_sdk.tools.simulator import EmbeddedCluster
@@ -24,7 +25,19 @@ from tests.waiting import LONG
 
 PATIENT_KUBELET = KubeletTiming(get_info=LONG, notify=LONG)
 """A second for GetInfo is too short for tests on a busy machine that are not about it."""
-TIMEOUTS = Timeouts(start=LONG, stop=LONG, slices=LONG, quiet=0.3, health=LONG, settle=0.2, kubelet=PATIENT_KUBELET)
+TIMEOUTS = Timeouts(
+    start=LONG,
+    stop=LONG,
+    slices=LONG,
+    quiet=0.3,
+    health=LONG,
+    settle=0.2,
+    nri_connect=LONG,
+    nri_reconnect=LONG,
+    nri_registration=LONG,
+    nri_request=LONG,
+    kubelet=PATIENT_KUBELET,
+)
 """Long for what happens, short for what never happens."""
 OpenRun = Callable[..., AbstractContextManager[Run]]
 
@@ -48,12 +61,16 @@ def open_run(cluster: EmbeddedCluster) -> Iterator[OpenRun]:
         namespace = f"conformance-{number}"
         api.create_namespace(namespace)
         environment = _environment(cluster, api, namespace, cluster.root / str(number))
+        if "nri" in faults:
+            environment = replace(environment, host_root=_host(cluster.root / str(number) / "host"))
         launcher = options.pop("launcher", MutantLauncher(f"m{number}.example.com", faults))
         if not options.pop("request_log", True):
             environment = replace(environment, requests=None)
         cluster.server.log.clear()
-        with closing(DriverUnderTest(environment, launcher, "", timeouts)) as driver:
-            yield Run(driver, **options)
+        with ExitStack() as stack:
+            driver = stack.enter_context(closing(DriverUnderTest(environment, launcher, "", timeouts)))
+            nri = stack.enter_context(runtime_for(driver)) if "nri" in faults else None
+            yield Run(driver, nri=nri, **options)
 
     with closing(api):
         yield opened
@@ -74,4 +91,13 @@ def _environment(cluster: EmbeddedCluster, api: ApiServer, namespace: str, root:
         (static, cdi),
         cluster.kubeconfig,
         requests=lambda: [each for each in log.records() if USER_AGENT not in each.user_agent],
+        nri_socket=root / "nri/nri.sock",
     )
+
+
+def _host(root: Path) -> Path:
+    """A host with eight CPUs."""
+    online = root / "sys/devices/system/cpu/online"
+    online.parent.mkdir(parents=True)
+    online.write_text("0-7\n")
+    return root

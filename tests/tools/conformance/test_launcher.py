@@ -44,12 +44,14 @@ def output(process: Process) -> str:
 
 
 def test_placeholders_and_environment_describe_the_node() -> None:
-    script = (
-        "import os, sys; print(*sys.argv[1:], os.environ['NODE_NAME'], os.environ['CDI_ROOT'], 'POD_UID' in os.environ)"
+    values = "os.environ['NODE_NAME'], os.environ['CDI_ROOT'], os.environ['NRI_SOCKET'], 'POD_UID' in os.environ"
+    script = f"import os, sys; print(*sys.argv[1:], {values})"
+    places = "{kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir}/x {cdi_dir} {node_name} {host_root} {nri_socket}"
+    text = output(start(script, *places.split(), "{other}"))
+    nri = "/var/run/nri/nri.sock"
+    assert (
+        text == f"/kubeconfig /k /k/plugins_registry /k/plugins/x /cdi node-7 / {nri} {{other}} node-7 /cdi {nri} False"
     )
-    places = "{kubeconfig} {kubelet_dir} {registry_dir} {plugins_dir}/x {cdi_dir} {node_name} {host_root} {other}"
-    text = output(start(script, *places.split()))
-    assert text == ("/kubeconfig /k /k/plugins_registry /k/plugins/x /cdi node-7 / {other} node-7 /cdi False")
 
 
 def test_an_instance_gets_the_uid_of_its_pod() -> None:

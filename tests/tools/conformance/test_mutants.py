@@ -28,7 +28,7 @@ def test_every_check_has_a_mutant_that_makes_it_fail() -> None:
 @pytest.mark.timeout(900)
 def test_a_driver_without_faults_passes(open_run: OpenRun) -> None:
     passed = set()
-    for variant in (faults(), faults("no-health", "no-sharing")):
+    for variant in (faults(), faults("no-health", "no-sharing"), faults("nri")):
         with open_run(variant) as run:
             results = run_checks(run, CHECKS)
         assert [f"{each.check.id}: {each.reason}" for each in results if each.failed] == []

@@ -98,6 +98,11 @@ def test_exactly_one_driver_must_be_given(given: dict[str, str]) -> None:
         _open(Target(**given))  # type: ignore[arg-type]
 
 
+def test_an_nri_plugin_must_be_started_by_the_kit() -> None:
+    with pytest.raises(SettingsError, match="NRI needs a driver's name or a command"):
+        _open(Target(registry=Path("/r"), nri=True))
+
+
 def test_an_unknown_driver_of_the_sdk_is_an_error() -> None:
     with pytest.raises(DraError, match="absent"):
         _open(Target(driver="absent_module:Driver"))

@@ -12,10 +12,12 @@ from dra_sdk.errors import SettingsError
 from dra_sdk.tools.conformance.check import Check, Level
 from dra_sdk.tools.conformance.checks import (
     cdi,
+    containers,
     health,
     idempotency,
     kep5970,
     load,
+    nri,
     prepare,
     protocol,
     restart,
@@ -37,6 +39,8 @@ LEVELS: Final[tuple[Level, ...]] = (
     kep5970.KEP5970,
     restart.RESTART,
     restart.ROLLING,
+    nri.NRI,
+    containers.CONTAINERS,
 )
 CHECKS: Final[tuple[Check, ...]] = tuple(check for level in LEVELS for check in level.checks)
 BY_ID: Final = {check.id: check for check in CHECKS}

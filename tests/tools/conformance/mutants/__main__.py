@@ -26,6 +26,7 @@ def main() -> None:
             Path(os.environ["KUBELET_PLUGINS_DIRECTORY_PATH"]),
             (Path(os.environ["CDI_ROOT"]),),
             kubeconfig,
+            nri_socket=Path(os.environ["NRI_SOCKET"]),
         )
         driver = MutantDriver(name, environment, frozenset(faults), os.environ.get("POD_UID", ""))
         stopped: SimpleQueue[None] = SimpleQueue()  # a signal handler must not take the locks of an Event

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.conformance.mutants import Faults
+from tests.tools.conformance.mutants.nri import PREFIX, cpus_of
 
 JSON = dict[str, Any]
 
@@ -33,7 +34,7 @@ class Specs:
         if "stumbles-over-others" in self._faults:
             for path in self._directory.glob("*.json"):
                 json.loads(path.read_text())
-        text = json.dumps(self._spec(devices), indent=2)
+        text = json.dumps(self._spec(uid, devices), indent=2)
         path = self.path(uid)
         if "in-place" in self._faults:
             with path.open("w") as file:
@@ -59,8 +60,12 @@ class Specs:
         for path in self._directory.glob(f"{self._driver}-device_*.json"):
             path.unlink()
 
-    def _spec(self, devices: list[JSON]) -> JSON:
+    def _spec(self, uid: str, devices: list[JSON]) -> JSON:
         each = {device["cdi"]: {"name": device["cdi"], "containerEdits": self._edits(device)} for device in devices}
+        if "nri" in self._faults:
+            pinned = f"{PREFIX}{uid}={cpus_of(devices)}"
+            for device in each.values():
+                device["containerEdits"]["env"].append(pinned)
         spec: JSON = {"cdiVersion": "0.5.0", "kind": self.kind, "devices": list(each.values())}
         if "edits-for-all" in self._faults:
             spec["containerEdits"] = {"env": [f"ALL_{device['name']}=1" for device in devices]}

@@ -19,6 +19,7 @@ from dra_sdk.wire.proto import pluginregistration_v1_pb2
 from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.cdi import Specs
 from tests.tools.conformance.mutants.health import Health
+from tests.tools.conformance.mutants.nri import Plugin
 from tests.tools.conformance.mutants.preparer import Preparer, RefusedError
 from tests.tools.conformance.mutants.publisher import Publisher
 from tests.tools.conformance.mutants.state import State
@@ -47,6 +48,9 @@ class MutantDriver:
             name, lambda: self.publisher.client, State(data / "claims", faults), self.specs, faults
         )
         self.health = Health(name, environment.node_name, self.preparer, faults)
+        self.plugin = (
+            Plugin(environment.nri_socket, self.preparer.prepared_cpus, faults, self.die) if "nri" in faults else None
+        )
         self._servers: list[tuple[Path, grpc.Server, ThreadPoolExecutor]] = []
         self._asked = 0
 
@@ -61,6 +65,8 @@ class MutantDriver:
             self._serve(self.service, [*self._plugin_handlers(), *self._health_handlers(), *self._any_handler()])
         self._serve(self.registration, [self._registration_handler()])
         self.publisher.start()
+        if self.plugin:
+            self.plugin.start()
 
     def stop(self) -> None:
         """As SIGTERM does."""
@@ -81,6 +87,8 @@ class MutantDriver:
 
     def _close(self, *, unlink: bool) -> None:
         self.health.stopped = True
+        if self.plugin:
+            self.plugin.stop()
         for path, server, pool in reversed(self._servers):
             if unlink:
                 path.unlink(missing_ok=True)

@@ -9,10 +9,12 @@ from itertools import count
 from typing import Any
 
 from dra_sdk.errors import NotFoundError
+from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.cdi import Specs
+from tests.tools.conformance.mutants.nri import cpus_of
 from tests.tools.conformance.mutants.publisher import devices
 from tests.tools.conformance.mutants.state import State
 
@@ -88,6 +90,10 @@ class Preparer:
             self._state.remove(uid)
             self._gone.add(uid)
             self.leaked += "leaks-files" in self.faults
+
+    def prepared_cpus(self) -> dict[str, CpuSet]:
+        """The CPUs of all prepared claims, by UID."""
+        return {uid: parse_cpuset(cpus_of(entry["devices"])) for uid, entry in self._state.all().items()}
 
     @property
     def busy(self) -> bool:
