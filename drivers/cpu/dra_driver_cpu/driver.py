@@ -6,18 +6,22 @@ the held claims which CPUs are taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Event
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from dra_driver_cpu.pick import PickPolicy, pick
+from dra_driver_cpu.pinning import Pinning, check_shared_pool
 from dra_sdk import (
     AllocatedDevice,
     Capacity,
     Claim,
+    Container,
+    ContainerAdjustment,
     ContainerEdits,
+    ContainerResources,
     Device,
     DraError,
     DriverInfo,
@@ -99,9 +103,20 @@ class CpuDriver:
             taken = _taken(claim.held()).union(*picked)
             available = (device.hardware & topology.online) - taken
             picked.append(pick(topology, available, _number(device), PickPolicy(device.config.full_cores)))
+        check_shared_pool(topology.online, self._settings.reserved_cpus, claim.held(), frozenset().union(*picked))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data={"cpus": format_cpuset(cpus)}, cdi_name=name)
+
+    def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
+        """Pin a container before it starts."""
+        return Pinning.read(node, self._settings.reserved_cpus, held).adjustment(container)
+
+    def dra_synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
+    ) -> Mapping[str, ContainerResources]:
+        """Pin all containers: the shared pool shrinks and grows with the claims."""
+        return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 
 
 def cpus_by_device(topology: CpuTopology, reserved: CpuSet) -> dict[str, CpuSet]:

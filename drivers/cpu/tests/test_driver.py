@@ -71,7 +71,7 @@ def test_each_numa_node_is_a_device_whose_cpus_are_consumed_by_number(driver: Dr
 
 
 def test_a_numa_node_with_one_cpu_left_is_published_and_claimed(dra_node: Any, dra_driver: Any) -> None:
-    dra_node.machine(regular_machine(sockets=1, cores=2, threads=1))
+    dra_node.machine(regular_machine(sockets=2, cores=2, threads=1))
     driver = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset("0")))
     driver.assert_publishable()
     driver.prepare(claim(cpus("1")))
