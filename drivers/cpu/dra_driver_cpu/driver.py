@@ -1,69 +1,40 @@
-"""The driver: publishes NUMA nodes, picks exclusive CPUs for each claim, and tells its containers their numbers.
+"""The driver: publishes CPUs, picks exclusive ones for each claim, and tells its containers their numbers.
 
-Each NUMA node is a device, of whose CPUs a claim consumes a number. The driver keeps no state of its own: it reads from
-the held claims which CPUs are taken.
+The driver keeps no state of its own: it reads from the held claims which CPUs are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from threading import Event
-from typing import Annotated, Final
+from threading import Event, Lock
 
-from pydantic import Field
-
-from dra_driver_cpu.pick import PickPolicy, pick
-from dra_driver_cpu.pinning import Pinning, check_shared_pool
+from dra_driver_cpu.allocatable import cpus_of, held_cpus, refuse_static_policy
+from dra_driver_cpu.config import CPUS, CpuConfig
+from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
+from dra_driver_cpu.health import CpuHealth
+from dra_driver_cpu.pick import NotEnoughCpusError, pick
+from dra_driver_cpu.pinning import Pinning, check_shared_pool, remove_pod_quota
+from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
-    Capacity,
     Claim,
     Container,
     ContainerAdjustment,
     ContainerEdits,
     ContainerResources,
-    Device,
-    DraError,
+    DeviceHealth,
     DriverInfo,
-    DriverSettings,
-    FromText,
     HeldClaim,
     Node,
-    OpaqueConfig,
     PermanentError,
+    PodSandbox,
     PreparedDevice,
-    RequestPolicy,
+    ResourcePool,
 )
-from dra_sdk.hardware import (
-    NUMA_NODE,
-    CpuSet,
-    CpuTopology,
-    format_cpuset,
-    parse_cpuset,
-    read_cpus,
-    read_cpuset,
-    uevents,
-)
+from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, read_cpus, read_cpuset, read_pci_roots, uevents
 from dra_sdk.hardware.uevents import KernelUevents, UeventSource
 
-CAPACITY: Final = "dra.cpu/cpu"
-
-
-class CpuConfig(OpaqueConfig, api_version="dra.cpu/v1alpha1"):
-    """How the CPUs of a request are picked."""
-
-    full_cores: bool = Field(
-        default=False,
-        description="Only whole physical cores; refuse a number that is not a sum of them.",
-    )
-
-
-class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
-    """The settings of one node."""
-
-    reserved_cpus: Annotated[CpuSet, FromText(parse_cpuset, "CPU list, such as 0-1,8")] = Field(
-        default=frozenset(), description="CPUs that no claim gets; must be the kubelet's `reservedSystemCPUs`"
-    )
+_LONGEST_STRING = 64  # bytes of an attribute's value
 
 
 class CpuDriver:
@@ -79,34 +50,48 @@ class CpuDriver:
     ) -> None:
         self._settings = settings or CpuSettings()
         self._source = source
+        self._reserving = Lock()
+        self._health: CpuHealth | None = None
 
     def dra_driver_info(self) -> DriverInfo:
         """Name, configuration and CDI kind."""
-        return DriverInfo("dra.cpu", configs=[CpuConfig], cdi_kind="dra.k8s.io/cpu")
+        return DriverInfo("dra.cpu", configs=[CpuConfig], cdi_kind="dra.k8s.io/cpu", metadata=True)
 
-    def dra_discover(self, node: Node) -> Iterator[Device]:
-        """One device per NUMA node that has unreserved CPUs, in the order of the nodes."""
-        topology = read_cpus(node)
-        for name, cpus in cpus_by_device(topology, self._settings.reserved_cpus).items():
-            yield _device(name, cpus, topology)
+    def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
+        """The node's own pool. Raises an error, and publishes nothing, if the kubelet gives CPUs away by itself."""
+        refuse_static_policy(node, self._settings.kubelet_dir)
+        roots = read_pci_roots(node) if self._settings.expose_pcie_roots else ()
+        yield cpu_pool(node.name, read_cpus(node), self._settings, roots)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Notice CPUs that go online or offline, by events of the kernel."""
         online = node.sys / "devices/system/cpu/online"
         uevents.watch(lambda: read_cpuset(online), changed, stop, {"cpu"}, source=self._source)
 
+    def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+        """Report devices whose CPUs have gone offline."""
+        if self._health is None:  # it is kept, because the hook starts again after an error
+            shared = self._settings.device_mode == "grouped"
+            self._health = CpuHealth(node, lambda: cpu_groups(read_cpus(node), self._settings), shared=shared)
+        yield from self._health.watch(stop)
+
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
         topology = read_cpus(claim.node)
-        picked: list[CpuSet] = []
+        if self._settings.device_mode == "partitionable":
+            self._reserve(claim)
+        held, picked = held_cpus(claim.held()), list[CpuSet]()
         for device in claim.devices:
-            taken = _taken(claim.held()).union(*picked)
-            available = (device.hardware & topology.online) - taken
-            picked.append(pick(topology, available, _number(device), PickPolicy(device.config.full_cores)))
-        check_shared_pool(topology.online, self._settings.reserved_cpus, claim.held(), frozenset().union(*picked))
+            picked.append(self._pick(device, topology, held.union(*picked)))
+        exclusive = [cpus for device, cpus in zip(claim.devices, picked, strict=True) if not device.admin_access]
+        check_shared_pool(topology.online - self._settings.reserved_cpus, held, frozenset().union(*exclusive))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
-            yield device.prepared(edits, data={"cpus": format_cpuset(cpus)}, cdi_name=name)
+            yield device.prepared(edits, data=device.config.data(cpus), cdi_name=name, metadata=_metadata(cpus))
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Remove the CFS quota of the pod as a whole if its claims remove that of containers."""
+        remove_pod_quota(pod, node)
 
     def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
         """Pin a container before it starts."""
@@ -118,46 +103,33 @@ class CpuDriver:
         """Pin all containers: the shared pool shrinks and grows with the claims."""
         return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 
+    def _pick(self, device: AllocatedDevice[CpuConfig], topology: CpuTopology, taken: CpuSet) -> CpuSet:
+        """The CPUs of one device. One with admin access has them all, and takes them from nobody."""
+        online: CpuSet = device.hardware & topology.online
+        if device.admin_access:
+            return online
+        policy = device.config.policy_of(self._settings)
+        try:
+            return pick(topology, online - taken, _number(device), policy)
+        except NotEnoughCpusError as error:
+            raise NotEnoughCpusError(f"device {device.name}: {error}") from error
 
-def cpus_by_device(topology: CpuTopology, reserved: CpuSet) -> dict[str, CpuSet]:
-    """The CPUs that claims can get, by device; a NUMA node whose CPUs are all reserved has no device.
+    def _reserve(self, claim: Claim[CpuConfig]) -> None:
+        """Record the CPUs of a claim, and raise an error if another claim has some of them.
 
-    Raises DraError if a reserved CPU does not exist: a mistyped list would give claims CPUs that the system needs.
-    """
-    unknown = reserved - topology.online - topology.offline
-    if unknown:
-        raise DraError(
-            f"reserved CPUs {format_cpuset(unknown)} do not exist; online are {format_cpuset(topology.online)}"
-        )
-    found = {f"cpudevnuma{node:03d}": cpus - reserved for node, cpus in topology.numa_nodes.items()}
-    return {name: cpus for name, cpus in found.items() if cpus}
-
-
-def _device(name: str, cpus: CpuSet, topology: CpuTopology) -> Device:
-    first = topology.by_id[min(cpus)]
-    # Without a policy, a request without a number takes the whole node, and a request for 1500m fails only at prepare.
-    # The API server refuses a step that leads beyond the capacity, so a single CPU is a list of one value.
-    several = RequestPolicy(default=1, min=1, max=len(cpus), step=1)
-    policy = several if len(cpus) > 1 else RequestPolicy(default=1, valid_values=[1])
-    return Device(
-        name,
-        attributes={
-            NUMA_NODE: first.numa_node,
-            "socketID": first.socket,
-            "smtEnabled": topology.smt,
-            "numCPUs": len(cpus),
-            "numaNodeID": first.numa_node,  # older names, by which existing claims align
-            "dra.net/numaNode": first.numa_node,
-        },
-        capacity={CAPACITY: Capacity(len(cpus), policy)},
-        allow_multiple_allocations=True,
-        hardware=cpus,
-    )
-
-
-def _taken(held: Sequence[HeldClaim]) -> CpuSet:
-    """The CPUs of all other claims."""
-    return frozenset().union(*(parse_cpuset(device.data.get("cpus", "")) for claim in held for device in claim.devices))
+        Claims that share a device are prepared one after the other, but devices of this mode contain each other. The
+        scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
+        comes before the check, so of two processes at least one sees the other.
+        """
+        wanted: CpuSet = frozenset().union(*(each.hardware for each in claim.devices if not each.admin_access))
+        with self._reserving:
+            claim.journal({CPUS: format_cpuset(wanted)})
+            for other in claim.held():
+                if both := cpus_of(other) & wanted:
+                    raise NotEnoughCpusError(
+                        f"CPUs {format_cpuset(both)} are held by {other}, though devices of both have them: "
+                        f"the cluster needs the feature DRAPartitionableDevices"
+                    )
 
 
 def _number(device: AllocatedDevice[CpuConfig]) -> int:
@@ -182,3 +154,18 @@ def _edits(
     variable = f"DRA_CPUSET_{claim.uid}" if one else f"DRA_CPUSET_{claim.uid}_{device.base_request}"
     name = f"claim-{claim.uid}" if one else f"claim-{claim.uid}_{device.base_request}"
     return ContainerEdits(env={variable: format_cpuset(cpus)}), name
+
+
+def _metadata(cpus: CpuSet) -> dict[str, int | str | list[str]]:
+    """What the file for containers says beyond the device's attributes (KEP-5304).
+
+    A CPU list that is longer than an attribute may be is a list of several, each with some of the CPUs.
+    """
+    text = format_cpuset(cpus)
+    parts: list[str] = []
+    for each in text.split(","):
+        if parts and len(parts[-1]) + 1 + len(each) <= _LONGEST_STRING:
+            parts[-1] += f",{each}"
+        else:
+            parts.append(each)
+    return {"dra.cpu/allocatedNumCPUs": len(cpus), "dra.cpu/cpuset": parts if len(parts) > 1 else text}

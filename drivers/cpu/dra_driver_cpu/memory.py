@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from dra_driver_cpu.hugepage_limits import HugepageLimits
 from dra_driver_cpu.pinning import MEMORY_VARIABLE, NotHeldError
-from dra_driver_cpu.pod_cgroup import HugepageLimits, PodCgroup
 from dra_sdk import (
     AllocatedDevice,
     Capacity,
@@ -214,7 +214,7 @@ class MemoryDriver:
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Raise the limits of huge pages that the kubelet has set for the pod as a whole."""
         if claimed := hugepages(pod.claims):
-            self._limits.add(PodCgroup(NodeAccess(node.root, self._effects), pod), claimed)
+            self._limits.add(NodeAccess(node.root, self._effects), pod, claimed)
 
     def dra_create_container(
         self, container: Container, held: Sequence[HeldClaim], node: Node
@@ -227,7 +227,7 @@ class MemoryDriver:
         if not container.claims:
             return None
         if claimed := hugepages(container.pod.claims):
-            self._limits.ensure(PodCgroup(NodeAccess(node.root, self._effects), container.pod), claimed)
+            self._limits.ensure(NodeAccess(node.root, self._effects), container.pod, claimed)
         own = container.resources.hugepage_limits
         limits = {size: limit + own.get(size, 0) for size, limit in hugepages(container.claims).items()}
         return ContainerAdjustment(ContainerResources(mems=mems(container.claims), hugepage_limits=limits))

@@ -11,6 +11,8 @@ The rules, the most important first:
    hold the claim, the one with the fewest free CPUs is used, so that the empty ones stay whole.
 5. The lowest number, so that the same input always gives the same CPUs.
 
+`PickPolicy` changes these rules for one request.
+
 The order of the kubelet's static policy and of the upstream CPU driver (whole sockets and nodes, whole caches, cores,
 threads) follows from these rules. Four differences are intended:
 
@@ -26,14 +28,13 @@ threads) follows from these rules. Four differences are intended:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations
 
+from dra_driver_cpu.packing import Packing
 from dra_sdk import PermanentError, RetriableError
-from dra_sdk.hardware import Cpu, CpuSet, CpuTopology, format_cpuset
-
-_Level = Callable[[Cpu], int | None]
+from dra_sdk.hardware import CoreType, CpuSet, CpuTopology, format_cpuset
 
 
 class NotEnoughCpusError(RetriableError):
@@ -44,14 +45,27 @@ class CoreAlignmentError(PermanentError):
     """Only whole cores are allowed, and no set of whole cores has the number of CPUs that the claim needs."""
 
 
+class NoSuchCpusError(PermanentError):
+    """The machine has no L3 cache that is large enough, or no core of the type that the claim needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class PickPolicy:
     """How to pick CPUs.
 
     full_cores: pick whole cores only, as `full-pcpus-only` of the kubelet does.
+    spread: pick one thread of as many cores as possible, as `distribute-cpus-across-cores` of the kubelet does.
+    one_l3: pick CPUs of one L3 cache only; without it, one cache is preferred.
+    distribute: if one NUMA node has too few CPUs, pick as many of each of the nodes that are needed, as
+        `distribute-cpus-across-numa` of the kubelet does (KEP-2902).
+    core_type: pick cores of this type only. None: prefer the fastest type that has enough.
     """
 
     full_cores: bool = False
+    spread: bool = False
+    one_l3: bool = False
+    distribute: bool = False
+    core_type: CoreType | None = None
 
 
 PACKED = PickPolicy()
@@ -62,112 +76,123 @@ def pick(topology: CpuTopology, available: CpuSet, need: int, policy: PickPolicy
     """Pick `need` of the `available` CPUs.
 
     Raises NotEnoughCpusError if too few are available, CoreAlignmentError if `policy` asks for whole cores and no set
-    of them has `need` CPUs, ValueError if `need` is below 1 or a CPU in `available` is not online.
+    of them has `need` CPUs, NoSuchCpusError if the machine never has what `policy` asks for, ValueError if `need` is
+    below 1 or a CPU in `available` is not online.
     """
     if need < 1:
         raise ValueError(f"need {need} CPUs: must be 1 or more")
     offline = available - topology.online
     if offline:
         raise ValueError(f"CPUs {format_cpuset(offline)} are not online, so they are not available")
-    picker = _Picker(topology)
-    if policy.full_cores:
-        available = _in_whole_cores(picker, available, need)
-    elif need > len(available):
-        raise NotEnoughCpusError(f"need {need} CPUs, have {len(available)}: {format_cpuset(available) or 'none'}")
-    return picker.place(picker.one_kind(available, need, loose=0 if policy.full_cores else need), need)
+    return _Pick(topology, need, policy).of(available)
 
 
-def _in_whole_cores(picker: _Picker, available: CpuSet, need: int) -> CpuSet:
-    """The `available` CPUs that form whole cores. Raises the errors of `pick` if `need` cannot come from them."""
-    whole: CpuSet = frozenset().union(*picker.whole_cores(available))
-    if need <= len(whole) and not picker.loose(whole, need):
-        return whole
-    online = picker.topology.online
-    if need <= len(online) and picker.loose(online, need):
-        threads = max(map(len, picker.topology.cores.values()))
-        raise CoreAlignmentError(f"need {need} CPUs in whole cores, which have {threads} threads: ask for a multiple")
-    raise NotEnoughCpusError(
-        f"need {need} CPUs in whole cores, the free whole cores have {len(whole)}: {format_cpuset(whole) or 'none'}"
-    )
+class _Pick:
+    """One call of `pick`."""
+
+    def __init__(self, topology: CpuTopology, need: int, policy: PickPolicy) -> None:
+        self._topology, self._need, self._policy = topology, need, policy
+        self._packing = Packing(topology)
+
+    def of(self, available: CpuSet) -> CpuSet:
+        """The CPUs."""
+        free = self._of_type(available)
+        if self._policy.full_cores:
+            free = self._in_whole_cores(free)
+        elif self._need > len(free):
+            raise NotEnoughCpusError(f"need {self._need} CPUs, have {len(free)}: {format_cpuset(free) or 'none'}")
+        if self._policy.one_l3:
+            return self._in_one_l3(free)
+        if self._policy.distribute:
+            return self._distribute(free)
+        return self._near(free, self._need)
+
+    def _near(self, free: CpuSet, need: int) -> CpuSet:
+        kind = self._packing.one_kind(free, need, loose=0 if self._policy.full_cores else need)
+        return self._packing.spread(kind, need) if self._policy.spread else self._packing.place(kind, need)
+
+    # -- what may be picked
+
+    def _of_type(self, available: CpuSet) -> CpuSet:
+        wanted = self._policy.core_type
+        if wanted is None:
+            return available
+        found = frozenset(cpu.id for cpu in self._topology.cpus if cpu.core_type == wanted)
+        if not found:
+            types = " and ".join(sorted({cpu.core_type for cpu in self._topology.cpus}))
+            raise NoSuchCpusError(f"need {self._need} CPUs of type {wanted}, and all cores here have type {types}")
+        return available & found
+
+    def _in_whole_cores(self, available: CpuSet) -> CpuSet:
+        """The `available` CPUs that form whole cores, if `need` can come from them."""
+        packing, need = self._packing, self._need
+        whole: CpuSet = frozenset().union(*packing.whole_cores(available))
+        if need <= len(whole) and not packing.loose(whole, need):
+            return whole
+        online = self._of_type(self._topology.online)
+        if need <= len(online) and packing.loose(online, need):
+            threads = max(len(self._topology.siblings(cpu)) for cpu in online)
+            raise CoreAlignmentError(
+                f"need {need} CPUs in whole cores, which have {threads} threads: ask for a multiple"
+            )
+        raise NotEnoughCpusError(
+            f"need {need} CPUs in whole cores, the free whole cores have {len(whole)}: {format_cpuset(whole) or 'none'}"
+        )
+
+    # -- one cache
+
+    def _in_one_l3(self, free: CpuSet) -> CpuSet:
+        need, caches = self._need, self._topology.l3_caches.values()
+        largest = max(map(len, caches), default=0)
+        if need > largest:
+            why = f"the largest here has {largest}" if largest else "this machine has none"
+            raise NoSuchCpusError(f"need {need} CPUs of one L3 cache, {why}")
+        parts = [cache & free for cache in caches]
+        allowed = 0 if self._policy.full_cores else need
+        fitting = [each for each in parts if len(each) >= need and self._packing.loose(each, need) <= allowed]
+        if not fitting:
+            most = max(map(len, parts))
+            raise NotEnoughCpusError(f"need {need} CPUs of one L3 cache, at most {most} are free in one")
+        return self._near(min(fitting, key=self._cost), need)
+
+    def _cost(self, part: CpuSet) -> tuple[int, ...]:
+        """What to minimize: single threads, cores that are split for them, free CPUs, the lowest number."""
+        loose = self._packing.loose(part, self._need)
+        single = len(part) - sum(map(len, self._packing.whole_cores(part)))
+        return (loose, int(loose > single), len(part), min(part))
+
+    # -- several NUMA nodes
+
+    def _distribute(self, free: CpuSet) -> CpuSet:
+        """As many CPUs of each of the fewest nodes that have enough; of these nodes, those that leave all most even."""
+        nodes = {node: cpus & free for node, cpus in self._topology.numa_nodes.items() if cpus & free}
+        for count in range(1, len(nodes) + 1):
+            found = [shares for chosen in combinations(nodes, count) if (shares := self._shares(nodes, chosen))]
+            if found:
+                best = min(found, key=lambda shares: _unevenness(nodes, shares))
+                return frozenset().union(*(self._near(nodes[node], share) for node, share in best.items()))
+        return self._near(free, self._need)
+
+    def _shares(self, nodes: Mapping[int, CpuSet], chosen: Sequence[int]) -> dict[int, int] | None:
+        """How many CPUs each of the chosen nodes gives; None if they cannot give the same number, one core aside."""
+        size = max(map(len, self._topology.cores.values())) if self._policy.full_cores else 1
+        units, rest = divmod(self._need, size)
+        each, over = divmod(units, len(chosen))
+        if rest or not each:
+            return None
+        shares = dict.fromkeys(chosen, each * size)
+        for node in sorted(chosen, key=lambda node: (shares[node] - len(nodes[node]), node))[:over]:
+            shares[node] += size
+        return shares if all(self._gives(nodes[node], share) for node, share in shares.items()) else None
+
+    def _gives(self, free: CpuSet, share: int) -> bool:
+        return share <= len(free) and not (self._policy.full_cores and self._packing.loose(free, share))
 
 
-class _Picker:
-    """The steps of `pick` on one topology. In every step `free` has at least `need` CPUs."""
+def _unevenness(nodes: Mapping[int, CpuSet], shares: Mapping[int, int]) -> int:
+    """The sum of squares of what is left free: of equal sums of free CPUs, the least is the most even."""
 
-    def __init__(self, topology: CpuTopology) -> None:
-        self.topology = topology
-        socket, node = (lambda cpu: cpu.socket), (lambda cpu: cpu.numa_node)
-        nested = len(topology.numa_nodes) >= len(topology.sockets)
-        self._levels: tuple[_Level, ...] = (*((socket, node) if nested else (node, socket)), lambda cpu: cpu.l3)
+    def left() -> Iterator[int]:
+        yield from (len(cpus) - shares.get(node, 0) for node, cpus in nodes.items())
 
-    def one_kind(self, free: CpuSet, need: int, loose: int) -> CpuSet:
-        """The CPUs of the fastest kind of core that has `need`, at most `loose` of them single threads; else `free`."""
-        slow = frozenset(cpu for cpu in free if self.topology.by_id[cpu].core_type == "e-core")
-        for kind in (free - slow, slow):
-            if len(kind) >= need and self.loose(kind, need) <= loose:
-                return kind
-        return free
-
-    def place(self, free: CpuSet, need: int, outer: int = 0) -> CpuSet:
-        """Pick `need` CPUs near each other. `free` lies in one part of each of the first `outer` levels."""
-        for depth in range(len(self._levels), outer, -1):
-            fitting = [part for part in self._split(free, depth) if self._holds(part, free, need)]
-            if fitting:
-                best = min(fitting, key=lambda part: self._waste(part, free, need, depth))
-                return self.place(best, need, depth)
-        if outer == len(self._levels):
-            return self._take(free, need)
-        return self._spread(free, need, outer)
-
-    def _spread(self, free: CpuSet, need: int, outer: int) -> CpuSet:
-        """No part of the next level has enough: take the whole cores of the part with the most, then use others."""
-        parts = self._split(free, outer + 1)
-        richest = max(parts, key=lambda part: (len(self._take_whole(part, need)), len(part), -min(part)))
-        taken = self._take_whole(richest, need) or richest
-        if len(taken) >= need or self.loose(free - taken, need - len(taken)) > self.loose(free, need):
-            # Cores differ in size, or a core lies in two parts: to begin with this part would split more cores.
-            return self._take(free, need)
-        return taken | self.place(free - taken, need - len(taken), outer)
-
-    def _holds(self, part: CpuSet, free: CpuSet, need: int) -> bool:
-        return len(part) >= need and self.loose(part, need) <= self.loose(free, need)
-
-    def _waste(self, part: CpuSet, free: CpuSet, need: int, depth: int) -> tuple[int, ...]:
-        """What to minimize: a split core, then the free CPUs of the socket, node and cache, then the lowest number."""
-        single = len(part) - sum(map(len, self.whole_cores(part)))
-        split = int(self.loose(part, need) > single)
-        around = (next(p for p in self._split(free, level) if part <= p) for level in range(1, depth + 1))
-        return (split, *(len(p) for p in around), min(part))
-
-    def _split(self, free: CpuSet, depth: int) -> list[CpuSet]:
-        """Divide `free` by the first `depth` levels together: a cache that spans two nodes counts as two."""
-        parts: dict[tuple[int | None, ...], set[int]] = {}
-        for cpu in free:
-            key = tuple(level(self.topology.by_id[cpu]) for level in self._levels[:depth])
-            parts.setdefault(key, set()).add(cpu)
-        return [frozenset(part) for part in parts.values()]
-
-    def whole_cores(self, free: CpuSet) -> list[CpuSet]:
-        """The cores whose online threads are all free, the largest first, then by number."""
-        cores = {self.topology.siblings(cpu) for cpu in free}
-        return sorted((core for core in cores if core <= free), key=lambda core: (-len(core), min(core)))
-
-    def loose(self, free: CpuSet, need: int) -> int:
-        """How many of `need` CPUs must be single threads."""
-        return need - len(self._take_whole(free, need))
-
-    def _take_whole(self, free: CpuSet, need: int) -> CpuSet:
-        taken: CpuSet = frozenset()
-        for core in self.whole_cores(free):
-            if len(core) <= need - len(taken):
-                taken |= core
-        return taken
-
-    def _take(self, free: CpuSet, need: int) -> CpuSet:
-        """Take whole cores, then threads of the cores with the fewest free threads."""
-        taken = self._take_whole(free, need)
-        rest = free - taken
-        siblings_left = {cpu: len(self.topology.siblings(cpu) & rest) for cpu in rest}
-        core = {cpu: self.topology.by_id[cpu].core for cpu in rest}
-        singles = sorted(rest, key=lambda cpu: (siblings_left[cpu], core[cpu], cpu))
-        return taken.union(islice(singles, need - len(taken)))
+    return sum(each * each for each in left())

@@ -1,7 +1,8 @@
 """Which CPUs and NUMA nodes each container of a node may use.
 
 A container that uses claims has the CPUs of exactly the requests that it uses. All other containers, also those that
-must run on every node, have the shared pool: the online CPUs that are neither reserved nor held by a claim.
+must run on every node, have the shared pool: the online CPUs that are neither reserved nor held by a claim. CPUs that
+the kernel isolates are in it only while it has no others.
 
 Everything is computed from the claims that are held (the SDK keeps them on disk), the containers that the runtime
 shows, and the CPUs that are online. Nothing is remembered here, so a restart of the driver, the kubelet, the runtime or
@@ -13,25 +14,30 @@ Sources: cpuset(7); Documentation/admin-guide/cgroup-v2.rst; for the quota the k
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Self
 
+from dra_driver_cpu.allocatable import held_cpus
+from dra_driver_cpu.config import CPUS, MEMORY, QUOTA
 from dra_sdk import (
     Container,
     ContainerAdjustment,
     ContainerResources,
+    HardwareError,
     HeldClaim,
     HeldDevice,
     PermanentError,
+    PodSandbox,
     RetriableError,
 )
 from dra_sdk.hardware import CpuSet, Host, format_cpuset, optional, parse_cpuset, read_cpuset
+from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.hardware.numa import read_numa_cpus
 
-VARIABLE: Final = "DRA_CPUSET_"
-"""What the variables begin with that tell a container its CPUs; the claim's UID follows."""
+log = logging.getLogger(__name__)
 MEMORY_VARIABLE: Final = "DRA_MEMS_"
 """What the variables of the driver `dra.memory` begin with. A container that has one gets its NUMA nodes from it."""
 NO_LIMIT: Final = -1
@@ -43,31 +49,26 @@ class EmptySharedPoolError(RetriableError):
 
 
 class NotHeldError(PermanentError):
-    """A container names a claim that holds no CPUs here, or that the container does not use."""
+    """A container uses a claim that holds nothing on this node."""
 
 
 class NoCpuOnlineError(RetriableError):
     """All CPUs that a container may use are offline."""
 
 
-def held_cpus(held: Iterable[HeldClaim]) -> CpuSet:
-    """The CPUs of these claims, whether or not a container uses them now."""
-    return _cpus(device for claim in held for device in claim.devices)
-
-
-def check_shared_pool(online: CpuSet, reserved: CpuSet, held: Iterable[HeldClaim], picked: CpuSet) -> None:
+def check_shared_pool(unreserved: CpuSet, held: CpuSet, picked: CpuSet) -> None:
     """Refuse a claim that picked the last CPUs: containers without claims could then run only on claimed ones.
 
-    Raises EmptySharedPoolError.
+    `unreserved` are the online CPUs that are not reserved, `held` those of other claims. Raises EmptySharedPoolError.
     """
-    others = held_cpus(held) & online
-    if online - reserved - others - picked:
-        return
-    raise EmptySharedPoolError(
-        f"{len(picked)} CPUs for this claim would leave none for containers without claims: "
-        f"{len(online)} CPUs are online ({format_cpuset(online)}), {len(online & reserved)} of them are reserved, "
-        f"{len(others)} are held by other claims; ask for fewer CPUs, or wait until another claim has ended"
-    )
+    if picked and not unreserved - held - picked:
+        others = unreserved & held
+        raise EmptySharedPoolError(
+            f"{len(picked)} CPUs for this claim ({format_cpuset(picked)}) would leave none for containers without "
+            f"claims: {len(unreserved)} CPUs are online and not reserved ({format_cpuset(unreserved)}), other claims "
+            f"hold {len(others)} of them ({format_cpuset(others) or 'none'}); ask for fewer, reserve fewer, or wait "
+            f"until another claim has ended"
+        )
 
 
 @dataclass(frozen=True)
@@ -76,25 +77,28 @@ class Pinning:
 
     online: the CPUs that are online.
     reserved: the CPUs that neither claims nor the shared pool get.
+    isolated: the CPUs that the kernel isolates.
     memory_nodes: the online CPUs of each NUMA node that has memory.
     held: all claims that hold CPUs.
     """
 
     online: CpuSet
     reserved: CpuSet
+    isolated: CpuSet
     memory_nodes: Mapping[int, CpuSet]
     held: Sequence[HeldClaim]
 
     @classmethod
     def read(cls, node: Host, reserved: CpuSet, held: Sequence[HeldClaim]) -> Self:
         """The state of `node` now. Reads a few small files, so that a hook answers in less than a millisecond."""
-        # Absent on a kernel without NUMA support.
-        with_memory = optional(read_cpuset, node.sys / "devices/system/node/has_memory")
-        nodes = read_numa_cpus(node)
+        cpus, nodes = node.sys / "devices/system/cpu", node.sys / "devices/system/node"
+        with_memory = optional(read_cpuset, nodes / "has_memory")  # absent on a kernel without NUMA support
+        numa = read_numa_cpus(node)
         return cls(
-            online=read_cpuset(node.sys / "devices/system/cpu/online"),
+            online=read_cpuset(cpus / "online"),
             reserved=reserved,
-            memory_nodes={each: cpus for each, cpus in nodes.items() if with_memory is None or each in with_memory},
+            isolated=optional(read_cpuset, cpus / "isolated") or frozenset(),
+            memory_nodes={each: local for each, local in numa.items() if with_memory is None or each in with_memory},
             held=held,
         )
 
@@ -106,16 +110,19 @@ class Pinning:
         system's own work is disturbed, claims are not. Empty if these do not exist either.
         """
         free = self.online - held_cpus(self.held)
-        return free - self.reserved or free
+        unreserved = free - self.reserved
+        return unreserved - self.isolated or unreserved or free
 
     def adjustment(self, container: Container) -> ContainerAdjustment:
         """What changes in a container that is being created.
 
-        Raises NotHeldError if it names a claim that is not held or that it does not use, NoCpuOnlineError if it would
-        have no CPU.
+        Raises NotHeldError if it uses a claim that is not held, NoCpuOnlineError if it would have no CPU.
         """
-        self._check_names(container)
-        found = self._resources(container)
+        known = {claim.uid for claim in self.held}
+        for claim in container.claims:
+            if claim.uid not in known or not _cpus(claim.devices):
+                raise NotHeldError(f"{container} uses {claim}, which holds no CPUs on this node")
+        found = self._resources(container, known)
         if found is None:
             raise NoCpuOnlineError(f"{container}: of the CPUs that it may use, none is online")
         return ContainerAdjustment(resources=found)
@@ -123,24 +130,22 @@ class Pinning:
     def synchronize(self, containers: Iterable[Container]) -> dict[str, ContainerResources]:
         """The resources of these containers, by id. A container without an online CPU is left out: it stays as it is.
 
-        Nothing is refused here: a container that names a foreign claim has the shared pool.
+        A container whose claims have ended has the shared pool: its CPUs may be those of another claim by now.
         """
-        found = {container.id: self._resources(container) for container in containers}
+        known = {claim.uid for claim in self.held}
+        found = {container.id: self._resources(container, known) for container in containers}
         return {name: resources for name, resources in found.items() if resources is not None}
 
-    def _resources(self, container: Container) -> ContainerResources | None:
-        """The resources of a container; None if no CPU of it is online. An empty list would mean: leave them alone."""
-        held = {claim.uid for claim in self.held}
-        devices = [device for claim in container.claims if claim.uid in held for device in claim.devices]
+    def _resources(self, container: Container, known: set[str]) -> ContainerResources | None:
+        """The resources of a container; None if no CPU of it is online: NRI takes an empty list as no change."""
+        devices = [device for claim in container.claims if claim.uid in known for device in claim.devices]
         if not devices:
             return ContainerResources(cpus=self.shared) if self.shared else None
         cpus = _cpus(devices) & self.online
         if not cpus:
             return None
-        removed = all(device.data.get("quota", "remove") == "remove" for device in devices)
-        return ContainerResources(
-            cpus=cpus, mems=self._mems(container, devices, cpus), cpu_quota=NO_LIMIT if removed else None
-        )
+        quota = NO_LIMIT if all(map(_removes_quota, devices)) else None
+        return ContainerResources(cpus=cpus, mems=self._mems(container, devices, cpus), cpu_quota=quota)
 
     def _mems(self, container: Container, devices: Sequence[HeldDevice], cpus: CpuSet) -> CpuSet | None:
         """The NUMA nodes of a container's CPUs; None if they stay as they are.
@@ -150,23 +155,28 @@ class Pinning:
         """
         if any(name.startswith(MEMORY_VARIABLE) for name in container.env):
             return None
-        if any(device.data.get("memory", "local") != "local" for device in devices):
+        if any(device.data.get(MEMORY, "local") != "local" for device in devices):
             return None
         return frozenset(node for node, local in self.memory_nodes.items() if local & cpus) or None
 
-    def _check_names(self, container: Container) -> None:
-        """The variables are those of the container's claims, and each of its claims is held."""
-        held = {claim.uid for claim in self.held}
-        used = {claim.uid for claim in container.claims}
-        for name in container.env:
-            uid = name.removeprefix(VARIABLE).partition("_")[0]
-            if name.startswith(VARIABLE) and uid not in used:
-                raise NotHeldError(f"{container}: variable {name} names claim {uid}, which it does not use")
-        for claim in container.claims:
-            if claim.uid not in held or not _cpus(claim.devices):
-                raise NotHeldError(f"{container} uses {claim}, which holds no CPUs on this node")
+
+def remove_pod_quota(pod: PodSandbox, node: Host) -> None:
+    """Remove the CFS quota of a pod whose claims remove that of its containers, as the kubelet's static policy does.
+
+    The kubelet limits the pod to the sum of its containers' limits, which would slow exclusive CPUs down all the same.
+    If that fails, the pod is slower, so it is logged only.
+    """
+    if pod.cgroup_parent and any(_removes_quota(device) for claim in pod.claims for device in claim.devices):
+        try:
+            ContainerCgroup(node, pod.cgroup_parent).write(ContainerResources(cpu_quota=NO_LIMIT))
+        except HardwareError as error:
+            log.warning("%s keeps its CPU quota: %s", pod, error)
+
+
+def _removes_quota(device: HeldDevice) -> bool:
+    return bool(device.data.get(QUOTA, "remove") == "remove")
 
 
 def _cpus(devices: Iterable[HeldDevice]) -> CpuSet:
     """The CPUs of these devices. A device that is still being prepared has none yet."""
-    return frozenset().union(*(parse_cpuset(device.data.get("cpus", "")) for device in devices))
+    return frozenset().union(*(parse_cpuset(device.data.get(CPUS, "")) for device in devices))

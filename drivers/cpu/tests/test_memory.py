@@ -14,7 +14,7 @@ from dra_driver_cpu.pinning import NotHeldError
 
 from dra_sdk import Capacity, Container, ContainerResources, DraError, PodSandbox, RetriableError, SettingsError
 from dra_sdk.hardware import read_numa_nodes
-from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, claim, request
+from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, PreparedClaim, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import regular_machine
 
@@ -49,6 +49,11 @@ def ask(kind: str = "memory", size: str = "", *, name: str = "", numa: int | Non
 
 def data(driver: DriverHarness) -> list[dict[str, Any]]:
     return [dict(device.data) for held in driver.held for device in held.devices]
+
+
+def variables(prepared: PreparedClaim, name: str = "main") -> dict[str, str]:
+    """The variables of this driver; the SDK has its own, which begin with DRA_CLAIM_."""
+    return {key: text for key, text in prepared.container(name).env.items() if key.startswith("DRA_MEMS_")}
 
 
 def container(driver: DriverHarness, *requests: str, **limits: int) -> Container:
@@ -179,7 +184,7 @@ def test_huge_pages_that_are_added_are_published(dra_node: FakeNode, dra_driver:
 def test_a_claim_records_what_it_was_granted(driver: DriverHarness) -> None:
     prepared = driver.prepare(claim(ask("2Mi", "5Mi", numa=1)))
     assert data(driver) == [{"numaNode": 1, "pageSize": 2 * MIB, "hugeTLB": True, "size": 6 * MIB}]
-    assert prepared.container().env == {f"DRA_MEMS_{prepared.ref.uid}": "1"}
+    assert variables(prepared) == {f"DRA_MEMS_{prepared.ref.uid}": "1"}
     assert prepared.container().cdi_ids == (f"dra.k8s.io/memory=claim-{prepared.ref.uid}",)
 
 
@@ -193,14 +198,14 @@ def test_each_request_has_its_own_variable(driver: DriverHarness) -> None:
         claim(ask("2Mi", numa=0), ask("memory", "1Gi", numa=1)), containers={"a": ["r2mi"], "b": ["rmemory"]}
     )
     prefix = f"DRA_MEMS_{prepared.ref.uid}"
-    assert prepared.container("a").env == {f"{prefix}_r2mi": "0"}
-    assert prepared.container("b").env == {f"{prefix}_rmemory": "1"}
+    assert variables(prepared, "a") == {f"{prefix}_r2mi": "0"}
+    assert variables(prepared, "b") == {f"{prefix}_rmemory": "1"}
 
 
 def test_several_devices_of_a_request_share_a_variable(driver: DriverHarness) -> None:
     both = request("all", where='device.attributes["dra.memory"].pageSize == "1Gi"', every=True)
     prepared = driver.prepare(claim(both))
-    assert prepared.container().env == {f"DRA_MEMS_{prepared.ref.uid}": "0-1"}
+    assert variables(prepared) == {f"DRA_MEMS_{prepared.ref.uid}": "0-1"}
 
 
 def test_a_release_without_consumable_capacity_gives_all_of_a_device(dra_node: FakeNode, dra_driver: Any) -> None:

@@ -1,0 +1,100 @@
+"""Which CPUs of a node claims can get, and which they hold.
+
+The driver keeps no state of its own: what claims hold is in the claims that the SDK remembers. A claim holds the CPUs
+in the data of its devices, and those that its journal names while it is being prepared. A device with admin access
+(KEP-5018) holds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from dra_driver_cpu.config import CPUS
+from dra_driver_cpu.settings import CpuSettings
+from dra_sdk import DraError, HeldClaim, PermanentError
+from dra_sdk.hardware import CpuSet, CpuTopology, Host, format_cpuset, optional, parse_cpuset, read_text
+
+_POLICY: Final = re.compile(r"""(?:^|[{,])\s*["']?cpuManagerPolicy["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
+_CONFIGS: Final = ("config.yaml", "config.json", "kubelet-config.yaml", "config")
+
+
+class StaticPolicyError(PermanentError):
+    """The kubelet gives exclusive CPUs to containers itself, so two parties would give the same CPUs away."""
+
+
+def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
+    """The online CPUs that claims can get.
+
+    Raises DraError if a reserved CPU does not exist: a mistyped list would give claims CPUs that the system needs. Also
+    if claims should get isolated CPUs only, and there are none.
+    """
+    unknown = settings.reserved_cpus - topology.online - topology.offline
+    if unknown:
+        raise DraError(
+            f"reserved CPUs {format_cpuset(unknown)} do not exist; online are {format_cpuset(topology.online)}"
+        )
+    found = topology.online - settings.reserved_cpus
+    if settings.isolated_cpus == "exclude":
+        found -= topology.isolated
+    elif settings.isolated_cpus == "only":
+        if not topology.isolated:
+            raise DraError("isolatedCpus is only, and the kernel isolates no CPU: start it with isolcpus=")
+        found &= topology.isolated
+    if settings.full_cores:
+        found = frozenset(cpu for cpu in found if topology.siblings(cpu) <= found)
+    return found
+
+
+def held_cpus(claims: Iterable[HeldClaim]) -> CpuSet:
+    """The CPUs that these claims hold, and those that they will hold when their preparation has ended."""
+    return frozenset().union(*map(cpus_of, claims))
+
+
+def cpus_of(claim: HeldClaim) -> CpuSet:
+    """The CPUs that a claim holds, of all its requests."""
+    devices = (device.data for device in claim.devices if not device.admin_access)
+    return frozenset().union(*(parse_cpuset(str(each.get(CPUS, ""))) for each in (*devices, *claim.journal)))
+
+
+def claims_with(cpus: CpuSet, claims: Sequence[HeldClaim]) -> list[HeldClaim]:
+    """The claims that hold any of these CPUs."""
+    return [claim for claim in claims if cpus_of(claim) & cpus]
+
+
+def refuse_static_policy(host: Host, kubelet_dir: str) -> None:
+    """StaticPolicyError if the kubelet's `cpuManagerPolicy` is `static`.
+
+    The kubelet's state file has the policy that it runs with. Without that file, its configuration is read.
+    """
+    directory = host.root / kubelet_dir.lstrip("/")
+    state = directory / "cpu_manager_state"
+    policies = {state: _policy_of_state(state)}
+    if policies[state] is None:
+        policies = {directory / name: _policy_of_config(directory / name) for name in _CONFIGS}
+    for path, policy in policies.items():
+        if policy == "static":
+            shown = f"{kubelet_dir}/{path.name}"
+            raise StaticPolicyError(
+                f"the kubelet has cpuManagerPolicy static ({shown}): it gives exclusive CPUs to containers by itself, "
+                f"the same ones as this driver; set the policy to none, remove {kubelet_dir}/cpu_manager_state "
+                f"and restart the kubelet"
+            )
+
+
+def _policy_of_state(path: Path) -> str | None:
+    text = optional(read_text, path)
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return None
+    policy = found.get("policyName") if isinstance(found, dict) else None
+    return policy if isinstance(policy, str) else None
+
+
+def _policy_of_config(path: Path) -> str | None:
+    match = _POLICY.search(optional(read_text, path) or "") if path.is_file() else None
+    return match[1] if match else None

@@ -1,0 +1,57 @@
+"""The health of the devices: whether CPUs that they had have gone offline since the driver started.
+
+A device that claims take as a whole is unhealthy while one of its CPUs is offline. A group of which claims take a
+number is unhealthy only while all its CPUs are: claims get the CPUs that are left, and the message names the others. A
+CPU that was offline at the start was switched off on purpose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from threading import Event
+from typing import Final
+
+from dra_driver_cpu.devices import CpuGroup
+from dra_sdk import DeviceHealth, DraError
+from dra_sdk.hardware import CpuSet, Host, format_cpuset, read_cpuset
+from dra_sdk.hardware.health import HealthTracker
+
+log = logging.getLogger(__name__)
+INTERVAL: Final = 5.0
+"""Seconds between two readings."""
+
+
+class CpuHealth:
+    """The health of a node's devices. It is kept from one call of `watch` to the next; only one may run at a time.
+
+    groups: reads the groups that can be published now.
+    shared: whether claims take a number of CPUs of a device.
+    """
+
+    def __init__(self, host: Host, groups: Callable[[], Iterable[CpuGroup]], *, shared: bool) -> None:
+        self._online = host.sys / "devices/system/cpu/online"
+        self._groups, self._shared = groups, shared
+        self._cpus: dict[str, CpuSet] = {}  # of each device, all that it has had
+        self._tracker = HealthTracker()
+
+    def watch(self, stop: Event, interval: float = INTERVAL) -> Iterator[list[DeviceHealth]]:
+        """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
+        while not stop.is_set():
+            try:
+                yield self.look()
+            except DraError as error:  # in the middle of a change; a device without report becomes Unknown
+                log.warning("the health of CPUs cannot be read, trying again: %s", error)
+            stop.wait(interval)
+
+    def look(self) -> list[DeviceHealth]:
+        """Read once, and return the health of all devices."""
+        for group in self._groups():
+            self._cpus[group.name] = self._cpus.get(group.name, frozenset()) | group.cpus
+        online = read_cpuset(self._online)
+        for name, cpus in self._cpus.items():
+            gone = [f"CPUs {format_cpuset(cpus - online)} are offline"] if cpus - online else []
+            is_problem = not self._shared or not cpus & online
+            self._tracker.publish(name, {name: None})
+            self._tracker.observe(name, gone if is_problem else [], remarks=[] if is_problem else gone)
+        return self._tracker.report()

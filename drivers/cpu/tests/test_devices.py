@@ -1,0 +1,201 @@
+"""The devices of each mode: names, attributes, capacities and counters, on machines of many kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dra_driver_cpu import CpuSettings
+from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
+
+from dra_sdk import Capacity, Device, DraError, NodeAllocatable, RequestPolicy, ResourcePool
+from dra_sdk.hardware import format_cpuset, parse_cpuset, read_cpus, read_pci_roots
+from dra_sdk.testing.machines import MACHINES, epyc, xeon
+from dra_sdk.testing.sysfs import FakeMachine, FakePci, hybrid_machine, regular_machine
+
+Publish = Callable[..., ResourcePool]
+MODES: dict[str, dict[str, Any]] = {
+    "numanode": {},
+    "socket": {"group_by": "socket"},
+    "l3cache": {"group_by": "l3cache"},
+    "machine": {"group_by": "machine"},
+    "individual": {"device_mode": "individual"},
+    "partitionable": {"device_mode": "partitionable"},
+}
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Publish:
+    """The pool of a machine with settings."""
+    numbers = count()
+
+    def published(machine: FakeMachine, **settings: Any) -> ResourcePool:
+        host = machine.write(tmp_path / f"host-{next(numbers)}")
+        roots = read_pci_roots(host) if settings.get("expose_pcie_roots") else ()
+        return cpu_pool("node-1", read_cpus(host), CpuSettings(**settings), roots)
+
+    return published
+
+
+def cpus_of(pool: ResourcePool) -> dict[str, str]:
+    return {device.name: format_cpuset(device.hardware) for device in pool.devices}
+
+
+def device(pool: ResourcePool, name: str) -> Device:
+    return next(each for each in pool.devices if each.name == name)
+
+
+def policy(device: Device) -> RequestPolicy | None:
+    capacity = device.capacity[CAPACITY]
+    assert isinstance(capacity, Capacity)
+    return capacity.policy
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("numanode", {"cpudevnuma000": "1-3,8-11", "cpudevnuma001": "4-7,12-15"}),
+        ("socket", {"cpudevsocket000": "1-3,8-11", "cpudevsocket001": "4-7,12-15"}),
+        ("l3cache", {"cpudevl3cache000": "1-3,8-11", "cpudevl3cache001": "4-7,12-15"}),
+        ("machine", {"cpudevmachine": "1-15"}),
+    ],
+)
+def test_groups_have_the_names_of_the_existing_driver(publish, mode, expected):
+    assert cpus_of(publish(xeon(cores=4), reserved_cpus=parse_cpuset("0"), **MODES[mode])) == expected
+
+
+def test_single_cpus_follow_each_other_by_core_and_have_the_number_of_the_cpu(publish):
+    pool = publish(xeon(cores=2), device_mode="individual", reserved_cpus=parse_cpuset("1"))
+    names = ["cpudev000", "cpudev004", "cpudev005", "cpudev002", "cpudev006", "cpudev003", "cpudev007"]
+    assert list(cpus_of(pool)) == names
+    assert device(pool, "cpudev007").attributes == {
+        "resource.kubernetes.io/numaNode": 1,
+        "numaNodeID": 1,
+        "dra.net/numaNode": 1,
+        "socketID": 1,
+        "cacheL3ID": 1,
+        "coreType": "standard",
+        "smtEnabled": True,
+        "coreID": 1,
+        "isolated": False,
+        "cpuID": 7,
+    }
+    assert not device(pool, "cpudev007").allow_multiple_allocations
+
+
+def test_a_device_keeps_its_name_when_other_cpus_go_offline(tmp_path):
+    for mode in MODES.values():
+        before = cpu_groups(read_cpus(xeon(cores=4).write(tmp_path / str(mode))), CpuSettings(**mode))
+        after = cpu_groups(read_cpus(xeon(cores=4).offlined(9, 10).write(tmp_path / f"{mode}-")), CpuSettings(**mode))
+        cpus = {each.name: each.cpus for each in before}
+        assert all(each.cpus == cpus[each.name] - {9, 10} for each in after)
+
+
+def test_a_machine_without_l3_caches_is_not_grouped_by_them(publish):
+    with pytest.raises(DraError, match="groupBy is l3cache, and this machine has no L3 cache"):
+        publish(regular_machine(l3_caches=0), group_by="l3cache")
+
+
+def test_a_group_has_only_attributes_that_are_true_of_all_its_cpus(publish):
+    attributes = device(publish(hybrid_machine(), group_by="machine"), "cpudevmachine").attributes
+    assert "coreType" not in attributes
+    assert attributes["resource.kubernetes.io/numaNode"] == 0
+    two = device(publish(xeon(), group_by="machine"), "cpudevmachine").attributes
+    assert set(two) == {"coreType", "smtEnabled", "numCPUs"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (xeon(cores=4), RequestPolicy(default=2, min=2, max=6, step=2)),
+        (replace(MACHINES["power-smt4"]), RequestPolicy(default=4, min=4, max=12, step=4)),
+        (hybrid_machine(p_cores=2, e_cores=2), RequestPolicy(default=1, min=1, max=4, step=1)),
+        (xeon(cores=2), RequestPolicy(default=2, valid_values=[2])),
+    ],
+    ids=["two threads", "four threads", "hybrid", "one core"],
+)
+def test_with_full_cores_a_request_is_a_number_of_whole_cores(publish, machine, expected):
+    """CPU 0 is reserved, so its core belongs to no claim."""
+    pool = publish(machine, full_cores=True, reserved_cpus=parse_cpuset("0"))
+    assert policy(pool.devices[0]) == expected
+
+
+def test_partitionable_devices_are_cores_then_caches_then_numa_nodes(publish):
+    pool = publish(regular_machine(cores=4, l3_caches=2), device_mode="partitionable")
+    assert cpus_of(pool) == {
+        "cpudevcore000": "0,4",
+        "cpudevcore001": "1,5",
+        "cpudevcore002": "2,6",
+        "cpudevcore003": "3,7",
+        "cpudevl3cache000": "0-1,4-5",
+        "cpudevl3cache001": "2-3,6-7",
+        "cpudevnuma000": "0-7",
+    }
+    kinds = [device(pool, name).attributes["groupBy"] for name in ("cpudevcore003", "cpudevl3cache001")]
+    assert kinds == ["core", "l3cache"]
+
+
+def test_partitionable_devices_take_cores_from_the_counter_of_their_cache(publish):
+    pool = publish(regular_machine(cores=4, l3_caches=2), device_mode="partitionable")
+    (counters,) = pool.counter_sets
+    assert (counters.name, dict(counters.counters)) == ("numa-000", {"l3cache-000": 2, "l3cache-001": 2})
+    taken = {each.name: [dict(one.counters) for one in each.consumes] for each in pool.devices}
+    assert taken["cpudevcore002"] == [{"l3cache-001": 1}]
+    assert taken["cpudevl3cache000"] == [{"l3cache-000": 2}]
+    assert taken["cpudevnuma000"] == [{"l3cache-000": 2, "l3cache-001": 2}]
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_device_takes_one_of_a_counter_for_each_core_that_it_contains(publish, machine):
+    pool = publish(machine, device_mode="partitionable", reserved_cpus=parse_cpuset("0-1"))
+    cores = [each for each in pool.devices if each.attributes["groupBy"] == "core"]
+    whole = {(one.name, name): amount for one in pool.counter_sets for name, amount in one.counters.items()}
+    assert sum(map(int, whole.values())) == len(cores)
+    for each in pool.devices:
+        inside = [core for core in cores if core.hardware <= each.hardware]
+        taken = [amount for one in each.consumes for amount in one.counters.values()]
+        assert sum(map(int, taken)) == len(inside)
+        assert frozenset().union(*(core.hardware for core in inside)) == each.hardware
+
+
+def test_a_numa_node_with_more_caches_than_counters_has_no_devices_for_caches(publish):
+    pool = publish(regular_machine(cores=33, l3_caches=33, threads=1), device_mode="partitionable")
+    assert {each.attributes["groupBy"] for each in pool.devices} == {"core", "numanode"}
+    assert [dict(each.counters) for each in pool.counter_sets] == [{"cores": 33}]
+
+
+def test_pcie_roots_are_those_near_the_cpus(publish):
+    functions = [
+        FakePci(address="0000:01:00.0", root="pci0000:00", numa_node=0),
+        FakePci(address="0000:81:00.0", root="pci0000:80", numa_node=1),
+        FakePci(address="0000:c1:00.0", root="pci0000:c0", numa_node=1),
+    ]
+    machine = replace(xeon(), pci=tuple(functions))
+    pool = publish(machine, expose_pcie_roots=True)
+    roots = [each.attributes["resource.kubernetes.io/pcieRoot"] for each in pool.devices]
+    assert roots == [["pci0000:00"], ["pci0000:80", "pci0000:c0"]]
+    assert "resource.kubernetes.io/pcieRoot" not in publish(machine).devices[0].attributes
+
+
+def test_cpus_count_as_cpu_requests_if_the_settings_say_so(publish):
+    def mapping(**mode: Any) -> NodeAllocatable:
+        return publish(epyc(), node_allocatable=True, **mode).devices[-1].node_allocatable["cpu"]
+
+    assert mapping() == NodeAllocatable(capacity_key="dra.cpu/cpu")
+    assert mapping(device_mode="individual") == NodeAllocatable(multiplier=1)
+    assert mapping(device_mode="partitionable") == NodeAllocatable(multiplier=128)
+    assert not publish(epyc()).devices[0].node_allocatable
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_groups_of_one_kind_never_overlap_and_contain_no_reserved_cpu(tmp_path, machine, mode):
+    topology = read_cpus(machine.write(tmp_path))
+    groups = cpu_groups(topology, CpuSettings(reserved_cpus=parse_cpuset("0,5"), **mode))
+    for kind in {each.kind for each in groups}:
+        cpus = [cpu for each in groups if each.kind == kind for cpu in each.cpus]
+        assert sorted(cpus) == sorted(topology.online - {0, 5})
