@@ -37,7 +37,7 @@ def test_discover_prints_exact_slices() -> None:
     assert written[0]["spec"]["pool"] == {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
     table = dra_sdk("discover", "cpu").stdout
     assert "cpudevnuma000" in table
-    assert re.search(r"smtEnabled=(true|false) ", table)
+    assert re.search(r"smtEnabled=(true|false)\b", table)
 
 
 def test_an_unknown_driver_is_one_line() -> None:

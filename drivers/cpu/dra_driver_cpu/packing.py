@@ -106,16 +106,17 @@ class Packing:
 
         Cores that nobody uses come first, then the lowest number.
         """
-        cores = min(need, self._cores(free))
         for depth in range(len(self._levels), 0, -1):
-            parts = self._split(free, depth)
-            if fitting := [part for part in parts if len(part) >= need and self._cores(part) >= cores]:
+            parts = [part for part in self._split(free, depth) if len(part) >= need]
+            if fitting := [part for part in parts if self._cores(part, need) == self._cores(free, need)]:
                 free = min(fitting, key=lambda part: (len(part), min(part)))
                 break
         return frozenset(islice(self._one_of_each_core(free), need))
 
-    def _cores(self, free: CpuSet) -> int:
-        return len({self.topology.by_id[cpu].core for cpu in free})
+    def _cores(self, free: CpuSet, need: int) -> tuple[int, int]:
+        """How many cores that nobody uses `need` threads can have, and how many cores at all."""
+        cores = {self.topology.by_id[cpu].core for cpu in free}
+        return min(need, len(self.whole_cores(free))), min(need, len(cores))
 
     def _one_of_each_core(self, free: CpuSet) -> Iterator[int]:
         """The free CPUs in rounds, each with one thread of every core that still has one."""

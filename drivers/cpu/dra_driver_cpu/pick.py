@@ -54,7 +54,8 @@ class PickPolicy:
     """How to pick CPUs.
 
     full_cores: pick whole cores only, as `full-pcpus-only` of the kubelet does.
-    spread: pick one thread of as many cores as possible, as `distribute-cpus-across-cores` of the kubelet does.
+    spread: pick one thread of as many cores as possible, as `distribute-cpus-across-cores` of the kubelet does. It has
+        no effect together with `full_cores`.
     one_l3: pick CPUs of one L3 cache only; without it, one cache is preferred.
     distribute: if one NUMA node has too few CPUs, pick as many of each of the nodes that are needed, as
         `distribute-cpus-across-numa` of the kubelet does (KEP-2902).
@@ -109,7 +110,8 @@ class _Pick:
 
     def _near(self, free: CpuSet, need: int) -> CpuSet:
         kind = self._packing.one_kind(free, need, loose=0 if self._policy.full_cores else need)
-        return self._packing.spread(kind, need) if self._policy.spread else self._packing.place(kind, need)
+        spread = self._policy.spread and not self._policy.full_cores
+        return self._packing.spread(kind, need) if spread else self._packing.place(kind, need)
 
     # -- what may be picked
 

@@ -1,0 +1,253 @@
+"""Claims in every mode, from the scheduler's choice to the CPUs of a container, also many at the same time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
+from dra_driver_cpu.allocatable import cpus_of
+from dra_driver_cpu.pick import NoSuchCpusError, NotEnoughCpusError
+
+from dra_sdk import ClaimError, DraError
+from dra_sdk.hardware import CpuSet, format_cpuset, parse_cpuset
+from dra_sdk.testing import DriverHarness, FakeClaim, NotAllocatedError, PreparedClaim, claim, request
+from dra_sdk.testing.crashes import assert_survives_crashes
+from dra_sdk.testing.machines import epyc, xeon
+from dra_sdk.testing.sysfs import FakeMachine, regular_machine
+
+pytest_plugins = ["dra_sdk.testing.plugin"]
+Start = Callable[..., DriverHarness]
+GATE = "DRAPartitionableDevices"
+
+
+@pytest.fixture
+def start(dra_node: Any, dra_driver: Any) -> Start:
+    def started(machine: FakeMachine, *, gates: dict[str, bool] | None = None, **settings: Any) -> DriverHarness:
+        dra_node.machine(machine)
+        found: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(**settings), feature_gates=gates)
+        return found
+
+    return started
+
+
+def cpus(amount: int, **options: Any) -> dict[str, Any]:
+    return request("cpu", capacity={"dra.cpu/cpu": str(amount)}, **options)
+
+
+def held(driver: DriverHarness) -> dict[str, CpuSet]:
+    return {each.uid: cpus_of(each) for each in driver.held}
+
+
+def of(prepared: PreparedClaim) -> str:
+    """The CPUs that a container reads from its environment."""
+    (text,) = prepared.container().env.values()
+    return text
+
+
+def at_the_same_time(driver: DriverHarness, claims: Sequence[Any]) -> list[PreparedClaim | DraError]:
+    """Prepare allocated claims in as many threads, all released at once."""
+    barrier = Barrier(len(claims), timeout=60)
+
+    def prepare(each: Any) -> PreparedClaim | DraError:
+        barrier.wait()
+        try:
+            return driver.prepare(each)
+        except DraError as error:
+            return error
+
+    with ThreadPoolExecutor(len(claims)) as threads:
+        return list(threads.map(prepare, claims))
+
+
+# -- partitionable
+
+
+def test_one_pool_serves_every_shape_and_the_scheduler_keeps_them_apart(start):
+    """Two NUMA nodes, each with two caches of two cores."""
+    driver = start(regular_machine(sockets=2, cores=4, l3_caches=2), device_mode="partitionable")
+    assert of(driver.prepare(claim(cpus(2)))) == "0,8", "the smallest device with two CPUs is a core"
+    assert of(driver.prepare(claim(cpus(4)))) == "2-3,10-11", "a cache, not that of the core which is taken"
+    assert of(driver.prepare(claim(cpus(8)))) == "4-7,12-15", "a whole NUMA node"
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(cpus(4)))
+    assert of(driver.prepare(claim("cpu"))) == "1,9"
+
+
+def test_a_numa_node_can_be_had_again_when_its_last_core_has_come_back(start):
+    driver = start(regular_machine(cores=2), device_mode="partitionable")
+    core = driver.prepare(claim("cpu"))
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(cpus(4)))
+    driver.unprepare(core)
+    assert of(driver.prepare(claim(cpus(4)))) == "0-3"
+
+
+def test_several_cores_of_one_cache(start):
+    driver = start(regular_machine(cores=8, l3_caches=2), device_mode="partitionable")
+    core = 'device.attributes["dra.cpu"].groupBy == "core"'
+    first = driver.prepare(claim(request("cpu", where=core, count=3), match="dra.cpu/cacheL3ID"))
+    second = driver.prepare(claim(request("cpu", where=core, count=3), match="dra.cpu/cacheL3ID"))
+    assert (of(first), of(second)) == ("0-2,8-10", "4-6,12-14")
+
+
+def test_without_counters_the_driver_refuses_what_the_scheduler_gave_twice(start):
+    """An API server without the feature drops the counters, so that a node and its cores are allocated together."""
+    driver = start(regular_machine(cores=2), device_mode="partitionable", gates={GATE: False})
+    core, node = driver.prepare(claim(cpus(2))), driver.allocate(claim(cpus(4)))
+    with pytest.raises(NotEnoughCpusError, match=f"CPUs 0,2 are held by claim .*the feature {GATE}"):
+        driver.prepare(node)
+    driver.unprepare(core)
+    assert of(driver.prepare(node)) == "0-3"
+
+
+def test_devices_that_contain_each_other_are_never_prepared_at_the_same_time(start):
+    driver = start(regular_machine(cores=4, l3_caches=2), device_mode="partitionable", gates={GATE: False})
+    for _ in range(5):
+        node, cache, core = (driver.allocate(claim(cpus(amount))) for amount in (8, 4, 2))
+        answers = at_the_same_time(driver, [node, cache, core])
+        (done,) = [each for each in answers if isinstance(each, PreparedClaim)]
+        assert [type(each) for each in answers if each is not done] == [NotEnoughCpusError] * 2
+        assert list(held(driver)) == [done.ref.uid]
+        for each in (node, cache, core):
+            driver.unprepare(each)
+        driver.assert_clean()
+
+
+def test_a_kill_at_every_write_leaves_nothing_of_a_partition(start):
+    driver = start(regular_machine(cores=2), device_mode="partitionable")
+    assert assert_survives_crashes(driver, claim(cpus(4)), lines=False) > 10
+
+
+# -- many claims at the same time
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"group_by": "l3cache"},
+        {"group_by": "machine"},
+        {"full_cores": True},
+        {"device_mode": "individual"},
+        {"device_mode": "partitionable"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())) or "numanode",
+)
+def test_claims_that_are_prepared_at_the_same_time_never_overlap(start, settings):
+    driver = start(epyc(), reserved_cpus=parse_cpuset("0-1"), **settings)
+    amounts = [1] * 8 if driver.devices.get("cpudev002") else [2, 4, 2, 6, 2, 8, 4, 2]
+    claims = [driver.allocate(claim(cpus(amount) if amount > 1 else "cpu")) for amount in amounts]
+    answers = at_the_same_time(driver, claims)
+    assert [each for each in answers if isinstance(each, DraError)] == []
+    found = list(held(driver).values())
+    assert sum(map(len, found)) == len(frozenset().union(*found))
+    assert not frozenset().union(*found) & {0, 1}
+    assert all(len(each) >= amount for each, amount in zip(sorted(found, key=len), sorted(amounts), strict=True))
+
+
+# -- what a device and a claim say
+
+
+def test_a_claim_of_more_cpus_than_the_group_is_not_allocated(start):
+    driver = start(xeon(cores=4))
+    with pytest.raises(NotAllocatedError, match=r"dra\.cpu/cpu"):
+        driver.allocate(claim(cpus(9)))
+
+
+def test_with_full_cores_the_scheduler_rounds_up_to_whole_cores(start):
+    driver = start(xeon(sockets=1, cores=4), full_cores=True)
+    assert [of(driver.prepare(claim(cpus(amount)))) for amount in (1, 3)] == ["0,4", "1-2,5-6"]
+
+
+def test_the_configuration_of_a_claim_decides_how_cpus_are_picked(start):
+    driver = start(regular_machine(sockets=2, cores=8, l3_caches=2), group_by="machine")
+
+    def picked(amount: int, **config: Any) -> str:
+        return of(driver.prepare(claim(cpus(amount), config=CpuConfig(**config))))
+
+    assert picked(2, placement="spread") == "0-1"
+    assert picked(4, l3_cache="require") == "2-3,18-19"
+    assert picked(20, numa="distributed") == "4-12,16-17,20-28"
+
+
+def test_a_claim_that_the_machine_can_never_serve_is_told_so(start):
+    driver = start(regular_machine(cores=4, l3_caches=2))
+    with pytest.raises(NoSuchCpusError, match="need 5 CPUs of one L3 cache, the largest here has 4"):
+        driver.prepare(claim(cpus(5), config=CpuConfig(l3_cache="require")))
+    with pytest.raises(NoSuchCpusError, match="need 1 CPUs of type e-core, and all cores here have type standard"):
+        driver.prepare(claim(cpus(1), config=CpuConfig(core_type="e-core")))
+
+
+def test_what_containers_get_beyond_cpus_is_remembered_with_the_device(start):
+    driver = start(xeon())
+    driver.prepare(claim(cpus(2), config=CpuConfig(cfs_quota="keep", memory_policy="none")))
+    (device,) = driver.held[0].devices
+    assert device.data == {"cpus": "0,16", "quota": "keep", "memory": "none"}
+
+
+@pytest.mark.parametrize(("amount", "cpuset"), [(4, "0-1,16-17"), (10, "0-4,16-20")])
+def test_a_container_reads_its_cpus_from_the_metadata_file(start, amount, cpuset):
+    prepared = start(xeon()).prepare(claim(cpus(amount)))
+    assert metadata(prepared)["allocatedNumCPUs"] == {"int": amount}
+    assert metadata(prepared)["cpuset"] == {"string": cpuset}
+
+
+def test_a_cpu_list_that_is_longer_than_an_attribute_is_a_list(start):
+    driver = start(epyc(), isolated_cpus="include")
+    prepared = driver.prepare(claim(cpus(40), config=CpuConfig(placement="spread")))
+    assert metadata(prepared)["cpuset"] == {"string": "0-39"}
+    odd = parse_cpuset(",".join(map(str, range(1, 128, 2))))
+    driver.node.file("/sys/devices/system/cpu/online", format_cpuset(parse_cpuset("0-127") - odd | {1}))
+    driver.restart()
+    parts = metadata(driver.prepare(claim(cpus(24))))["cpuset"]["strings"]
+    assert len(parts) > 1
+    assert all(len(each) <= 64 for each in parts)
+    assert len(parse_cpuset(",".join(parts))) == 24
+
+
+def metadata(prepared: PreparedClaim) -> dict[str, Any]:
+    """The attributes of the only device in the claim's metadata file."""
+    container = prepared.container()
+    (path,) = [each for each in container.mounts if each.endswith(".json")]
+    document = json.JSONDecoder().raw_decode(container.read(path))[0]
+    attributes: dict[str, Any] = document["requests"][0]["devices"][0]["attributes"]
+    return attributes
+
+
+def test_admin_access_shows_all_cpus_and_takes_none(start):
+    driver = start(xeon(sockets=1, cores=2))
+    driver.prepare(claim(cpus(2)))
+    monitor = driver.prepare(claim(request("cpu", admin_access=True)))
+    assert of(monitor) == "0-3"
+    assert of(driver.prepare(claim(cpus(2)))) == "1,3"
+
+
+def test_a_cpu_that_is_offline_is_not_given_to_a_claim(start):
+    driver = start(xeon(sockets=1, cores=2), device_mode="individual")
+    asked = driver.allocate(claim("cpu"))
+    driver.node.file("/sys/devices/system/cpu/online", "1-3")
+    with pytest.raises(ClaimError, match=r"device node-1/cpudev000 is not among those that driver dra\.cpu publishes"):
+        driver.prepare(asked)
+
+
+def test_a_kubelet_that_gives_cpus_away_itself_is_refused(start):
+    driver = start(xeon())
+    driver.node.file("/var/lib/kubelet/cpu_manager_state", '{"policyName": "static"}')
+    with pytest.raises(DraError, match="the kubelet has cpuManagerPolicy static"):
+        driver.discover()
+    driver.node.file("/var/lib/kubelet/cpu_manager_state", '{"policyName": "none"}')
+    assert [each.name for each in driver.discover()] == ["node-1"]
+
+
+def test_claims_keep_their_cpus_when_the_mode_changes(start, dra_driver):
+    driver = start(xeon(sockets=1, cores=4))
+    first = driver.prepare(claim(cpus(2)))
+    second: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(group_by="socket"))
+    assert held(second) == {first.ref.uid: {0, 4}}
+    asked: FakeClaim = claim(cpus(4))
+    assert of(second.prepare(asked)) == "1-2,5-6"
