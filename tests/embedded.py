@@ -15,6 +15,7 @@ def settings_for(cluster: EmbeddedCluster, **changes: Any) -> Settings:
         "kubeconfig": cluster.kubeconfig,
         "kubelet_dir": cluster.registry_dir.parent,
         "cdi_dir": cluster.cdi_dir,
+        "nri_socket": cluster.registry_dir.parent / "nri.sock",
         **changes,
     }
     return Settings(**values)

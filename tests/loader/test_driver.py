@@ -14,12 +14,16 @@ import pytest
 from dra_sdk import (
     AllocatedDevice,
     Claim,
+    Container,
+    ContainerAdjustment,
+    ContainerResources,
     Device,
     DriverInfo,
     HardwareError,
     HeldClaim,
     Node,
     OpaqueConfig,
+    PodSandbox,
     PreparedDevice,
     ResourcePool,
     hookimpl,
@@ -283,12 +287,12 @@ def test_loading_runs_no_property_of_the_driver() -> None:
         (DriverInfo("lamp.example.com\n"), "lower-case DNS subdomain"),
         (DriverInfo("../lamp"), "lower-case DNS subdomain"),
         (DriverInfo("a" * 64), "at most 63 characters"),
-        (DriverInfo(None), "driver name None"),  # type: ignore[arg-type]
+        (DriverInfo(None), "driver name None"),
         (DriverInfo("lamp.example.com", configs=[NamelessConfig]), "config class NamelessConfig needs an API version"),
         (DriverInfo("lamp.example.com", configs=[OneConfig, AnotherConfig]), "share apiVersion .*/v1 and kind OneCo"),
-        (DriverInfo("lamp.example.com", configs=OneConfig), "configs must be a list"),  # type: ignore[arg-type]
+        (DriverInfo("lamp.example.com", configs=OneConfig), "configs must be a list"),
         (DriverInfo("lamp.example.com", configs=[dict]), "configs must be a list"),  # type: ignore[list-item]
-        (DriverInfo("lamp.example.com", configs=iter([OneConfig])), "configs must be a list"),  # type: ignore[arg-type]
+        (DriverInfo("lamp.example.com", configs=iter([OneConfig])), "configs must be a list"),
     ],
 )
 def test_a_description_that_makes_no_sense_is_refused(info: Any, reason: str) -> None:
@@ -440,7 +444,7 @@ def test_prepared_devices_come_one_by_one_and_closing_closes_the_hook() -> None:
         (None, "dra_prepare of driver lamp.example.com returned None, want prepared devices"),
         ("lamp-0", "returned 'lamp-0', want prepared devices"),
         ([3], r"yielded 3, want device.prepared\(...\)"),
-        ([PreparedDevice("r", "n", "lamp-0", edits="-v")], "edits of device n/lamp-0 must be ContainerEdits, are '-v'"),  # type: ignore[arg-type]
+        ([PreparedDevice("r", "n", "lamp-0", edits="-v")], "edits of device n/lamp-0 must be ContainerEdits, are '-v'"),
     ],
 )
 def test_what_is_no_prepared_device_is_an_error_of_the_hook(answer: Any, reason: str) -> None:
@@ -494,3 +498,110 @@ def test_hooks_that_end_by_themselves_are_measured() -> None:
     list(driver.prepare(CLAIM))
     driver.unprepare(HELD, Node("n"))
     assert measured == ["dra_discover", "dra_prepare", "dra_unprepare"]
+
+
+# Hooks about pods and containers
+
+POD = PodSandbox("s", "shop", "web", "uid-1")
+CONTAINER = Container("c", "main", POD)
+TEXT: Any = "0-3"
+NUMBER: Any = 1
+
+
+class Pinning(Lamp):
+    """Answers what a test wants."""
+
+    def __init__(self, adjustment: Any = None, wanted: Any = None) -> None:
+        self.adjustment, self.wanted = adjustment, wanted
+        self.seen: list[object] = []
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        self.seen.append(("run", pod, node.name))
+
+    def dra_stop_pod_sandbox(self, pod: PodSandbox) -> None:
+        self.seen.append(("stop", pod))
+
+    def dra_create_container(self, container: Container, held: Any) -> Any:
+        self.seen.append(("create", container, held))
+        return self.adjustment
+
+    def dra_synchronize(self, containers: Any, held: Any) -> Any:
+        self.seen.append(("synchronize", containers, held))
+        return self.wanted
+
+    def dra_remove_container(self, container: Container) -> None:
+        self.seen.append(("remove", container))
+
+
+def test_every_hook_about_containers_is_a_method() -> None:
+    plugin = Pinning(ContainerAdjustment(env={"A": "b"}), {"c": ContainerResources(cpus=frozenset({1}))})
+    driver = Driver.of(plugin)
+    assert driver.has_container_hooks
+    driver.run_pod_sandbox(POD, Node("n"))
+    assert driver.create_container(CONTAINER, [HELD], Node("n")) is plugin.adjustment
+    assert driver.synchronize([CONTAINER], [HELD], Node("n")) == plugin.wanted
+    driver.remove_container(CONTAINER, Node("n"))
+    driver.stop_pod_sandbox(POD, Node("n"))
+    assert plugin.seen == [
+        ("run", POD, "n"),
+        ("create", CONTAINER, [HELD]),
+        ("synchronize", [CONTAINER], [HELD]),
+        ("remove", CONTAINER),
+        ("stop", POD),
+    ]
+
+
+@pytest.mark.parametrize("plugin", [Lamp(), Pinning()])
+def test_without_a_hook_or_an_answer_nothing_changes(plugin: Lamp) -> None:
+    driver = Driver.of(plugin)
+    assert driver.has_container_hooks is isinstance(plugin, Pinning)
+    assert driver.create_container(CONTAINER, [], Node("n")) == ContainerAdjustment()
+    assert driver.synchronize([CONTAINER], [], Node("n")) == {}
+
+
+@pytest.mark.parametrize(
+    ("resources", "problem"),
+    [
+        ({"cpus": "1"}, "resources must be ContainerResources, are {'cpus': '1'}"),
+        (ContainerResources(cpus=frozenset()), "cpus is the empty set, which a container runtime takes as unchanged"),
+        (ContainerResources(mems=frozenset()), "mems is the empty set"),
+        (ContainerResources(cpus=TEXT), "cpus must be a set of numbers, is '0-3'"),
+        (ContainerResources(cpus=frozenset({True})), "cpus must be a set of numbers"),
+        (ContainerResources(cpus=frozenset({-1, 2})), "cpus has -1, which is less than 0"),
+        (ContainerResources(cpu_quota=0), "cpu_quota must be a number of microseconds, or -1 for no limit, is 0"),
+        (ContainerResources(hugepage_limits={"2MB": -1}), "hugepage_limits must be bytes by page size"),
+    ],
+)
+def test_resources_that_no_runtime_takes(resources: Any, problem: str) -> None:
+    driver = Driver.of(Pinning(ContainerAdjustment(resources), {"c": resources}))
+    with pytest.raises(HookError, match=f"dra_create_container of .* for container main of pod shop/web: {problem}"):
+        driver.create_container(CONTAINER, [], Node("n"))
+    with pytest.raises(HookError, match=f"dra_synchronize of .* for container main of pod shop/web: {problem}"):
+        driver.synchronize([CONTAINER], [], Node("n"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("x", "returned 'x', want a ContainerAdjustment"),
+        (ContainerAdjustment(env={"A": NUMBER}), "env must be a mapping of text to text"),
+        (ContainerAdjustment(env={"-A": ""}), "env: '-A' is not a name"),
+        (ContainerAdjustment(env={"A=B": ""}), "env: 'A=B' is not a name"),
+        (ContainerAdjustment(annotations={"": ""}), "annotations: '' is not a name"),
+    ],
+)
+def test_adjustments_that_no_runtime_takes(answer: Any, problem: str) -> None:
+    with pytest.raises(HookError, match=problem):
+        Driver.of(Pinning(answer)).create_container(CONTAINER, [], Node("n"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ([ContainerResources()], "want ContainerResources by id"),
+        ({"d": ContainerResources()}, "returned container 'd', which it was not given"),
+    ],
+)
+def test_wishes_for_containers_that_are_none(answer: Any, problem: str) -> None:
+    with pytest.raises(HookError, match=problem):
+        Driver.of(Pinning(wanted=answer)).synchronize([CONTAINER], [], Node("n"))

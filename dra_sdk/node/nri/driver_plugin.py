@@ -27,7 +27,7 @@ from dra_sdk.errors import DraError, HardwareError, NriError
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
-from dra_sdk.model.container import Container, ContainerResources
+from dra_sdk.model.container import Container, ContainerResources, PodSandbox
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources_of, update_of
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
@@ -77,6 +77,7 @@ class DriverPlugin:
         self._applying = False
         self._events = 0  # events that have begun or were answered
         self._others = 0  # changes outside of events: of claims, or of containers by us
+        self._failed_updates = 0
         self._not_started: set[str] = set()  # containers that had no cgroup when it was to be written
         self._plugin = NriPlugin(
             driver.info.name, index, self._synchronize, self._subscriptions(), path=path, limits=limits
@@ -92,6 +93,11 @@ class DriverPlugin:
     def connections(self) -> int:
         """How often the plugin has been synchronized."""
         return self._plugin.connections
+
+    @property
+    def failed_updates(self) -> int:
+        """How often a container could not be changed outside of an event."""
+        return self._failed_updates
 
     def start(self) -> None:
         """Start to connect. Returns at once."""
@@ -157,15 +163,19 @@ class DriverPlugin:
     def _run_pod(self, request: pb.PodSandboxEvent) -> None:
         with self._changed:
             self._table.add_pod(request.pod)
-            pod = self._table.pod(request.pod, self._held())
+        pod = self._pod(request.pod)
         if pod.claims:
             self._driver.run_pod_sandbox(pod, self._node)
 
     def _stop_pod(self, request: pb.PodSandboxEvent) -> None:
-        with self._changed:
-            pod = self._table.pod(request.pod, self._held())
+        pod = self._pod(request.pod)
         if pod.claims:
             self._driver.stop_pod_sandbox(pod, self._node)
+
+    def _pod(self, message: pb.PodSandbox) -> PodSandbox:
+        held = self._held()
+        with self._changed:
+            return self._table.pod(message, held)
 
     def _remove_pod(self, request: pb.PodSandboxEvent) -> None:
         with self._changed:
@@ -378,6 +388,7 @@ class DriverPlugin:
                     self._table.forget_resources(name)
                 self._request()
         if failed:
+            self._failed_updates += len(failed)
             raise NriError("; ".join(f"container {name}: {problem}" for name, problem in failed.items()))
 
     def _send(self, runtime: RuntimeInfo, updates: Updates) -> dict[str, str]:

@@ -19,6 +19,8 @@ INSTANCE_LOCK: Final = "instance.lock"
 """The file in it that a running driver locks."""
 CLAIM_LOCKS: Final = "locks"
 """The file in it whose bytes are the locks of claims and devices in a rolling update."""
+NRI_LOCK: Final = "nri.lock"
+"""The file in it that the process locks which is connected to the container runtime, in a rolling update."""
 
 
 class InstanceLock:

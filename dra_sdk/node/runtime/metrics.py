@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,6 +12,7 @@ from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.slices.controller import SliceController
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45)  # seconds; the kubelet waits 45
+_NRI_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)  # seconds; runtimes wait 2
 
 
 class Timed:
@@ -55,6 +56,7 @@ class Metrics:
         self._driver = driver
         self._calls = self._times("call", "Duration of a claim's prepare or unprepare")
         self._hooks = self._times("hook", "Duration of the driver's own hooks")
+        self._events: Times | None = None
         self._answers: dict[tuple[str, int], Counter] = {}
         self._requests = Counter(
             "dra_sdk_api_requests",
@@ -78,6 +80,20 @@ class Metrics:
         """Measure one hook."""
         return Timed(self._hooks, name)
 
+    def nri_event(self, name: str) -> Timed:
+        """Measure the handling of one event of the container runtime."""
+        if self._events is None:
+            self._events = self._times("nri_event", "Duration of the driver's answer to an event of NRI", _NRI_BUCKETS)
+        return Timed(self._events, name)
+
+    def add_nri_gauges(
+        self, connected: Callable[[], float], connections: Callable[[], float], failures: Callable[[], float]
+    ) -> None:
+        """Add the values of the connection to the container runtime that are read at each scrape."""
+        self._gauge("nri_connected", "Whether the container runtime calls the driver", connected)
+        self._gauge("nri_connections", "Connections to the container runtime since the start", connections)
+        self._gauge("nri_failed_updates", "Containers that could not be changed since the start", failures)
+
     def add_gauges(self, preparer: Preparer, registration: Registration, slices: SliceController) -> None:
         """Add the values that are read at each scrape."""
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
@@ -91,13 +107,16 @@ class Metrics:
             "slice_errors": ("Problems with publishing since the start", lambda: slices.stats.errors),
         }
         for name, (text, read) in gauges.items():
-            gauge = Gauge(f"dra_sdk_{name}", text, ["driver"], registry=self._registry)
-            gauge.labels(self._driver).set_function(read)
+            self._gauge(name, text, read)
 
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
-    def _times(self, kind: str, text: str) -> Times:
-        name, labels = f"dra_sdk_{kind}_seconds", ["driver", kind, "result"]
-        return Times(self._driver, Histogram(name, text, labels, buckets=_BUCKETS, registry=self._registry))
+    def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        gauge = Gauge(f"dra_sdk_{name}", text, ["driver"], registry=self._registry)
+        gauge.labels(self._driver).set_function(read)
+
+    def _times(self, kind: str, text: str, buckets: Sequence[float] = _BUCKETS) -> Times:
+        name, labels = f"dra_sdk_{kind}_seconds", ["driver", kind.removeprefix("nri_"), "result"]
+        return Times(self._driver, Histogram(name, text, labels, buckets=buckets, registry=self._registry))

@@ -1,9 +1,11 @@
 """One driver as a running service: the order in which its parts start and stop.
 
 ```
-start   data directory and its lock → state files → service socket → registration socket → discovery → slices
-stop    registration socket → calls in flight → service socket → discovery → slices → lock
+start   data directory and its lock → state files → NRI → service socket → registration socket → discovery → slices
+stop    registration socket → calls in flight → service socket → NRI → discovery → slices → lock
 ```
+
+NRI, the connection to the container runtime, exists only for drivers with hooks about pods and containers.
 
 The kubelet may call as soon as the registration socket exists, so everything that a call needs starts before it.
 Registration does not need the API server. ResourceSlices stay published when the process ends; the kubelet removes them
@@ -13,9 +15,10 @@ if no other process of the driver registers within 30 s.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
@@ -40,9 +43,12 @@ from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.runtime.sockets import Sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from dra_sdk.model.claim import Claim
+    from dra_sdk.model.edits import ContainerEdits
     from dra_sdk.node.metadata.directory import MetadataDirectory
+    from dra_sdk.node.runtime.container_hooks import ContainerHooks
 
 log = logging.getLogger(__name__)
 STOP_SECONDS: Final = 5.0  # that each service may take to stop
@@ -62,6 +68,7 @@ class DriverProcess:
     preparer: prepares claims.
     registration: answers the kubelet's registration.
     lock: keeps other instances out of the data directory.
+    containers: calls the driver's hooks about pods and containers; None if it has none.
     """
 
     def __init__(self, driver: Driver, settings: Settings, *, files: Files | None = None) -> None:
@@ -92,6 +99,7 @@ class DriverProcess:
         services = plugin_services(self._prepare, self._unprepare)
         services.update(self.publisher.health.services())
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
+        self.containers = self._container_hooks()
         self._sockets = Sockets(self.paths, settings.serve, services, self.registration)
         self.lock = InstanceLock(self.data / INSTANCE_LOCK, shared=shared)
         self._started = ExitStack()
@@ -128,6 +136,9 @@ class DriverProcess:
         self.preparer.recover()
         for stop in (self._api.close, self._statuses.stop, self.publisher.stop):
             stack.callback(stop, STOP_SECONDS)
+        if self.containers is not None:
+            stack.callback(self.containers.stop, STOP_SECONDS)
+            self.containers.start()
         self._listen(stack)
         self.publisher.start()
         self._statuses.start()
@@ -158,12 +169,28 @@ class DriverProcess:
             log.warning("calls are still in flight after %.0f s; their claims are undone at the next start", seconds)
 
     def _prepare(self, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:
-        with self.metrics.call("prepare"):
+        with self.metrics.call("prepare"), self._telling_containers():
             return self.preparer.prepare(ref, deadline)
 
     def _unprepare(self, ref: ClaimRef, deadline: Deadline) -> None:
-        with self.metrics.call("unprepare"):
+        with self.metrics.call("unprepare"), self._telling_containers():
             self.preparer.unprepare(ref, deadline)
+
+    @contextmanager
+    def _telling_containers(self) -> Iterator[None]:
+        """Claims change in the block, and even a call that fails may have undone one."""
+        try:
+            yield
+        finally:
+            if self.containers is not None:
+                self.containers.claims_changed()
+
+    def _container_hooks(self) -> ContainerHooks | None:
+        if not self.driver.has_container_hooks or self.settings.serve == "registration":
+            return None
+        from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
+
+        return ContainerHooks(self.driver, self.node, self.settings, self.preparer.held, self.metrics)
 
     def _connect(self) -> KubeClient:
         agent = f"dra-sdk/{self.driver.info.name}"
@@ -180,6 +207,7 @@ class DriverProcess:
             locks=self.locks,
             metadata=_metadata(info.name, self.data, self._files) if info.metadata else None,
             announce=self._statuses.put,
+            variables=_variables(info.name) if self.driver.has_container_hooks else None,
         )
 
 
@@ -187,6 +215,12 @@ def _metadata(driver: str, data: Path, files: Files) -> MetadataDirectory:
     from dra_sdk.node.metadata.directory import MetadataDirectory  # noqa: PLC0415 (its models are for few drivers)
 
     return MetadataDirectory(driver, data, files)
+
+
+def _variables(driver: str) -> Callable[[Claim[Any]], Mapping[str, ContainerEdits]]:
+    from dra_sdk.node.nri.containers import claim_variables  # noqa: PLC0415 (NRI is for few drivers)
+
+    return claim_variables(driver)
 
 
 def _paths(settings: Settings, driver: str) -> SocketPaths:

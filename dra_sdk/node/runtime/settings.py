@@ -94,6 +94,13 @@ def serve(text: str) -> Serve:
     return chosen
 
 
+def nri_index(text: str) -> int:
+    """The place of an NRI plugin among others."""
+    if not re.fullmatch(r"[0-9]{1,2}", text, re.ASCII):
+        raise ValueError("must be a number from 0 to 99")
+    return int(text)
+
+
 def taint(text: str) -> Taint:
     """The effect of a taint, or off."""
     chosen: Taint = _one_of(text, get_args(Taint))
@@ -227,6 +234,22 @@ SETTINGS = (
         address,
         "HOST:PORT",
     ),
+    Setting(
+        "nri_socket",
+        "DRA_SDK_NRI_SOCKET",
+        None,
+        "the container runtime's socket for NRI plugins; by default /var/run/nri/nri.sock of the host",
+        path,
+        "FILE",
+    ),
+    Setting(
+        "nri_index",
+        "DRA_SDK_NRI_INDEX",
+        50,
+        "the driver's place among NRI plugins, 0 to 99; runtimes call the lowest first",
+        nri_index,
+        "INDEX",
+    ),
     Setting("log_level", "DRA_SDK_LOG_LEVEL", "info", "debug, info, warning or error", log_level, "LEVEL"),
     Setting("log_format", "DRA_SDK_LOG_FORMAT", "text", "text or json", log_format, "FORMAT"),
 )
@@ -247,6 +270,8 @@ class Settings:
     unhealthy_taint: Taint = "NoSchedule"
     overlay_file: Path | None = None
     http_address: str = ""
+    nri_socket: Path | None = None
+    nri_index: int = 50
     log_level: str = "info"
     log_format: str = "text"
     driver: SettingsFile | None = None

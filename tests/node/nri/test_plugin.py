@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dra_sdk.errors import NriError, SettingsError
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.plugin import NriPlugin
-from dra_sdk.node.nri.session import FailurePolicy, SessionLimits, Subscription
+from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, Subscription
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import container, nothing, pinned, plugin, pod, repinned
@@ -227,6 +227,49 @@ def test_a_handler_that_raises_lets_the_container_pass_if_the_policy_is_ignore(
         assert set(runtime.containers) == {"c0"}
     assert "no free CPUs (test_plugin.py, line" in caplog.text
     assert "the runtime goes on without the plugin" in caplog.text
+
+
+def test_a_policy_may_depend_on_the_request(runtime: NriRuntime, path: Path) -> None:
+    def policy(request: pb.CreateContainerRequest) -> FailurePolicy:
+        return FailurePolicy.IGNORE if request.container.id == "c0" else FailurePolicy.FAIL
+
+    with plugin(path, {Event.CREATE_CONTAINER: Subscription(raising, policy)}):
+        assert runtime.wait_plugins(1, LONG)
+        runtime.run_pod(pod())
+        runtime.create_container(container())
+        with pytest.raises(RefusedError, match="no free CPUs"):
+            runtime.create_container(container(1))
+
+
+def test_a_handler_may_be_told_that_its_response_was_sent(runtime: NriRuntime, path: Path) -> None:
+    sent: list[bool] = []
+    subscription = Subscription(lambda _request: Response(pinned("3"), sent.append))
+    with plugin(path, {Event.CREATE_CONTAINER: subscription}):
+        assert runtime.wait_plugins(1, LONG)
+        runtime.run_pod(pod())
+        assert runtime.create_container(container()).linux.resources.cpu.cpus == "3"
+        wait(lambda: sent)
+    assert sent == [True]
+
+
+def test_a_handler_is_told_that_its_response_was_too_late(path: Path) -> None:
+    sent: list[bool] = []
+    go_on = ThreadEvent()
+
+    def create(_request: pb.CreateContainerRequest) -> Response:
+        assert go_on.wait(LONG)
+        return Response(pinned("3"), sent.append)
+
+    with (
+        NriRuntime(path, request_timeout=2.0) as runtime,
+        plugin(path, {Event.CREATE_CONTAINER: Subscription(create, FailurePolicy.IGNORE)}),
+    ):
+        assert runtime.wait_plugins(1, LONG)
+        runtime.run_pod(pod())
+        assert runtime.create_container(container()).linux.resources.cpu.cpus == ""
+        go_on.set()
+        wait(lambda: sent)
+    assert sent == [False]
 
 
 def test_a_handler_that_returns_another_message_fails_the_container(runtime: NriRuntime, path: Path) -> None:

@@ -18,6 +18,7 @@ from dra_sdk.model.settings import SettingsFile
 from dra_sdk.node.runtime.settings import SETTINGS, Settings, add_flags, read_settings, settings_table
 
 GIVEN = {
+    "nri_index": "7",
     "node_name": "worker-1.example.com",
     "pod_uid": "6c1c0a52-7a3a-4d0c-9b1e-0d7a5b0c9f11",
     "drain_seconds": "3.5",
@@ -31,6 +32,7 @@ WRONG = [
     ("--node-name", "NODE_NAME", "Worker_1", "must be a DNS subdomain"),
     ("--node-name", "NODE_NAME", "n" * 254, "at most 253 characters"),
     ("--pod-uid", "POD_UID", "../up", "must be a pod's metadata.uid"),
+    ("--nri-index", "DRA_SDK_NRI_INDEX", "100", "must be a number from 0 to 99"),
     ("--serve", "DRA_SDK_SERVE", "none", "is not one of both, common, registration, service"),
     ("--unhealthy-taint", "DRA_SDK_UNHEALTHY_TAINT", "none", "is not one of None, NoSchedule, NoExecute, off"),
     ("--http-address", "DRA_SDK_HTTP_ADDRESS", "8080", "must be host:port or :port, with a port from 0 to 65535"),

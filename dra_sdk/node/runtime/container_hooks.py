@@ -1,0 +1,100 @@
+"""The driver's connection to the container runtime (NRI): its settings, its metrics, and when it begins.
+
+Loaded only for drivers with hooks about pods and containers. In a rolling update the new process waits until the old
+one has ended its connection, because a runtime refuses what two plugins set in one container.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from dra_sdk.hardware.host_paths import follow
+from dra_sdk.loader import Driver
+from dra_sdk.model.claim import HeldClaim
+from dra_sdk.model.driver import Node
+from dra_sdk.node.nri.driver_plugin import DriverPlugin
+from dra_sdk.node.nri.plugin import SOCKET
+from dra_sdk.node.runtime.instance import NRI_LOCK, InstanceLock
+from dra_sdk.node.runtime.metrics import Metrics
+from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.node.threads import RestartingThread
+
+log = logging.getLogger(__name__)
+CONNECT_SECONDS: Final = 2.0
+"""How long a start waits for the runtime, so that containers that start right afterwards are not missed."""
+_LOOK_SECONDS: Final = 0.2  # between two attempts to lock
+
+
+class ContainerHooks:
+    """Calls the driver's hooks about pods and containers, from `start` to `stop`.
+
+    driver: the driver.
+    node: the node.
+    settings: the process's settings.
+    held: returns the claims that hold devices.
+    metrics: gets the events and the state of the connection.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        node: Node,
+        settings: Settings,
+        held: Callable[[], Sequence[HeldClaim]],
+        metrics: Metrics,
+    ) -> None:
+        self._socket = nri_socket(settings)
+        self._plugin = DriverPlugin(
+            driver, node, held, index=settings.nri_index, path=self._socket, measure=metrics.nri_event
+        )
+        metrics.add_nri_gauges(
+            lambda: self._plugin.runtime is not None,
+            lambda: self._plugin.connections,
+            lambda: self._plugin.failed_updates,
+        )
+        shared = bool(settings.pod_uid)
+        self._lock = InstanceLock(settings.plugin_data(driver.info.name) / NRI_LOCK) if shared else None
+        self._succession = RestartingThread(f"NRI of {driver.info.name}", self._succeed)
+
+    def start(self) -> None:
+        """Connect; waits a short time for a runtime whose socket exists. Without a socket it goes on trying."""
+        if self._lock is not None:
+            self._succession.start()
+            return
+        self._plugin.start()
+        if self._socket.exists() and not self._plugin.wait_synchronized(CONNECT_SECONDS):
+            log.warning(
+                "%s: not connected after %g s; containers start without the driver", self._socket, CONNECT_SECONDS
+            )
+
+    def stop(self, timeout: float) -> bool:
+        """Disconnect, and wait up to `timeout` seconds for hooks. False if one still runs."""
+        ended = self._succession.stop(timeout)
+        ended = self._plugin.stop(timeout) and ended
+        if self._lock is not None:
+            self._lock.release()
+        return ended
+
+    def claims_changed(self) -> None:
+        """Claims were prepared or unprepared. Returns at once."""
+        self._plugin.claims_changed()
+
+    def _succeed(self, stop: Event) -> None:
+        """Connect as soon as no other process of the driver is connected."""
+        assert self._lock is not None
+        while not stop.is_set():
+            if self._lock.try_acquire():
+                self._plugin.start()
+                return
+            stop.wait(_LOOK_SECONDS)
+
+
+def nri_socket(settings: Settings) -> Path:
+    """The runtime's socket: that of the settings, else the usual one of the host."""
+    if settings.nri_socket is not None:
+        return settings.nri_socket
+    return SOCKET if settings.host_root == Path("/") else follow(settings.host_root, SOCKET)

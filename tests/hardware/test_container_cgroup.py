@@ -1,0 +1,111 @@
+"""Writing a container's cgroup: in both versions, with both forms of the path, and containers that have gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dra_sdk import ContainerResources, HardwareError
+from dra_sdk.hardware import Host
+from dra_sdk.hardware.container_cgroup import ContainerCgroup
+
+V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
+V1 = "".join(
+    f"cgroup /sys/fs/cgroup/{name} cgroup rw,{name} 0 0\n" for name in ("cpuset", "cpu,cpuacct", "hugetlb", "memory")
+)
+CGROUPFS = "/kubepods/burstable/pod1/abc"
+SYSTEMD = "kubepods-burstable-pod1.slice:cri-containerd:abc"
+SCOPE = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-abc.scope"
+RESOURCES = ContainerResources(frozenset({0, 1, 4}), frozenset({1}), 5000, {"2MB": 1 << 21})
+FILES_V2 = {"cpuset.cpus": "0-1,4", "cpuset.mems": "1", "cpu.max": "5000", "hugetlb.2MB.max": "2097152"}
+FILES_V1 = {
+    "cpuset/{}/cpuset.cpus": "0-1,4",
+    "cpuset/{}/cpuset.mems": "1",
+    "cpu,cpuacct/{}/cpu.cfs_quota_us": "5000",
+    "hugetlb/{}/hugetlb.2MB.limit_in_bytes": "2097152",
+}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    return Host(tmp_path)
+
+
+def make(host: Host, mounts: str, *files: str) -> None:
+    (host.proc / "1/mounts").write_text("proc /proc proc rw 0 0\n" + mounts)
+    for name in files:
+        file = host.root / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("something longer than the new value\n")
+
+
+@pytest.mark.parametrize(("path", "below"), [(CGROUPFS, CGROUPFS[1:]), (SYSTEMD, SCOPE)])
+def test_cgroup_v2(host: Host, path: str, below: str) -> None:
+    make(host, V2, *(f"{below}/{name}" for name in FILES_V2))
+    assert ContainerCgroup(host, path).write(RESOURCES)
+    directory = host.root / "sys/fs/cgroup" / below
+    assert {each.name: each.read_text() for each in directory.iterdir()} == FILES_V2
+
+
+@pytest.mark.parametrize(("path", "below"), [(CGROUPFS, CGROUPFS[1:]), (SYSTEMD, SCOPE)])
+def test_cgroup_v1(host: Host, path: str, below: str) -> None:
+    mounts = V1.replace("cgroup rw,cpu,cpuacct", "cgroup rw,relatime,cpu,cpuacct") + V2.replace("fs/cgroup", "fs/x")
+    make(host, mounts, *(name.format(below) for name in FILES_V1))
+    assert ContainerCgroup(host, path).write(RESOURCES)
+    for name, text in FILES_V1.items():
+        assert (host.root / "sys/fs/cgroup" / name.format(below)).read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("mounts", "name", "text"), [(V2, "a/cpu.max", "max"), (V1, "cpu,cpuacct/a/cpu.cfs_quota_us", "-1")]
+)
+def test_no_limit(host: Host, mounts: str, name: str, text: str) -> None:
+    make(host, mounts, name)
+    assert ContainerCgroup(host, "/a").write(ContainerResources(cpu_quota=-1))
+    assert (host.root / "sys/fs/cgroup" / name).read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "below"),
+    [
+        ("system.slice:crio:abc", "system.slice/crio-abc.scope"),
+        ("system.slice::abc", "system.slice/abc.scope"),
+        ("-.slice:crio:abc", "crio-abc.scope"),
+        ("a-b.slice:x:c.slice", "a.slice/a-b.slice/c.slice"),
+    ],
+)
+def test_paths_of_systemd(host: Host, path: str, below: str) -> None:
+    assert ContainerCgroup(host, path).below_root == below
+
+
+def test_only_what_is_given_is_written(host: Host) -> None:
+    make(host, V2, "a/cpuset.cpus", "a/cpuset.mems")
+    assert ContainerCgroup(host, "/a").write(ContainerResources(cpus=frozenset({3})))
+    assert (host.root / "sys/fs/cgroup/a/cpuset.cpus").read_text() == "3"
+    assert (host.root / "sys/fs/cgroup/a/cpuset.mems").read_text().startswith("something")
+
+
+def test_a_container_that_has_gone_is_no_error(host: Host) -> None:
+    make(host, V2, "other/cpuset.cpus")
+    assert not ContainerCgroup(host, "/gone").write(RESOURCES)
+
+
+def test_a_file_that_the_cgroup_lacks_is_an_error_that_names_it(host: Host) -> None:
+    make(host, V2, "a/cpuset.mems")
+    with pytest.raises(HardwareError, match=r"cannot write '3' to .*/a/cpuset\.cpus: No such file or directory"):
+        ContainerCgroup(host, "/a").write(ContainerResources(cpus=frozenset({3})))
+
+
+def test_a_host_without_the_hierarchy(host: Host) -> None:
+    make(host, "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n")
+    with pytest.raises(HardwareError, match="shows no cgroup hierarchy with the controller cpuset"):
+        ContainerCgroup(host, "/a").write(RESOURCES)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/../../etc", "../a.slice:x:y"])
+def test_a_path_that_is_not_a_containers(host: Host, path: str) -> None:
+    make(host, V2)
+    with pytest.raises(HardwareError, match="is not the cgroup of a container"):
+        ContainerCgroup(host, path).write(RESOURCES)

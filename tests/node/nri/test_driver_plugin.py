@@ -1,0 +1,362 @@
+"""A driver as an NRI plugin: which hook is called when, what fails closed, what is late, and what is applied again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event as ThreadEvent
+
+import pytest
+
+from dra_sdk import (
+    Container,
+    ContainerAdjustment,
+    ContainerResources,
+    DriverInfo,
+    HeldClaim,
+    HeldDevice,
+    Node,
+    PodSandbox,
+)
+from dra_sdk.errors import StateError
+from dra_sdk.loader import Driver
+from dra_sdk.node.nri.driver_plugin import DriverPlugin
+from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
+from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
+from tests.node.nri.nri_objects import LIMITS
+from tests.waiting import LONG, wait
+
+NAME = "cards.example.com"
+CLAIM = HeldClaim("shop", "cards", "11-22", (HeldDevice("a", "n", "0"), HeldDevice("b/x", "n", "1")), pods=("uid1",))
+VARIABLE = f"DRA_CLAIM_{NAME}_11-22_"
+SHARED = frozenset({6, 7})
+Create = Callable[[Container, Sequence[HeldClaim]], ContainerAdjustment | None]
+Wanted = Callable[[Sequence[Container], Sequence[HeldClaim]], Mapping[str, ContainerResources]]
+
+
+def pinned(containers: Sequence[Container], _held: Sequence[HeldClaim]) -> dict[str, ContainerResources]:
+    """Containers with claims have the CPUs that their devices are called after."""
+    names = {each.id: [device.name for claim in each.claims for device in claim.devices] for each in containers}
+    return {name: ContainerResources(cpus=frozenset(map(int, cpus)) or SHARED) for name, cpus in names.items()}
+
+
+class CardDriver:
+    """Hooks that a test hands in, and a record of their arguments."""
+
+    def __init__(self, create: Create = lambda _container, _held: None, wanted: Wanted = pinned) -> None:
+        self.create, self.wanted = create, wanted
+        self.pods: list[PodSandbox] = []
+        self.created: list[Container] = []
+        self.removed: list[Container] = []
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self) -> list[object]:
+        return []
+
+    def dra_prepare(self) -> list[object]:
+        return []
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox) -> None:
+        self.pods.append(pod)
+
+    def dra_create_container(
+        self, container: Container, held: Sequence[HeldClaim], node: Node
+    ) -> ContainerAdjustment | None:
+        self.created.append(container)
+        return self.create(container, held)
+
+    def dra_synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim]
+    ) -> Mapping[str, ContainerResources]:
+        return self.wanted(containers, held)
+
+    def dra_remove_container(self, container: Container) -> None:
+        self.removed.append(container)
+
+
+class Site:
+    """A runtime, a driver that is connected to it, and the claims that it holds."""
+
+    def __init__(self, tmp_path: Path, nri_version: str, request_timeout: float) -> None:
+        self.held = [CLAIM]
+        self.root = tmp_path
+        self.runtime = NriRuntime(tmp_path / "nri.sock", nri_version=nri_version, request_timeout=request_timeout)
+        (tmp_path / "proc/1").mkdir(parents=True)
+        (tmp_path / "proc/1/mounts").write_text("cgroup2 /cgroups cgroup2 rw 0 0\n")
+
+    def claims(self) -> list[HeldClaim]:
+        if not self.held:
+            raise StateError("cannot read state directory")
+        return self.held
+
+    def pod(self, number: int = 1, namespace: str = "shop") -> pb.PodSandbox:
+        pod = pb.PodSandbox(id=f"pod{number}", name=f"web-{number}", uid=f"uid{number}", namespace=namespace)
+        self.runtime.run_pod(pod)
+        return pod
+
+    def create(self, name: str, *env: str, pod: str = "pod1") -> pb.Container:
+        return self.runtime.create_container(self.container(name, *env, pod=pod))
+
+    def container(self, name: str, *env: str, pod: str = "pod1") -> pb.Container:
+        container = pb.Container(id=name, pod_sandbox_id=pod, name=name, env=["PATH=/bin", *env])
+        container.linux.cgroups_path = f"/{name}"
+        return container
+
+    def cpus(self, name: str) -> str:
+        cpus: str = self.runtime.containers[name].linux.resources.cpu.cpus
+        return cpus
+
+
+@contextmanager
+def site(
+    tmp_path: Path, plugin: CardDriver, *, nri_version: str = "0.12.1", request_timeout: float = LONG
+) -> Iterator[tuple[Site, DriverPlugin]]:
+    found = Site(tmp_path, nri_version, request_timeout)
+    node = Node("n", tmp_path)
+    connected = DriverPlugin(Driver.of(plugin), node, found.claims, path=found.runtime.path, limits=LIMITS)
+    with found.runtime:
+        connected.start()
+        try:
+            assert connected.wait_synchronized(LONG)
+            yield found, connected
+        finally:
+            assert connected.stop(LONG)
+
+
+def test_a_hook_gets_the_claims_and_the_devices_of_the_requests_that_a_container_uses(tmp_path: Path) -> None:
+    driver = CardDriver()
+    with site(tmp_path, driver) as (here, _):
+        here.pod()
+        here.create("both", f"{VARIABLE}a=cards", f"{VARIABLE}b=cards")
+        here.create("second", f"{VARIABLE}b=cards")
+        here.create("none", "DRA_CLAIM_other.example.com_11-22_a=cards")
+        assert [[device.name for claim in each.claims for device in claim.devices] for each in driver.created] == [
+            ["0", "1"],
+            ["1"],
+            [],
+        ]
+        assert all(each.pod.claims == (CLAIM,) for each in driver.created)
+        assert driver.created[1].env == {"PATH": "/bin", f"{VARIABLE}b": "cards"}
+        assert (driver.created[1].cgroup, str(driver.created[1])) == ("/second", "container second of pod shop/web-1")
+        assert [here.cpus(each) for each in ("both", "second", "none")] == ["0-1", "1", "6-7"]
+        here.runtime.stop_container("second")
+        here.runtime.remove_container("second")
+        assert driver.removed == [replace(driver.created[1], resources=ContainerResources(cpus=frozenset({1})))]
+
+
+def test_only_pods_with_claims_are_told_of(tmp_path: Path) -> None:
+    driver = CardDriver()
+    with site(tmp_path, driver) as (here, _):
+        here.pod()
+        here.pod(2)
+        assert [each.uid for each in driver.pods] == ["uid1"]
+        here.create("late", f"{VARIABLE}a=cards", pod="pod2")  # it joined the claim after its preparation
+        assert driver.created[0].pod.claims == (CLAIM,)
+
+
+@pytest.mark.parametrize(
+    ("variable", "problem"),
+    [
+        (f"{VARIABLE}c", "uses request 'c' of claim shop/cards"),
+        (f"DRA_CLAIM_{NAME}_99_a", "uses claim 99, which driver cards.example.com does not hold"),
+        (f"DRA_CLAIM_{NAME}_a", "does not end with a claim's UID and request"),
+        (f"DRA_CLAIM_{NAME}_", "does not end with a claim's UID and request"),
+    ],
+)
+def test_a_variable_that_names_nothing_prepared_fails_the_container(
+    tmp_path: Path, variable: str, problem: str
+) -> None:
+    with site(tmp_path, CardDriver()) as (here, _):
+        here.pod()
+        with pytest.raises(RefusedError, match=problem):
+            here.create("c", f"{variable}=x")
+        here.create("d")  # the plugin is still there
+        assert here.cpus("d") == "6-7"
+
+
+@pytest.mark.parametrize("claim", [replace(CLAIM, complete=False), replace(CLAIM, rebooted=True)])
+def test_a_claim_that_is_not_prepared_now_fails_the_container(tmp_path: Path, claim: HeldClaim) -> None:
+    with site(tmp_path, CardDriver()) as (here, _):
+        here.held = [claim]
+        here.pod()
+        with pytest.raises(RefusedError, match="which is not prepared"):
+            here.create("c", f"{VARIABLE}a=x")
+
+
+def test_state_that_cannot_be_read_fails_containers_with_claims_only(tmp_path: Path) -> None:
+    with site(tmp_path, CardDriver()) as (here, connected):
+        here.pod()
+        here.held = []
+        with pytest.raises(RefusedError, match="cannot read state directory"):
+            here.create("c", f"{VARIABLE}a=x")
+        here.create("d")
+        assert here.cpus("d") == ""
+        here.held = [CLAIM]
+        assert connected.wait_applied(LONG)
+        assert here.cpus("d") == "6-7"
+
+
+def test_an_answer_that_breaks_the_contract_fails_containers_with_claims_only(tmp_path: Path) -> None:
+    driver = CardDriver(lambda _container, _held: ContainerAdjustment(ContainerResources(cpus=frozenset())))
+    with site(tmp_path, driver) as (here, connected):
+        here.pod()
+        with pytest.raises(RefusedError, match="cpus is the empty set"):
+            here.create("c", f"{VARIABLE}a=x")
+        here.create("d")
+        assert connected.wait_applied(LONG)
+        assert here.cpus("d") == "6-7"  # by dra_synchronize, soon afterwards
+
+
+def test_a_late_hook_fails_a_container_with_claims_and_delays_no_other(tmp_path: Path) -> None:
+    release = ThreadEvent()
+
+    def create(container: Container, _held: Sequence[HeldClaim]) -> None:
+        if container.name.startswith("slow"):
+            assert release.wait(LONG)
+
+    with site(tmp_path, CardDriver(create), request_timeout=6.0) as (here, connected):
+        here.pod()
+        with pytest.raises(RefusedError, match="the handler has not answered within 3 s"):
+            here.create("slow", f"{VARIABLE}a=x")
+        here.create("slow-without-claims")
+        assert here.cpus("slow-without-claims") == ""
+        here.create("quick", f"{VARIABLE}a=x")
+        assert here.cpus("quick") == "0"
+        assert here.cpus("slow-without-claims") == "6-7"  # with the answer to the next event
+        release.set()
+        assert connected.wait_applied(LONG)
+        assert here.runtime.problems == []
+
+
+@pytest.mark.parametrize("nri_version", ["0.3.0", "0.8.0", "0.12.0"])
+def test_an_older_runtime_is_not_asked_outside_of_events_but_cgroups_are_written(
+    tmp_path: Path, nri_version: str
+) -> None:
+    with site(tmp_path, CardDriver(), nri_version=nri_version) as (here, connected):
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        here.runtime.start_container("c")
+        file = tmp_path / "cgroups/c/cpuset.cpus"
+        file.parent.mkdir(parents=True)
+        file.write_text("0")
+        here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
+        connected.claims_changed()
+        assert connected.wait_applied(LONG)
+        assert file.read_text() == "5"
+        assert here.cpus("c") == "0"  # as far as the runtime knows
+
+
+def test_a_container_without_a_cgroup_gets_its_cpus_when_it_has_started(tmp_path: Path) -> None:
+    with site(tmp_path, CardDriver(), nri_version="0.12.0") as (here, connected):
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
+        connected.claims_changed()
+        assert connected.wait_applied(LONG)
+        file = tmp_path / "cgroups/c/cpuset.cpus"
+        file.parent.mkdir(parents=True)
+        file.write_text("0")
+        here.runtime.start_container("c")
+        wait(lambda: file.read_text() == "5")
+
+
+def test_a_cgroup_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    with site(tmp_path, CardDriver(), nri_version="0.12.0") as (here, connected):
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        file = tmp_path / "cgroups/c/cpuset.cpus"
+        file.parent.mkdir(parents=True)
+        here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
+        connected.claims_changed()
+        wait(lambda: connected.failed_updates)
+        file.write_text("0")
+        assert connected.wait_applied(LONG)
+        assert file.read_text() == "5"
+
+
+def test_a_failing_dra_synchronize_is_repeated_and_ends_no_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([True, True, True])
+
+    def wanted(containers: Sequence[Container], held: Sequence[HeldClaim]) -> Mapping[str, ContainerResources]:
+        if next(failures, False):
+            raise OSError("the driver cannot read its file")
+        return pinned(containers, held)
+
+    driver = CardDriver(wanted=wanted)
+    with site(tmp_path, driver) as (here, connected):
+        here.pod()
+        here.create("c")
+        wait(lambda: here.cpus("c") == "6-7")
+        assert connected.connections == 1
+    assert "the driver cannot read its file" in caplog.text
+
+
+def test_a_container_that_is_not_known_is_an_error_of_the_driver(tmp_path: Path) -> None:
+    with site(tmp_path, CardDriver(wanted=lambda _containers, _held: {"x": ContainerResources()})) as (here, _):
+        here.pod()
+        with pytest.raises(RefusedError, match="returned container 'x', which it was not given"):
+            here.create("c", f"{VARIABLE}a=x")
+
+
+def test_what_dra_create_container_sets_comes_before_what_dra_synchronize_wants(tmp_path: Path) -> None:
+    answer = ContainerAdjustment(
+        ContainerResources(mems=frozenset({1}), cpu_quota=-1, hugepage_limits={"2MB": 0}), {"A": "b"}, {"k": "v"}
+    )
+    with site(tmp_path, CardDriver(lambda _container, _held: answer)) as (here, _):
+        here.pod()
+        made = here.create("c", f"{VARIABLE}a=x")
+        assert (made.linux.resources.cpu.cpus, made.linux.resources.cpu.mems) == ("0", "1")
+        assert made.linux.resources.cpu.quota.value == -1
+        assert [(each.page_size, each.limit) for each in made.linux.resources.hugepage_limits] == [("2MB", 0)]
+        assert "A=b" in made.env
+        assert dict(made.annotations) == {"k": "v"}
+
+
+def test_a_resize_keeps_what_the_driver_wants_also_if_its_hook_fails(tmp_path: Path) -> None:
+    fails = ThreadEvent()
+
+    def wanted(containers: Sequence[Container], held: Sequence[HeldClaim]) -> Mapping[str, ContainerResources]:
+        if fails.is_set():
+            raise OSError("not now")
+        return pinned(containers, held)
+
+    with site(tmp_path, CardDriver(wanted=wanted)) as (here, connected):
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        for _ in range(2):
+            asked = pb.LinuxResources()
+            asked.cpu.cpus, asked.cpu.quota.value = "0-7", 9000
+            here.runtime.update_container("c", asked)
+            assert here.cpus("c") == "0"
+            assert here.runtime.containers["c"].linux.resources.cpu.quota.value == 9000
+            fails.set()
+        fails.clear()
+        assert connected.wait_applied(LONG)
+
+
+def test_containers_of_before_the_connection_get_what_the_driver_wants(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = CardDriver()
+    with site(tmp_path, driver) as (here, connected):
+        assert connected.stop(LONG)
+        wait(lambda: here.runtime.plugins == [])
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        here.create("d")
+        here.create("unknown", f"{VARIABLE}z=x")
+        assert here.cpus("c") == ""
+        again = DriverPlugin(Driver.of(driver), Node("n", tmp_path), here.claims, path=here.runtime.path, limits=LIMITS)
+        again.start()
+        assert again.wait_synchronized(LONG)
+        assert here.runtime.wait_plugins(1, LONG)
+        assert [here.cpus(each) for each in ("c", "d")] == ["0", "6-7"]
+        assert again.stop(LONG)
+    assert "uses request 'z' of claim shop/cards (11-22)" in caplog.text
+    assert "it was created without the driver" in caplog.text

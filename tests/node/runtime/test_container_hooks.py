@@ -1,0 +1,121 @@
+"""A driver process that is a plugin of a container runtime: when it connects, what it measures, and successors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_sdk.loader import Driver
+from dra_sdk.node.runtime.container_hooks import nri_socket
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.tools.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator.nri import NriRuntime
+from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
+from tests.embedded import settings_for
+from tests.testing.cores import NAME, CoreDriver
+from tests.testing.lamps import LampDriver
+from tests.waiting import LONG, wait
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def runtime(cluster: EmbeddedCluster) -> Iterator[NriRuntime]:
+    with NriRuntime(settings_for(cluster).nri_socket or Path(), request_timeout=LONG) as runtime:
+        yield runtime
+
+
+def process(cluster: EmbeddedCluster, **changes: Any) -> DriverProcess:
+    return DriverProcess(Driver.of(CoreDriver()), settings_for(cluster, **changes))
+
+
+def claimed(cluster: EmbeddedCluster, name: str) -> None:
+    """A pod with a claim of one CPU is about to run."""
+    cluster.kubelet.wait_for_driver(NAME)
+    cluster.wait_slices(NAME)
+    if name == "one":
+        cluster.create_class("cores")
+    cluster.create_claim(name, {"core": "cores"})
+    cluster.create_pod(f"{name}-pod", [name])
+    cluster.schedule()
+    cluster.run_pod(f"{name}-pod")
+
+
+def shared_container(runtime: NriRuntime, number: int = 0) -> Callable[[], str]:
+    """A container without claims: returns its CPUs."""
+    runtime.run_pod(pb.PodSandbox(id=f"s{number}", name="web", uid=f"u{number}", namespace="default"))
+    runtime.create_container(pb.Container(id=f"c{number}", pod_sandbox_id=f"s{number}", name="main"))
+    return lambda: runtime.containers[f"c{number}"].linux.resources.cpu.cpus
+
+
+def test_containers_follow_claims_that_the_kubelet_has_prepared_and_unprepared(
+    cluster: EmbeddedCluster, runtime: NriRuntime
+) -> None:
+    with process(cluster) as running:
+        cpus = shared_container(runtime)
+        assert cpus() == "0-7"
+        claimed(cluster, "one")
+        wait(lambda: cpus() == "1-7")
+        (held,) = running.preparer.held()
+        assert len(held.pods) == 1
+        cluster.stop_pod("one-pod")
+        wait(lambda: cpus() == "0-7")
+        text = running.metrics.text().decode()
+    assert f'dra_sdk_nri_connected{{driver="{NAME}"}} 1.0' in text
+    assert f'dra_sdk_nri_event_seconds_count{{driver="{NAME}",event="CreateContainer",result="ok"}} 1.0' in text
+    assert f'dra_sdk_nri_failed_updates{{driver="{NAME}"}} 0.0' in text
+
+
+def test_the_driver_is_connected_before_the_kubelet_may_call(cluster: EmbeddedCluster, runtime: NriRuntime) -> None:
+    with process(cluster):
+        assert runtime.plugins == [f"50-{NAME}"]
+    with process(cluster, nri_index=7):
+        assert runtime.plugins == [f"07-{NAME}"]
+    assert runtime.plugins == []
+
+
+def test_without_a_socket_it_says_so_and_connects_later(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with process(cluster) as running:
+        claimed(cluster, "one")
+        wait(lambda: "cannot connect to the container runtime: No such file or directory" in caplog.text)
+        assert f'dra_sdk_nri_connected{{driver="{NAME}"}} 0.0' in running.metrics.text().decode()
+        with NriRuntime(settings_for(cluster).nri_socket or Path(), request_timeout=LONG) as runtime:
+            assert runtime.wait_plugins(1, LONG)
+            assert shared_container(runtime)() == "1-7"
+
+
+def test_a_successor_connects_when_its_predecessor_has_ended(cluster: EmbeddedCluster, runtime: NriRuntime) -> None:
+    old, new = process(cluster, pod_uid="old"), process(cluster, pod_uid="new")
+    old.start()
+    assert runtime.wait_plugins(1, LONG)
+    with new:
+        assert len(runtime.plugins) == 1
+        old.stop()
+        wait(lambda: sum(each.method == "Synchronize" for each in runtime.calls) == 2)
+        claimed(cluster, "one")
+        assert shared_container(runtime)() == "1-7"
+
+
+def test_a_driver_without_such_hooks_is_no_plugin(cluster: EmbeddedCluster, runtime: NriRuntime) -> None:
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as running:
+        assert running.containers is None
+    assert runtime.calls == []
+
+
+def test_the_socket_is_that_of_the_host_also_behind_an_absolute_link(tmp_path: Path) -> None:
+    assert nri_socket(Settings(node_name="n")) == Path("/var/run/nri/nri.sock")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
+    assert nri_socket(Settings(node_name="n", host_root=tmp_path)) == tmp_path / "run/nri/nri.sock"
+    assert nri_socket(Settings(node_name="n", host_root=tmp_path, nri_socket=Path("/x"))) == Path("/x")
