@@ -2,7 +2,7 @@
 
 A container that uses claims has the CPUs of exactly the requests that it uses. All other containers, also those that
 must run on every node, have the shared pool: the online CPUs that are neither reserved nor held by a claim. CPUs that
-the kernel isolates are in it only while it has no others.
+the kernel isolates are in it only while it has no others, and reserved CPUs while it would be empty without them.
 
 Everything is computed from the claims that are held (the SDK keeps them on disk), the containers that the runtime
 shows, and the CPUs that are online. Nothing is remembered here, so a restart of the driver, the kubelet, the runtime or
@@ -56,18 +56,19 @@ class NoCpuOnlineError(RetriableError):
     """All CPUs that a container may use are offline."""
 
 
-def check_shared_pool(unreserved: CpuSet, held: CpuSet, picked: CpuSet) -> None:
+def check_shared_pool(online: CpuSet, held: CpuSet, picked: CpuSet) -> None:
     """Refuse a claim that picked the last CPUs: containers without claims could then run only on claimed ones.
 
-    `unreserved` are the online CPUs that are not reserved, `held` those of other claims. Raises EmptySharedPoolError.
+    `held` are the CPUs of other claims. Reserved CPUs are never picked, so a node that has some refuses no claim.
+    Raises EmptySharedPoolError.
     """
-    if picked and not unreserved - held - picked:
-        others = unreserved & held
+    if picked and not online - held - picked:
+        others = online & held
         raise EmptySharedPoolError(
             f"{len(picked)} CPUs for this claim ({format_cpuset(picked)}) would leave none for containers without "
-            f"claims: {len(unreserved)} CPUs are online and not reserved ({format_cpuset(unreserved)}), other claims "
-            f"hold {len(others)} of them ({format_cpuset(others) or 'none'}); ask for fewer, reserve fewer, or wait "
-            f"until another claim has ended"
+            f"claims: {len(online)} CPUs are online ({format_cpuset(online)}), none of them is reserved, other claims "
+            f"hold {len(others)} ({format_cpuset(others) or 'none'}); reserve a CPU, ask for fewer, or wait until "
+            f"another claim has ended"
         )
 
 
@@ -76,7 +77,7 @@ class Pinning:
     """The CPUs of a node, and who holds them.
 
     online: the CPUs that are online.
-    reserved: the CPUs that neither claims nor the shared pool get.
+    reserved: the CPUs that no claim gets, and the shared pool only if it would be empty.
     isolated: the CPUs that the kernel isolates.
     memory_nodes: the online CPUs of each NUMA node that has memory.
     held: all claims that hold CPUs.
@@ -106,8 +107,8 @@ class Pinning:
     def shared(self) -> CpuSet:
         """The CPUs of containers without claims; never those of a claim.
 
-        `check_shared_pool` keeps at least one free CPU. If that went offline, the reserved CPUs take its place: the
-        system's own work is disturbed, claims are not. Empty if these do not exist either.
+        If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only
+        if the last free CPU went offline, because `check_shared_pool` keeps one.
         """
         free = self.online - held_cpus(self.held)
         unreserved = free - self.reserved

@@ -148,10 +148,10 @@ def test_cpus_that_are_offline_are_left_out(tmp_path: Path) -> None:
     assert list(state.synchronize([container(gone, name="gone"), container(one, name="one")])) == ["one"]
 
 
-def test_where_the_last_free_cpu_went_offline_others_run_on_reserved_cpus(tmp_path: Path) -> None:
+def test_where_claims_have_all_other_cpus_containers_without_claims_run_on_reserved_ones(tmp_path: Path) -> None:
     host = regular_machine(cores=4, threads=1).offlined(3).write(tmp_path)
-    state = pinning(host, held("a", "1-2"), reserved="0")
-    assert given_to(state, container()) == "0"
+    assert given_to(pinning(host, held("a", "1"), reserved="0"), container()) == "2"
+    assert given_to(pinning(host, held("a", "1-2"), reserved="0"), container()) == "0"
 
 
 def test_where_nothing_is_left_no_empty_list_is_sent(tmp_path: Path) -> None:
@@ -181,14 +181,14 @@ def test_a_claim_that_is_still_being_prepared_gets_no_container(host: Host) -> N
 
 
 def test_a_claim_that_leaves_nothing_for_others_is_refused_with_the_numbers() -> None:
-    unreserved = parse_cpuset("1-3")
-    check_shared_pool(unreserved, parse_cpuset("1,7"), parse_cpuset("2"))
+    online = parse_cpuset("0-3")
+    check_shared_pool(online, parse_cpuset("0-1,7"), parse_cpuset("2"))
     with pytest.raises(EmptySharedPoolError) as error:
-        check_shared_pool(unreserved, parse_cpuset("1,7"), parse_cpuset("2-3"))
+        check_shared_pool(online, parse_cpuset("0-1,7"), parse_cpuset("2-3"))
     assert str(error.value) == (
-        "2 CPUs for this claim (2-3) would leave none for containers without claims: 3 CPUs are online and not "
-        "reserved (1-3), other claims hold 1 of them (1); ask for fewer, reserve fewer, or wait until another claim "
-        "has ended"
+        "2 CPUs for this claim (2-3) would leave none for containers without claims: 4 CPUs are online (0-3), none of "
+        "them is reserved, other claims hold 2 (0-1); reserve a CPU, ask for fewer, or wait until another claim has "
+        "ended"
     )
 
 
@@ -197,7 +197,9 @@ def test_the_driver_refuses_the_claim_for_the_last_cpu(dra_node: FakeNode, dra_d
     driver = dra_driver(CpuDriver)
     first = driver.prepare(claim(request("cpu")))
     last = driver.allocate(claim(request("cpu")))
-    with pytest.raises(EmptySharedPoolError, match=r"2 CPUs are online and not reserved \(0-1\)"):
+    with pytest.raises(
+        EmptySharedPoolError, match=r"2 CPUs are online \(0-1\), none of them is reserved, other claims hold 1 \(0\)"
+    ):
         driver.prepare(last)
     driver.unprepare(first)
     driver.prepare(last)
@@ -301,7 +303,7 @@ class NodeLife(RuleBasedStateMachine):
     )
     def start(self, machine: FakeMachine, reserved: str, version: str) -> None:
         self.reserved = parse_cpuset(reserved)
-        self.unreserved = frozenset(each.id for each in machine.cpus) - self.reserved
+        self.all = frozenset(each.id for each in machine.cpus)
         self.node.machine(machine)
         self.driver = DriverHarness(CpuDriver, self.node, settings=CpuSettings(reserved_cpus=self.reserved))
         self.runtime = self.stack.enter_context(self.driver.nri(version))
@@ -369,11 +371,12 @@ class NodeLife(RuleBasedStateMachine):
         assert set(held) == set(self.claims)
         taken = frozenset().union(*held.values())
         assert len(taken) == sum(map(len, held.values()))
-        assert not self.running or self.unreserved - taken
+        assert not taken & self.reserved
         for each in self.running:
             cpus = each.container.cpus
             if each.uses is None:
-                assert cpus == self.unreserved - taken
+                assert cpus
+                assert cpus == (self.all - self.reserved - taken or self.reserved)
             else:
                 assert cpus == self.cpus_of_container(*each.uses)
 
