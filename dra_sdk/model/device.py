@@ -116,7 +116,8 @@ class CounterConsumption:
 class NodeAllocatable:
     """How a device counts against a resource of its node (NodeAllocatableResourceMapping, KEP-5517).
 
-    This is the alpha form of Kubernetes 1.36. Kubernetes 1.37 replaced it by `nodeAllocatableResources`.
+    Kubernetes 1.36 calls it `nodeAllocatableResourceMappings`, 1.37 `nodeAllocatableResources`: a server gets the form
+    of its release. Both need the feature gate DRANodeAllocatableResources (alpha).
 
         node_allocatable={"memory": NodeAllocatable(multiplier="2Gi")}  # each allocated device takes 2 GiB of the node
         node_allocatable={"cpu": NodeAllocatable(capacity_key="cores", multiplier=2)}  # two CPUs for each core taken

@@ -24,7 +24,7 @@ from dra_sdk.model.device import ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.cache import Scope, SliceCache, select
 from dra_sdk.node.slices.diff import Identity, Operation, Owner, diff, with_times
-from dra_sdk.node.slices.packing import has_counters, pack_for_1_34
+from dra_sdk.node.slices.packing import depends_on_release, for_release
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.queue import Desired, PoolQueue, PoolState
 from dra_sdk.node.slices.watcher import Listener, SliceWatcher
@@ -216,7 +216,7 @@ class SliceController:
             self._report(pool.name, dropped)
 
     def _operations(self, api: KubeApi, pool: PoolState, desired: Desired, specs: list[JSON]) -> list[Operation]:
-        """The writes that make the server have `specs`, packed again if its release needs another packing."""
+        """The writes that make the server have `specs`, changed if its release needs another form."""
         operations = self._diff(pool, specs)
         if operations and pool.settled:
             _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
@@ -227,8 +227,8 @@ class SliceController:
         if operations and self._owner_is_old and self._node_name is not None:
             self._owner, self._owner_is_old = self._node(api, self._node_name), False
             operations = self._diff(pool, specs)
-        if operations and has_counters(desired.planned):
-            specs[:] = with_times(pack_for_1_34(desired.planned, _minor(api)), specs)
+        if operations and depends_on_release(desired.planned):
+            specs[:] = with_times(for_release(desired.planned, _minor(api)), specs)
             operations = self._diff(pool, specs)
         return operations
 
@@ -290,7 +290,7 @@ class SliceController:
 def _minor(api: KubeApi) -> int:
     """The server's minor release, asked before each write that depends on it, because servers are upgraded.
 
-    If the server does not answer, the newest release is assumed: only 1.34 differs.
+    If the server does not answer, the newest release is assumed.
     """
     try:
         version = api.get("/version")

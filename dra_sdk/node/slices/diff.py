@@ -25,7 +25,8 @@ _TOLERANCE: Final = timedelta(seconds=1)
 _FALSE_IS_UNSET: Final = frozenset({
     "bindsToNode", "allowMultipleAllocations", "allNodes", "perDeviceNodeSelection",
 })  # fmt: skip
-_QUANTITIES: Final = frozenset({"value", "default", "min", "max", "step", "validValues", "allocationMultiplier"})
+_MULTIPLIERS: Final = frozenset({"allocationMultiplier", "capacityMultiplier", "deviceMultiplier"})
+_QUANTITIES: Final = _MULTIPLIERS | {"value", "default", "min", "max", "step", "validValues"}
 _MIN_DIGITS: Final = 5
 _LIMIT: Final = 2**63
 _HEX: Final = re.compile("[0-9a-f]+")
@@ -183,7 +184,7 @@ def normal(spec: JSON) -> JSON:
     """A copy without empty fields and with canonical quantities."""
     found: JSON = _pruned(spec)
     for device in found.get("devices", ()):
-        for field in ("capacity", "consumesCounters", "nodeAllocatableResourceMappings"):
+        for field in ("capacity", "consumesCounters", "nodeAllocatableResourceMappings", "nodeAllocatableResources"):
             if field in device:
                 device[field] = _canonical(device[field])
     if "sharedCounters" in found:

@@ -1,8 +1,11 @@
-"""Slices as Kubernetes 1.34 needs them: counter sets in the slice of the devices that use them.
+"""Slices as a certain release of Kubernetes needs them.
 
-1.34 refuses a device whose counter set is in another slice, and its scheduler counts slice by slice. From 1.35 on a
-slice has either devices or counter sets, which is the form that `plan` makes. Pure. Source: resource.k8s.io/v1
-ResourceSliceSpec of 1.34 and 1.35.
+1.34 needs counter sets in the slice of the devices that use them: it refuses a device whose counter set is in another
+slice, and its scheduler counts slice by slice. From 1.35 on a slice has either devices or counter sets, which is the
+form that `plan` makes. From 1.37 on, node allocatable resources (KEP-5517) have the form `nodeAllocatableResources`.
+
+Pure. Source: resource.k8s.io/v1 ResourceSliceSpec of 1.34 and 1.35; NodeAllocatableResourceMapping of 1.36,
+NodeAllocatableResource of 1.37.
 """
 
 from __future__ import annotations
@@ -21,9 +24,44 @@ NEEDED_BY_1_34: Final = (
 )
 
 
+_MAPPINGS: Final = "nodeAllocatableResourceMappings"
+_FIRST_WITH_RESOURCES: Final = 37
+
+
 def has_counters(slices: Sequence[JSON]) -> bool:
-    """Whether the slices have counter sets, so that it matters which release they are for."""
+    """Whether the slices have counter sets."""
     return any("sharedCounters" in each for each in slices)
+
+
+def depends_on_release(slices: Sequence[JSON]) -> bool:
+    """Whether it matters which release the slices are for."""
+    return has_counters(slices) or any(_MAPPINGS in device for each in slices for device in each.get("devices", ()))
+
+
+def for_release(slices: Sequence[JSON], minor: int) -> list[JSON]:
+    """Planned slices as a server of 1.`minor` accepts them."""
+    if minor < _FIRST_WITH_RESOURCES:
+        return pack_for_1_34(slices, minor)
+    return [
+        {**each, "devices": [_with_resources(device) for device in each["devices"]]} if "devices" in each else each
+        for each in slices
+    ]
+
+
+def _with_resources(device: JSON) -> JSON:
+    """A device with the form of 1.37 of its node allocatable resources."""
+    if _MAPPINGS not in device:
+        return device
+    resources = {name: {"mapping": _mapping(each)} for name, each in device[_MAPPINGS].items()}
+    kept = {key: value for key, value in device.items() if key != _MAPPINGS}
+    return {**kept, "nodeAllocatableResources": resources}
+
+
+def _mapping(mapping: JSON) -> JSON:
+    amount = mapping["allocationMultiplier"]
+    if "capacityKey" in mapping:
+        return {"capacityKey": mapping["capacityKey"], "capacityMultiplier": amount}
+    return {"deviceMultiplier": amount}
 
 
 def pack_for_1_34(slices: Sequence[JSON], minor: int) -> list[JSON]:

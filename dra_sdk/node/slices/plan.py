@@ -17,7 +17,7 @@ from dra_sdk.errors import InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.device import NodeSelection, ResourcePool
 from dra_sdk.node.slices.diff import Identity, diff, generate_name
-from dra_sdk.node.slices.packing import pack_for_1_34
+from dra_sdk.node.slices.packing import for_release
 from dra_sdk.wire.profile import GATES, NEWEST, OLDEST, ServerProfile
 from dra_sdk.wire.slice import counter_set_json, device_json, is_complex, node_selection_json
 
@@ -100,7 +100,7 @@ def resource_slices(
     for name, planned in plan(pools, driver=driver, node_name=node_name).items():
         if isinstance(planned, InvalidObjectError):
             raise planned
-        slices = pack_for_1_34(planned.slices, minor)
+        slices = for_release(planned.slices, minor)
         for operation in diff([], slices, Identity(driver, name)):
             count = len(slices)
             operation.body["metadata"]["generateName"] = generate_name(operation.index, count, driver, node_name)

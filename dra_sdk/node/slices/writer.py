@@ -37,6 +37,7 @@ _DEVICE_GATES: Final = {
     "allowMultipleAllocations": "DRAConsumableCapacity",
     "capacity": "DRAConsumableCapacity",
     "nodeAllocatableResourceMappings": "DRANodeAllocatableResources",
+    "nodeAllocatableResources": "DRANodeAllocatableResources",
     "attributes": "DRAListTypeAttributes",
 }
 

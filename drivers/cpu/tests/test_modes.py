@@ -244,6 +244,22 @@ def test_a_kubelet_that_gives_cpus_away_itself_is_refused(start):
     assert [each.name for each in driver.discover()] == ["node-1"]
 
 
+@pytest.mark.parametrize(
+    ("version", "field", "mapping"),
+    [
+        ("1.36", "nodeAllocatableResourceMappings", {"capacityKey": "dra.cpu/cpu", "allocationMultiplier": "1"}),
+        ("1.37", "nodeAllocatableResources", {"mapping": {"capacityKey": "dra.cpu/cpu", "capacityMultiplier": "1"}}),
+    ],
+)
+def test_each_release_is_told_in_its_form_that_cpus_count_as_requests(dra_node, dra_driver, version, field, mapping):
+    dra_node.machine(xeon())
+    gates = {"DRANodeAllocatableResources": True}
+    settings = CpuSettings(node_allocatable=True)
+    driver = dra_driver(CpuDriver, settings=settings, version=version, feature_gates=gates)
+    (found,) = driver.slices()
+    assert [device[field] for device in found["spec"]["devices"]] == [{"cpu": mapping}] * 2
+
+
 def test_claims_keep_their_cpus_when_the_mode_changes(start, dra_driver):
     driver = start(xeon(sockets=1, cores=4))
     first = driver.prepare(claim(cpus(2)))

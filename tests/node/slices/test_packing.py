@@ -10,8 +10,8 @@ import pytest
 from dra_sdk.errors import ApiError, InvalidError, UnreachableError
 from dra_sdk.kube.api import Params
 from dra_sdk.kube.client import KubeClient
-from dra_sdk.model.device import CounterConsumption, CounterSet, Device, ResourcePool
-from dra_sdk.node.slices.packing import has_counters, pack_for_1_34, split_devices
+from dra_sdk.model.device import CounterConsumption, CounterSet, Device, NodeAllocatable, ResourcePool
+from dra_sdk.node.slices.packing import depends_on_release, for_release, has_counters, pack_for_1_34, split_devices
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.writer import Stats
 from dra_sdk.tools.simulator.local import LocalClient
@@ -54,6 +54,34 @@ def test_newer_servers_take_slices_as_they_are_planned(minor: int):
     slices = planned([part("a", "s"), part("b", "s")], "s")
     assert pack_for_1_34(slices, minor) == slices
     assert shown(slices) == [(["s"], []), ([], ["a", "b"])]
+
+
+@pytest.mark.parametrize(
+    ("given", "mapping_of_1_36", "mapping_of_1_37"),
+    [
+        (
+            NodeAllocatable(capacity_key="cores", multiplier=2),
+            {"capacityKey": "cores", "allocationMultiplier": "2"},
+            {"capacityKey": "cores", "capacityMultiplier": "2"},
+        ),
+        (NodeAllocatable(multiplier="2Gi"), {"allocationMultiplier": "2Gi"}, {"deviceMultiplier": "2Gi"}),
+    ],
+)
+def test_node_allocatable_resources_have_the_form_of_the_release(given, mapping_of_1_36, mapping_of_1_37):
+    slices = planned([Device("a", capacity={"cores": 4}, node_allocatable={"cpu": given}), part("b", "s")], "s")
+    assert depends_on_release(slices)
+    (_, older), (sets, newer) = for_release(slices, 36), for_release(slices, 37)
+    assert older["devices"][0]["nodeAllocatableResourceMappings"] == {"cpu": mapping_of_1_36}
+    assert newer["devices"][0]["nodeAllocatableResources"] == {"cpu": {"mapping": mapping_of_1_37}}
+    assert "nodeAllocatableResourceMappings" not in newer["devices"][0]
+    assert (sets, newer["devices"][1]) == (slices[0], slices[1]["devices"][1])
+
+
+@pytest.mark.parametrize(("devices", "sets"), [([Device("a")], []), ([], [])])
+def test_other_slices_are_the_same_for_each_release(devices: list[Device], sets: list[str]):
+    slices = planned(devices, *sets)
+    assert not depends_on_release(slices)
+    assert for_release(slices, 34) == for_release(slices, 37) == slices
 
 
 def test_without_counters_1_34_takes_them_too():
