@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -225,7 +226,7 @@ def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None
 
 
 @pytest.mark.timeout(600)  # mypy reads all of dra_sdk
-@pytest.mark.parametrize("name", ["fpga", "sriov"])
+@pytest.mark.parametrize("name", ["cores", "fpga", "sriov"])
 def test_the_drivers_of_the_guides_are_strictly_typed(name: str) -> None:
     file = EXAMPLES / name / f"{name}_driver.py"
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(file)]
@@ -318,3 +319,9 @@ def test_the_examples_of_the_page_about_hardware_are_strictly_typed(blocks: dict
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_guide_shows_the_hook_of_its_driver_of_cores() -> None:
+    page = (ROOT / "docs/driver.md").read_text().partition("## Pods and containers")[2]
+    (hook,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert textwrap.indent(hook, "    ") in (EXAMPLES / "cores/cores_driver.py").read_text()

@@ -51,6 +51,12 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert sorted(loaded & set(HEAVY)) == []
 
 
+def test_a_driver_without_hooks_about_containers_loads_nothing_of_nri() -> None:
+    loaded = imported_by("dra_sdk.node.runtime.process")
+    assert "google.protobuf" in loaded
+    assert [each for each in loaded if "nri" in each or each.startswith("dra_sdk.hardware")] == []
+
+
 def test_the_package_is_marked_as_typed() -> None:
     assert (Path(dra_sdk.__file__).parent / "py.typed").is_file()
 

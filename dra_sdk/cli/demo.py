@@ -80,6 +80,7 @@ def _run_steps(driver: Driver, root: Path) -> int:
             kubelet_dir=cluster.registry_dir.parent,
             cdi_dir=cluster.cdi_dir,
             host_root=root,
+            nri_socket=cluster.registry_dir.parent / "nri.sock",  # not that of this machine
         )
         slices = _slice_count(driver, settings, cluster.profile.minor)
         with DriverProcess(driver, settings):

@@ -10,7 +10,7 @@ Source: containerd/nri pkg/api/api.proto.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from dra_sdk.node.files import safe_id
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
 _NETWORK: Final = "network"
+_END: Final = "\0"  # no variable contains it
 Requests = Mapping[str, frozenset[str]]
 """The requests that a container uses, by the claim's `safe_id`."""
 
@@ -43,6 +44,30 @@ def _variable(driver: str, uid: str, request: str) -> str:
 
 def _prefix(driver: str) -> str:
     return f"DRA_CLAIM_{driver}_"
+
+
+class _Environment(Mapping[str, str]):
+    """A container's variables as one text: as a dict, those of 500 containers take some MiB."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, variables: Iterable[str]) -> None:
+        self._text = _END.join(variables)
+
+    def __getitem__(self, name: str) -> str:
+        return self._variables()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables())
+
+    def __len__(self) -> int:
+        return len(self._variables())
+
+    def __repr__(self) -> str:
+        return repr(self._variables())
+
+    def _variables(self) -> dict[str, str]:
+        return dict(each.partition("=")[::2] for each in self._text.split(_END) if each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +203,7 @@ class ContainerTable:
                 message.name,
                 pod or PodSandbox(message.pod_sandbox_id, "", "", ""),
                 (),
-                dict(each.partition("=")[::2] for each in message.env),
+                _Environment(message.env),
                 resources_of(message.linux.resources),
                 message.linux.cgroups_path,
             ),

@@ -56,6 +56,22 @@ def test_a_device_of_several_requests_has_one_status() -> None:
     assert reasons(completed((mine, "First"), (admin, None))) == [("lamp-0", None, "First")]
 
 
+def test_the_variable_of_a_request_comes_with_its_first_device() -> None:
+    devices = [AllocatedDevice("r/sub", "p", "lamp-0", None), AllocatedDevice("r/sub", "p", "lamp-1", None)]
+    prepared = [devices[0].prepared(), devices[1].prepared(ContainerEdits(env={"A": "1"}))]
+    state = Checkpoint.started(REF, devices, "boot-1", ["pod-1", "pod-2"])
+    found = state.completed(prepared, "example.com/lamp", "lamps", variables={"r": ContainerEdits(env={"V": "x"})})
+    assert [each.cdi_ids for each in found.devices] == [
+        ("example.com/lamp=request-u-1_r",),
+        ("example.com/lamp=claim-u-1_r.sub_lamp-1",),
+    ]
+    assert found.cdi_spec is not None
+    edits = {each["name"]: each["containerEdits"]["env"] for each in found.cdi_spec["devices"]}
+    assert edits == {"claim-u-1_r.sub_lamp-1": ["A=1"], "request-u-1_r": ["V=x"]}
+    assert found.held("boot-1", NO_DEADLINE).pods == ("pod-1", "pod-2")
+    assert decode(encode(found), "x") == found
+
+
 STATE = Checkpoint(
     namespace="default",
     name="lamps",
