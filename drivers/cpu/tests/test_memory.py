@@ -14,7 +14,15 @@ from dra_driver_cpu.pinning import NotHeldError
 
 from dra_sdk import Capacity, Container, ContainerResources, DraError, PodSandbox, RetriableError, SettingsError
 from dra_sdk.hardware import read_numa_nodes
-from dra_sdk.testing import DriverHarness, FakeNode, NotAllocatedError, PreparedClaim, claim, request
+from dra_sdk.testing import (
+    DriverHarness,
+    FakeNode,
+    NotAllocatedError,
+    PreparedClaim,
+    RefusedError,
+    claim,
+    request,
+)
 from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import regular_machine
 
@@ -323,3 +331,32 @@ def test_pods_without_huge_pages_are_not_touched(dra_node: FakeNode, driver: Dri
 )
 def test_page_sizes_have_the_names_that_runtimes_use(size: int, name: str) -> None:
     assert runtime_page_size(size) == name
+
+
+# -- with a container runtime
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.12.1"])
+def test_a_runtime_limits_container_and_pod(dra_node: FakeNode, driver: DriverHarness, version: str) -> None:
+    with driver.nri(version) as runtime:
+        prepared = driver.prepare(claim(ask("2Mi", "4Mi", numa=1)), pod="web")
+        uid = driver.held[0].pods[0]
+        of_pod = dra_node.file(f"/sys/fs/cgroup/kubepods/pod{uid}/hugetlb.2MB.max", "0\n")
+        own = ContainerResources(hugepage_limits={"2MB": 2 * MIB, "1GB": 0})
+        container = runtime.create_container(prepared, resources=own)
+        assert (container.cpus, container.mems) == (None, {1})
+        assert container.hugepage_limits == {"2MB": 6 * MIB, "1GB": 0}
+        assert int(of_pod.read_text()) == 4 * MIB
+        other = runtime.create_container(resources=own)
+        assert (other.mems, other.hugepage_limits) == (None, {"2MB": 2 * MIB, "1GB": 0})
+        driver.restart()
+        runtime.restart()
+        assert container.mems == {1}
+        assert container.hugepage_limits == {"2MB": 6 * MIB, "1GB": 0}
+
+
+def test_a_pod_whose_limit_cannot_be_raised_does_not_start(dra_node: FakeNode, driver: DriverHarness) -> None:
+    with driver.nri() as runtime:
+        prepared = driver.prepare(claim(ask("2Mi", "4Mi")))
+        with pytest.raises(RefusedError, match="is not visible; mount the host's /sys/fs/cgroup into the driver"):
+            runtime.run_pod(prepared)
