@@ -107,6 +107,13 @@ EXPECTED = {
         "default/cache": ("numa-1", {"cpus": ["cpudevnuma001"]}),
         "default/balanced": ("numa-1", {"near": ["cpudevnuma000"], "far": ["cpudevnuma001"]}),
     },
+    "cpu-memory": {
+        "default/packets": ("numa-1", {"cpus": ["cpudevnuma000"], "hugepages": ["hugepages-2mi-numa0"]}),
+        "default/database": (
+            "numa-1",
+            {"cpus": ["cpudevnuma001"], "memory": ["memory-numa1"], "hugepages": ["hugepages-2mi-numa1"]},
+        ),
+    },
     "hardware-cpu": {
         "default/neutral": ("amd-1", {"cpus": ["socket-0"]}),
         "default/for-amd": ("amd-1", {"cpus": ["socket-0"]}),

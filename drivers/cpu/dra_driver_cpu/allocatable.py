@@ -1,4 +1,4 @@
-"""Which CPUs of a node claims can get, which they hold, and which everybody else shares.
+"""Which CPUs of a node claims can get, and which they hold.
 
 The driver keeps no state of its own: what claims hold is in the claims that the SDK remembers. A claim holds the CPUs
 in the data of its devices, and those that its journal names while it is being prepared. A device with admin access
@@ -47,14 +47,6 @@ def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
     if settings.full_cores:
         found = frozenset(cpu for cpu in found if topology.siblings(cpu) <= found)
     return found
-
-
-def shared_cpus(topology: CpuTopology, settings: CpuSettings, held: Iterable[HeldClaim]) -> CpuSet:
-    """The online CPUs for containers without claims: neither reserved nor isolated nor held by a claim.
-
-    Empty if none is left; a container must not get an empty set, which means no restriction.
-    """
-    return topology.online - settings.reserved_cpus - topology.isolated - held_cpus(held)
 
 
 def held_cpus(claims: Iterable[HeldClaim]) -> CpuSet:

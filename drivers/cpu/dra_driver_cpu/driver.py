@@ -5,7 +5,7 @@ The driver keeps no state of its own: it reads from the held claims which CPUs a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Event, Lock
 
 from dra_driver_cpu.allocatable import cpus_of, held_cpus, refuse_static_policy
@@ -14,16 +14,21 @@ from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
 from dra_driver_cpu.pick import NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
+from dra_driver_cpu.pinning import Pinning, check_shared_pool, remove_pod_quota
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
     Claim,
+    Container,
+    ContainerAdjustment,
     ContainerEdits,
+    ContainerResources,
     DeviceHealth,
     DriverInfo,
     HeldClaim,
     Node,
     PermanentError,
+    PodSandbox,
     PreparedDevice,
     ResourcePool,
 )
@@ -79,9 +84,25 @@ class CpuDriver:
         held, picked = held_cpus(claim.held()), list[CpuSet]()
         for device in claim.devices:
             picked.append(self._pick(device, topology, held.union(*picked)))
+        exclusive = [cpus for device, cpus in zip(claim.devices, picked, strict=True) if not device.admin_access]
+        check_shared_pool(topology.online, held, frozenset().union(*exclusive))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data=device.config.data(cpus), cdi_name=name, metadata=_metadata(cpus))
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Remove the CFS quota of the pod as a whole if its claims remove that of containers."""
+        remove_pod_quota(pod, node)
+
+    def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
+        """Pin a container before it starts."""
+        return Pinning.read(node, self._settings.reserved_cpus, held).adjustment(container)
+
+    def dra_synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
+    ) -> Mapping[str, ContainerResources]:
+        """Pin all containers: the shared pool shrinks and grows with the claims."""
+        return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
         """Who has which CPU."""

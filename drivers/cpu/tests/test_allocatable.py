@@ -12,7 +12,6 @@ from dra_driver_cpu.allocatable import (
     cpus_of,
     held_cpus,
     refuse_static_policy,
-    shared_cpus,
 )
 
 from dra_sdk import DraError, HeldClaim, HeldDevice
@@ -62,12 +61,6 @@ def test_a_reserved_cpu_that_does_not_exist_is_an_error(tmp_path):
 def test_isolated_cpus_only_needs_isolated_cpus(tmp_path):
     with pytest.raises(DraError, match="isolatedCpus is only, and the kernel isolates no CPU"):
         allocatable_cpus(read_cpus(regular_machine().write(tmp_path)), CpuSettings(isolated_cpus="only"))
-
-
-def test_everybody_else_shares_what_is_neither_reserved_nor_isolated_nor_held(topology):
-    settings = CpuSettings(reserved_cpus=parse_cpuset("0"))
-    assert format_cpuset(shared_cpus(topology, settings, [])) == "1-2,4-6"
-    assert format_cpuset(shared_cpus(topology, settings, [held("a", "1,5"), held("b", "", journal="6")])) == "2,4"
 
 
 def test_a_claim_holds_the_cpus_of_its_devices_and_of_its_journal():

@@ -1,0 +1,308 @@
+"""The driver `dra.memory`: memory and huge pages of each NUMA node, by size.
+
+Each NUMA node is a device for its memory, and one for its huge pages of each size. A container that uses a claim has
+memory of the claim's NUMA nodes only (`cpuset.mems`), and as many huge pages as it was granted. Ordinary memory is
+counted, not limited: the limit of a container is its `resources.limits.memory`. In one claim with `dra.cpu`,
+`matchAttribute: resource.kubernetes.io/numaNode` gives CPUs and memory of the same node.
+
+The driver keeps no state of its own: what was granted is recorded with the held claims.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from dra_driver_cpu.hugepage_limits import HugepageLimits
+from dra_driver_cpu.pinning import MEMORY_VARIABLE, NotHeldError
+from dra_sdk import (
+    AllocatedDevice,
+    Capacity,
+    Claim,
+    Container,
+    ContainerAdjustment,
+    ContainerEdits,
+    ContainerResources,
+    Device,
+    DraError,
+    DriverInfo,
+    DriverSettings,
+    FromText,
+    HeldClaim,
+    HeldDevice,
+    Node,
+    PodSandbox,
+    PreparedDevice,
+    Quantity,
+    RequestPolicy,
+    RetriableError,
+)
+from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, polling, read_numa_nodes
+from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+
+SIZE: Final = "size"
+"""The capacity that claims consume, in bytes."""
+WATCH_SECONDS: Final = 10.0
+"""How often the number of huge pages is read; the kernel sends no event when it changes."""
+_MEMORY: Final = "memory"
+_RUNTIME_UNITS: Final = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedMemory:
+    """Memory that no claim gets.
+
+    numa_node: number of the NUMA node.
+    resource: `memory`, or huge pages of a size, such as `hugepages-2Mi`.
+    size: how many bytes.
+    """
+
+    numa_node: int
+    resource: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.numa_node}:{self.resource}={Quantity.of(self.size, binary=True)}"
+
+
+def parse_reserved(text: str) -> tuple[ReservedMemory, ...]:
+    """Read what the kubelet's option `--reserved-memory` takes: `0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi`."""
+    return tuple(_parse_amount(node, amount) for node, amount in _amounts(text))
+
+
+def _amounts(text: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, map(str.strip, text.split(";"))):
+        node, _, amounts = part.partition(":")
+        yield from ((node, amount) for amount in amounts.split(","))
+
+
+def _parse_amount(node: str, amount: str) -> ReservedMemory:
+    resource, _, size = amount.strip().partition("=")
+    try:
+        return ReservedMemory(int(node), resource, int(Quantity(size)))
+    except ValueError:
+        raise ValueError(f"{node}:{amount} must be NODE:RESOURCE=SIZE, such as 0:memory=1Gi") from None
+
+
+class MemorySettings(DriverSettings, prefix="DRA_MEMORY_"):
+    """The settings of one node."""
+
+    reserved_memory: Annotated[
+        tuple[ReservedMemory, ...], FromText(parse_reserved, "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi")
+    ] = Field(default=(), description="memory that no claim gets; must be the kubelet's `reservedMemory`")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of one kind on one NUMA node: what one device stands for.
+
+    numa_node: number of the NUMA node.
+    page_size: bytes of one page.
+    is_hugepages: whether it is huge pages.
+    size: bytes that claims can get, a multiple of `page_size`.
+    """
+
+    numa_node: int
+    page_size: int
+    is_hugepages: bool
+    size: int
+
+    @property
+    def page(self) -> Quantity:
+        """The size of a page as Kubernetes writes it, such as 2Mi."""
+        return Quantity.of(self.page_size, binary=True)
+
+    @property
+    def resource(self) -> str:
+        """The resource of the node that it is: `memory`, `hugepages-2Mi`."""
+        return f"hugepages-{self.page}" if self.is_hugepages else _MEMORY
+
+    @property
+    def name(self) -> str:
+        """The name of the device, which is the same after every restart: `memory-numa0`, `hugepages-2mi-numa0`."""
+        return f"{self.resource.lower()}-numa{self.numa_node}"
+
+
+def available(nodes: Sequence[NumaNode], reserved: Sequence[ReservedMemory], page_size: int) -> list[Memory]:
+    """What claims can get, by NUMA node; ordinary memory first, in pages of `page_size`, then huge pages by size.
+
+    Ordinary memory is what huge pages leave. What has no free page after `reserved` is left out. Raises DraError if
+    memory is reserved that does not exist: a mistyped setting would give claims what the system needs.
+    """
+    wanted = {(each.numa_node, each.resource): each.size for each in reserved}
+    found = []
+    for node in nodes:
+        in_hugepages = sum(pages.size * pages.total for pages in node.hugepages)
+        every = [Memory(node.id, page_size, False, node.memory - in_hugepages)]
+        every += [Memory(node.id, pages.size, True, pages.size * pages.total) for pages in node.hugepages]
+        for each in every:
+            left = each.size - wanted.pop((node.id, each.resource), 0)
+            pages_left = max(0, left) // each.page_size
+            found.append(Memory(node.id, each.page_size, each.is_hugepages, pages_left * each.page_size))
+    if wanted:
+        names = ", ".join(f"{resource} of NUMA node {node}" for node, resource in wanted)
+        raise DraError(f"reserved {names}: does not exist; NUMA nodes are {format_cpuset(node.id for node in nodes)}")
+    return [each for each in found if each.size]
+
+
+class MemoryDriver:
+    """DRA driver `dra.memory`. Without `settings` it has their defaults.
+
+    `effects` writes the limits of pods; `page_size` is that of ordinary memory on this machine.
+    """
+
+    settings_class = MemorySettings
+
+    def __init__(
+        self,
+        settings: MemorySettings | None = None,
+        *,
+        effects: Effects | None = None,
+        page_size: int = mmap.PAGESIZE,
+        watch_seconds: float = WATCH_SECONDS,
+    ) -> None:
+        self._settings = settings or MemorySettings()
+        self._effects = effects or SystemEffects()
+        self._page_size = page_size
+        self._watch_seconds = watch_seconds
+        self._limits = HugepageLimits()
+
+    def dra_driver_info(self) -> DriverInfo:
+        """Name and CDI kind."""
+        return DriverInfo("dra.memory", cdi_kind="dra.k8s.io/memory")
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        """A device for each kind of memory of each NUMA node."""
+        return map(_device, self._available(node))
+
+    def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Notice NUMA nodes and huge pages that are added or removed."""
+        polling.watch(lambda: tuple(self._available(node)), changed, stop, self._watch_seconds)
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        """Record what each device grants, and tell the containers of each request its NUMA nodes.
+
+        Raises RetriableError if fewer pages are left than the claim needs: someone has reduced the number of huge
+        pages since the scheduler chose the device.
+        """
+        exists = {each.name: each.size for each in self._available(claim.node)}
+        for device in claim.devices:
+            memory: Memory = device.hardware
+            others = sum(
+                each.data.get(SIZE, 0) for held in claim.held() for each in held.devices if each.name == device.name
+            )
+            mine = sum(_granted(each) for each in claim.devices if each.name == device.name)
+            if others + mine > exists.get(device.name, 0):
+                raise RetriableError(
+                    f"device {device.name}: this claim needs {mine} bytes, other claims have {others}, "
+                    f"the node has {exists.get(device.name, 0)}"
+                )
+            data = {
+                "numaNode": memory.numa_node,
+                "pageSize": memory.page_size,
+                "hugeTLB": memory.is_hugepages,
+                SIZE: _granted(device),
+            }
+            edits, name = _edits(claim, device)
+            yield device.prepared(edits, data=data, cdi_name=name)
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Raise the limits of huge pages that the kubelet has set for the pod as a whole."""
+        if claimed := hugepages(pod.claims):
+            self._limits.add(NodeAccess(node.root, self._effects), pod, claimed)
+
+    def dra_create_container(
+        self, container: Container, held: Sequence[HeldClaim], node: Node
+    ) -> ContainerAdjustment | None:
+        """Limit a container with claims to their NUMA nodes, and allow it their huge pages beyond its own."""
+        known = {claim.uid for claim in held}
+        for claim in container.claims:
+            if claim.uid not in known or not mems([claim]):
+                raise NotHeldError(f"{container} uses {claim}, which holds no memory on this node")
+        if not container.claims:
+            return None
+        if claimed := hugepages(container.pod.claims):
+            self._limits.ensure(NodeAccess(node.root, self._effects), container.pod, claimed)
+        own = container.resources.hugepage_limits
+        limits = {size: limit + own.get(size, 0) for size, limit in hugepages(container.claims).items()}
+        return ContainerAdjustment(ContainerResources(mems=mems(container.claims), hugepage_limits=limits))
+
+    def dra_synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim]
+    ) -> Mapping[str, ContainerResources]:
+        """The NUMA nodes of containers with claims. Limits of huge pages are set once, at creation."""
+        known = {claim.uid for claim in held}
+        found = {each.id: mems(claim for claim in each.claims if claim.uid in known) for each in containers}
+        return {name: ContainerResources(mems=nodes) for name, nodes in found.items() if nodes}
+
+    def _available(self, node: Node) -> list[Memory]:
+        return available(read_numa_nodes(node), self._settings.reserved_memory, self._page_size)
+
+
+def mems(claims: Iterable[HeldClaim]) -> CpuSet:
+    """The NUMA nodes of all devices of these claims."""
+    return frozenset(each.data["numaNode"] for each in _prepared(claims))
+
+
+def hugepages(claims: Iterable[HeldClaim]) -> dict[str, int]:
+    """The bytes of huge pages that these claims grant, by page size as a container runtime names it, such as `2MB`."""
+    found: dict[str, int] = {}
+    for each in _prepared(claims):
+        if each.data["hugeTLB"]:
+            name = runtime_page_size(each.data["pageSize"])
+            found[name] = found.get(name, 0) + each.data[SIZE]
+    return found
+
+
+def runtime_page_size(size: int) -> str:
+    """The name of a page size in OCI specs and cgroups: 2MB, 1GB, 64KB."""
+    return next(f"{size // factor}{unit}" for unit, factor in _RUNTIME_UNITS if size >= factor)
+
+
+def _prepared(claims: Iterable[HeldClaim]) -> Iterator[HeldDevice]:
+    return (each for claim in claims for each in claim.devices if each.data)
+
+
+def _device(memory: Memory) -> Device:
+    size = Quantity.of(memory.size, binary=True)
+    # The API server refuses a step that leads beyond the capacity, so a single page is a list of one value.
+    one = memory.size == memory.page_size
+    policy = (
+        RequestPolicy(default=memory.page, valid_values=[memory.page])
+        if one
+        else RequestPolicy(default=memory.page, min=memory.page, max=size, step=memory.page)
+    )
+    return Device(
+        memory.name,
+        attributes={
+            **numa_attribute(memory.numa_node),
+            "pageSize": str(memory.page),
+            "hugeTLB": memory.is_hugepages,
+            "dra.cpu/numaNodeID": memory.numa_node,  # older names, by which existing claims align
+            "dra.net/numaNode": memory.numa_node,
+        },
+        capacity={SIZE: Capacity(size, policy)},
+        allow_multiple_allocations=True,
+        hardware=memory,
+    )
+
+
+def _granted(device: AllocatedDevice[Any]) -> int:
+    """How many bytes the scheduler granted; all of the device if its capacity cannot be consumed in parts."""
+    granted = device.consumed_capacity.get(SIZE)
+    if granted is None:
+        return int(device.hardware.size)
+    return int(granted)
+
+
+def _edits(claim: Claim[Any], device: AllocatedDevice[Any]) -> tuple[ContainerEdits, str]:
+    """The environment and the CDI name of a request. Both contain the request's name only if the claim has several."""
+    several = len({each.base_request for each in claim.devices}) > 1
+    suffix = f"{claim.uid}_{device.base_request}" if several else claim.uid
+    nodes = {each.hardware.numa_node for each in claim.devices if each.base_request == device.base_request}
+    return ContainerEdits(env={f"{MEMORY_VARIABLE}{suffix}": format_cpuset(nodes)}), f"claim-{suffix}"

@@ -1,0 +1,183 @@
+"""Which CPUs and NUMA nodes each container of a node may use.
+
+A container that uses claims has the CPUs of exactly the requests that it uses. All other containers, also those that
+must run on every node, have the shared pool: the online CPUs that are neither reserved nor held by a claim. CPUs that
+the kernel isolates are in it only while it has no others, and reserved CPUs while it would be empty without them.
+
+Everything is computed from the claims that are held (the SDK keeps them on disk), the containers that the runtime
+shows, and the CPUs that are online. Nothing is remembered here, so a restart of the driver, the kubelet, the runtime or
+a container leads to the same CPUs, and a prepared CPU stays with its claim until the claim is unprepared.
+
+Sources: cpuset(7); Documentation/admin-guide/cgroup-v2.rst; for the quota the kubelet's
+`DisableCPUQuotaWithExclusiveCPUs`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Self
+
+from dra_driver_cpu.allocatable import held_cpus
+from dra_driver_cpu.config import CPUS, MEMORY, QUOTA
+from dra_sdk import (
+    Container,
+    ContainerAdjustment,
+    ContainerResources,
+    HardwareError,
+    HeldClaim,
+    HeldDevice,
+    PermanentError,
+    PodSandbox,
+    RetriableError,
+)
+from dra_sdk.hardware import CpuSet, Host, format_cpuset, optional, parse_cpuset, read_cpuset
+from dra_sdk.hardware.container_cgroup import ContainerCgroup
+from dra_sdk.hardware.numa import read_numa_cpus
+
+log = logging.getLogger(__name__)
+MEMORY_VARIABLE: Final = "DRA_MEMS_"
+"""What the variables of the driver `dra.memory` begin with. A container that has one gets its NUMA nodes from it."""
+NO_LIMIT: Final = -1
+"""The CFS quota of a container that may use its CPUs all the time."""
+
+
+class EmptySharedPoolError(RetriableError):
+    """A claim would leave no CPU for containers without claims; it may succeed when another claim has ended."""
+
+
+class NotHeldError(PermanentError):
+    """A container uses a claim that holds nothing on this node."""
+
+
+class NoCpuOnlineError(RetriableError):
+    """All CPUs that a container may use are offline."""
+
+
+def check_shared_pool(online: CpuSet, held: CpuSet, picked: CpuSet) -> None:
+    """Refuse a claim that picked the last CPUs: containers without claims could then run only on claimed ones.
+
+    `held` are the CPUs of other claims. Reserved CPUs are never picked, so a node that has some refuses no claim.
+    Raises EmptySharedPoolError.
+    """
+    if picked and not online - held - picked:
+        others = online & held
+        raise EmptySharedPoolError(
+            f"{len(picked)} CPUs for this claim ({format_cpuset(picked)}) would leave none for containers without "
+            f"claims: {len(online)} CPUs are online ({format_cpuset(online)}), none of them is reserved, other claims "
+            f"hold {len(others)} ({format_cpuset(others) or 'none'}); reserve a CPU, ask for fewer, or wait until "
+            f"another claim has ended"
+        )
+
+
+@dataclass(frozen=True)
+class Pinning:
+    """The CPUs of a node, and who holds them.
+
+    online: the CPUs that are online.
+    reserved: the CPUs that no claim gets, and the shared pool only if it would be empty.
+    isolated: the CPUs that the kernel isolates.
+    memory_nodes: the online CPUs of each NUMA node that has memory.
+    held: all claims that hold CPUs.
+    """
+
+    online: CpuSet
+    reserved: CpuSet
+    isolated: CpuSet
+    memory_nodes: Mapping[int, CpuSet]
+    held: Sequence[HeldClaim]
+
+    @classmethod
+    def read(cls, node: Host, reserved: CpuSet, held: Sequence[HeldClaim]) -> Self:
+        """The state of `node` now. Reads a few small files, so that a hook answers in less than a millisecond."""
+        cpus, nodes = node.sys / "devices/system/cpu", node.sys / "devices/system/node"
+        with_memory = optional(read_cpuset, nodes / "has_memory")  # absent on a kernel without NUMA support
+        numa = read_numa_cpus(node)
+        return cls(
+            online=read_cpuset(cpus / "online"),
+            reserved=reserved,
+            isolated=optional(read_cpuset, cpus / "isolated") or frozenset(),
+            memory_nodes={each: local for each, local in numa.items() if with_memory is None or each in with_memory},
+            held=held,
+        )
+
+    @cached_property
+    def shared(self) -> CpuSet:
+        """The CPUs of containers without claims; never those of a claim.
+
+        If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only
+        if the last free CPU went offline, because `check_shared_pool` keeps one.
+        """
+        free = self.online - held_cpus(self.held)
+        unreserved = free - self.reserved
+        return unreserved - self.isolated or unreserved or free
+
+    def adjustment(self, container: Container) -> ContainerAdjustment:
+        """What changes in a container that is being created.
+
+        Raises NotHeldError if it uses a claim that is not held, NoCpuOnlineError if it would have no CPU.
+        """
+        known = {claim.uid for claim in self.held}
+        for claim in container.claims:
+            if claim.uid not in known or not _cpus(claim.devices):
+                raise NotHeldError(f"{container} uses {claim}, which holds no CPUs on this node")
+        found = self._resources(container, known)
+        if found is None:
+            raise NoCpuOnlineError(f"{container}: of the CPUs that it may use, none is online")
+        return ContainerAdjustment(resources=found)
+
+    def synchronize(self, containers: Iterable[Container]) -> dict[str, ContainerResources]:
+        """The resources of these containers, by id. A container without an online CPU is left out: it stays as it is.
+
+        A container whose claims have ended has the shared pool: its CPUs may be those of another claim by now.
+        """
+        known = {claim.uid for claim in self.held}
+        found = {container.id: self._resources(container, known) for container in containers}
+        return {name: resources for name, resources in found.items() if resources is not None}
+
+    def _resources(self, container: Container, known: set[str]) -> ContainerResources | None:
+        """The resources of a container; None if no CPU of it is online: NRI takes an empty list as no change."""
+        devices = [device for claim in container.claims if claim.uid in known for device in claim.devices]
+        if not devices:
+            return ContainerResources(cpus=self.shared) if self.shared else None
+        cpus = _cpus(devices) & self.online
+        if not cpus:
+            return None
+        quota = NO_LIMIT if all(map(_removes_quota, devices)) else None
+        return ContainerResources(cpus=cpus, mems=self._mems(container, devices, cpus), cpu_quota=quota)
+
+    def _mems(self, container: Container, devices: Sequence[HeldDevice], cpus: CpuSet) -> CpuSet | None:
+        """The NUMA nodes of a container's CPUs; None if they stay as they are.
+
+        The runtime refuses a container whose NUMA nodes two plugins set, so where `dra.memory` sets them, this driver
+        does not.
+        """
+        if any(name.startswith(MEMORY_VARIABLE) for name in container.env):
+            return None
+        if any(device.data.get(MEMORY, "local") != "local" for device in devices):
+            return None
+        return frozenset(node for node, local in self.memory_nodes.items() if local & cpus) or None
+
+
+def remove_pod_quota(pod: PodSandbox, node: Host) -> None:
+    """Remove the CFS quota of a pod whose claims remove that of its containers, as the kubelet's static policy does.
+
+    The kubelet limits the pod to the sum of its containers' limits, which would slow exclusive CPUs down all the same.
+    If that fails, the pod is slower, so it is logged only.
+    """
+    if pod.cgroup_parent and any(_removes_quota(device) for claim in pod.claims for device in claim.devices):
+        try:
+            ContainerCgroup(node, pod.cgroup_parent).write(ContainerResources(cpu_quota=NO_LIMIT))
+        except HardwareError as error:
+            log.warning("%s keeps its CPU quota: %s", pod, error)
+
+
+def _removes_quota(device: HeldDevice) -> bool:
+    return bool(device.data.get(QUOTA, "remove") == "remove")
+
+
+def _cpus(devices: Iterable[HeldDevice]) -> CpuSet:
+    """The CPUs of these devices. A device that is still being prepared has none yet."""
+    return frozenset().union(*(parse_cpuset(device.data.get(CPUS, "")) for device in devices))

@@ -1,0 +1,362 @@
+"""The driver of memory on machines made of files, from discovery to the limits of a container."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dra_driver_cpu import MemoryDriver, MemorySettings
+from dra_driver_cpu.memory import ReservedMemory, available, parse_reserved, runtime_page_size
+from dra_driver_cpu.pinning import NotHeldError
+
+from dra_sdk import Capacity, Container, ContainerResources, DraError, PodSandbox, RetriableError, SettingsError
+from dra_sdk.hardware import read_numa_nodes
+from dra_sdk.testing import (
+    DriverHarness,
+    FakeNode,
+    NotAllocatedError,
+    PreparedClaim,
+    RefusedError,
+    claim,
+    request,
+)
+from dra_sdk.testing.crashes import assert_survives_crashes
+from dra_sdk.testing.sysfs import regular_machine
+
+pytest_plugins = ["dra_sdk.testing.plugin"]
+
+MIB, GIB = 1 << 20, 1 << 30
+MACHINE = replace(regular_machine(sockets=2), hugepages={2 * MIB: 512, GIB: 2})
+"""Two NUMA nodes, each of 16 GiB: 1 GiB in pages of 2 MiB, 2 GiB in pages of 1 GiB, 13 GiB of others."""
+POD_CGROUP = "/sys/fs/cgroup/kubepods/pod1"
+POD = PodSandbox("p", "default", "pod", "pod-uid", cgroup_parent="/kubepods/pod1")
+HELD_BACK = "0:memory=1Gi,hugepages-2Mi=24Mi;1:hugepages-1Gi=2Gi"
+
+
+@pytest.fixture
+def driver(dra_node: FakeNode, dra_driver: Any) -> DriverHarness:
+    dra_node.machine(MACHINE)
+    dra_node.file("/sys/fs/cgroup/cgroup.controllers", "cpuset hugetlb")
+    for name in ("hugetlb.2MB.max", "hugetlb.1GB.max"):
+        dra_node.file(f"{POD_CGROUP}/{name}", "0\n")
+    made: DriverHarness = dra_driver(partial(MemoryDriver, effects=dra_node.effects, page_size=4096))
+    return made
+
+
+def ask(kind: str = "memory", size: str = "", *, name: str = "", numa: int | None = None) -> dict[str, Any]:
+    """A request for `memory`, or for huge pages of a size, such as `2Mi`."""
+    device = 'device.attributes["dra.memory"]'
+    where = [f"!{device}.hugeTLB" if kind == "memory" else f'{device}.hugeTLB && {device}.pageSize == "{kind}"']
+    if numa is not None:
+        where.append(f'device.attributes["resource.kubernetes.io"].numaNode == {numa}')
+    return request(name or f"r{kind.lower()}", where=where, capacity={"size": size} if size else None)
+
+
+def data(driver: DriverHarness) -> list[dict[str, Any]]:
+    return [dict(device.data) for held in driver.held for device in held.devices]
+
+
+def variables(prepared: PreparedClaim, name: str = "main") -> dict[str, str]:
+    """The variables of this driver; the SDK has its own, which begin with DRA_CLAIM_."""
+    return {key: text for key, text in prepared.container(name).env.items() if key.startswith("DRA_MEMS_")}
+
+
+def container(driver: DriverHarness, *requests: str, **limits: int) -> Container:
+    """A container that uses these requests of all held claims, all requests by default; `limits` are its own."""
+    claims = [
+        replace(each, devices=[device for device in each.devices if not requests or device.base_request in requests])
+        for each in driver.held
+    ]
+    resources = ContainerResources(hugepage_limits={name.removeprefix("of_"): limit for name, limit in limits.items()})
+    return Container("c", "main", replace(POD, claims=driver.held), claims, resources=resources)
+
+
+def created(driver: DriverHarness, one: Container) -> ContainerResources | None:
+    adjustment = driver.plugin.dra_create_container(one, driver.held, driver.node.node)
+    return None if adjustment is None else adjustment.resources
+
+
+def limit(node: FakeNode, size: str) -> int:
+    return int(node.path(f"{POD_CGROUP}/hugetlb.{size}.max").read_text())
+
+
+# -- devices
+
+
+def test_every_release_accepts_its_slices(driver: DriverHarness) -> None:
+    driver.assert_publishable()
+
+
+def test_each_numa_node_has_a_device_for_its_memory_and_each_size_of_huge_pages(driver: DriverHarness) -> None:
+    assert list(driver.devices) == [
+        "memory-numa0",
+        "hugepages-2mi-numa0",
+        "hugepages-1gi-numa0",
+        "memory-numa1",
+        "hugepages-2mi-numa1",
+        "hugepages-1gi-numa1",
+    ]
+    found = driver.devices["hugepages-2mi-numa1"]
+    assert found.attributes == {
+        "resource.kubernetes.io/numaNode": 1,
+        "pageSize": "2Mi",
+        "hugeTLB": True,
+        "dra.cpu/numaNodeID": 1,
+        "dra.net/numaNode": 1,
+    }
+    capacity = found.capacity["size"]
+    assert isinstance(capacity, Capacity)
+    assert capacity.policy is not None
+    policy = capacity.policy
+    assert [str(each) for each in (capacity.value, policy.default, policy.min, policy.max, policy.step)] == [
+        "1Gi", "2Mi", "2Mi", "1Gi", "2Mi",
+    ]  # fmt: skip
+    assert found.allow_multiple_allocations
+
+
+def test_memory_is_what_huge_pages_leave(driver: DriverHarness) -> None:
+    capacity = driver.devices["memory-numa0"].capacity["size"]
+    assert isinstance(capacity, Capacity)
+    assert str(capacity.value) == "13Gi"
+    assert driver.devices["memory-numa0"].attributes["pageSize"] == "4Ki"
+
+
+def test_a_single_huge_page_is_published_and_claimed(dra_node: FakeNode, dra_driver: Any) -> None:
+    dra_node.machine(replace(MACHINE, hugepages={GIB: 1}))
+    driver = dra_driver(MemoryDriver)
+    driver.assert_publishable()
+    driver.prepare(claim(ask("1Gi", "1Gi")))
+    with pytest.raises(NotAllocatedError):
+        driver.allocate(claim(ask("1Gi", "1Gi", numa=0), ask("1Gi", "1Gi", name="second", numa=1)))
+
+
+def test_kinds_without_a_page_are_no_devices(dra_node: FakeNode, dra_driver: Any) -> None:
+    dra_node.machine(regular_machine())
+    assert list(dra_driver(MemoryDriver).devices) == ["memory-numa0"]
+
+
+def test_reserved_memory_is_not_published(tmp_path: Path) -> None:
+    nodes = read_numa_nodes(MACHINE.write(tmp_path))
+    found = {each.name: each.size for each in available(nodes, parse_reserved(HELD_BACK), 4096)}
+    assert found == {
+        "memory-numa0": 12 * GIB,
+        "hugepages-2mi-numa0": 1000 * MIB,
+        "hugepages-1gi-numa0": 2 * GIB,
+        "memory-numa1": 13 * GIB,
+        "hugepages-2mi-numa1": GIB,
+    }
+
+
+def test_sizes_are_whole_pages(tmp_path: Path) -> None:
+    nodes = read_numa_nodes(replace(MACHINE, memory=16 * GIB + 5120).write(tmp_path))
+    reserved = (ReservedMemory(0, "hugepages-2Mi", MIB),)
+    found = {each.name: each.size for each in available(nodes, reserved, 65536)}
+    assert (found["memory-numa0"], found["hugepages-2mi-numa0"]) == (13 * GIB, GIB - 2 * MIB)
+
+
+def test_reserved_memory_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    nodes = read_numa_nodes(MACHINE.write(tmp_path))
+    with pytest.raises(DraError, match="reserved hugepages-64Ki of NUMA node 0, memory of NUMA node 7: does not exist"):
+        available(nodes, parse_reserved("0:hugepages-64Ki=1Mi;7:memory=1Gi"), 4096)
+
+
+def test_settings_are_written_as_for_the_kubelet() -> None:
+    found = MemorySettings.read({"DRA_MEMORY_RESERVED_MEMORY": HELD_BACK}).reserved_memory
+    assert [str(each) for each in found] == [
+        "0:memory=1Gi", "0:hugepages-2Mi=24Mi", "1:hugepages-1Gi=2Gi",
+    ]  # fmt: skip
+    for wrong in ("memory=1Gi", "0:memory", "0:memory=lots", "x:memory=1Gi"):
+        with pytest.raises(SettingsError, match="must be NODE:RESOURCE=SIZE, such as 0:memory=1Gi"):
+            MemorySettings.read({"DRA_MEMORY_RESERVED_MEMORY": wrong})
+
+
+def test_the_documentation_has_the_table_of_settings() -> None:
+    assert MemorySettings.markdown() in (Path(__file__).parents[1] / "PINNING.md").read_text()
+
+
+def test_huge_pages_that_are_added_are_published(dra_node: FakeNode, dra_driver: Any) -> None:
+    dra_node.machine(MACHINE)
+    driver = dra_driver(partial(MemoryDriver, watch_seconds=0.02))
+    with driver.watching() as watch:
+        dra_node.file("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", "1024\n")
+        watch.wait_changed()
+        assert str(driver.devices["hugepages-2mi-numa1"].capacity["size"].value) == "2Gi"
+
+
+# -- claims
+
+
+def test_a_claim_records_what_it_was_granted(driver: DriverHarness) -> None:
+    prepared = driver.prepare(claim(ask("2Mi", "5Mi", numa=1)))
+    assert data(driver) == [{"numaNode": 1, "pageSize": 2 * MIB, "hugeTLB": True, "size": 6 * MIB}]
+    assert variables(prepared) == {f"DRA_MEMS_{prepared.ref.uid}": "1"}
+    assert f"dra.k8s.io/memory=claim-{prepared.ref.uid}" in prepared.container().cdi_ids
+
+
+def test_a_claim_without_a_size_gets_one_page(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("1Gi")))
+    assert [each["size"] for each in data(driver)] == [GIB]
+
+
+def test_each_request_has_its_own_variable(driver: DriverHarness) -> None:
+    prepared = driver.prepare(
+        claim(ask("2Mi", numa=0), ask("memory", "1Gi", numa=1)), containers={"a": ["r2mi"], "b": ["rmemory"]}
+    )
+    prefix = f"DRA_MEMS_{prepared.ref.uid}"
+    assert variables(prepared, "a") == {f"{prefix}_r2mi": "0"}
+    assert variables(prepared, "b") == {f"{prefix}_rmemory": "1"}
+
+
+def test_several_devices_of_a_request_share_a_variable(driver: DriverHarness) -> None:
+    both = request("all", where='device.attributes["dra.memory"].pageSize == "1Gi"', every=True)
+    prepared = driver.prepare(claim(both))
+    assert variables(prepared) == {f"DRA_MEMS_{prepared.ref.uid}": "0-1"}
+
+
+def test_a_release_without_consumable_capacity_gives_all_of_a_device(dra_node: FakeNode, dra_driver: Any) -> None:
+    dra_node.machine(MACHINE)
+    driver = dra_driver(MemoryDriver, version="1.35")
+    driver.prepare(claim(ask("2Mi")))
+    assert [each["size"] for each in data(driver)] == [GIB]
+
+
+def test_huge_pages_that_were_removed_after_the_allocation_are_not_granted(
+    dra_node: FakeNode, driver: DriverHarness
+) -> None:
+    driver.prepare(claim(ask("2Mi", "600Mi", numa=0)))
+    asked = driver.allocate(claim(ask("2Mi", "400Mi", numa=0)))
+    dra_node.file("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "400\n")
+    with pytest.raises(
+        RetriableError, match="hugepages-2mi-numa0: this claim needs 419430400 bytes, other claims have 629145600, "
+    ):
+        driver.prepare(asked)
+
+
+def test_a_restart_changes_nothing(driver: DriverHarness) -> None:
+    first = driver.prepare(claim(ask("2Mi", "4Mi")))
+    before = created(driver, container(driver))
+    driver.restart()
+    assert created(driver, container(driver)) == before
+    driver.unprepare(first)
+    driver.assert_clean()
+
+
+def test_prepare_and_unprepare_survive_a_kill_at_every_write(driver: DriverHarness) -> None:
+    assert assert_survives_crashes(driver, claim(ask("2Mi", "4Mi")), lines=False) > 10
+
+
+# -- containers
+
+
+def test_a_container_has_the_nodes_and_huge_pages_of_its_claims(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi", numa=1), ask("1Gi", "1Gi", numa=1), ask("memory", "1Gi", numa=1)))
+    assert created(driver, container(driver)) == ContainerResources(
+        mems=frozenset({1}), hugepage_limits={"2MB": 4 * MIB, "1GB": GIB}
+    )
+
+
+def test_huge_pages_of_several_claims_and_nodes_add_up(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi", numa=0)))
+    driver.prepare(claim(ask("2Mi", "6Mi", numa=1)))
+    assert created(driver, container(driver)) == ContainerResources(
+        mems=frozenset({0, 1}), hugepage_limits={"2MB": 10 * MIB}
+    )
+
+
+def test_a_container_keeps_the_huge_pages_of_its_own_limits(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi")))
+    found = created(driver, container(driver, of_2MB=2 * MIB, of_1GB=0))
+    assert found is not None
+    assert found.hugepage_limits == {"2MB": 6 * MIB}
+
+
+def test_containers_split_a_claim_by_request(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi", numa=0), ask("memory", "1Gi", numa=1)))
+    assert created(driver, container(driver, "r2mi")) == ContainerResources(
+        mems=frozenset({0}), hugepage_limits={"2MB": 4 * MIB}
+    )
+    assert created(driver, container(driver, "rmemory")) == ContainerResources(mems=frozenset({1}))
+
+
+def test_containers_without_claims_stay_as_they_are(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi")))
+    other = Container("o", "other", POD)
+    assert created(driver, other) is None
+    assert driver.plugin.dra_synchronize([other], driver.held) == {}
+
+
+def test_a_container_whose_claim_is_not_held_is_refused(driver: DriverHarness) -> None:
+    prepared = driver.prepare(claim(ask("2Mi", "4Mi"), name="mine"))
+    one = container(driver)
+    driver.unprepare(prepared)
+    with pytest.raises(NotHeldError, match=r"container main of pod default/pod uses claim default/mine \(.*\), which"):
+        created(driver, one)
+    assert driver.plugin.dra_synchronize([one], driver.held) == {}
+
+
+def test_synchronize_gives_running_containers_their_nodes(driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi", numa=1)))
+    assert driver.plugin.dra_synchronize([container(driver)], driver.held) == {
+        "c": ContainerResources(mems=frozenset({1}))
+    }
+
+
+def test_the_pod_is_allowed_what_it_claims(dra_node: FakeNode, driver: DriverHarness) -> None:
+    """The kubelet has set 0 for the pod, so the limit of its container would have no effect."""
+    driver.prepare(claim(ask("2Mi", "4Mi")))
+    driver.plugin.dra_run_pod_sandbox(replace(POD, claims=driver.held), dra_node.node)
+    assert (limit(dra_node, "2MB"), limit(dra_node, "1GB")) == (4 * MIB, 0)
+
+
+def test_a_pod_that_started_while_the_driver_was_away_is_allowed_it_with_its_next_container(
+    dra_node: FakeNode, driver: DriverHarness
+) -> None:
+    driver.prepare(claim(ask("2Mi", "4Mi"), ask("2Mi", "2Mi", name="other")))
+    created(driver, container(driver, "other"))
+    assert limit(dra_node, "2MB") == 6 * MIB
+
+
+def test_pods_without_huge_pages_are_not_touched(dra_node: FakeNode, driver: DriverHarness) -> None:
+    driver.prepare(claim(ask("memory", "1Gi")))
+    driver.plugin.dra_run_pod_sandbox(replace(POD, claims=driver.held), dra_node.node)
+    created(driver, container(driver))
+    assert dra_node.effects.calls == []
+
+
+@pytest.mark.parametrize(
+    ("size", "name"), [(65536, "64KB"), (2 * MIB, "2MB"), (32 * MIB, "32MB"), (GIB, "1GB"), (16 * GIB, "16GB")]
+)
+def test_page_sizes_have_the_names_that_runtimes_use(size: int, name: str) -> None:
+    assert runtime_page_size(size) == name
+
+
+# -- with a container runtime
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.12.1"])
+def test_a_runtime_limits_container_and_pod(dra_node: FakeNode, driver: DriverHarness, version: str) -> None:
+    with driver.nri(version) as runtime:
+        prepared = driver.prepare(claim(ask("2Mi", "4Mi", numa=1)), pod="web")
+        uid = driver.held[0].pods[0]
+        of_pod = dra_node.file(f"/sys/fs/cgroup/kubepods/pod{uid}/hugetlb.2MB.max", "0\n")
+        own = ContainerResources(hugepage_limits={"2MB": 2 * MIB, "1GB": 0})
+        container = runtime.create_container(prepared, resources=own)
+        assert (container.cpus, container.mems) == (None, {1})
+        assert container.hugepage_limits == {"2MB": 6 * MIB, "1GB": 0}
+        assert int(of_pod.read_text()) == 4 * MIB
+        other = runtime.create_container(resources=own)
+        assert (other.mems, other.hugepage_limits) == (None, {"2MB": 2 * MIB, "1GB": 0})
+        driver.restart()
+        runtime.restart()
+        assert container.mems == {1}
+        assert container.hugepage_limits == {"2MB": 6 * MIB, "1GB": 0}
+
+
+def test_a_pod_whose_limit_cannot_be_raised_does_not_start(dra_node: FakeNode, driver: DriverHarness) -> None:
+    with driver.nri() as runtime:
+        prepared = driver.prepare(claim(ask("2Mi", "4Mi")))
+        with pytest.raises(RefusedError, match="is not visible; mount the host's /sys/fs/cgroup into the driver"):
+            runtime.run_pod(prepared)
