@@ -125,9 +125,9 @@ class DriverHooks(Protocol):
         """Return what changes in a container that is being created, with or without claims of this driver.
 
         `held` are all claims that hold devices of this driver on this node. Resources that the answer leaves out are
-        those that `dra_synchronize` wants. An exception fails the container's creation if it uses claims of this
-        driver; otherwise it is logged, and the container starts unchanged. A container that uses a claim of this
-        driver which is not prepared is refused without a call.
+        those that `dra_synchronize` wants. PermanentError and RetriableError refuse the container. Any other exception
+        does so if it uses claims of this driver; otherwise it is logged, and the container starts unchanged. A
+        container that uses a claim of this driver which is not prepared is refused without a call.
         """
 
     @hookspec(firstresult=True)

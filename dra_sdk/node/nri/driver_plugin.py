@@ -7,7 +7,8 @@ No lock is held while a hook runs, so that a slow hook delays no other event. Tw
 overlap therefore, and the answer of the earlier one may be applied last. So both sides count what happens meanwhile; if
 anything did, `dra_synchronize` runs once more.
 
-An error of a hook fails the start of a pod or container that uses claims of the driver. For others it is logged.
+An error of a hook fails the start of a pod or container that uses claims of the driver. For others it is logged, unless
+the hook refuses them by PermanentError or RetriableError.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from dra_sdk.errors import DraError, HardwareError, NriError
+from dra_sdk.errors import DraError, HardwareError, NriError, PermanentError, RetriableError
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
-from dra_sdk.model.container import Container, ContainerResources, PodSandbox
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources_of, update_of
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.events import Event as NriEvent
 from dra_sdk.node.nri.plugin import SOCKET, NriPlugin
-from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, Subscription
+from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, StartRefusedError, Subscription
 from dra_sdk.node.threads import RestartingThread
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 
@@ -224,11 +225,11 @@ class DriverPlugin:
             self._table.check(message, request.pod.namespace, held)
             with self._changed:
                 container = self._table.container(request.pod, message, held)
-            adjustment = self._driver.create_container(container, held, self._node)
+            adjustment = self._adjustment(container, held)
             wanted = self._wanted(held, message.id, known.changed(adjustment.resources))
-        except BaseException:
+        except BaseException as error:
             with self._changed:
-                if self._table.names_claim(message):  # it is not created
+                if isinstance(error, StartRefusedError) or self._table.names_claim(message):  # it is not created
                     self._table.remove(message.id)
             self._request_again()
             raise
@@ -239,6 +240,12 @@ class DriverPlugin:
             update=[update_of(name, resources) for name, resources in updates.items()],
         )
         return Response(answer, partial(self._sent, {**updates, message.id: own}, others))
+
+    def _adjustment(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment:
+        try:
+            return self._driver.create_container(container, held, self._node)
+        except (PermanentError, RetriableError) as error:
+            raise StartRefusedError(str(error)) from error
 
     def _resize(self, request: pb.UpdateContainerRequest) -> Response:
         """The kubelet changes a container's resources. The runtime would set again what it knows of the others."""

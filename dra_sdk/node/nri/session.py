@@ -61,6 +61,10 @@ class Response:
     sent: Callable[[bool], None]
 
 
+class StartRefusedError(NriError):
+    """A handler refuses what is about to start; the runtime is told whatever the failure policy is."""
+
+
 @dataclass(frozen=True)
 class Subscription:
     """What a plugin does at an event.
@@ -315,7 +319,8 @@ class _Answer:
 
     def fail(self, problem: str, error: BaseException | None = None) -> bool:
         """Answer by the failure policy, and log why. False if the call was answered before."""
-        if self._policy is FailurePolicy.IGNORE and self._empty is not None:
+        ignored = self._policy is FailurePolicy.IGNORE and not isinstance(error, StartRefusedError)
+        if ignored and self._empty is not None:
             answered = self.call.answer(self._empty)
             what = "goes on without the plugin"
         else:

@@ -85,7 +85,8 @@ class CpuDriver:
         for device in claim.devices:
             picked.append(self._pick(device, topology, held.union(*picked)))
         exclusive = [cpus for device, cpus in zip(claim.devices, picked, strict=True) if not device.admin_access]
-        check_shared_pool(topology.online, held, frozenset().union(*exclusive))
+        if self._settings.shared_pool == "required":
+            check_shared_pool(topology.online, held, frozenset().union(*exclusive))
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data=device.config.data(cpus), cdi_name=name, metadata=_metadata(cpus))

@@ -52,8 +52,8 @@ class NotHeldError(PermanentError):
     """A container uses a claim that holds nothing on this node."""
 
 
-class NoCpuOnlineError(RetriableError):
-    """All CPUs that a container may use are offline."""
+class NoCpuError(RetriableError):
+    """All CPUs that a container may use are offline, or claims hold all CPUs. An empty list would mean no limit."""
 
 
 def check_shared_pool(online: CpuSet, held: CpuSet, picked: CpuSet) -> None:
@@ -108,7 +108,7 @@ class Pinning:
         """The CPUs of containers without claims; never those of a claim.
 
         If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only
-        if the last free CPU went offline, because `check_shared_pool` keeps one.
+        if the last free CPU went offline, because `check_shared_pool` keeps one, or if the pool is optional.
         """
         free = self.online - held_cpus(self.held)
         unreserved = free - self.reserved
@@ -117,7 +117,7 @@ class Pinning:
     def adjustment(self, container: Container) -> ContainerAdjustment:
         """What changes in a container that is being created.
 
-        Raises NotHeldError if it uses a claim that is not held, NoCpuOnlineError if it would have no CPU.
+        Raises NotHeldError if it uses a claim that is not held, NoCpuError if it would have no CPU.
         """
         known = {claim.uid for claim in self.held}
         for claim in container.claims:
@@ -125,7 +125,8 @@ class Pinning:
                 raise NotHeldError(f"{container} uses {claim}, which holds no CPUs on this node")
         found = self._resources(container, known)
         if found is None:
-            raise NoCpuOnlineError(f"{container}: of the CPUs that it may use, none is online")
+            why = "of the CPUs of its claims, none is online" if container.claims else "claims hold all online CPUs"
+            raise NoCpuError(f"{container}: {why}")
         return ContainerAdjustment(resources=found)
 
     def synchronize(self, containers: Iterable[Container]) -> dict[str, ContainerResources]:

@@ -32,6 +32,11 @@ class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
     reserved_cpus: Annotated[CpuSet, FromText(parse_cpuset, "CPU list, such as 0-1,8")] = Field(
         default=frozenset(), description="CPUs that no claim gets; must be the kubelet's `reservedSystemCPUs`"
     )
+    shared_pool: Literal["required", "optional"] = Field(
+        default="required",
+        description="required: a claim for the last CPU is refused if none is reserved, because containers without "
+        "claims need one; optional: it is not, and new containers without claims are refused instead",
+    )
     isolated_cpus: Literal["include", "exclude", "only"] = Field(
         default="include",
         description="whether claims get CPUs that the kernel isolates (`isolcpus=`) like others, never, or only these",

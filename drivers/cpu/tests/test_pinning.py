@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
-from dra_driver_cpu.pinning import EmptySharedPoolError, NoCpuOnlineError, NotHeldError, Pinning, check_shared_pool
+from dra_driver_cpu.pinning import EmptySharedPoolError, NoCpuError, NotHeldError, Pinning, check_shared_pool
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dra_sdk import Container, ContainerResources, HeldClaim, HeldDevice, PodSandbox
+from dra_sdk import Container, ContainerResources, DraError, HeldClaim, HeldDevice, PodSandbox
 from dra_sdk.hardware import Host, format_cpuset, parse_cpuset
 from dra_sdk.testing import (
     DriverHarness,
@@ -143,7 +143,9 @@ def test_cpus_that_are_offline_are_left_out(tmp_path: Path) -> None:
     state = pinning(host, one, gone)
     assert given_to(state, container(one)) == "1"
     assert given_to(state, container()) == "0,2-8,10-14"
-    with pytest.raises(NoCpuOnlineError, match=r"container main of pod default/pod: of the CPUs .* none is online"):
+    with pytest.raises(
+        NoCpuError, match=r"container main of pod default/pod: of the CPUs of its claims, none is online"
+    ):
         state.adjustment(container(gone))
     assert list(state.synchronize([container(gone, name="gone"), container(one, name="one")])) == ["one"]
 
@@ -157,7 +159,7 @@ def test_where_claims_have_all_other_cpus_containers_without_claims_run_on_reser
 def test_where_nothing_is_left_no_empty_list_is_sent(tmp_path: Path) -> None:
     state = pinning(regular_machine(cores=2, threads=1).write(tmp_path), held("a", "0-1"))
     assert state.synchronize([container()]) == {}
-    with pytest.raises(NoCpuOnlineError):
+    with pytest.raises(NoCpuError):
         state.adjustment(container())
 
 
@@ -203,6 +205,16 @@ def test_the_driver_refuses_the_claim_for_the_last_cpu(dra_node: FakeNode, dra_d
         driver.prepare(last)
     driver.unprepare(first)
     driver.prepare(last)
+
+
+def test_on_a_node_where_every_pod_has_claims_the_last_cpu_can_be_had(dra_node: FakeNode, dra_driver: Any) -> None:
+    dra_node.machine(regular_machine(cores=2, threads=1))
+    driver = dra_driver(CpuDriver, settings=CpuSettings(shared_pool="optional"))
+    with driver.nri() as runtime:
+        for _ in range(2):
+            driver.prepare(claim(request("cpu")))
+        with pytest.raises(DraError, match="claims hold all online CPUs"):
+            runtime.create_container()
 
 
 def test_isolated_cpus_are_shared_only_if_no_others_are_left(tmp_path: Path) -> None:

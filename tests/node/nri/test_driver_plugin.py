@@ -19,6 +19,7 @@ from dra_sdk import (
     HeldDevice,
     Node,
     PodSandbox,
+    RetriableError,
 )
 from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
@@ -209,6 +210,19 @@ def test_an_answer_that_breaks_the_contract_fails_containers_with_claims_only(tm
         here.create("d")
         assert connected.wait_applied(LONG)
         assert here.cpus("d") == "6-7"  # by dra_synchronize, soon afterwards
+
+
+def test_a_driver_may_refuse_a_container_without_claims(tmp_path: Path) -> None:
+    def refuse(container: Container, _held: object) -> None:
+        if container.name == "c":
+            raise RetriableError("no CPU is left")
+
+    with site(tmp_path, CardDriver(refuse)) as (here, _):
+        here.pod()
+        with pytest.raises(RefusedError, match="no CPU is left"):
+            here.create("c")
+        here.create("d")
+        assert here.cpus("d") == "6-7"
 
 
 def test_a_late_hook_fails_a_container_with_claims_and_delays_no_other(tmp_path: Path) -> None:
