@@ -56,6 +56,7 @@ class ControlPlaneSettings:
     controllers: whether it has a controller manager.
     nodes: the names of nodes that may join it, which get a certificate each.
     hosts: further addresses and names under which nodes reach the API server.
+    start_with: a program, with arguments, that becomes each component, such as setpriv.
     """
 
     version: str
@@ -66,6 +67,7 @@ class ControlPlaneSettings:
     controllers: bool = False
     nodes: Sequence[str] = ()
     hosts: Sequence[str] = ()
+    start_with: Sequence[str] = ()
 
 
 class ControlPlane:
@@ -135,7 +137,8 @@ def _chosen(components: Mapping[str, Component], settings: ControlPlaneSettings)
     optional = {"scheduler": settings.scheduler, "controller-manager": settings.controllers}
     names = ["etcd", "apiserver", *(name for name, wanted in optional.items() if wanted)]
     wanted = [components[name] for name in names]
-    return [replace(part, command=[*part.command, *settings.flags.get(part.name, ())]) for part in wanted]
+    flags, first = settings.flags, settings.start_with
+    return [replace(part, command=[*first, *part.command, *flags.get(part.name, ())]) for part in wanted]
 
 
 def _free_ports() -> dict[str, int]:

@@ -14,9 +14,12 @@ import os
 import re
 import shutil
 import sys
+import tempfile
+import time
 import tomllib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.harness.debian import KEYRING, NAMESPACES, TO_INSTALL, find_tool, mirror, require, run
@@ -24,7 +27,6 @@ from tests.cluster.harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tests.cluster.harness.cache import Cache
     from tests.cluster.harness.progress import Progress
@@ -35,6 +37,9 @@ KUBERNETES, RUNTIME = "/lab/kube", "/lab/runtime"
 """Where the virtual machine has the kubelet, and containerd with the CNI plugins."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 """Platforms of wheels that the systems' C library can load."""
+_PREFIX = "dra-sdk-lab-"
+_GRACE = 10.0
+"""Seconds until a new directory has its lock."""
 _RECIPE = "2"
 """Part of each layer's hash. Raise it when the code below makes layers in another way."""
 _ENTER = """\
@@ -184,6 +189,11 @@ def entry_points(project: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def ending_with_this_thread() -> list[str]:
+    """Returns the words before a command line that make the kernel kill the process when its starter's thread ends."""
+    return [str(find_tool("setpriv")), "--pdeathsig", "KILL"]
+
+
 def in_namespaces(command: Sequence[str], *, network: bool = False) -> list[str]:
     """Returns the command line that runs `command` in namespaces of its own, so that nothing of it can stay behind.
 
@@ -192,7 +202,7 @@ def in_namespaces(command: Sequence[str], *, network: bool = False) -> list[str]
     interface but a loopback device that is down.
     """
     spaces = ["--mount", "--pid", "--ipc", *([] if network else ["--net"])]
-    return ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "--fork", "--kill-child", "--mount-proc", *command]
+    return [*ending_with_this_thread(), "unshare", *spaces, "--fork", "--kill-child", "--mount-proc", *command]
 
 
 def in_root(
@@ -219,6 +229,22 @@ def remove_unused(path: Path) -> None:
         shutil.rmtree(path)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Makes a directory for one run. Removes those of killed runs, whose lock nobody holds."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(FileNotFoundError):  # another run removed it first
+            if time.time() - path.stat().st_mtime > _GRACE:  # a younger one may not have its lock yet
+                remove_unused(path)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as temporary:
+        handle = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield Path(temporary)
+        finally:
+            os.close(handle)
 
 
 def _ensure(path: Path, title: str, progress: Progress, make: Callable[[Path], None]) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -21,11 +19,12 @@ from tests.cluster.harness.cache import Version
 from tests.cluster.harness.control_plane import BETA, ControlPlaneSettings, control_plane
 from tests.cluster.harness.debian import run
 from tests.cluster.harness.runtime import ensure_runtime
-from tests.lab.harness.layers import KUBERNETES, RUNTIME
+from tests.lab.harness.layers import KUBERNETES, RUNTIME, ending_with_this_thread, temporary_directory
 from tests.lab.harness.outcome import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tests.cluster.harness.cache import Cache
     from tests.cluster.harness.control_plane import ControlPlane
@@ -92,11 +91,18 @@ def node_plane(cache: Cache, version: str, progress: Progress) -> Iterator[NodeP
     """Runs a control plane with the drivers' account of `deploy/rbac.yaml`, and removes it afterwards."""
     read = ensure_binaries(cache, version, progress)
     settings = ControlPlaneSettings(
-        version, BETA, flags=_SLOW, scheduler=True, controllers=True, nodes=[NODE], hosts=[ADDRESS, NODE_ADDRESS]
+        version,
+        BETA,
+        flags=_SLOW,
+        scheduler=True,
+        controllers=True,
+        nodes=[NODE],
+        hosts=[ADDRESS, NODE_ADDRESS],
+        start_with=ending_with_this_thread(),
     )
     with (
-        tempfile.TemporaryDirectory(prefix="dra-sdk-plane-") as folder,
-        control_plane("lab", Path(folder), settings, progress) as plane,
+        temporary_directory() as folder,
+        control_plane("lab", folder, settings, progress) as plane,
     ):
         kubectl = cache.kube(Version.parse(version)) / "kubectl"
         run([str(kubectl), f"--kubeconfig={plane.kubeconfig('admin')}", "apply", "-f", str(ROOT / "deploy/rbac.yaml")])

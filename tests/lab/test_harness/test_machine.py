@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_a_machine_that_does_not_start(run):
 def temporary(tmp_path, monkeypatch):
     found = tmp_path / "temporary"
     found.mkdir()
-    monkeypatch.setattr(machine.tempfile, "tempdir", str(found))
+    monkeypatch.setattr(tempfile, "tempdir", str(found))
     return found
 
 
