@@ -65,7 +65,8 @@ class DriverUnderTest:
             "--http-address", f"127.0.0.1:{self.port}", *flags,
         ]  # fmt: skip
         # The mark makes `down` end the driver of a test that was killed.
-        added = {"PYTHONPATH": str(ROOT), "KNOBS": str(self.knobs.directory), "KNOB_DRIVER": self.name}
+        modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        added = {"PYTHONPATH": modules, "KNOBS": str(self.knobs.directory), "KNOB_DRIVER": self.name}
         with self.log.open("ab") as log:
             self._since = log.tell()
             environment = {**os.environ, **added, MARK: self.cluster.name}

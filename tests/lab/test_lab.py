@@ -1,17 +1,20 @@
-"""Boots the virtual machine once and reports the result of each test inside it as a test of its own.
+"""Boots the virtual machine and reports the result of each test inside it as a test of its own.
 
 Needs root. Three minutes on an idle machine, many more on a busy one: every instruction is emulated.
 """
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tests.cluster.harness.cache import Cache
+from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness.layers import ensure_layers
 from tests.lab.harness.machine import run_tests
-from tests.lab.harness.outcome import INSIDE, ROOT, expected_tests
+from tests.lab.harness.outcome import INSIDE, REBOOTED, ROOT, expected_tests
+from tests.lab.harness.plane import node_plane
 
 pytestmark = pytest.mark.timeout(0)  # the machine has a time limit of its own, which also removes it
 
@@ -23,8 +26,10 @@ def outcome(pytestconfig):
     with capture.global_and_fixture_disabled():
         print()
         progress = Progress()
-        layers = ensure_layers(Cache.from_env(), ROOT, progress)
-        return run_tests(layers, ROOT, [INSIDE, "-v"], progress)
+        cache = Cache.from_env()
+        layers = ensure_layers(cache, ROOT, progress)
+        with node_plane(cache, os.environ.get("KUBE_VERSION") or DEFAULT_VERSION, progress) as plane:
+            return run_tests(layers, ROOT, [[INSIDE, "-v"], [REBOOTED, "-v"]], progress, plane=plane)
 
 
 @pytest.mark.parametrize("test", expected_tests())

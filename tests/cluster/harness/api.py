@@ -16,6 +16,8 @@ from .errors import HarnessError
 from .waiting import TIMEOUT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .pki import Authority
 
 _PROBE_TIMEOUT = 5.0
@@ -26,16 +28,22 @@ _TOO_BUSY = (ConnectionResetError, TimeoutError)
 
 
 def fetch(
-    url: str, trust: ssl.SSLContext | None = None, timeout: float = _PROBE_TIMEOUT, method: str = "GET"
+    url: str,
+    trust: ssl.SSLContext | None = None,
+    timeout: float = _PROBE_TIMEOUT,
+    method: str = "GET",
+    content: Mapping[str, Any] | None = None,
 ) -> tuple[int, bytes]:
     """Returns the status and the body of the answer to a request; OSError if there is no whole answer.
 
-    The proxies of the environment are ignored. The connection, and each part of the answer, may take `timeout` seconds.
+    `content` is sent as JSON. The proxies of the environment are ignored. The connection, and each part of the answer,
+    may take `timeout` seconds.
     """
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if trust is not None:
         handlers.append(urllib.request.HTTPSHandler(context=trust))
-    request = urllib.request.Request(url, method=method)
+    data = None if content is None else json.dumps(content).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {}, method=method)
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:
             return answer.status, answer.read()
@@ -79,15 +87,19 @@ class Api:
         """Returns the JSON at `path`, for example `/api/v1/nodes`; None if there is no such object."""
         return self._send("GET", path)
 
+    def create(self, path: str, content: Mapping[str, Any]) -> Any:
+        """Creates an object in the collection at `path`; returns it as the server keeps it."""
+        return self._send("POST", path, content)
+
     def delete(self, path: str) -> None:
         """Deletes the object, or all objects of the collection, at `path`; does nothing if there are none."""
         self._send("DELETE", path)
 
-    def _send(self, method: str, path: str) -> Any:
+    def _send(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> Any:
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:
-                status, body = fetch(self.server + path, self.trust, TIMEOUT, method)
+                status, body = fetch(self.server + path, self.trust, TIMEOUT, method, content)
                 break
             except _TOO_BUSY:
                 if time.monotonic() > deadline:
@@ -95,6 +107,6 @@ class Api:
                 time.sleep(_PAUSE)
         if status == HTTPStatus.NOT_FOUND:
             return None
-        if status != HTTPStatus.OK:
+        if status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
             raise HarnessError(f"{method} {path}: {status}: {body[:500].decode(errors='replace')}")
         return json.loads(body)

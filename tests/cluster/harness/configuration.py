@@ -31,6 +31,12 @@ temp = {temp}
 [ttrpc]
   address = {ttrpc}
 
+[timeouts]
+  'io.containerd.timeout.shim.cleanup' = {shim_cleanup}
+  'io.containerd.timeout.shim.load' = {shim_load}
+  'io.containerd.timeout.shim.shutdown' = {shim_shutdown}
+  'io.containerd.timeout.task.state' = {task_state}
+
 [plugins.'io.containerd.internal.v1.opt']
   path = {opt}
 [plugins.'io.containerd.cri.v1.images']
@@ -56,12 +62,14 @@ temp = {temp}
   socket_path = {nri}
   plugin_path = {nri_plugins}
   plugin_config_path = {nri_conf}
+  plugin_registration_timeout = {registration}
+  plugin_request_timeout = {request}
 """
 
 
 def prepare(layout: Layout, state: State, server: str, runtime: Runtime) -> None:
     """Fills the folder of a cluster that is about to start; `server` is the address of its API server."""
-    _make_folders(layout)
+    make_folders(layout)
     _issue_certificates(layout, server)
     (layout.root / "containerd.toml").write_text(containerd_config(layout, runtime, _found("runc", find_tool("runc"))))
     (layout.cni_conf / "10-pods.conflist").write_text(network_config(layout))
@@ -81,8 +89,11 @@ def import_image(layout: Layout, runtime: Runtime) -> None:
     archive.unlink()
 
 
-def containerd_config(layout: Layout, runtime: Runtime, runc: Path) -> str:
-    """Returns containerd's configuration (version 3, containerd 2.x). It writes into the cluster's folder only."""
+def containerd_config(layout: Layout, runtime: Runtime, runc: Path, *, slower: int = 1) -> str:
+    """Returns containerd's configuration (version 3, containerd 2.x). It writes into the cluster's folder only.
+
+    Its time limits are the defaults or, on a node that is `slower` than others, so many times as long.
+    """
     paths = {
         "root": layout.containerd_root,
         "state": layout.containerd_state,
@@ -100,8 +111,10 @@ def containerd_config(layout: Layout, runtime: Runtime, runc: Path) -> str:
         "nri_plugins": layout.root / "nri-plugins",
         "nri_conf": layout.root / "nri-conf",
     }
+    seconds = {"shim_cleanup": 5, "shim_load": 5, "shim_shutdown": 3, "task_state": 2, "registration": 5, "request": 2}
+    limits = {name: f"{each * slower}s" for name, each in seconds.items()}
     # A JSON string is also a TOML basic string.
-    return _CONTAINERD.format(**{name: json.dumps(str(path)) for name, path in paths.items()})
+    return _CONTAINERD.format(**{name: json.dumps(str(path)) for name, path in (paths | limits).items()})
 
 
 def network_config(layout: Layout) -> str:
@@ -116,8 +129,11 @@ def network_config(layout: Layout) -> str:
     return json.dumps(network, indent=2) + "\n"
 
 
-def kubelet_config(layout: Layout, state: State) -> str:
-    """Returns the kubelet's configuration (kubelet.config.k8s.io/v1beta1) as JSON, which is YAML."""
+def kubelet_config(layout: Layout, state: State, **changes: Any) -> str:
+    """Returns the kubelet's configuration (kubelet.config.k8s.io/v1beta1) as JSON, which is YAML.
+
+    `changes` replace its fields.
+    """
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -151,6 +167,7 @@ def kubelet_config(layout: Layout, state: State) -> str:
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "50Mi"},
         "imageGCHighThresholdPercent": 100,
         "imageMinimumGCAge": "24h",
+        **changes,
     }
     return json.dumps(config, indent=2) + "\n"
 
@@ -161,7 +178,8 @@ def _found(name: str, path: Path | None) -> Path:
     return path
 
 
-def _make_folders(layout: Layout) -> None:
+def make_folders(layout: Layout) -> None:
+    """Makes the folders that containerd, the kubelet and the drivers expect."""
     layout.root.mkdir(parents=True, mode=0o700)
     folders = [layout.logs, layout.temporary, layout.cdi_dir, layout.cni_conf, layout.cni_data, layout.pod_logs]
     # The kubelet makes these two as well, but a driver may start before it.

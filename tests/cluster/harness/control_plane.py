@@ -1,4 +1,4 @@
-"""A control plane without nodes: etcd, an API server and, on request, a scheduler.
+"""A control plane without nodes: etcd, an API server and, on request, a scheduler and a controller manager.
 
 It needs no root and leaves nothing behind. All its files are in one folder, and it listens on 127.0.0.1 only, so any
 number of control planes can run at the same time, also beside clusters.
@@ -53,6 +53,10 @@ class ControlPlaneSettings:
     users: further users in the group system:masters, who get a kubeconfig like `admin`.
     flags: further flags for the components, by their names.
     scheduler: whether it has a scheduler.
+    controllers: whether it has a controller manager.
+    nodes: the names of nodes that may join it, which get a certificate each.
+    hosts: further addresses and names under which nodes reach the API server.
+    start_with: a program, with arguments, that becomes each component, such as setpriv.
     """
 
     version: str
@@ -60,6 +64,10 @@ class ControlPlaneSettings:
     users: Sequence[str] = ()
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scheduler: bool = False
+    controllers: bool = False
+    nodes: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    start_with: Sequence[str] = ()
 
 
 class ControlPlane:
@@ -81,12 +89,17 @@ class ControlPlane:
         return self.api.server
 
     def log(self, component: str) -> Path:
-        """Returns the log of `etcd`, `apiserver` or `scheduler`."""
+        """Returns the log of `etcd`, `apiserver`, `scheduler` or `controller-manager`."""
         return self._layout.log(component)
 
     def kubeconfig(self, user: str) -> Path:
         """Returns the kubeconfig of `admin`, `scheduler` or one of the users of its settings."""
         return _kubeconfig_path(self._layout, user)
+
+    @property
+    def authority(self) -> pki.Authority:
+        """Its certificates and keys, among them `ca`, `server`, `admin`, and one with the name of each node."""
+        return pki.Authority(self._layout.pki)
 
     def check(self) -> None:
         """Raises HarnessError with the end of the log if a component has died."""
@@ -105,9 +118,9 @@ def control_plane(name: str, root: Path, settings: ControlPlaneSettings, progres
     layout.root.mkdir(mode=0o700)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, layout.root)
-        authority = _certificates(layout, settings.users)
+        authority = _certificates(layout, settings)
         api = Api(authority, f"https://{layout.service_address}:{ports['apiserver']}")
-        for user in ("admin", "scheduler", *settings.users):
+        for user in ("admin", "scheduler", "controller-manager", *settings.users):
             text = pki.kubeconfig(api.server, authority.certificate("ca"), authority.user(user))
             _kubeconfig_path(layout, user).write_text(text)
         state = State(name, str(parsed), dict(settings.gates), str(cache.root), ports, {})
@@ -121,9 +134,11 @@ def control_plane(name: str, root: Path, settings: ControlPlaneSettings, progres
 
 
 def _chosen(components: Mapping[str, Component], settings: ControlPlaneSettings) -> list[Component]:
-    names = ["etcd", "apiserver", *(["scheduler"] if settings.scheduler else [])]
+    optional = {"scheduler": settings.scheduler, "controller-manager": settings.controllers}
+    names = ["etcd", "apiserver", *(name for name, wanted in optional.items() if wanted)]
     wanted = [components[name] for name in names]
-    return [replace(part, command=[*part.command, *settings.flags.get(part.name, ())]) for part in wanted]
+    flags, first = settings.flags, settings.start_with
+    return [replace(part, command=[*first, *part.command, *flags.get(part.name, ())]) for part in wanted]
 
 
 def _free_ports() -> dict[str, int]:
@@ -131,17 +146,20 @@ def _free_ports() -> dict[str, int]:
     return dict(zip(PORTS, free[: len(PORTS)], strict=True))
 
 
-def _certificates(layout: Layout, users: Sequence[str]) -> pki.Authority:
+def _certificates(layout: Layout, settings: ControlPlaneSettings) -> pki.Authority:
     for folder in (layout.logs, layout.temporary):
         folder.mkdir(mode=0o700)
     authority = pki.Authority(layout.pki)
     authority.create()
     authority.signing_key("sa")
-    authority.issue("server", "plane-server", hosts=["127.0.0.1", "localhost"])
+    authority.issue("server", "plane-server", hosts=["127.0.0.1", "localhost", *settings.hosts])
     authority.issue("etcd-client", "apiserver")
     authority.issue("scheduler", "system:kube-scheduler")
-    for user in ("admin", *users):
+    authority.issue("controller-manager", "system:kube-controller-manager")
+    for user in ("admin", *settings.users):
         authority.issue(user, user, group="system:masters")
+    for node in settings.nodes:
+        authority.issue(node, f"system:node:{node}", group="system:nodes")
     return authority
 
 

@@ -1,4 +1,4 @@
-"""Requests to a server that is too busy, and to one that is down."""
+"""Requests to a server: one that answers, one that is too busy, and one that is down."""
 
 from __future__ import annotations
 
@@ -47,6 +47,30 @@ def test_a_server_that_is_too_busy_is_asked_again(authority):
         api = Api(authority, f"https://127.0.0.1:{listener.getsockname()[1]}")
         assert api.get("/api/v1/namespaces/default/pods/lit") == {"kind": "Pod"}
         done.result()
+
+
+def test_an_object_is_sent_as_json(authority):
+    received = []
+
+    def serve_once(listener: socket.socket) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(authority.certificate("server"), authority.key("server"))
+        listener.settimeout(TIMEOUT)
+        accepted, _ = listener.accept()
+        with context.wrap_socket(accepted, server_side=True) as connection, connection.makefile("rb") as file:
+            head = b"".join(iter(file.readline, b"\r\n")).decode()
+            received.extend([head, file.read(len(b'{"kind": "Pod"}'))])
+            connection.sendall(ANSWER.replace(b"200 OK", b"201 Created"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        done = pool.submit(serve_once, listener)
+        api = Api(authority, f"https://127.0.0.1:{listener.getsockname()[1]}")
+        assert api.create("/api/v1/namespaces/default/pods", {"kind": "Pod"}) == {"kind": "Pod"}
+        done.result()
+    head, body = received
+    assert head.startswith("POST /api/v1/namespaces/default/pods ")
+    assert "Content-Type: application/json" in head
+    assert body == b'{"kind": "Pod"}'
 
 
 def test_a_server_that_is_down_is_an_error_at_once(authority):

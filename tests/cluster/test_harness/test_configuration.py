@@ -45,6 +45,23 @@ def test_kubelet_gets_gates_ports_and_nothing_outside_the_cluster_folder(layout)
     assert [text for text in strings(config) if text.startswith("/") and not text.startswith(str(layout.root))] == []
 
 
+def test_a_node_may_change_the_configuration_of_the_kubelet(layout):
+    config = json.loads(configuration.kubelet_config(layout, make_state(), cgroupsPerQOS=True))
+    assert config["cgroupsPerQOS"] is True
+    assert config["enforceNodeAllocatable"] == []
+
+
+def test_containerd_on_a_slow_node_waits_longer(layout):
+    for slower, wanted in {1: ("5s", "2s", "2s"), 30: ("150s", "60s", "60s")}.items():
+        text = configuration.containerd_config(layout, Runtime.under(Path("/c")), Path("/runc"), slower=slower)
+        config = tomllib.loads(text)
+        nri, task = (
+            config["plugins"]["io.containerd.nri.v1.nri"],
+            config["timeouts"]["io.containerd.timeout.task.state"],
+        )
+        assert (nri["plugin_registration_timeout"], nri["plugin_request_timeout"], task) == wanted
+
+
 def test_pod_network_leases_its_subnet_in_the_cluster_folder(layout):
     config = json.loads(configuration.network_config(layout))
     ipam = config["plugins"][0]["ipam"]

@@ -1,9 +1,11 @@
 """`python -m tests.lab.harness prepare|test|remove`: the virtual machine by hand.
 
 prepare   makes its files, if they are not in the cache
-test      boots it and runs pytest inside; further arguments are pytest's, `tests/lab/inside` by default
+test      boots it and runs pytest inside; further arguments are pytest's, all tests by default; after `--then` come
+          those for another boot of the same machine
 remove    removes its files from the cache
 
+KUBE_VERSION           the Kubernetes release of control plane and node
 DRA_SDK_CACHE          the cache, ~/.cache/dra-sdk by default
 DRA_SDK_DEBIAN_MIRROR  the Debian archive, by default the one that apt uses on this machine
 """
@@ -11,17 +13,19 @@ DRA_SDK_DEBIAN_MIRROR  the Debian archive, by default the one that apt uses on t
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING
 
-from tests.cluster.harness.cache import Cache
+from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness.layers import ensure_layers
-from tests.lab.harness.machine import TIME_LIMIT, run_tests
-from tests.lab.harness.outcome import INSIDE, ROOT
+from tests.lab.harness.machine import TIME_LIMIT, Limits, run_tests
+from tests.lab.harness.outcome import INSIDE, REBOOTED, ROOT
+from tests.lab.harness.plane import ensure_binaries, node_plane
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -50,12 +54,28 @@ def main(arguments: list[str] | None = None) -> int:
 def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> int:
     progress = Progress(verbose=options.command == "test")
     layers = ensure_layers(cache, ROOT, progress)
+    version = os.environ.get("KUBE_VERSION") or DEFAULT_VERSION
     if options.command == "prepare":
+        ensure_binaries(cache, version, progress)
         return 0
-    found = run_tests(layers, ROOT, rest or [INSIDE], progress, seconds=options.seconds)
+    with node_plane(cache, version, progress) as plane:
+        found = run_tests(layers, ROOT, _boots(rest), progress, plane=plane, limits=Limits(options.seconds))
     if found.status is None:
         raise HarnessError(f"{found.ended}; its console ends:\n{found.tail()}")
     return found.status
+
+
+def _boots(arguments: list[str]) -> list[list[str]]:
+    """Returns the arguments for pytest of each boot."""
+    if not arguments:
+        return [[INSIDE], [REBOOTED]]
+    boots: list[list[str]] = [[]]
+    for each in arguments:
+        if each == "--then":
+            boots.append([])
+        else:
+            boots[-1].append(each)
+    return boots
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

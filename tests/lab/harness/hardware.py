@@ -8,15 +8,23 @@ bind to them:
 - slot C: two functions of one card, .0 and .1, an e1000e each;
 - slot D: two e1000 behind a bridge to conventional PCI, in one IOMMU group with that bridge.
 
-No network interface is connected. Sources: QEMU's manual, docs/pcie.txt and docs/pci_expander_bridge.txt; the
-kernel's Documentation/admin-guide/kernel-parameters.txt.
+No network interface of these is connected. A further one, of virtio, is there if the machine joins a cluster: QEMU's
+user network then forwards one address to the API server, and reaches nothing else. It also has a disk then, for what a
+node keeps when it boots again.
+
+Sources: QEMU's manual, docs/pcie.txt and docs/pci_expander_bridge.txt; the kernel's
+Documentation/admin-guide/kernel-parameters.txt.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_PROGRAM = "/usr/bin/qemu-system-x86_64"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PROGRAM, _BUSYBOX = "/usr/bin/qemu-system-x86_64", "/usr/bin/busybox"
 _BOARD = (
     *("-machine", "q35,kernel-irqchip=split", "-nodefaults", "-no-user-config"),
     *("-device", "intel-iommu,intremap=on,device-iotlb=on"),
@@ -33,6 +41,7 @@ _DEVICES = (
 )
 _KERNEL = (
     *("console=ttyS0", "quiet", "rdinit=/init", "intel_iommu=on", "iommu=pt"),
+    "hugepages=0:16,1:16",  # of 2 MiB, of each NUMA node
     # The kernel counts timer ticks during 40 ms, and panics if QEMU got no processor in that time.
     "no_timer_check",
     # A kernel that hangs panics after two minutes, and the machine ends with it. The thresholds are in seconds; the
@@ -53,7 +62,7 @@ class Hardware:
 
     sockets: int = 2
     threads: int = 2
-    memory: int = 1024
+    memory: int = 2048
 
     def arguments(self) -> list[str]:
         """Returns QEMU's arguments for the hardware, without what to boot."""
@@ -84,13 +93,29 @@ class Hardware:
         return words
 
 
-def command(hardware: Hardware, *, kernel: str, initrd: str, results: str) -> list[str]:
-    """Returns QEMU's whole command line.
+def network(address: str, port: int, host_port: int) -> list[str]:
+    """Returns the arguments for a network in which `address` and `port` is a port of this machine's loopback device."""
+    forward = f"guestfwd=tcp:{address}:{port}-cmd:{_BUSYBOX} nc 127.0.0.1 {host_port}"
+    return ["-netdev", f"user,id=network,restrict=on,{forward}", "-device", "virtio-net-pci,bus=pcie.0,netdev=network"]
+
+
+def disk(path: str) -> list[str]:
+    """Returns the arguments for a disk in a file. It outlives a boot, but not this machine's loss of power."""
+    return [
+        "-drive",
+        f"file={path},format=raw,if=none,id=disk,cache=unsafe",
+        "-device",
+        "virtio-blk-pci,bus=pcie.0,drive=disk",
+    ]
+
+
+def command(hardware: Hardware, *, kernel: str, initrd: str, results: str, more: Sequence[str] = ()) -> list[str]:
+    """Returns QEMU's whole command line; `more` are further arguments.
 
     All paths are as QEMU sees them: its root directory is the machine's own system, which it only reads.
     """
     shares = {"root": ("/", "readonly=on,"), "results": (results, "")}
-    words = [_PROGRAM, *hardware.arguments(), *("-display", "none", "-monitor", "none", "-serial", "stdio")]
+    words = [_PROGRAM, *hardware.arguments(), *more, *("-display", "none", "-monitor", "none", "-serial", "stdio")]
     for name, (path, option) in shares.items():
         words += ["-fsdev", f"local,id={name},path={path},{option}security_model=none,multidevs=remap"]
         words += ["-device", f"virtio-9p-pci,bus=pcie.0,fsdev={name},mount_tag={name}"]

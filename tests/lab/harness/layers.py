@@ -14,25 +14,32 @@ import os
 import re
 import shutil
 import sys
+import tempfile
+import time
 import tomllib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.harness.debian import KEYRING, NAMESPACES, TO_INSTALL, find_tool, mirror, require, run
 from tests.cluster.harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.cluster.harness.cache import Cache
     from tests.cluster.harness.progress import Progress
 
 CHECKOUT, PYTHON, RESULTS = "/lab/checkout", "/lab/python", "/lab/results"
 """Where a system has the checkout, the Python packages, and a directory to write to."""
+KUBERNETES, RUNTIME = "/lab/kube", "/lab/runtime"
+"""Where the virtual machine has the kubelet, and containerd with the CNI plugins."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 """Platforms of wheels that the systems' C library can load."""
+_PREFIX = "dra-sdk-lab-"
+_GRACE = 10.0
+"""Seconds until a new directory has its lock."""
 _RECIPE = "2"
 """Part of each layer's hash. Raise it when the code below makes layers in another way."""
 _ENTER = """\
@@ -63,6 +70,7 @@ class System:
     suite: the Debian suite.
     packages: the Debian packages beside those of debootstrap's `minbase`. `python3` is one of them.
     mounts: empty directories to mount others at, beside CHECKOUT, PYTHON and RESULTS.
+    kernel: the Debian suite of its kernel; empty if it has none.
     """
 
     name: str
@@ -70,15 +78,18 @@ class System:
     suite: str
     packages: tuple[str, ...]
     mounts: tuple[str, ...] = ()
+    kernel: str = ""
 
 
 LAB = System(
     "lab",
     "the virtual machine",
     "trixie",
-    ("qemu-system-x86", "linux-image-amd64", "busybox-static", "kmod", "iproute2", "python3"),
+    ("qemu-system-x86", "busybox-static", "kmod", "iproute2", "python3", "e2fsprogs", "runc"),
+    mounts=(KUBERNETES, RUNTIME),
+    kernel="sid",
 )
-"""What the virtual machine is booted from."""
+"""What the virtual machine is booted from. In sid's kernel, RDMA crosses network namespaces; in that of trixie not."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,8 @@ def ensure_layers(cache: Cache, checkout: Path, progress: Progress, system: Syst
     if os.geteuid() != 0:
         raise HarnessError(f"{system.title} is installed and runs in namespaces, which needs root")
     wanted = python_packages(checkout)
-    base = cache.root / system.name / f"base-{key(system.suite, *system.packages, *system.mounts)}"
+    recipe = (system.suite, *system.packages, *system.mounts, *([system.kernel] if system.kernel else []))
+    base = cache.root / system.name / f"base-{key(*recipe)}"
     python = base.with_name(f"python-{key(base.name, *wanted.requirements, *wanted.metadata.values())}")
     layers = Layers(base, python)
     require(system.title, NAMESPACES if base.is_dir() else (*NAMESPACES, *TO_INSTALL))
@@ -177,6 +189,11 @@ def entry_points(project: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def ending_with_this_thread() -> list[str]:
+    """Returns the words before a command line that make the kernel kill the process when its starter's thread ends."""
+    return [str(find_tool("setpriv")), "--pdeathsig", "KILL"]
+
+
 def in_namespaces(command: Sequence[str], *, network: bool = False) -> list[str]:
     """Returns the command line that runs `command` in namespaces of its own, so that nothing of it can stay behind.
 
@@ -185,18 +202,20 @@ def in_namespaces(command: Sequence[str], *, network: bool = False) -> list[str]
     interface but a loopback device that is down.
     """
     spaces = ["--mount", "--pid", "--ipc", *([] if network else ["--net"])]
-    return ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "--fork", "--kill-child", "--mount-proc", *command]
+    return [*ending_with_this_thread(), "unshare", *spaces, "--fork", "--kill-child", "--mount-proc", *command]
 
 
-def in_root(root: Path, command: Sequence[str], *, read: dict[str, Path], write: dict[str, Path]) -> list[str]:
+def in_root(
+    root: Path, command: Sequence[str], *, read: Mapping[str, Path], write: Mapping[str, Path], network: bool = False
+) -> list[str]:
     """Returns the command line that runs `command` with `root` as its root directory, in namespaces of its own.
 
     The root is read-only, with /tmp, /run and /dev/shm in memory. `read` and `write` mount other directories at these
-    paths of it, read-only and writable.
+    paths of it, read-only and writable. Without `network` it has no network interface.
     """
     mounts = [*(("ro", path, at) for at, path in read.items()), *(("rw", path, at) for at, path in write.items())]
     words = [str(word) for mount in mounts for word in mount]
-    return in_namespaces(["sh", "-c", _ENTER, "enter", str(root), *words, "--", *command])
+    return in_namespaces(["sh", "-c", _ENTER, "enter", str(root), *words, "--", *command], network=network)
 
 
 def remove_unused(path: Path) -> None:
@@ -210,6 +229,22 @@ def remove_unused(path: Path) -> None:
         shutil.rmtree(path)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Makes a directory for one run. Removes those of killed runs, whose lock nobody holds."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(FileNotFoundError):  # another run removed it first
+            if time.time() - path.stat().st_mtime > _GRACE:  # a younger one may not have its lock yet
+                remove_unused(path)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as temporary:
+        handle = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield Path(temporary)
+        finally:
+            os.close(handle)
 
 
 def _ensure(path: Path, title: str, progress: Progress, make: Callable[[Path], None]) -> None:
@@ -232,9 +267,27 @@ def make_base(at: Path, system: System) -> None:
     options = ["--variant=minbase", f"--include={','.join(system.packages)}", *signed]
     command = [str(find_tool("debootstrap")), *options, system.suite, str(at), mirror()]
     run(in_namespaces(command, network=True), {"INITRD": "No"})  # Debian's initrd takes long to make and is not used
-    shutil.rmtree(at / "var/cache/apt/archives", ignore_errors=True)
+    if system.kernel:
+        _install_kernel(at, system.kernel)
+    for name in ("var/cache/apt/archives", "var/lib/apt/lists"):
+        shutil.rmtree(at / name, ignore_errors=True)
     for mount in (CHECKOUT, PYTHON, RESULTS, *system.mounts):
         (at / mount.lstrip("/")).mkdir(parents=True)
+
+
+def _install_kernel(at: Path, suite: str) -> None:
+    """Installs the kernel of another suite, with nothing else of it but what the kernel needs.
+
+    Signatures are checked, dates are not, as debootstrap does: a mirror may lag behind.
+    """
+    (at / f"etc/apt/sources.list.d/{suite}.list").write_text(f"deb {mirror()} {suite} main\n")
+    install = f"""\
+mount -t proc proc /proc
+apt-get update -qq -o Acquire::Check-Valid-Until=false
+apt-get install -y -qq --no-install-recommends -t {suite} linux-image-amd64
+"""
+    enter = ["chroot", str(at), "sh", "-ec", install]
+    run(in_namespaces(enter, network=True), {"INITRD": "No", "DEBIAN_FRONTEND": "noninteractive"})
 
 
 def make_python(at: Path, base: Path, wanted: PythonPackages) -> None:

@@ -1,101 +1,115 @@
-"""Boots the virtual machine for one run of pytest inside it, and always removes it afterwards.
+"""Boots the virtual machine for runs of pytest inside it, and always removes it afterwards.
 
-QEMU runs with the machine's own system as its root directory, in namespaces of its own without a network. The machine
-sees the checkout read-only, and writes its results to a temporary directory.
+QEMU runs with the machine's own system as its root directory, in namespaces of its own; without a control plane to
+join, it has no network. The machine sees the checkout read-only, and writes its results to a temporary directory.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import subprocess
-import tempfile
 import threading
 import time
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from tests.cluster.harness.errors import HarnessError
 from tests.lab.harness import outcome
-from tests.lab.harness.hardware import Hardware, command
+from tests.lab.harness.hardware import Hardware, command, disk, network
 from tests.lab.harness.initrd import initrd, kernel_release
-from tests.lab.harness.layers import CHECKOUT, PYTHON, RESULTS, in_root, remove_unused
+from tests.lab.harness.layers import CHECKOUT, PYTHON, RESULTS, in_root, temporary_directory
+from tests.lab.harness.plane import ADDRESS, PORT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Sequence
+    from pathlib import Path
 
-    from tests.cluster.harness.progress import Progress
+    from tests.cluster.harness.progress import Progress, Step
     from tests.lab.harness.layers import Layers
     from tests.lab.harness.outcome import Outcome
+    from tests.lab.harness.plane import NodePlane
 
-TIME_LIMIT = 3600.0
-"""Seconds for a whole run. It takes 150 seconds of a processor, because every instruction is emulated: two and a half
-minutes on an idle machine, twenty on one with ten other processes for each core."""
+TIME_LIMIT = 5400.0
+"""Seconds for all boots. They take ten minutes of a processor, because every instruction is emulated; half an hour on a
+machine with ten other processes for each core."""
 SILENCE_LIMIT = 300.0
 """Seconds without a new line of the console and without a heartbeat, which `guest/run-tests` writes every 5 seconds."""
-_HEARTBEAT, _INITRD = "heartbeat", "initrd"
-_PREFIX = "dra-sdk-lab-"
+_HEARTBEAT, _INITRD, _DISK = "heartbeat", "initrd", "disk"
+_DISK_SIZE = 2 << 30  # bytes; only those that the machine writes take room
 _GRACE = 10.0
-"""Seconds until a killed machine is gone, and until a new directory has its lock."""
+"""Seconds until a killed machine is gone."""
 _CHECK_INTERVAL = 0.5  # seconds
 _DETAIL_LENGTH = 100  # characters of the console in the progress line
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long the machine may take, in seconds.
+
+    total: for all boots together.
+    silence: without a sign of life.
+    """
+
+    total: float = TIME_LIMIT
+    silence: float = SILENCE_LIMIT
 
 
 def run_tests(
     layers: Layers,
     checkout: Path,
-    arguments: Sequence[str],
+    boots: Sequence[Sequence[str]],
     progress: Progress,
     *,
+    plane: NodePlane | None = None,
     hardware: Hardware | None = None,
-    seconds: float = TIME_LIMIT,
-    silence: float = SILENCE_LIMIT,
+    limits: Limits | None = None,
 ) -> Outcome:
-    """Boots the machine, runs `pytest` with `arguments` in the checkout, powers off, and returns the results.
+    """Boots the machine for each item of `boots`, which are arguments for pytest in the checkout; returns all results.
 
-    A machine that runs longer than `seconds`, or shows no sign of life for `silence` seconds, is killed; the outcome
-    then says so, and has the console up to that moment.
+    The tests can join the machine to `plane`; what the node keeps on its disk is there at the next boot. Without a
+    plane, the machine has neither network nor disk. A machine that runs longer than its limits, or shows no sign of
+    life, is killed; the outcome then says so, has the console up to that moment, and no further boot follows.
     """
-    with _results_directory() as results, layers.in_use():
-        (results / "arguments").write_text("".join(f"{each}\n" for each in arguments))
+    allowed = limits or Limits()
+    end, found = time.monotonic() + allowed.total, outcome.NOTHING
+    with temporary_directory() as results, layers.in_use():
         (results / _INITRD).write_bytes(initrd(layers.base))
+        more = _joined(plane, results) if plane else []
         qemu = command(
             hardware or Hardware(),
             kernel=f"/boot/vmlinuz-{kernel_release(layers.base)}",
             initrd=f"{RESULTS}/{_INITRD}",
             results=RESULTS,
+            more=more,
         )
-        with progress.step("running tests in the virtual machine") as step:
+        read = {CHECKOUT: checkout, PYTHON: layers.python, **(plane.read if plane else {})}
+        words = in_root(layers.base, qemu, read=read, write={RESULTS: results}, network=plane is not None)
+        for number, arguments in enumerate(boots, 1):
+            (results / "arguments").write_text("".join(f"{each}\n" for each in arguments))
+            title = "running tests in the virtual machine" + (f", boot {number}" if number > 1 else "")
+            with progress.step(title) as step:
 
-            def show(line: str) -> None:
-                step.detail = line[:_DETAIL_LENGTH]
-                progress.debug(line)
+                def show(line: str, step: Step = step) -> None:
+                    step.detail = line[:_DETAIL_LENGTH]
+                    progress.debug(line)
 
-            read, write = {CHECKOUT: checkout, PYTHON: layers.python}, {RESULTS: results}
-            words = in_root(layers.base, qemu, read=read, write=write)
-            console, why = _run(words, results / _HEARTBEAT, show, seconds=seconds, silence=silence)
-        return outcome.read(results, console, why)
+                console, why = _run(words, results / _HEARTBEAT, show, end, allowed)
+            found = found.and_then(outcome.read(results, console, why))
+            if found.status is None:
+                break
+            outcome.clear(results)
+    return found
 
 
-@contextmanager
-def _results_directory() -> Iterator[Path]:
-    """Makes the directory that the machine writes to. Removes those of killed runs, whose lock nobody holds."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(FileNotFoundError):  # another run removed it first
-            if time.time() - path.stat().st_mtime > _GRACE:  # a younger one may not have its lock yet
-                remove_unused(path)
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as temporary:
-        handle = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH)
-            yield Path(temporary)
-        finally:
-            os.close(handle)
+def _joined(plane: NodePlane, results: Path) -> list[str]:
+    """Returns the arguments for a machine that can join a control plane; writes what it needs to its results."""
+    plane.hand_over(results)
+    with (results / _DISK).open("xb") as file:
+        file.truncate(_DISK_SIZE)
+    return [*network(ADDRESS, PORT, plane.port), *disk(f"{RESULTS}/{_DISK}")]
 
 
 def _run(
-    words: Sequence[str], heartbeat: Path, show: Callable[[str], None], *, seconds: float, silence: float
+    words: Sequence[str], heartbeat: Path, show: Callable[[str], None], end: float, limits: Limits
 ) -> tuple[str, str]:
     """Runs QEMU; returns the console, and why the machine ended if it did not power off by itself."""
     lines: list[str] = []
@@ -112,7 +126,7 @@ def _run(
     reader = threading.Thread(target=_read, args=(process.stdout, lines, show), name="console", daemon=True)
     reader.start()
     try:
-        why = wait(process, lambda: (len(lines), _modified(heartbeat)), seconds=seconds, silence=silence)
+        why = wait(process, lambda: (len(lines), _modified(heartbeat)), end, limits)
     finally:
         process.kill()  # everything below it ends with it
         process.wait(_GRACE)
@@ -121,14 +135,14 @@ def _run(
     return "\n".join(lines), why
 
 
-def wait(process: subprocess.Popen[str], sign: Callable[[], Hashable], *, seconds: float, silence: float) -> str:
-    """Waits until the process ends, `seconds` have passed, or `sign` has returned the same for `silence` seconds.
+def wait(process: subprocess.Popen[str], sign: Callable[[], Hashable], end: float, limits: Limits) -> str:
+    """Waits until the process ends, until `end` on the monotonic clock, or while `sign` returns something new.
 
     Returns why the process did not end well; empty if it did. It still runs if it did not end by itself.
     A kernel that notices that it hangs panics, which ends QEMU. The silence shows one that does nothing at all.
     """
     now = time.monotonic()
-    end, last, since = now + seconds, sign(), now
+    last, since = sign(), now
     while now < end:
         try:
             status = process.wait(_CHECK_INTERVAL)
@@ -138,9 +152,9 @@ def wait(process: subprocess.Popen[str], sign: Callable[[], Hashable], *, second
             return f"QEMU ended with status {status}" if status else ""
         if (current := sign()) != last:
             last, since = current, now
-        elif now - since > silence:
-            return f"the machine was killed after {silence:g} s without a sign of life"
-    return f"the machine was killed after {seconds:g} s"
+        elif now - since > limits.silence:
+            return f"the machine was killed after {limits.silence:g} s without a sign of life"
+    return f"the machine was killed after {limits.total:g} s"
 
 
 def _modified(path: Path) -> int:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-INSIDE = "tests/lab/inside"
+INSIDE, REBOOTED = "tests/lab/inside", "tests/lab/rebooted"
+"""The tests of the first boot, and those of the second."""
+_FILES = ("status", "junit.xml")
 _ENDINGS = ("failure", "error", "skipped")
 
 
@@ -19,12 +21,12 @@ def expected_tests() -> list[str]:
 
     AssertionError with pytest's output if it cannot collect them.
     """
-    command = [sys.executable, "-m", "pytest", INSIDE, "--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", INSIDE, REBOOTED, "--collect-only", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "DRA_SDK_LAB": "collect", "PYTEST_ADDOPTS": ""}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    found = [line for line in done.stdout.splitlines() if line.startswith(INSIDE)]
+    found = [line for line in done.stdout.splitlines() if line.startswith((INSIDE, REBOOTED))]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert found, f"no test in {INSIDE}"
+    assert found, f"no test in {INSIDE} and {REBOOTED}"
     return found
 
 
@@ -64,6 +66,12 @@ class Outcome:
             return f"{test} did not run in the machine: {self.ended}; its console ends:\n{self.tail(12)}"
         return "" if case.ending == "passed" else f"{test} in the machine: {case.ending}\n{case.message}"
 
+    def and_then(self, other: Outcome) -> Outcome:
+        """Returns the outcome of this run and the one of the machine's next boot, as of one run."""
+        status = None if self.status is None or other.status is None else max(self.status, other.status)
+        console = "\n".join(filter(None, (self.console, other.console)))
+        return Outcome(status, {**self.cases, **other.cases}, console, other.why)
+
     @property
     def ended(self) -> str:
         """How the run came to its end."""
@@ -75,15 +83,25 @@ class Outcome:
         return "\n".join(self.console.splitlines()[-lines:])
 
 
+NOTHING = Outcome(0, {}, "")
+"""The outcome of no boot."""
+
+
 def read(results: Path, console: str, why: str = "") -> Outcome:
     """Reads the directory that the machine wrote to; files that it did not write yet are absent."""
-    status, junit = results / "status", results / "junit.xml"
+    status, junit = (results / name for name in _FILES)
     return Outcome(
         int(status.read_text()) if status.exists() else None,
         cases(junit.read_text()) if junit.exists() else {},
         console,
         why,
     )
+
+
+def clear(results: Path) -> None:
+    """Removes what `read` reads, for the next boot."""
+    for name in _FILES:
+        (results / name).unlink(missing_ok=True)
 
 
 def cases(junit: str) -> dict[str, Case]:

@@ -20,6 +20,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("these tests rebind PCI functions: they run in the virtual machine (make test-lab)")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests of the node last: its daemons slow the others down."""
+    items.sort(key=lambda item: item.path.parent.name == "node")
+
+
 @pytest.fixture(scope="session")
 def nics() -> dict[str, list[Function]]:
     """The functions by their kernel driver, as they are after the boot."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.lab.harness.hardware import Hardware, command
+from tests.lab.harness.hardware import Hardware, command, disk, network
 
 
 def options(words, name):
@@ -39,6 +39,16 @@ def test_the_root_is_read_only_and_nothing_is_connected():
     assert options(words, "-kernel") == ["/boot/k"]
     assert not options(words, "-netdev")
     assert "-nodefaults" in words
+
+
+def test_a_machine_that_joins_a_cluster_reaches_only_the_api_server():
+    more = [*network("10.0.2.100", 6443, 31234), *disk("/r/disk")]
+    words = command(Hardware(), kernel="/boot/k", initrd="/i", results="/r", more=more)
+    (found,) = options(words, "-netdev")
+    assert "restrict=on" in found.split(",")
+    assert found.endswith("guestfwd=tcp:10.0.2.100:6443-cmd:/usr/bin/busybox nc 127.0.0.1 31234")
+    assert "virtio-net-pci,bus=pcie.0,netdev=network" in options(words, "-device")
+    assert options(words, "-drive") == ["file=/r/disk,format=raw,if=none,id=disk,cache=unsafe"]
 
 
 def test_one_thread_runs_all_cpus():

@@ -51,7 +51,9 @@ def test_layers_are_made_once(tmp_path, made):
     assert names(cache) == ["base", "python"]
 
 
-@pytest.mark.parametrize("change", [{"suite": "sid"}, {"packages": ("python3",)}, {"mounts": ("/other",)}])
+@pytest.mark.parametrize(
+    "change", [{"suite": "sid"}, {"packages": ("python3",)}, {"mounts": ("/other",)}, {"kernel": "forky"}]
+)
 def test_another_recipe_replaces_the_former_one_unless_that_is_in_use(tmp_path, made, change):
     cache = Cache(tmp_path)
     former = ensure_layers(cache, ROOT, Progress())

@@ -1,9 +1,10 @@
-"""A run always ends. A shell script stands for QEMU; `test_lab.py` boots the machine itself."""
+"""A run always ends, and the machine boots as often as asked. A shell script stands for QEMU."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 
 import pytest
 
@@ -24,14 +25,14 @@ def layers(tmp_path):
 def run(layers, tmp_path, monkeypatch):
     """Runs a script in place of QEMU; `$1` is the directory that the machine writes to."""
 
-    def start(script, **limits):
+    def start(script, boots=(("a b", "c"),), **limits):
         monkeypatch.setattr(machine, "initrd", lambda base: b"")
         monkeypatch.setattr(
             machine,
             "in_root",
-            lambda root, line, *, read, write: ["sh", "-c", script, "qemu", *map(str, write.values())],
+            lambda root, line, *, read, write, network: ["sh", "-c", script, "qemu", *map(str, write.values())],
         )
-        return machine.run_tests(layers, tmp_path, ["a b", "c"], Progress(), **limits)
+        return machine.run_tests(layers, tmp_path, boots, Progress(), limits=machine.Limits(**limits))
 
     return start
 
@@ -42,7 +43,7 @@ def test_the_results_and_the_console_come_back(run):
 
 
 def test_a_machine_that_does_not_end_is_killed(run):
-    found = run("exec sleep 60", seconds=0.5)
+    found = run("exec sleep 60", total=0.5)
     assert found.status is None
     assert found.why == "the machine was killed after 0.5 s"
 
@@ -60,6 +61,15 @@ def test_a_machine_that_shows_signs_of_life_goes_on(run, sign):
     assert found.why == ""
 
 
+def test_the_next_boot_has_other_arguments_and_the_files_of_the_first(run):
+    found = run("cat $1/arguments | tee -a $1/kept; echo 0 > $1/status; cat $1/kept", boots=(["a"], ["b"]))
+    assert (found.status, found.console, found.why) == (0, "a\na\nb\na\nb", "")
+
+
+def test_no_boot_follows_one_that_did_not_come_to_its_end(run):
+    assert run("cat $1/arguments", boots=(["a"], ["b"])).console == "a"
+
+
 def test_a_machine_that_does_not_start(run):
     assert run("echo no such device >&2; exit 1").why == "QEMU ended with status 1"
 
@@ -68,7 +78,7 @@ def test_a_machine_that_does_not_start(run):
 def temporary(tmp_path, monkeypatch):
     found = tmp_path / "temporary"
     found.mkdir()
-    monkeypatch.setattr(machine.tempfile, "tempdir", str(found))
+    monkeypatch.setattr(tempfile, "tempdir", str(found))
     return found
 
 

@@ -1,0 +1,1 @@
+"""Tests of the virtual machine as a node of a real cluster."""
