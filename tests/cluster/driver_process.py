@@ -124,7 +124,11 @@ class DriverUnderTest:
 
     def registrations(self) -> int:
         """Returns how often the kubelet has registered it since its last start."""
-        return self.log_text().encode()[self._since :].count(b"registered with the kubelet")
+        return self.log_since_start().count("registered with the kubelet")
+
+    def log_since_start(self) -> str:
+        """Returns what it has logged since its last start."""
+        return self.log.read_bytes()[self._since :].decode()
 
     def slices(self) -> list[dict[str, Any]]:
         return list(self.cluster.api.get(self.path)["items"])

@@ -1,0 +1,141 @@
+"""CPUs of containers on the real kubelet and containerd, as the kernel has them, through restarts of everything."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.hardware import CpuSet, parse_cpuset
+from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.drivers import Drivers
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.manifests import container, pod, request, template
+from tests.cluster.pods import end_container, read_pod
+
+ALL = frozenset(os.sched_getaffinity(0))
+PODS = int(os.environ.get("DRA_SDK_TEST_PODS", "12"))
+"""How many pods come and go."""
+
+pytestmark = pytest.mark.skipif(len(ALL) < 2, reason="one CPU cannot be divided")
+
+
+@pytest.fixture
+def cpus(cluster: Cluster, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> DriverUnderTest:
+    """The CPU driver, which may give every CPU to claims, because this machine may have two alone."""
+    monkeypatch.setenv("DRA_CPU_SHARED_POOL", "optional")
+    return start(cluster, drivers)
+
+
+def start(cluster: Cluster, drivers: Drivers) -> DriverUnderTest:
+    driver = drivers.start("cpu", "dra.cpu", "--nri-socket", str(cluster.nri_socket))
+    wait_connected(driver)
+    return driver
+
+
+def wait_connected(driver: DriverUnderTest, times: int = 1) -> None:
+    driver.wait(lambda: driver.log_since_start().count("connected to containerd") >= times)
+
+
+def run_claiming(cluster: Cluster, name: str, *, restart: str = "Never") -> CpuSet:
+    """Run a pod with one CPU of its own; returns that CPU, as the kernel has it."""
+    cluster.apply(template("one-cpu", [request("cpu", "dra.cpu", capacity={"requests": {"dra.cpu/cpu": "1"}})]))
+    made = pod(name, [{"name": "cpu", "resourceClaimTemplateName": "one-cpu"}], container("main", {"name": "cpu"}))
+    made["spec"]["restartPolicy"] = restart
+    cluster.apply(made)
+    cluster.wait_pod(name)
+    return cpus_of(cluster, name)
+
+
+def run_unclaimed(cluster: Cluster, name: str) -> None:
+    cluster.apply(pod(name, [], container("main")))
+    cluster.wait_pod(name)
+
+
+def cpus_of(cluster: Cluster, name: str) -> CpuSet:
+    """The CPUs on which the first process of a pod's container may run."""
+    status = Path(f"/proc/{cluster.container_process(name).pid}/status").read_text()
+    (line,) = [each for each in status.splitlines() if each.startswith("Cpus_allowed_list:")]
+    return parse_cpuset(line.partition(":")[2].strip())
+
+
+def wait_cpus(cluster: Cluster, name: str, cpus: CpuSet) -> None:
+    cluster.wait_until(lambda: cpus_of(cluster, name) == cpus, f"{name} runs on CPUs {sorted(cpus)}")
+
+
+def delete(cluster: Cluster, name: str) -> None:
+    cluster.kubectl("delete", "pod", name, "--wait=false")
+    cluster.wait_gone("pod", name)
+
+
+def test_a_claimed_cpu_belongs_to_one_pod_and_the_others_share_what_is_left(
+    cluster: Cluster, cpus: DriverUnderTest
+) -> None:
+    run_unclaimed(cluster, "before")
+    assert cpus_of(cluster, "before") == ALL
+    mine = run_claiming(cluster, "mine")
+    assert len(mine) == 1
+    wait_cpus(cluster, "before", ALL - mine)
+    run_unclaimed(cluster, "after")
+    assert cpus_of(cluster, "after") == ALL - mine
+    delete(cluster, "mine")
+    cpus.wait_free()
+    for name in ("before", "after"):
+        wait_cpus(cluster, name, ALL)
+
+
+def test_two_pods_run_on_different_cpus(cluster: Cluster, cpus: DriverUnderTest) -> None:
+    one, other = run_claiming(cluster, "one"), run_claiming(cluster, "other")
+    assert len(one) == len(other) == 1
+    assert one != other
+
+
+def test_a_container_that_is_restarted_has_its_cpu_again(cluster: Cluster, cpus: DriverUnderTest) -> None:
+    run_unclaimed(cluster, "beside")
+    mine = run_claiming(cluster, "mine", restart="Always")
+    end_container(cluster, "mine")
+
+    def restarted() -> bool:
+        (status,) = read_pod(cluster, "mine")["status"]["containerStatuses"]
+        return bool(status["restartCount"] == 1 and status["ready"])
+
+    cluster.wait_until(restarted, "the container runs again")
+    assert cpus_of(cluster, "mine") == mine
+    assert cpus_of(cluster, "beside") == ALL - mine
+
+
+@pytest.mark.parametrize("component", ["kubelet", "containerd"])
+def test_cpus_stay_through_a_restart_of_the_node(cluster: Cluster, cpus: DriverUnderTest, component: str) -> None:
+    run_unclaimed(cluster, "beside")
+    mine = run_claiming(cluster, "mine")
+    cluster.restart(component)
+    if component == "containerd":
+        wait_connected(cpus, 2)
+    assert cpus_of(cluster, "mine") == mine
+    run_unclaimed(cluster, "later")
+    assert cpus_of(cluster, "beside") == cpus_of(cluster, "later") == ALL - mine
+
+
+def test_containers_that_started_while_the_driver_was_away_are_moved_when_it_is_back(
+    cluster: Cluster, cpus: DriverUnderTest
+) -> None:
+    mine = run_claiming(cluster, "mine")
+    assert cpus.stop() == 0
+    run_unclaimed(cluster, "meanwhile")
+    assert cpus_of(cluster, "meanwhile") == ALL
+    assert cpus_of(cluster, "mine") == mine
+    cpus.start("--nri-socket", str(cluster.nri_socket))
+    wait_cpus(cluster, "meanwhile", ALL - mine)
+    assert cpus_of(cluster, "mine") == mine
+
+
+def test_pods_come_and_go_and_never_share_a_cpu(cluster: Cluster, cpus: DriverUnderTest) -> None:
+    run_unclaimed(cluster, "beside")
+    for number in range(PODS):
+        mine = run_claiming(cluster, f"pod-{number}")
+        wait_cpus(cluster, "beside", ALL - mine)
+        assert cpus_of(cluster, f"pod-{number}") == mine
+        delete(cluster, f"pod-{number}")
+        cpus.wait_free()
+    wait_cpus(cluster, "beside", ALL)
