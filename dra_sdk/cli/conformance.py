@@ -134,10 +134,12 @@ def _print_checks() -> int:
 def _check(arguments: argparse.Namespace) -> int:
     _check_flags(arguments)
     require_tools("conformance")
-    from dra_sdk.tools.conformance.checks import select  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.conformance.checks import NRI_LEVELS, select  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.conformance.report import closing_lines, json_document, junit_document  # noqa: PLC0415 (gRPC)
 
     checks = select(name for names in arguments.level for name in names.split(",") if name)
+    if not arguments.level and not arguments.nri:
+        checks = [check for check in checks if check.level not in NRI_LEVELS]
     with opened_host_root(arguments.host_root) as arguments.host_root:
         report = _report(arguments, checks)
     for line in closing_lines(report):

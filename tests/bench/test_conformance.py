@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dra_sdk.tools.conformance.check import Status, run_checks
-from dra_sdk.tools.conformance.checks import CHECKS
+from dra_sdk.tools.conformance.checks import CHECKS, NRI_LEVELS
 from dra_sdk.tools.conformance.target import Target
 from tests.bench.godriver_build import ensure_godriver
 from tests.cluster.harness.cache import Cache
@@ -46,9 +46,10 @@ def test_the_go_driver_fails_what_the_documentation_says(server: str, command: s
         with control_plane("conformance", tmp_path, ControlPlaneSettings(VERSION), Progress()) as running:
             results = _results(Target(command=command, kubeconfig=running.kubeconfig("admin")))
     assert {ident for ident, status in results.items() if status is Status.FAILED} == documented()
-    assert sum(status is Status.PASSED for status in results.values()) > len(CHECKS) * 0.8
+    assert sum(status is Status.PASSED for status in results.values()) > len(results) * 0.8
 
 
 def _results(target: Target) -> dict[str, Status]:
+    checks = [check for check in CHECKS if check.level not in NRI_LEVELS]
     with target.open() as run:
-        return {each.check.id: each.status for each in run_checks(run, CHECKS)}
+        return {each.check.id: each.status for each in run_checks(run, checks)}

@@ -55,6 +55,13 @@ def test_the_nri_plugin_of_a_driver_is_checked_with_a_flag(tmp_path: Path, capsy
     assert capsys.readouterr().out.endswith("must 4/4, should 0/0: the driver conforms\n")
 
 
+@pytest.mark.parametrize("flags", [[], ["--nri"]])
+def test_the_levels_of_nri_are_run_only_for_nri_plugins(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"{sys.executable} -c 'raise SystemExit'"
+    assert main(["conformance", "--command", command, *flags]) == 1
+    assert ("NRI: registration and protocol" in capsys.readouterr().out) == bool(flags)
+
+
 def test_a_driver_that_does_not_conform_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     command = f"{COMMAND} any-device no-guard"
     assert main(["conformance", "-q", "--command", command, "--level", "PREP-012,PREP-015"]) == 1

@@ -208,7 +208,10 @@ class NriNode:
             self._ask(
                 self.runtime.run_pod,
                 pb.PodSandbox(
-                    id=pod, name=f"pod-{number}", uid=f"00000000-0000-4000-8000-{number:012}", namespace="conformance"
+                    id=pod,
+                    name=f"pod-{number}",
+                    uid=f"00000000-0000-4000-8000-{number:012}",
+                    namespace=self._driver.environment.namespace,  # a pod uses claims of its own namespace
                 ),
             )
         edits = edits or {}

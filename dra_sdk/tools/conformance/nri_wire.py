@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import BY_METHOD, PLUGIN
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, frames
-from dra_sdk.node.nri.ttrpc import REQUEST, Code, Frame, FrameDecoder, encode
+from dra_sdk.node.nri.ttrpc import MAX_DATA, REQUEST, Code, Frame, FrameDecoder, encode
 from dra_sdk.tools.conformance.kubelet_client import to_json
 from dra_sdk.tools.conformance.outcomes import Exchange, Recorder
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as ttrpc
@@ -210,7 +210,10 @@ class _Connection:
                 stream = next(self._streams)
                 self._own[stream] = future
                 self._open[PLUGIN_SERVICE, stream] = (method, request, monotonic())
-            self._write_to_plugin(PLUGIN_SERVICE, Frame(stream, REQUEST, data.SerializeToString()))
+            try:
+                self._write_to_plugin(PLUGIN_SERVICE, Frame(stream, REQUEST, data.SerializeToString()))
+            except OSError:
+                return None  # the connection has ended
         try:
             return future.result(timeout)
         except (TimeoutError, CancelledError):
@@ -243,6 +246,8 @@ class _Connection:
             self.close()
 
     def _from_plugin(self, service: int, frame: Frame) -> None:
+        if frame.rejected:
+            raise NriError(f"a message has {frame.rejected} bytes, more than {MAX_DATA}")
         self._wire.longest = max(self._wire.longest, len(frame.data) + _TTRPC.size)
         if frame.kind == REQUEST:
             self._asked(service, frame)

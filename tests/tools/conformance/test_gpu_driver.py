@@ -11,13 +11,13 @@ from dra_driver_gpu.nvml.memory import MemoryNvml, fake_gpu
 from dra_driver_gpu.testing import GpuNode, MemoryAnswers, StubServer, build_stub
 
 from dra_sdk.tools.conformance.check import Severity, run_checks
-from dra_sdk.tools.conformance.checks import CHECKS
+from dra_sdk.tools.conformance.checks import CHECKS, NRI_LEVELS
 from dra_sdk.tools.conformance.target import Target
 from tests.tools.conformance.test_own_drivers import TIMEOUTS
 
 GPUS = [fake_gpu("H100-80GB", 0), fake_gpu("L4", 1)]
 # Restarts, updates and load are handled by the SDK; test_own_drivers.py checks them.
-SKIPPED_LEVELS = {"restart", "rolling", "load"}
+SKIPPED_LEVELS = {"restart", "rolling", "load", *NRI_LEVELS}
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ def test_containers_have_what_cdi_adds_and_what_the_plugin_adjusts(open_run: Ope
         (update,) = node.updates()
         assert (update.container, update.method, update.ignores_failure) == (shared.id, "CreateContainer", True)
         assert node.cpu_set(pinned) == {0, 1}
+        assert node.runtime.pods[pinned.pod_sandbox_id].namespace == claim.ref.namespace
 
 
 def test_a_container_that_starts_again_has_another_id_and_is_not_adjusted_yet(open_run: OpenRun) -> None:

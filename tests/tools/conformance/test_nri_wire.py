@@ -185,6 +185,13 @@ def test_bytes_that_are_not_ttrpc_are_a_problem(node: Node) -> None:
     assert "received bytes that are not ttrpc" in node.wire.problems[0]
 
 
+def test_a_message_that_ttrpc_does_not_allow_is_a_problem(node: Node) -> None:
+    with RawPlugin(node.path) as raw:
+        raw.write(struct.pack(">IIBB", 5 << 20, 1, REQUEST, 0), 10)
+        wait(lambda: node.wire.problems)
+    assert node.wire.problems == ["the plugin broke the protocol: a message has 5242880 bytes, more than 4194304"]
+
+
 def test_messages_are_cut_as_a_go_runtime_cuts_them(tmp_path: Path) -> None:
     """4096 bytes, which fill its buffer, and the rest."""
     with Node(tmp_path) as node:

@@ -45,6 +45,8 @@ LEVELS: Final[tuple[Level, ...]] = (
 CHECKS: Final[tuple[Check, ...]] = tuple(check for level in LEVELS for check in level.checks)
 BY_ID: Final = {check.id: check for check in CHECKS}
 BY_LEVEL: Final = {level.name: level for level in LEVELS}
+NRI_LEVELS: Final = (nri.NRI.name, containers.CONTAINERS.name)
+"""The levels that apply only to NRI plugins."""
 
 
 def select(names: Iterable[str] = ()) -> Sequence[Check]:

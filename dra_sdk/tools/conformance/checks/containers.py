@@ -16,7 +16,7 @@ from dra_sdk.tools.conformance.check import Level, Requirement
 from dra_sdk.tools.conformance.claims import TestClaim
 from dra_sdk.tools.conformance.kubelet_client import to_json
 from dra_sdk.tools.conformance.nri_node import NriNode
-from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, expect
+from dra_sdk.tools.conformance.outcomes import CheckFailedError, NotApplicableError, NotRunError, expect
 from dra_sdk.tools.conformance.run import Run
 from dra_sdk.tools.conformance.timeouts import wait_until
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -116,7 +116,8 @@ def survives_a_conflict(run: Run) -> None:
     other = _pinning_plugin(node)
     other.start()
     try:
-        expect(other.wait_synchronized(run.timeouts.nri_connect), "the kit's second plugin has not connected")
+        if not other.wait_synchronized(run.timeouts.nri_connect):
+            raise NotRunError("the kit's second plugin has not connected")
         try:
             node.create(planned)
         except CheckFailedError:

@@ -125,14 +125,14 @@ def writes_frames_that_are_read(run: Run) -> None:
 def reads_frames_of_any_size(run: Run) -> None:
     """Messages of the runtime are understood however they are cut into frames, from 1 byte to all of Synchronize."""
     node = run.connected_node(small_frames=True)
-    _, edits = run.prepared_edits()
+    claim, edits = run.prepared_edits()
     small = node.cpus(node.run(edits))
+    run.unprepare(claim)
     node.start()
     for _ in range(CONTAINERS):
         node.run()
-    container = node.run(edits)
     node.connect()
-    large = node.cpus(container)
+    large = node.cpus(node.run(run.prepared_edits()[1]))
     expect(small == large, f"the container has CPUs {small!r} with small frames, {large!r} with large ones")
 
 
