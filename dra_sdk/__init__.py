@@ -16,6 +16,7 @@ from dra_sdk.errors import (
 from dra_sdk.hookspecs import hookimpl
 from dra_sdk.model.claim import AllocatedDevice, Claim, ClaimConfig, Deadline, HeldClaim, HeldDevice, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import (
     AttributeValue,
     Capacity,
@@ -45,7 +46,10 @@ __all__ = [
     "ClaimError",
     "Condition",
     "ConfigError",
+    "Container",
+    "ContainerAdjustment",
     "ContainerEdits",
+    "ContainerResources",
     "CounterConsumption",
     "CounterSet",
     "Deadline",
@@ -73,6 +77,7 @@ __all__ = [
     "NodeSelection",
     "OpaqueConfig",
     "PermanentError",
+    "PodSandbox",
     "PreparedDevice",
     "Quantity",
     "RequestPolicy",
