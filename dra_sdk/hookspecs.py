@@ -30,6 +30,14 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 REQUIRED = ("dra_driver_info", "dra_discover", "dra_prepare")
 WITHOUT_ANSWER = ("dra_unprepare", "dra_watch", "dra_run_pod_sandbox", "dra_stop_pod_sandbox", "dra_remove_container")
+OF_CONTAINERS = (
+    "dra_run_pod_sandbox",
+    "dra_stop_pod_sandbox",
+    "dra_create_container",
+    "dra_synchronize",
+    "dra_remove_container",
+)
+"""The hooks for which the driver is a plugin of the container runtime (NRI)."""
 
 
 class DriverHooks(Protocol):

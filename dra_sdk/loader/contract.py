@@ -1,4 +1,4 @@
-"""Checks of a driver when it is loaded: its methods match `dra_sdk.hookspecs`, and its DriverInfo is usable.
+"""Checks of a driver: its methods match `dra_sdk.hookspecs`, its DriverInfo and answers about containers are usable.
 
 Unlike pluggy's messages, these name the author's class and method.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from dra_sdk import hookspecs
 from dra_sdk.errors import DriverLoadError
 from dra_sdk.model.config import OpaqueConfig, wrong_defaults
+from dra_sdk.model.container import ContainerAdjustment, ContainerResources
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.model.settings import DriverSettings
 
@@ -146,3 +147,45 @@ def _config_problems(info: DriverInfo) -> Iterator[str]:
 
 def _is_config(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, OpaqueConfig)
+
+
+def adjustment_problem(adjustment: ContainerAdjustment) -> str:
+    """Why an answer of `dra_create_container` cannot be sent to the container runtime; empty if it can."""
+    for name in ("env", "annotations"):
+        values: object = getattr(adjustment, name)
+        if not isinstance(values, Mapping) or not all(_is_text(*each) for each in values.items()):
+            return f"{name} must be a mapping of text to text, is {values!r}"
+        if wrong := [each for each in values if not each or each.startswith("-") or "=" in each]:
+            return f"{name}: {wrong[0]!r} is not a name; it would remove another one, or be read as something else"
+    return resources_problem(adjustment.resources)
+
+
+def resources_problem(resources: object) -> str:
+    """Why the resources of a container cannot be sent to the container runtime; empty if they can."""
+    if not isinstance(resources, ContainerResources):
+        return f"resources must be ContainerResources, are {resources!r}"
+    quota: object = resources.cpu_quota
+    if quota is not None and not (_is_number(quota, 1) or quota == -1):
+        return f"cpu_quota must be a number of microseconds, or -1 for no limit, is {quota!r}"
+    limits: object = resources.hugepage_limits
+    if not isinstance(limits, Mapping) or not all(_is_text(size) and _is_number(each) for size, each in limits.items()):
+        return f"hugepage_limits must be bytes by page size, is {limits!r}"
+    return _set_problem("cpus", resources.cpus) or _set_problem("mems", resources.mems)
+
+
+def _set_problem(name: str, numbers: object) -> str:
+    if numbers is None:
+        return ""
+    if not isinstance(numbers, frozenset | set) or not set(map(type, numbers)) <= {int}:
+        return f"{name} must be a set of numbers, is {numbers!r}"
+    if not numbers:
+        return f"{name} is the empty set, which a container runtime takes as unchanged; None leaves it as it is"
+    return f"{name} has {min(numbers)}, which is less than 0" if min(numbers) < 0 else ""
+
+
+def _is_text(*values: object) -> bool:
+    return all(isinstance(each, str) for each in values)
+
+
+def _is_number(value: object, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

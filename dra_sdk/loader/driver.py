@@ -7,7 +7,7 @@ and line. So for callers a hook is an ordinary typed method.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import Any, Final
@@ -16,9 +16,18 @@ import pluggy
 
 from dra_sdk import hookspecs
 from dra_sdk.errors import DraError, DriverLoadError, HookError, raised_at
-from dra_sdk.loader.contract import PREFIX, check_hooks, check_info, find_method, missing_hooks
+from dra_sdk.loader.contract import (
+    PREFIX,
+    adjustment_problem,
+    check_hooks,
+    check_info,
+    find_method,
+    missing_hooks,
+    resources_problem,
+)
 from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits
@@ -145,6 +154,56 @@ class Driver:
         with self._running("dra_device_health"):
             answer: object = self._manager.hook.dra_device_health(node=node, stop=stop)
         yield from self._iterated("dra_device_health", answer, "lists of DeviceHealth")
+
+    @property
+    def has_container_hooks(self) -> bool:
+        """Whether the driver has a hook about pods and containers, so that it is a plugin of the container runtime."""
+        return any(self.implements(hook) for hook in hookspecs.OF_CONTAINERS)
+
+    def run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Run `dra_run_pod_sandbox`. HookError."""
+        with self._running("dra_run_pod_sandbox"), self.measure("dra_run_pod_sandbox"):
+            self._manager.hook.dra_run_pod_sandbox(pod=pod, node=node)
+
+    def stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Run `dra_stop_pod_sandbox`. HookError."""
+        with self._running("dra_stop_pod_sandbox"), self.measure("dra_stop_pod_sandbox"):
+            self._manager.hook.dra_stop_pod_sandbox(pod=pod, node=node)
+
+    def create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
+        """What `dra_create_container` changes in the container; an empty adjustment if nothing. HookError."""
+        with self._running("dra_create_container"), self.measure("dra_create_container"):
+            answer: object = self._manager.hook.dra_create_container(container=container, held=held, node=node)
+        if answer is None:
+            return ContainerAdjustment()
+        if not isinstance(answer, ContainerAdjustment):
+            raise HookError(f"dra_create_container of {self._name} returned {answer!r}, want a ContainerAdjustment")
+        if problem := adjustment_problem(answer):
+            raise HookError(f"dra_create_container of {self._name} for {container}: {problem}")
+        return answer
+
+    def synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
+    ) -> Mapping[str, ContainerResources]:
+        """The resources that `dra_synchronize` wants for containers, by container id. HookError."""
+        with self._running("dra_synchronize"), self.measure("dra_synchronize"):
+            answer: object = self._manager.hook.dra_synchronize(containers=containers, held=held, node=node)
+        if answer is None:
+            return {}
+        if not isinstance(answer, Mapping):
+            raise HookError(f"dra_synchronize of {self._name} returned {answer!r}, want ContainerResources by id")
+        known = {each.id: each for each in containers}
+        for name, resources in answer.items():
+            if name not in known:
+                raise HookError(f"dra_synchronize of {self._name} returned container {name!r}, which it was not given")
+            if problem := resources_problem(resources):
+                raise HookError(f"dra_synchronize of {self._name} for {known[name]}: {problem}")
+        return answer
+
+    def remove_container(self, container: Container, node: Node) -> None:
+        """Run `dra_remove_container`. HookError."""
+        with self._running("dra_remove_container"), self.measure("dra_remove_container"):
+            self._manager.hook.dra_remove_container(container=container, node=node)
 
     @property
     def _name(self) -> str:

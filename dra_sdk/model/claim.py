@@ -241,6 +241,7 @@ class HeldClaim:
         attempt to undo it failed half-way.
     rebooted: True if the node was rebooted since it was prepared.
     deadline: how long the kubelet waits for `dra_unprepare`.
+    pods: the UIDs of the pods that it was reserved for when it was prepared (`status.reservedFor`).
     """
 
     namespace: str
@@ -251,6 +252,7 @@ class HeldClaim:
     complete: bool = True
     rebooted: bool = False
     deadline: Deadline = field(repr=False, compare=False, default=NO_DEADLINE)
+    pods: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name} ({self.uid})"

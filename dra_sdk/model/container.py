@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from dra_sdk.hardware.cpuset import CpuSet
 from dra_sdk.model.claim import HeldClaim
 
 
@@ -23,10 +23,33 @@ class ContainerResources:
     hugepage_limits: bytes of huge pages by page size, such as `2MB` or `1GB`.
     """
 
-    cpus: CpuSet | None = None
-    mems: CpuSet | None = None
+    cpus: frozenset[int] | None = None
+    mems: frozenset[int] | None = None
     cpu_quota: int | None = None
     hugepage_limits: Mapping[str, int] = field(default_factory=dict)
+
+    def changed(self, to: ContainerResources) -> ContainerResources:
+        """These resources with the values of `to` where it has some."""
+        return ContainerResources(
+            self.cpus if to.cpus is None else to.cpus,
+            self.mems if to.mems is None else to.mems,
+            self.cpu_quota if to.cpu_quota is None else to.cpu_quota,
+            {**self.hugepage_limits, **to.hugepage_limits},
+        )
+
+    def different(self, wanted: ContainerResources) -> ContainerResources | None:
+        """The values of `wanted` that differ from these; None if none does."""
+        mine = self.hugepage_limits
+        found = ContainerResources(
+            None if wanted.cpus == self.cpus else wanted.cpus,
+            None if wanted.mems == self.mems else wanted.mems,
+            None if wanted.cpu_quota == self.cpu_quota else wanted.cpu_quota,
+            {size: limit for size, limit in wanted.hugepage_limits.items() if mine.get(size) != limit},
+        )
+        return None if found == _UNCHANGED else found
+
+
+_UNCHANGED: Final = ContainerResources()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,9 @@ class PodSandbox:
     uid: the pod's UID.
     labels: the pod's labels.
     annotations: the pod's annotations.
-    claims: the claims of this driver whose devices containers of the pod use; those of its `status.reservedFor`.
+    claims: the claims of this driver that the pod uses: those that were reserved for it when they were prepared, and
+        those that its containers use. A pod that joins a claim which is prepared already is known from its containers
+        only, because the kubelet prepares a claim once on a node.
     cgroup_parent: the cgroup of the pod, as the kubelet states it to the runtime.
     network_namespace: the path of the pod's network namespace; empty if it has the host's.
     """

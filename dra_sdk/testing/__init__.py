@@ -10,8 +10,10 @@ from dra_sdk.testing.cluster import NotAllocatedError
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.harness import DriverFactory, DriverHarness
 from dra_sdk.testing.node import FakeNode
+from dra_sdk.testing.nri import FakeContainer, FakePod, FakeRuntime
 from dra_sdk.testing.prepared import ContainerView, PreparedClaim
 from dra_sdk.testing.watching import Watching, WatchingHealth
+from dra_sdk.tools.simulator.nri import RefusedError
 
 __all__ = [
     "ClaimFactory",
@@ -19,10 +21,14 @@ __all__ = [
     "DriverFactory",
     "DriverHarness",
     "FakeClaim",
+    "FakeContainer",
     "FakeEffects",
     "FakeNode",
+    "FakePod",
+    "FakeRuntime",
     "NotAllocatedError",
     "PreparedClaim",
+    "RefusedError",
     "Watching",
     "WatchingHealth",
     "claim",

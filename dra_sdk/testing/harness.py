@@ -14,9 +14,11 @@ the container. Only sockets, HTTP and threads are left out, so a test takes mill
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from dra_sdk.errors import InvalidObjectError, NotFoundError
@@ -30,12 +32,15 @@ from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
 from dra_sdk.node.metadata.directory import MetadataDirectory
+from dra_sdk.node.nri.containers import claim_variables
+from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
 from dra_sdk.testing.claims import FakeClaim
 from dra_sdk.testing.cluster import RELEASES, FakeCluster
 from dra_sdk.testing.node import FakeNode
+from dra_sdk.testing.nri import FakeRuntime, pod_uid
 from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
 from dra_sdk.testing.watching import Watching, WatchingHealth
 from dra_sdk.tools.simulator.cdi import CdiDirectories
@@ -90,6 +95,7 @@ class DriverHarness:
             )
         self._make = self._maker(driver, settings)
         self._devices: dict[tuple[str, str], Device] | None = None
+        self._runtime: FakeRuntime | None = None
         self.start()
         self.cluster = FakeCluster(self.info.name, node, version, feature_gates)
 
@@ -98,6 +104,8 @@ class DriverHarness:
     def start(self, files: Files | None = None) -> None:
         """Start as a new process does: with a new driver, and only the knowledge that is on disk."""
         files = files or QuickFiles()
+        if self._runtime:
+            self._runtime.disconnect()
         self.plugin = self._make()
         self.driver = Driver.of(self.plugin)
         self._devices = None
@@ -112,9 +120,12 @@ class DriverHarness:
             boot_id=self.node.boot_id,
             metadata=MetadataDirectory(self.info.name, self.data, files) if self.info.metadata else None,
             announce=lambda ref, statuses: self.cluster.write_device_status(ref, list(statuses)),
+            variables=claim_variables(self.info.name) if self.driver.has_container_hooks else None,
         )
         self._preparer = Preparer(self.driver, self.node.node, effects)
         self._preparer.recover()
+        if self._runtime:
+            self._connect(self._runtime)
 
     def restart(self) -> None:
         """End the process and start it again."""
@@ -122,6 +133,9 @@ class DriverHarness:
 
     def reboot(self) -> None:
         """Reboot the node: new boot ID, no CDI specs, new process."""
+        if self._runtime:
+            self._runtime.disconnect()
+            self._runtime.clear()
         self.node.reboot()
         self.start()
 
@@ -193,15 +207,22 @@ class DriverHarness:
         return self.cluster.allocate(found, self.discover())
 
     def prepare(
-        self, claim: FakeClaim | JSON | PreparedClaim, *, containers: Mapping[str, Sequence[str]] | None = None
+        self,
+        claim: FakeClaim | JSON | PreparedClaim,
+        *,
+        containers: Mapping[str, Sequence[str]] | None = None,
+        pod: str = "",
     ) -> PreparedClaim:
-        """Allocate the claim unless it is allocated, and prepare it as for the kubelet.
+        """Allocate the claim unless it is allocated, reserve it for a pod, and prepare it as for the kubelet.
 
         `containers` has for each container of the pod the requests that it uses; by default one container uses all.
+        `pod` is the pod's name, by default that of the claim.
         """
-        found = claim.claim if isinstance(claim, PreparedClaim) else self.allocate(claim)
+        found = claim.claim if isinstance(claim, PreparedClaim) else self._reserved(self.allocate(claim), pod)
         ref = _ref(found)
         devices = tuple(self._preparer.prepare(ref))
+        if self._runtime:
+            self._runtime.claims_changed()
         cdi = self._cdi_spec(ref)
         self.cluster.check_device_status()
         uses: Mapping[str, Sequence[str] | None] = {DEFAULT_CONTAINER: None} if containers is None else containers
@@ -215,6 +236,8 @@ class DriverHarness:
         ref = _ref(found)
         self._preparer.unprepare(ref)
         self.cluster.claims.pop(ref.uid, None)
+        if self._runtime:
+            self._runtime.claims_changed()
 
     @property
     def held(self) -> list[HeldClaim]:
@@ -232,7 +255,43 @@ class DriverHarness:
         if left:
             raise AssertionError(f"driver {self.info.name} has left: {', '.join(left)}")
 
+    # -- containers
+
+    @contextmanager
+    def nri(self, version: str = "0.12.1", *, request_timeout: float = 20.0) -> Iterator[FakeRuntime]:
+        """A container runtime with this version of NRI, to which the driver is connected, for a `with` block.
+
+        In the block `prepare` and `unprepare` return when containers have what `dra_synchronize` wants then. A hook
+        has half of `request_timeout` seconds, as on a node, where runtimes wait 2 s.
+        """
+        if not self.driver.has_container_hooks:
+            raise TypeError(f"driver {self.info.name} has no hook about pods and containers")
+        with TemporaryDirectory(prefix="dra-nri-") as directory:  # the path of a socket must be short
+            runtime = FakeRuntime(self.node, Path(directory) / "nri.sock", version, request_timeout)
+            with runtime.simulated:
+                try:
+                    self._connect(runtime)
+                    self._runtime = runtime
+                    yield runtime
+                finally:
+                    self._runtime = None
+                    runtime.disconnect()
+
     # -- inside
+
+    def _connect(self, runtime: FakeRuntime) -> None:
+        path = runtime.simulated.path
+        runtime.connect(DriverPlugin(self.driver, self.node.node, self._preparer.held, path=path))
+
+    def _reserved(self, claim: JSON, pod: str) -> JSON:
+        """The claim, reserved for a pod."""
+        metadata, status = claim["metadata"], claim["status"]
+        name = pod or metadata["name"]
+        consumer = {"resource": "pods", "name": name, "uid": pod_uid(metadata["namespace"], name)}
+        reserved = status.get("reservedFor") or []
+        if consumer in reserved or (reserved and not pod):
+            return claim
+        return self.cluster.adopt({**claim, "status": {**status, "reservedFor": [*reserved, consumer]}})
 
     def _maker(self, driver: Any, settings: DriverSettings | None) -> Callable[[], object]:
         kind = settings_class(driver, f"driver {driver.__qualname__}") if inspect.isclass(driver) else None

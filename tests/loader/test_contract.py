@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator
 from dra_sdk import DriverInfo, Node, OpaqueConfig, Quantity
 from dra_sdk.errors import DriverLoadError
 from dra_sdk.loader import Driver
-from dra_sdk.loader.contract import check_info
+from dra_sdk.loader.contract import HOOKS, check_info
 from dra_sdk.model.config import wrong_defaults
 
 
@@ -36,7 +36,7 @@ def lampish(**methods: Any) -> object:
 
 
 def test_a_hook_that_is_nearly_called_so() -> None:
-    known = "hooks are dra_driver_info, dra_discover, dra_prepare, dra_unprepare, dra_watch, dra_device_health"
+    known = f"hooks are {', '.join(HOOKS)}"
     assert refusal(lampish(dra_preprae=lambda self: None)) == (
         f": unknown hook 'dra_preprae' (did you mean dra_prepare?); {known}"
     )

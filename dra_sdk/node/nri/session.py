@@ -50,16 +50,28 @@ class FailurePolicy(StrEnum):
 
 
 @dataclass(frozen=True)
+class Response:
+    """A response of a handler that needs to know whether it was sent.
+
+    message: the response.
+    sent: called with True when the response was sent, with False if it was too late or there is no connection.
+    """
+
+    message: Message
+    sent: Callable[[bool], None]
+
+
+@dataclass(frozen=True)
 class Subscription:
     """What a plugin does at an event.
 
     handle: gets the request, a message of `nri_v1alpha1_pb2`; returns the response, or None for an empty one. Calls may
         overlap only if an earlier one was late.
-    failure_policy: what is answered if `handle` raises or is late.
+    failure_policy: what is answered if `handle` raises or is late; a function gets the request and must be quick.
     """
 
-    handle: Callable[[Any], Message | None]
-    failure_policy: FailurePolicy = FailurePolicy.FAIL
+    handle: Callable[[Any], Message | Response | None]
+    failure_policy: FailurePolicy | Callable[[Any], FailurePolicy] = FailurePolicy.FAIL
 
 
 @dataclass(frozen=True)
@@ -260,17 +272,22 @@ class Session:
         if subscription is None:
             answer.call.answer(event.call.response())
             return
-        answer.begin(event, request, subscription.failure_policy)
+        policy = subscription.failure_policy
+        answer.begin(event, request, policy if isinstance(policy, FailurePolicy) else policy(request))
         try:
-            response = subscription.handle(request)
+            returned = subscription.handle(request)
         except BaseException as error:  # noqa: BLE001 (an author's code)
             answer.fail(_problem(error), error)
             return
+        response = returned.message if isinstance(returned, Response) else returned
         if response is not None and not isinstance(response, event.call.response):
             answer.fail(f"the handler returned {type(response).__name__}, not {event.call.response.__name__}")
             return
-        if not answer.call.answer(response or event.call.response()):
+        in_time = answer.call.answer(response or event.call.response())
+        if not in_time:
             log.warning("%s: %s: the handler has returned, too late", self.peer, answer.subject)
+        if isinstance(returned, Response):
+            returned.sent(in_time)
 
 
 class _Answer:

@@ -71,6 +71,11 @@ def allocated_devices(
     return [_device(info, result, found, published) for result, found in zip(results, configs, strict=True)]
 
 
+def reserved_pods(status: ResourceClaimStatus) -> list[str]:
+    """The UIDs of the pods that a claim is reserved for."""
+    return [each.uid for each in status.reserved_for or () if each.resource == "pods" and not each.api_group]
+
+
 def resolve_configs(
     info: DriverInfo,
     ref: ClaimRef,

@@ -43,6 +43,11 @@ def metadata_device_name(uid: str, request: str) -> str:
     return f"metadata-{safe_id(uid)}_{request}"
 
 
+def request_device_name(uid: str, request: str) -> str:
+    """The name of the CDI device whose variable tells the NRI plugin that a container uses a request."""
+    return f"request-{safe_id(uid)}_{request}"
+
+
 def build_spec(
     kind: str,
     names: Sequence[str],

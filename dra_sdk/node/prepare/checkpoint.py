@@ -26,7 +26,7 @@ from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices
+from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices, request_device_name
 
 FORMAT: Final = 1
 _CONDITION_STATUS: Final = {True: "True", False: "False", None: "Unknown"}
@@ -53,6 +53,7 @@ class Checkpoint:
     cdi_spec: the whole CDI spec, to be written again if it is lost; None if its devices change no container.
     metadata: the device metadata files (KEP-5304), to be written again if they are lost.
     statuses: the driver's entries of the claim's `status.devices`.
+    pods: the UIDs of the pods that the claim was reserved for when it was prepared.
     """
 
     namespace: str
@@ -65,6 +66,7 @@ class Checkpoint:
     cdi_spec: JSON | None = None
     metadata: tuple[MetadataFile, ...] = ()
     statuses: tuple[JSON, ...] = ()
+    pods: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"claim {self.namespace}/{self.name} ({self.uid})"
@@ -75,13 +77,15 @@ class Checkpoint:
         return ClaimRef(self.namespace, self.name, self.uid)
 
     @classmethod
-    def started(cls, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str) -> Checkpoint:
+    def started(
+        cls, ref: ClaimRef, devices: Sequence[AllocatedDevice[Any]], boot_id: str, pods: Sequence[str] = ()
+    ) -> Checkpoint:
         """PrepareStarted: the devices of the claim, before anything is changed for it."""
         held = tuple(
             HeldDevice(each.request, each.pool, each.name, each.share_id, each.admin_access, each.consumed_capacity)
             for each in devices
         )
-        return cls(ref.namespace, ref.name, ref.uid, boot_id, Phase.STARTED, held)
+        return cls(ref.namespace, ref.name, ref.uid, boot_id, Phase.STARTED, held, pods=tuple(pods))
 
     def completed(
         self,
@@ -91,22 +95,26 @@ class Checkpoint:
         *,
         metadata: Sequence[MetadataFile] = (),
         mounts: Mapping[str, ContainerEdits] | None = None,
+        variables: Mapping[str, ContainerEdits] | None = None,
     ) -> Checkpoint:
         """PrepareCompleted: the CDI spec of `kind`, and everything else that a repeated prepare needs.
 
-        `mounts` are the edits that bring each request's metadata file into its containers. Raises HookError or
-        InvalidObjectError for edits that make no CDI spec.
+        `mounts` are the edits that bring each request's metadata file into its containers, `variables` those that tell
+        the driver's NRI plugin which requests a container uses. Raises HookError or InvalidObjectError for edits that
+        make no CDI spec.
         """
         names = name_devices(self.uid, prepared)
-        extra = {metadata_device_name(self.uid, request): edits for request, edits in (mounts or {}).items()}
+        extra: dict[str, ContainerEdits] = {}
+        of_request: dict[str, list[str]] = {}
+        for device_name, edits_by_request in ((metadata_device_name, mounts), (request_device_name, variables)):
+            for request, edits in (edits_by_request or {}).items():
+                extra[device_name(self.uid, request)] = edits
+                of_request.setdefault(request, []).append(device_name(self.uid, request))
         spec = build_spec(kind, names, prepared, extra)
-        without_file = dict.fromkeys(mounts or {})
         devices = []
         for held, name in zip(self.devices, names, strict=True):
             cdi_names = [name] if name else []
-            if held.base_request in without_file:  # the first device of a request has its file
-                del without_file[held.base_request]
-                cdi_names.append(metadata_device_name(self.uid, held.base_request))
+            cdi_names += of_request.pop(held.base_request, [])  # the first device of a request has those of the request
             devices.append(replace(held, cdi_ids=tuple(f"{kind}={each}" for each in cdi_names)))
         return replace(
             self,
@@ -128,6 +136,7 @@ class Checkpoint:
             self.phase is Phase.COMPLETED,
             self.boot_id != boot_id,
             deadline,
+            self.pods,
         )
 
 

@@ -20,10 +20,10 @@ unprepare could undo a claim that a pod uses. All effects are passed in, so test
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dra_sdk.errors import DraError, StateError
 from dra_sdk.loader import Driver
@@ -31,6 +31,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import NO_DEADLINE, Claim, ClaimConfig, ClaimRef, Deadline, HeldClaim, HeldDevice
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import Node
+from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.node.files import safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.logs import LogFields
@@ -42,6 +43,7 @@ from dra_sdk.node.prepare.allocation import (
     read_status,
     refuse_held,
     refuse_unreadable,
+    reserved_pods,
 )
 from dra_sdk.node.prepare.cdi_specs import CdiSpecs
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, refuse_taken_names
@@ -66,6 +68,8 @@ class Effects:
     locks: locks of claims and devices.
     metadata: the device metadata files; None for drivers without `DriverInfo.metadata`.
     announce: takes the driver's entries of a claim's `status.devices`; must not block.
+    variables: returns, for the containers of each request, the variable by which the driver's NRI plugin finds the
+        claim; None for drivers without hooks about containers.
     """
 
     store: CheckpointStore
@@ -76,6 +80,7 @@ class Effects:
     locks: NamedLocks = field(default_factory=NamedLocks)
     metadata: MetadataDirectory | None = None
     announce: Callable[[ClaimRef, Sequence[JSON]], None] = lambda _ref, _statuses: None
+    variables: Callable[[Claim[Any]], Mapping[str, ContainerEdits]] | None = None
 
 
 class Preparer:
@@ -149,11 +154,12 @@ class Preparer:
             with self._locks.hold(_device_locks(devices, left.devices if left else ())):
                 deadline.check()
                 configs = claim_configs(self._driver.info, status)
-                return self._prepare_devices(ref, raw, devices, configs, left=left, deadline=deadline)
+                started = Checkpoint.started(ref, devices, self._effects.boot_id, reserved_pods(status))
+                return self._prepare_devices(started, raw, devices, configs, left=left, deadline=deadline)
 
     def _prepare_devices(
         self,
-        ref: ClaimRef,
+        started: Checkpoint,
         raw: JSON,
         devices: Sequence[Allocated],
         configs: Sequence[ClaimConfig],
@@ -161,12 +167,13 @@ class Preparer:
         left: Checkpoint | None,
         deadline: Deadline,
     ) -> Checkpoint:
+        ref = started.ref
         refuse_unreadable(devices, self._store.unreadable().values())
         refuse_held(devices, self._store.others(ref.uid))
         if left:
             log.info("%s: undoing what an earlier attempt or boot left", ref)
             self._release(left, deadline)
-        run = HookRun(self._driver, self._store, Checkpoint.started(ref, devices, self._effects.boot_id))
+        run = HookRun(self._driver, self._store, started)
         run.begin()
         claim = Claim(
             ref.namespace,
@@ -196,7 +203,10 @@ class Preparer:
         prepared, metadata = run.run(claim), self._effects.metadata
         files = metadata.build(claim, prepared) if metadata else ()
         mounts = metadata.mounts(files) if metadata else None
-        state = run.state.completed(prepared, self._cdi.kind, self._driver.info.name, metadata=files, mounts=mounts)
+        variables = self._effects.variables(claim) if self._effects.variables else None
+        state = run.state.completed(
+            prepared, self._cdi.kind, self._driver.info.name, metadata=files, mounts=mounts, variables=variables
+        )
         if any(device.cdi_name for device in prepared):
             refuse_taken_names(state, self._store.others(claim.uid))
         if metadata:

@@ -264,14 +264,24 @@ class PodSandbox(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., namespace: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runtime_handler: _Optional[str] = ..., linux: _Optional[_Union[LinuxPodSandbox, _Mapping]] = ...) -> None: ...
 
 class LinuxPodSandbox(_message.Message):
-    __slots__ = ("pod_overhead", "pod_resources", "cgroup_parent")
+    __slots__ = ("pod_overhead", "pod_resources", "cgroup_parent", "namespaces")
     POD_OVERHEAD_FIELD_NUMBER: _ClassVar[int]
     POD_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     CGROUP_PARENT_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     pod_overhead: LinuxResources
     pod_resources: LinuxResources
     cgroup_parent: str
-    def __init__(self, pod_overhead: _Optional[_Union[LinuxResources, _Mapping]] = ..., pod_resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroup_parent: _Optional[str] = ...) -> None: ...
+    namespaces: _containers.RepeatedCompositeFieldContainer[LinuxNamespace]
+    def __init__(self, pod_overhead: _Optional[_Union[LinuxResources, _Mapping]] = ..., pod_resources: _Optional[_Union[LinuxResources, _Mapping]] = ..., cgroup_parent: _Optional[str] = ..., namespaces: _Optional[_Iterable[_Union[LinuxNamespace, _Mapping]]] = ...) -> None: ...
+
+class LinuxNamespace(_message.Message):
+    __slots__ = ("type", "path")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    path: str
+    def __init__(self, type: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class Container(_message.Message):
     __slots__ = ("id", "pod_sandbox_id", "name", "state", "labels", "annotations", "args", "env", "mounts", "linux", "pid", "CDI_devices")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Condition, Thread
 from types import TracebackType
@@ -41,6 +41,7 @@ class NriRuntime:
     request_timeout: seconds that a plugin has to answer a call.
     part: pods, and as many containers, in one message of Synchronize; None means as many as fit.
     configure_first: whether Configure comes before the answer to RegisterPlugin.
+    changed: called with a container after its creation and after each change of its resources.
 
     calls: all calls of plugins that have ended.
     problems: why plugins were refused or closed.
@@ -56,8 +57,10 @@ class NriRuntime:
         request_timeout: float = 2.0,
         part: int | None = None,
         configure_first: bool = False,
+        changed: Callable[[pb.Container], None] = lambda _container: None,
     ) -> None:
         self.path = path
+        self._resources_changed = changed
         nri = RuntimeInfo("containerd", "", nri_version, request_timeout).nri
         release = version or next(name for since, name in _RELEASES.items() if nri >= since)
         self.info = RuntimeInfo("containerd", release, nri_version, request_timeout)
@@ -197,6 +200,7 @@ class NriRuntime:
                 raise RefusedError(f"container {container.name} of pod {pod.name}: {error}") from error
             created.state = pb.CONTAINER_CREATED
             self._containers[created.id] = created
+            self._resources_changed(created)
             self._tell(Event.POST_CREATE_CONTAINER, pb.ContainerEvent(pod=pod, container=created))
             return created
 
@@ -290,6 +294,7 @@ class NriRuntime:
                 adjust = pb.ContainerAdjustment()
                 adjust.linux.resources.CopyFrom(update.linux.resources)
                 merged.adjust("", adjust)
+                self._resources_changed(container)
         return []
 
     def _drop(self, plugin: PluginConnection) -> None:

@@ -1,0 +1,263 @@
+"""A container runtime for a driver's hooks about pods and containers: real NRI on a unix socket, without containers.
+
+    with driver.nri() as runtime:
+        container = runtime.create_container(driver.prepare(claim("cpus")))
+        assert container.cpus == {2, 3}
+
+The driver is a plugin of the runtime as on a node, and stays connected through `driver.restart()` and
+`runtime.restart()`. What a container has is read from its cgroup, which consists of files on the node: the runtime
+writes them, and the SDK writes them where the runtime cannot be asked to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dra_sdk.hardware.cpuset import format_cpuset, parse_cpuset
+from dra_sdk.model.container import ContainerResources
+from dra_sdk.node.nri.containers import fill, resources_of
+from dra_sdk.node.nri.driver_plugin import DriverPlugin
+from dra_sdk.testing.node import FakeNode
+from dra_sdk.testing.prepared import DEFAULT_CONTAINER, PreparedClaim
+from dra_sdk.tools.simulator.nri import NriRuntime
+from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
+
+WAIT_SECONDS: Final = 30.0
+_CGROUPS: Final = "/sys/fs/cgroup"
+_MOUNTS: Final = "/proc/1/mounts"
+_REQUEST_TIMEOUT: Final = 20.0  # seconds: a test's machine may be busy
+
+
+class FakeRuntime:
+    """A container runtime on a node. `DriverHarness.nri` makes it.
+
+    node: the node.
+    simulated: the runtime's side of NRI, with all calls of the plugin.
+    """
+
+    def __init__(
+        self, node: FakeNode, socket: Path, nri_version: str, request_timeout: float = _REQUEST_TIMEOUT
+    ) -> None:
+        self.node = node
+        self.simulated = NriRuntime(
+            socket, nri_version=nri_version, request_timeout=request_timeout, changed=self._write_cgroup
+        )
+        self._plugin: DriverPlugin | None = None
+        self._numbers = itertools.count(1)
+        if not node.path(_MOUNTS).exists():
+            node.file(_MOUNTS, f"cgroup2 {_CGROUPS} cgroup2 rw 0 0\n")
+
+    def connect(self, plugin: DriverPlugin) -> None:
+        """Start a plugin and wait until it is synchronized."""
+        plugin.start()
+        self._plugin = plugin
+        self._wait_connected(1)
+
+    def disconnect(self) -> None:
+        """Stop the plugin, as when the driver's process ends."""
+        if self._plugin and not self._plugin.stop(WAIT_SECONDS):
+            raise AssertionError(f"a hook of the driver still runs after {WAIT_SECONDS:g} s")
+        self._plugin = None
+
+    def restart(self) -> None:
+        """The runtime ends and starts again; containers go on. Returns when the driver is connected again."""
+        before = self._plugin.connections if self._plugin else 0
+        self.simulated.stop()
+        self.simulated.start()
+        self._wait_connected(before + 1)
+
+    def clear(self) -> None:
+        """End all pods and containers without events, as a reboot of the node does."""
+        for container in list(self.simulated.containers):
+            self.simulated.remove_container(container)
+        for pod in list(self.simulated.pods):
+            self.simulated.remove_pod(pod)
+
+    def claims_changed(self) -> None:
+        """Claims were prepared or unprepared. Returns when the driver's wishes are applied."""
+        if self._plugin is not None:
+            self._plugin.claims_changed()
+            self.wait_applied()
+
+    def wait_applied(self) -> None:
+        """Wait until containers have what `dra_synchronize` wants; AssertionError if that takes too long."""
+        if self._plugin is not None and not self._plugin.wait_applied(WAIT_SECONDS):
+            raise AssertionError(f"the answer of dra_synchronize is not applied after {WAIT_SECONDS:g} s")
+
+    def run_pod(self, *claims: PreparedClaim, name: str = "", namespace: str = "default") -> FakePod:
+        """The sandbox of a pod that uses these claims starts; RefusedError if the driver fails it.
+
+        Without a name it is the pod that the first claim is reserved for, otherwise a new one.
+        """
+        if claims:
+            namespace = claims[0].ref.namespace
+            reserved = claims[0].claim.get("status", {}).get("reservedFor") or [{}]
+            name = name or reserved[0].get("name", "")
+        number = next(self._numbers)
+        name = name or f"pod-{number}"
+        pod = pb.PodSandbox(id=f"sandbox-{number}", name=name, uid=pod_uid(namespace, name), namespace=namespace)
+        pod.linux.cgroup_parent = f"/kubepods/pod{pod.uid}"
+        pod.linux.namespaces.add(type="network", path=f"/var/run/netns/{pod.id}")
+        self.simulated.run_pod(pod)
+        return FakePod(self, pod, claims)
+
+    def create_container(
+        self,
+        *claims: PreparedClaim,
+        name: str = DEFAULT_CONTAINER,
+        pod: FakePod | None = None,
+        env: Mapping[str, str] | None = None,
+        resources: ContainerResources | None = None,
+    ) -> FakeContainer:
+        """Create and start a container that uses these claims; RefusedError if the driver fails it.
+
+        name: its name. It uses those requests of the claims that `DriverHarness.prepare` got for this name.
+        pod: its pod; None starts one.
+        env: more environment variables.
+        resources: what the kubelet asks for.
+        """
+        in_pod = pod or self.run_pod(*claims)
+        variables = {key: value for each in claims for key, value in each.container(name).env.items()} | dict(env or {})
+        number = next(self._numbers)
+        container = pb.Container(
+            id=f"container-{number}",
+            pod_sandbox_id=in_pod.sandbox.id,
+            name=name,
+            env=[f"{key}={value}" for key, value in variables.items()],
+        )
+        container.linux.cgroups_path = f"{in_pod.sandbox.linux.cgroup_parent}/{container.id}"
+        fill(container.linux.resources, resources or ContainerResources())
+        self.simulated.create_container(container)
+        self.simulated.start_container(container.id)
+        return FakeContainer(self, container.id, name)
+
+    def cgroup(self, container: pb.Container) -> Path:
+        """The directory that is a container's cgroup."""
+        return self.node.path(_CGROUPS + container.linux.cgroups_path)
+
+    def _write_cgroup(self, container: pb.Container) -> None:
+        """What a runtime writes when it creates or changes a container."""
+        found, directory = resources_of(container.linux.resources), f"{_CGROUPS}{container.linux.cgroups_path}"
+        quota = "max" if found.cpu_quota in {None, -1} else str(found.cpu_quota)
+        self.node.file(f"{directory}/cpuset.cpus", format_cpuset(found.cpus or ()))
+        self.node.file(f"{directory}/cpuset.mems", format_cpuset(found.mems or ()))
+        self.node.file(f"{directory}/cpu.max", quota)
+        for size, limit in found.hugepage_limits.items():
+            self.node.file(f"{directory}/hugetlb.{size}.max", str(limit))
+
+    def _wait_connected(self, connections: int) -> None:
+        plugin = self._plugin
+        if plugin is None:
+            return
+        if not (plugin.wait_synchronized(WAIT_SECONDS, connections) and self.simulated.wait_plugins(1, WAIT_SECONDS)):
+            raise AssertionError(f"the driver has not connected within {WAIT_SECONDS:g} s: {self.simulated.problems}")
+
+
+@dataclass(frozen=True)
+class FakePod:
+    """A pod whose sandbox runs.
+
+    runtime: its runtime.
+    sandbox: as NRI has it.
+    claims: the claims that it uses.
+    """
+
+    runtime: FakeRuntime
+    sandbox: pb.PodSandbox
+    claims: tuple[PreparedClaim, ...] = ()
+
+    def create_container(
+        self,
+        *,
+        name: str = DEFAULT_CONTAINER,
+        env: Mapping[str, str] | None = None,
+        resources: ContainerResources | None = None,
+    ) -> FakeContainer:
+        """Create and start a container that uses the pod's claims; arguments as `FakeRuntime.create_container`."""
+        return self.runtime.create_container(*self.claims, name=name, pod=self, env=env, resources=resources)
+
+    def stop(self) -> None:
+        """Stop the sandbox, after its containers."""
+        self.runtime.simulated.stop_pod(self.sandbox.id)
+
+    def remove(self) -> None:
+        """Remove the sandbox."""
+        self.runtime.simulated.remove_pod(self.sandbox.id)
+
+
+@dataclass(frozen=True)
+class FakeContainer:
+    """A container that was created and started.
+
+    runtime: its runtime.
+    id: its id.
+    name: its name in the pod.
+    """
+
+    runtime: FakeRuntime
+    id: str
+    name: str
+
+    @property
+    def cpus(self) -> frozenset[int] | None:
+        """The CPUs in its cgroup; None if nobody has set them, so that it may use all."""
+        return parse_cpuset(self._read("cpuset.cpus")) or None
+
+    @property
+    def mems(self) -> frozenset[int] | None:
+        """The NUMA nodes of memory in its cgroup; None if nobody has set them."""
+        return parse_cpuset(self._read("cpuset.mems")) or None
+
+    @property
+    def cpu_quota(self) -> int | None:
+        """Its CPU quota in microseconds of each period; None without a limit."""
+        found = self._read("cpu.max").split()[0]
+        return None if found == "max" else int(found)
+
+    @property
+    def hugepage_limits(self) -> dict[str, int]:
+        """Its limits of huge pages in bytes, by page size."""
+        files = self.runtime.cgroup(self._message).glob("hugetlb.*.max")
+        return {each.name.split(".")[1]: int(each.read_text()) for each in files}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Its environment, with what the driver has added."""
+        return dict(each.partition("=")[::2] for each in self._message.env)
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Its annotations, with what the driver has added."""
+        return dict(self._message.annotations)
+
+    def update(self, resources: ContainerResources) -> None:
+        """The kubelet changes its resources, as for an in-place resize; RefusedError."""
+        message = pb.LinuxResources()
+        fill(message, resources)
+        self.runtime.simulated.update_container(self.id, message)
+
+    def stop(self) -> None:
+        """Stop and remove it."""
+        directory = self.runtime.cgroup(self._message)
+        self.runtime.simulated.stop_container(self.id)
+        self.runtime.simulated.remove_container(self.id)
+        for each in directory.iterdir():
+            each.unlink()
+        directory.rmdir()
+
+    @property
+    def _message(self) -> pb.Container:
+        return self.runtime.simulated.containers[self.id]
+
+    def _read(self, name: str) -> str:
+        return (self.runtime.cgroup(self._message) / name).read_text()
+
+
+def pod_uid(namespace: str, name: str) -> str:
+    """The UID of a pod in tests."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))
