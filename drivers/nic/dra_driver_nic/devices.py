@@ -93,6 +93,7 @@ def make_devices(nics: Mapping[str, Nic], records: Mapping[str, NicRecord]) -> I
 def attributes(nic: Nic) -> Attributes:
     """The attributes of a device. What is not known is left out."""
     found: dict[str, Any] = {**_link_attributes(nic), **_pci_attributes(nic), **_rdma_attributes(nic)}
+    found["isSriovVf"] = nic.pf is not None
     if nic.pf is not None:
         found |= _sriov_attributes(nic)
     return {name: value for name, value in found.items() if value not in {None, ""}}
@@ -136,7 +137,7 @@ def _pci_attributes(nic: Nic) -> dict[str, Any]:
     if pci.numa_node is not None:
         found["numaNode"] = pci.numa_node
     if nic.pf is not None:
-        return {**found, "isSriovVf": True}
+        return found  # its IDs are in the domain of the SR-IOV driver: a device has at most 32 attributes
     found |= {"vendor": f"{pci.vendor:04x}", "deviceID": f"{pci.device:04x}", "sriov": pci.sriov is not None}
     return {**found, "sriovVfs": len(pci.sriov.vfs)} if pci.sriov is not None else found
 

@@ -21,9 +21,9 @@ from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.uevents import UeventSource
 
-HEALTH_SECONDS: Final = 2.0
+HEALTH_SECONDS: Final = 5.0
 CALL_SECONDS: Final = 40.0  # for all waits of one call together: the kubelet gives up after 45 without a reason
-SANDBOX_SECONDS: Final = 1.5  # likewise: the container runtime gives up after 2
+SANDBOX_SECONDS: Final = 0.8  # likewise: after 1 the SDK answers the container runtime with an error
 
 
 class NicDriver:

@@ -7,18 +7,41 @@ the interfaces of the machine; it needs root. `write_interface` and `write_rdma_
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
 
+from dra_driver_nic.config import InterfaceConfig, NeighbourConfig, NicConfig, RouteConfig, RuleConfig
+from dra_driver_nic.driver import NicDriver
 from dra_driver_nic.kernel import KernelNamespace
-from dra_sdk.testing import FakeNode
+from dra_sdk import PodSandbox
+from dra_sdk.testing import DriverHarness, FakeNode
 
 T = TypeVar("T")
 _CLONE_NEWNET: Final = 0x40000000
+EVERY_FIELD: Final = NicConfig(
+    interface=InterfaceConfig(
+        name="net1",
+        mtu=1400,
+        hardware_addr="02:00:00:00:00:77",
+        addresses=("10.1.1.5/24", "fd07::5/64"),
+        arp_ignore=1,
+        sysctls={"ipv4.conf.rp_filter": "2"},
+    ),
+    routes=(
+        RouteConfig(destination="10.2.0.0/16", gateway="10.3.0.1"),
+        RouteConfig(destination="10.3.0.0/24", scope=253),
+        RouteConfig(destination="fd08::/64", gateway="fd07::1", source="fd07::5"),
+    ),
+    rules=(RuleConfig(priority=50, source="10.1.1.0/24", table=99),),
+    neighbors=(NeighbourConfig(destination="10.1.1.9", hardware_addr="02:00:00:00:00:99"),),
+)
+"""A configuration of an interface with every field that a veth can have."""
 
 
 class PrivateNamespace:
@@ -47,6 +70,21 @@ class PrivateNamespace:
     def ip(self, *arguments: str) -> str:
         """Run the program `ip` inside it, once for each argument; the output. AssertionError if one fails."""
         return self.enter(lambda: "".join(_ip(each) for each in arguments))
+
+    def names(self) -> set[str]:
+        """The names of its interfaces."""
+        return {each["ifname"] for each in json.loads(self.ip("-j link"))}
+
+    def state(self) -> dict[str, object]:
+        """All that `ip` and the sysctls tell. Routes and neighbours are sorted: the kernel has them in any order."""
+        return {
+            "links": self.ip("-d -j link"),
+            "addresses": self.ip("-d -j addr"),
+            "neighbours": sorted(self.ip("neigh show nud permanent").splitlines()),
+            "rules": self.ip("rule", "-6 rule"),
+            "routes": sorted(self.ip("route show table all", "-6 route show table all").splitlines()),
+            "sysctls": self.enter(_sysctls),
+        }
 
     def close(self) -> None:
         """Leave it."""
@@ -85,6 +123,50 @@ class PrivateNetworks:
         for name in [*self._pods]:
             self.end_pod(name)
         self.node.close()
+
+
+def sandbox(driver: DriverHarness, pod: str, uid: str = "uid-1") -> PodSandbox:
+    """The sandbox of a pod that has all claims which the driver holds, in the namespace `pod`."""
+    return PodSandbox(
+        id=f"sandbox-{pod}",
+        namespace="default",
+        name=f"name-{uid}",
+        uid=uid,
+        claims=driver.held,
+        network_namespace=f"/run/netns/{pod}",
+    )
+
+
+def nic_driver(driver: DriverHarness) -> NicDriver:
+    """The driver of a harness."""
+    if not isinstance(driver.plugin, NicDriver):
+        raise TypeError(f"this needs a NicDriver, not {driver.plugin!r}")
+    return driver.plugin
+
+
+def run_sandbox(driver: DriverHarness, pod: str, uid: str = "uid-1") -> PodSandbox:
+    """Start such a sandbox, without a container runtime."""
+    made = sandbox(driver, pod, uid)
+    nic_driver(driver).dra_run_pod_sandbox(made, driver.node.node)
+    return made
+
+
+def stop_sandbox(driver: DriverHarness, made: PodSandbox) -> None:
+    """Stop it."""
+    nic_driver(driver).dra_stop_pod_sandbox(made, driver.node.node)
+
+
+def wait_for_state(namespace: PrivateNamespace, wanted: Mapping[str, object], seconds: float = 50.0) -> None:
+    """Wait until a namespace is as it was: the kernel notices a little later that a link is ready.
+
+    AssertionError with what differs.
+    """
+    end = time.monotonic() + seconds
+    while (now := namespace.state()) != wanted:
+        if time.monotonic() > end:
+            differing = [f"{key}: {wanted[key]} → {now[key]}" for key in now if now[key] != wanted[key]]
+            raise AssertionError("\n".join(differing))
+        time.sleep(0.02)
 
 
 def write_interface(
@@ -159,6 +241,17 @@ def _ip(arguments: str) -> str:
     if done.returncode:
         raise AssertionError(f"ip {arguments}: {done.stderr.strip()}")
     return done.stdout
+
+
+def _sysctls() -> dict[str, str]:
+    """The sysctls of all interfaces that can be read."""
+    found = {}
+    for path in sorted(Path("/proc/sys/net").glob("ipv[46]/*/*/*")):
+        try:
+            found[str(path)] = path.read_text(encoding="ascii")
+        except OSError:
+            continue
+    return found
 
 
 def _new_namespace() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 from dra_driver_nic import NicDriver, NicSettings
-from dra_driver_nic.testing import PrivateNetworks
+from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks
 
 from dra_sdk.testing import DriverHarness, FakeNode
+from tests.waiting import wait
 
 NEEDS_ROOT = "network namespaces need root and the program ip"
 
@@ -36,6 +38,7 @@ def networks() -> Iterator[PrivateNetworks]:
             f"route add 10.77.{number}.0/24 via 10.9.{number}.2",
             f"neigh add 10.9.{number}.9 lladdr 02:00:00:00:00:09 dev nic{number}",
         )
+    wait(partial(_is_settled, made.node))
     yield made
     made.close()
 
@@ -47,6 +50,13 @@ def nic_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, interval=0.05)
     found: DriverHarness = dra_driver(made, settings=settings)
     return found
+
+
+def _is_settled(namespace: PrivateNamespace) -> bool:
+    """Whether the kernel has noticed that all four links are ready, and given them link-local addresses."""
+    links = [each for each in json.loads(namespace.ip("-j addr")) if each["ifname"] != "lo"]
+    local = [each for link in links for each in link["addr_info"] if each["scope"] == "link"]
+    return len(local) == len(links) == 4 and all(each["operstate"] == "UP" for each in links)
 
 
 def _without_duplicate_address_detection() -> None:
