@@ -110,6 +110,10 @@ class PrivateNetworks:
         """End the namespace of a pod."""
         self._pods.pop(name).close()
 
+    def remove_path(self, name: str) -> PrivateNamespace:
+        """The path of a pod's namespace no longer exists. The namespace ends when the caller closes it."""
+        return self._pods.pop(name)
+
     def open(self, path: Path | None) -> KernelNamespace:
         """As `dra_driver_nic.node.OpenNamespace`."""
         if path is None:

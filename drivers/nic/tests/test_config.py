@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from dra_driver_nic.config import InterfaceConfig, NicConfig, RouteConfig
 
 from dra_sdk import ConfigError
@@ -96,3 +99,9 @@ def test_a_configuration_without_interface_fits_devices_that_have_none() -> None
     assert not NicConfig(rdma=True).configures_interface
     assert NicConfig(interface=InterfaceConfig(mtu=9000)).configures_interface
     assert NicConfig(routes=(RouteConfig(destination="10.0.0.0/8", scope=253),)).configures_interface
+
+
+def test_the_configuration_in_the_readme_is_valid() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+    (entry,) = yaml.safe_load(block)["spec"]["spec"]["devices"]["config"]
+    assert NicConfig.decode(entry["opaque"]["parameters"]).vf is not None
