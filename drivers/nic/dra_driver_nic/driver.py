@@ -9,8 +9,8 @@ from typing import Final
 
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import DRIVER_NAME, make_devices
-from dra_driver_nic.events import LinkEvents
 from dra_driver_nic.health import HealthMonitor
+from dra_driver_nic.kernel import LinkEvents
 from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.prepare import prepare, unprepare
 from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox

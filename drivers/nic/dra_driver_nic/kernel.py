@@ -1,7 +1,7 @@
 """The kernel's network namespaces by netlink: what `dra_driver_nic.links` describes, by the library pyroute2.
 
 A thread of its own enters the namespace, so the rest of the process stays where it is. Source: rtnetlink(7), setns(2),
-network_namespaces(7); linux/if_addr.h, linux/if_link.h and linux/rtnetlink.h for the numbers.
+network_namespaces(7).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import ctypes
 import errno
 import ipaddress
 import os
-from collections.abc import Callable, Iterator, Mapping
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -23,7 +24,6 @@ from pyroute2.netlink.exceptions import NetlinkError
 from dra_driver_nic.links import (
     KERNEL,
     LOCAL_TABLE,
-    MAIN_TABLE,
     Address,
     Link,
     Neighbour,
@@ -34,21 +34,30 @@ from dra_driver_nic.links import (
     Snapshot,
     VfSettings,
 )
+from dra_driver_nic.messages import (
+    address_attributes,
+    destination_of,
+    is_automatic,
+    is_default_route,
+    read_address,
+    read_link,
+    read_route,
+    route_attributes,
+    rule_attributes,
+    table_of,
+    vf_changes,
+)
 
 T = TypeVar("T")
 _CLONE_NEWNET: Final = 0x40000000
 _SYSCTLS: Final = Path("/proc/sys/net")  # of the thread's own namespace
-_IFF_UP: Final = 1
 _EXT_MASK_VF: Final = 1
 _PERMANENT: Final = 0x80  # NUD_PERMANENT of neighbours
-_FOREVER: Final = 0xFFFFFFFF
-# Flags that a user sets: NODAD, HOMEADDRESS, MANAGETEMPADDR, NOPREFIXROUTE, MCAUTOJOIN.
-_FLAGS_OF_USERS: Final = 0x02 | 0x10 | 0x100 | 0x200 | 0x400
-_TEMPORARY: Final = 0x01  # IFA_F_TEMPORARY of IPv6
-_OF_THE_KERNEL: Final = frozenset({1, 2, 3})  # IFAPROT_*: of the loopback, of router advertisements, link-local
+_LARGEST: Final = 1 << 16  # bytes of one message
+_BUFFER: Final = 1 << 20
+# RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
+_GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
-_UNICAST: Final = 1  # RTN_UNICAST
-_ONLINK: Final = 0x04  # RTNH_F_ONLINK, the only flag of a next hop that a user sets
 
 
 class KernelNamespace:
@@ -105,19 +114,21 @@ class KernelNetwork:
     def links(self) -> list[Link]:
         """As `Network.links`."""
         with _reading("interfaces"):
-            return sorted((_link(each) for each in self._netlink.link("dump", ext_mask=_EXT_MASK_VF)), key=_by_index)
+            return sorted(
+                map(read_link, self._netlink.link("dump", ext_mask=_EXT_MASK_VF)), key=lambda link: link.index
+            )
 
     def addresses(self, link: int) -> list[Address]:
         """As `Network.addresses`."""
         with _reading("addresses"):
             found = [each for each in self._netlink.get_addr(index=link) if each["index"] == link]
-        return [_address(each) for each in found if not _is_automatic(each)]
+        return [read_address(each) for each in found if not is_automatic(each)]
 
     def routes(self, link: int) -> list[Route]:
         """As `Network.routes`."""
         with _reading("routes"):
             found = [each for each in self._routes() if each.get_attr("RTA_OIF") == link]
-        return [_route(each) for each in found if each["proto"] != KERNEL]
+        return [read_route(each) for each in found if each["proto"] != KERNEL]
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
@@ -133,7 +144,7 @@ class KernelNetwork:
         """As `Network.shared_routes`."""
         with _reading("routes"):
             return [
-                _destination(each)
+                destination_of(each)
                 for each in self._routes()
                 if link in {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
             ]
@@ -143,9 +154,9 @@ class KernelNetwork:
         addresses: dict[int, list[Address]] = {}
         with _reading("addresses and routes"):
             for each in self._netlink.get_addr():
-                if not _is_automatic(each):
-                    addresses.setdefault(each["index"], []).append(_address(each))
-            defaults = [each for each in self._routes() if _is_default(each)]
+                if not is_automatic(each):
+                    addresses.setdefault(each["index"], []).append(read_address(each))
+            defaults = [each for each in self._routes() if is_default_route(each)]
         single = {each.get_attr("RTA_OIF") for each in defaults}
         several = {hop["oif"] for each in defaults for hop in each.get_attr("RTA_MULTIPATH") or ()}
         return Snapshot(self.links(), addresses, frozenset(single | several) - {None})
@@ -154,7 +165,7 @@ class KernelNetwork:
         """All routes but those of the table `local`, which the kernel keeps, and of caches."""
         for family in (AF_INET, AF_INET6):
             for each in self._netlink.get_routes(family=family):
-                if _table(each) != LOCAL_TABLE and not each["flags"] & _CLONED:
+                if table_of(each) != LOCAL_TABLE and not each["flags"] & _CLONED:
                     yield each
 
     # -- changing
@@ -188,7 +199,7 @@ class KernelNetwork:
     def add_address(self, link: int, address: Address) -> None:
         """As `Network.add_address`."""
         with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
-            self._netlink.addr("add", index=link, **_address_attributes(address))
+            self._netlink.addr("add", index=link, **address_attributes(address))
 
     def remove_address(self, link: int, address: Address) -> None:
         """As `Network.remove_address`."""
@@ -199,18 +210,12 @@ class KernelNetwork:
     def add_route(self, link: int, route: Route) -> None:
         """As `Network.add_route`."""
         with _changing(f"add route {route.destination} through interface {link}", errno.EEXIST):
-            self._netlink.route("add", oif=link, **_route_attributes(route))
+            self._netlink.route("add", oif=link, **route_attributes(route))
 
     def add_rule(self, rule: Rule) -> None:
         """As `Network.add_rule`."""
-        attributes: dict[str, Any] = {"priority": rule.priority, "table": rule.table}
-        for key, text in (("src", rule.source), ("dst", rule.destination)):
-            if text:
-                network = ipaddress.ip_network(text)
-                attributes |= {key: str(network.network_address), f"{key}_len": network.prefixlen}
-                attributes["family"] = AF_INET if network.version == 4 else AF_INET6  # noqa: PLR2004 (IP versions)
         with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
-            self._netlink.rule("add", **attributes)
+            self._netlink.rule("add", **rule_attributes(rule))
 
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """As `Network.add_neighbour`."""
@@ -219,7 +224,7 @@ class KernelNetwork:
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
-        for changes in _vf_changes(settings):
+        for changes in vf_changes(settings):
             told = ", ".join(f"{key} {value}" for key, value in changes.items())
             with _changing(f"set {told} of virtual function {settings.number} of interface {link}"):
                 self._netlink.link("set", index=link, vf={"vf": settings.number, **changes})
@@ -267,175 +272,34 @@ def _changing(what: str, *expected: int) -> Iterator[None]:
             raise NetworkError(f"the kernel refused to {what}: {os.strerror(error.code)}", error.code) from error
 
 
-def _by_index(link: Link) -> int:
-    return link.index
+class LinkEvents:
+    """Changes of interfaces, addresses and routes in the network namespace of the calling thread.
 
+    This is a source for `dra_sdk.hardware.uevents.watch`, which waits until no further event comes. Uevents would not
+    do: those of an interface go only to its own network namespace. OSError if there is no netlink here.
+    """
 
-def _link(message: Any) -> Link:
-    attribute = message.get_attr
-    info = attribute("IFLA_LINKINFO")
-    elsewhere = attribute("IFLA_LINK_NETNSID") is not None
-    names = attribute("IFLA_PROP_LIST")
-    return Link(
-        index=message["index"],
-        name=attribute("IFLA_IFNAME"),
-        kind=(info.get_attr("IFLA_INFO_KIND") if info else None) or "",
-        mac=attribute("IFLA_ADDRESS") or "",
-        mtu=attribute("IFLA_MTU") or 0,
-        min_mtu=attribute("IFLA_MIN_MTU") or 0,
-        max_mtu=attribute("IFLA_MAX_MTU") or 0,
-        up=bool(message["flags"] & _IFF_UP),
-        state=(attribute("IFLA_OPERSTATE") or "unknown").lower(),
-        carrier=bool(attribute("IFLA_CARRIER")),
-        arp_type=message["ifi_type"],
-        alias=attribute("IFLA_IFALIAS") or "",
-        altnames=tuple(sorted(names.altnames())) if names else (),
-        parent=0 if elsewhere else attribute("IFLA_LINK") or 0,
-        master=attribute("IFLA_MASTER") or 0,
-        vfs=tuple(map(_vf, (attribute("IFLA_VFINFO_LIST") or {"attrs": ()})["attrs"])),
-    )
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._socket.bind((0, _GROUPS))
+        except OSError:
+            self._socket.close()
+            raise
 
+    def receive(self, seconds: float) -> bytes | None:
+        """Empty if something has changed, None if nothing has within some seconds."""
+        self._socket.settimeout(max(seconds, 0.001))
+        try:
+            self._socket.recv(_LARGEST)
+        except TimeoutError:
+            return None
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+        return b""
 
-def _vf(entry: Any) -> VfSettings:
-    info = dict(entry[1]["attrs"])
-    vlan: Mapping[str, Any] = info.get("IFLA_VF_VLAN", {})
-    rate: Mapping[str, Any] = info.get("IFLA_VF_RATE", {})
-    return VfSettings(
-        number=info["IFLA_VF_MAC"]["vf"],
-        mac=info["IFLA_VF_MAC"]["mac"],
-        vlan=vlan.get("vlan"),
-        qos=vlan.get("qos"),
-        spoofchk=_switch(info, "IFLA_VF_SPOOFCHK"),
-        trust=_switch(info, "IFLA_VF_TRUST"),
-        min_tx_rate=rate.get("min_tx_rate"),
-        max_tx_rate=rate.get("max_tx_rate"),
-        link_state=info.get("IFLA_VF_LINK_STATE", {}).get("link_state"),
-    )
-
-
-def _switch(info: Mapping[str, Any], name: str) -> bool | None:
-    """A setting that is on or off; None if the card does not have it."""
-    value = info.get(name, {}).get("setting")
-    return None if value in {None, _FOREVER} else bool(value)
-
-
-def _vf_changes(settings: VfSettings) -> Iterator[dict[str, Any]]:
-    if settings.mac is not None:
-        yield {"mac": settings.mac}
-    if settings.vlan is not None:
-        yield {"vlan": {"vlan": settings.vlan, "qos": settings.qos or 0}}
-    for name in ("spoofchk", "trust", "link_state"):
-        value = getattr(settings, name)
-        if value is not None:
-            yield {name: int(value)}
-    if settings.min_tx_rate is not None or settings.max_tx_rate is not None:
-        yield {"rate": {"min_tx_rate": settings.min_tx_rate or 0, "max_tx_rate": settings.max_tx_rate or 0}}
-
-
-def _is_automatic(message: Any) -> bool:
-    """Whether the kernel makes this address by itself: link-local, or by a router's advertisement."""
-    temporary = message["family"] == AF_INET6 and _flags_of(message) & _TEMPORARY
-    return bool(temporary) or message.get_attr("IFA_PROTO") in _OF_THE_KERNEL
-
-
-def _flags_of(message: Any) -> int:
-    wide = message.get_attr("IFA_FLAGS")
-    return int(message["flags"] if wide is None else wide)
-
-
-def _address(message: Any) -> Address:
-    attribute = message.get_attr
-    local = attribute("IFA_LOCAL") or attribute("IFA_ADDRESS")
-    peer = attribute("IFA_ADDRESS")
-    life = attribute("IFA_CACHEINFO") or {}
-    return Address(
-        address=f"{local}/{message['prefixlen']}",
-        peer="" if peer == local else peer,
-        broadcast=attribute("IFA_BROADCAST") or "",
-        label=attribute("IFA_LABEL") or "",
-        scope=message["scope"],
-        flags=_flags_of(message) & _FLAGS_OF_USERS,
-        metric=attribute("IFA_RT_PRIORITY") or 0,
-        valid=_seconds(life.get("ifa_valid")),
-        preferred=_seconds(life.get("ifa_preferred")),
-    )
-
-
-def _seconds(value: int | None) -> int | None:
-    return None if value in {None, _FOREVER} else value
-
-
-def _address_attributes(address: Address) -> dict[str, Any]:
-    local = ipaddress.ip_interface(address.address)
-    found: dict[str, Any] = {
-        "local": str(local.ip),
-        "address": address.peer or str(local.ip),
-        "prefixlen": local.network.prefixlen,
-        "family": AF_INET if local.version == 4 else AF_INET6,  # noqa: PLR2004 (IP versions)
-        "scope": address.scope,
-    }
-    optional = {"broadcast": address.broadcast, "label": address.label, "rt_priority": address.metric}
-    found |= {key: value for key, value in optional.items() if value}
-    if address.flags:
-        found["flags"] = address.flags
-    if address.valid is not None:
-        found |= {
-            "valid_lft": address.valid,
-            "preferred_lft": _FOREVER if address.preferred is None else address.preferred,
-        }
-    return found
-
-
-def _table(message: Any) -> int:
-    return int(message.get_attr("RTA_TABLE") or message["table"])
-
-
-def _is_default(message: Any) -> bool:
-    """Whether this is a default route of the node itself; one of another table is for policy routing."""
-    return not message["dst_len"] and message["type"] == _UNICAST and _table(message) == MAIN_TABLE
-
-
-def _destination(message: Any) -> str:
-    default = "0.0.0.0" if message["family"] == AF_INET else "::"  # noqa: S104 (the default route)
-    return f"{message.get_attr('RTA_DST') or default}/{message['dst_len']}"
-
-
-def _route(message: Any) -> Route:
-    attribute = message.get_attr
-    metrics = attribute("RTA_METRICS")
-    via: Mapping[str, Any] = attribute("RTA_VIA") or {}
-    return Route(
-        destination=_destination(message),
-        gateway=attribute("RTA_GATEWAY") or via.get("addr", ""),
-        source=attribute("RTA_PREFSRC") or "",
-        scope=message["scope"],
-        table=_table(message),
-        metric=attribute("RTA_PRIORITY") or 0,
-        protocol=message["proto"],
-        type=message["type"],
-        tos=message["tos"],
-        flags=message["flags"] & _ONLINK,
-        mtu=(metrics.get_attr("RTAX_MTU") if metrics else None) or 0,
-    )
-
-
-def _route_attributes(route: Route) -> dict[str, Any]:
-    network = ipaddress.ip_network(route.destination)
-    found: dict[str, Any] = {
-        "family": AF_INET if network.version == 4 else AF_INET6,  # noqa: PLR2004 (IP versions)
-        "dst": route.destination,
-        "table": route.table,
-        "scope": route.scope,
-        "proto": route.protocol,
-        "type": route.type,
-        "tos": route.tos,
-    }
-    if route.gateway and ipaddress.ip_address(route.gateway).version != network.version:
-        found["via"] = {"family": AF_INET6, "addr": route.gateway}  # IPv4 by a next hop of IPv6
-    elif route.gateway:
-        found["gateway"] = route.gateway
-    optional = {"prefsrc": route.source, "priority": route.metric, "flags": route.flags}
-    found |= {key: value for key, value in optional.items() if value}
-    if route.mtu:
-        found["metrics"] = {"mtu": route.mtu}
-    return found
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()

@@ -110,8 +110,8 @@ class Address:
     scope: scope, 0 for global.
     flags: IFA_F_* of linux/if_addr.h, without those that the kernel sets by itself.
     metric: priority of its route; 0 for the kernel's.
-    valid: seconds for which it is valid; None for ever.
-    preferred: seconds for which it is preferred; None for ever.
+    valid: seconds for which it is valid; None without limit.
+    preferred: seconds for which it is preferred; None without limit.
     """
 
     address: str
