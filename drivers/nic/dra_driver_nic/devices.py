@@ -85,9 +85,9 @@ def make_devices(nics: Mapping[str, Nic], records: Mapping[str, NicRecord]) -> I
     for name in sorted({*nics, *records}):
         nic, record = nics.get(name), records.get(name)
         if record is not None:
-            yield Device(name, record.attributes, hardware=nic)
+            yield Device(name, record.attributes)
         elif nic is not None:
-            yield Device(name, attributes(nic), hardware=nic)
+            yield Device(name, attributes(nic))
 
 
 def attributes(nic: Nic) -> Attributes:

@@ -124,7 +124,7 @@ class NicNode:
         with self.namespace() as namespace, self.pod_namespace(record.namespace) as pod:
 
             def is_back() -> bool:
-                return detach(namespace, pod, attachment) or not self._may_return(attachment, record)
+                return detach(namespace, pod, attachment) or not self._is_away(namespace, attachment, record)
 
             seconds = self.settings.return_seconds
             if not self.access.clock.until(is_back, seconds):
@@ -132,9 +132,10 @@ class NicNode:
                     f"{attachment} has not come back from {record.namespace} of pod {record.pod_name} in {seconds:g} s"
                 )
 
-    def _may_return(self, attachment: Attachment, record: NicRecord) -> bool:
-        """Whether an interface without a tag on the node may still be in a namespace that ends."""
-        return bool(record.namespace and attachment.pci) and (self._function(attachment.pci) / "driver").exists()
-
-    def _function(self, address: str) -> Path:
-        return self.host.sys / "bus/pci/devices" / address
+    def _is_away(self, namespace: Namespace, attachment: Attachment, record: NicRecord) -> bool:
+        """Whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
+        if not record.namespace or not attachment.pci:
+            return False
+        names = {each.name for each in namespace.run(lambda network: network.links())}
+        driver = self.host.sys / "bus/pci/devices" / attachment.pci / "driver"
+        return attachment.host.name not in names and driver.exists()

@@ -99,7 +99,7 @@ def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
         with node.namespace() as namespace:
             links = namespace.run(lambda network: network.links())
             found = [each for each in links if _function_of(node, each) == attachment.pci]
-            for link in found:
+            for link in found[:1]:
                 if attachment.tag not in link.altnames:
                     namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
                 node.bring_back(attachment, NicRecord())

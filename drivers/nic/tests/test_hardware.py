@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
+from dra_driver_nic.config import RouteConfig
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, wait_for_state, write_interface
 
 from dra_sdk import RetriableError
@@ -54,6 +55,19 @@ def test_hardware_that_the_kernel_returns_from_a_namespace_that_ended_is_restore
         each.close()
     assert "net1" in networks.node.names()
     driver.restart()
+    driver.unprepare(prepared)
+    wait_for_state(networks.node, before)
+    driver.assert_clean()
+
+
+def test_a_pod_that_could_not_start_keeps_no_hardware(driver: DriverHarness, networks: PrivateNetworks) -> None:
+    before = networks.node.state()
+    networks.add_pod("pod1")
+    refused = NicConfig(routes=(RouteConfig(destination="10.2.0.0/16", gateway="10.200.0.1"),))
+    prepared = driver.prepare(claim(config=refused))
+    with pytest.raises(RetriableError, match="refused to add route"):
+        run_sandbox(driver, "pod1")
+    networks.end_pod("pod1")
     driver.unprepare(prepared)
     wait_for_state(networks.node, before)
     driver.assert_clean()
