@@ -25,6 +25,7 @@ from dra_driver_nic.links import Address, Link, Namespace, Neighbour, Network, N
 from dra_sdk import RetriableError
 
 log = logging.getLogger(__name__)
+_ETHERNET: Final = len("02:00:00:00:00:01")
 _TAKEN: Final = frozenset({errno.EBUSY, errno.EEXIST})
 
 
@@ -276,9 +277,13 @@ def _restore(network: Network, attachment: Attachment) -> bool:
 
 
 def _restore_link(network: Network, link: Link, attachment: Attachment) -> None:
-    """Restore name, MAC address and MTU. The interface goes down only for the first two."""
+    """Restore name, MAC address and MTU. The interface goes down only for the first two.
+
+    An address of InfiniBand contains a number that the kernel chooses, and cannot be set.
+    """
     state = attachment.host
-    if link.up and (link.name != state.name or link.mac != state.mac):
+    other_mac = link.mac != state.mac and len(state.mac) == _ETHERNET
+    if link.up and (link.name != state.name or other_mac):
         network.change(link.index, up=False)
     if link.name != state.name:
         try:
@@ -288,7 +293,7 @@ def _restore_link(network: Network, link: Link, attachment: Attachment) -> None:
                 raise
             taken = f"the node has another interface {state.name}; rename it"
             raise NetworkError(f"{attachment} is back as {link.name} and cannot be renamed: {taken}") from error
-    if link.mac != state.mac:
+    if other_mac:
         network.change(link.index, mac=state.mac)
     if link.mtu != state.mtu:
         network.change(link.index, mtu=state.mtu)

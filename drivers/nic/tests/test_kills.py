@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ class KillingNamespace:
         self._namespace, self._kill = namespace, kill
         self.handle, self.close = namespace.handle, namespace.close
 
-    def run_sandbox(self, work: Callable[[Any], T]) -> T:
+    def run(self, work: Callable[[Any], T]) -> T:
         return self._namespace.run(lambda network: work(KillingNetwork(network, self._kill)))
 
 
@@ -72,6 +73,8 @@ def killed_after(changes: int, node: FakeNode, networks: PrivateNetworks, work: 
                 )
             )
             status = 0
+        except BaseException:  # noqa: BLE001 (the child must never continue as its parent)
+            traceback.print_exc()
         finally:
             os._exit(status)
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
