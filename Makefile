@@ -10,10 +10,11 @@ SEED ?=
 ARGS ?=
 
 # What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit,
-# every GPU in every mode for every release.
+# every GPU in every mode for every release, kills on the way of an interface to a pod.
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
-  drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py
+  drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py \
+  drivers/nic/tests/test_kills.py drivers/nic/tests/test_conformance.py
 
 # One long test for each guard: they are divided among the workers one by one.
 GUARDS := tests/faults/test_protocol_guards.py

@@ -1,0 +1,309 @@
+"""An interface goes into a pod's network namespace, and comes back as it was.
+
+The way there: the interface gets a tag (an alternative name, which survives every move), goes down, gets a temporary
+name that no other interface has, moves, and then gets its name and configuration in the pod. The way back is the same.
+So neither namespace ever has two interfaces that want one name, and after a crash at any step the tag tells in both
+namespaces which interface it is. The tag is removed last: an interface without it is as it was.
+
+A move takes addresses, routes, neighbours, sysctls and the state from an interface. Its MTU, MAC address and names
+stay, and are restored as well. Source: `__dev_change_net_namespace` of the kernel.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Self
+
+from pydantic import TypeAdapter
+
+from dra_driver_nic.links import Address, Link, Namespace, Neighbour, Network, NetworkError, Route, Rule
+from dra_sdk import RetriableError
+
+log = logging.getLogger(__name__)
+_ETHERNET: Final = len("02:00:00:00:00:01")
+_TAKEN: Final = frozenset({errno.EBUSY, errno.EEXIST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """An interface as it is on the node.
+
+    index: its index.
+    name: its name.
+    mac: its hardware address.
+    mtu: its MTU in bytes.
+    up: whether it is switched on.
+    addresses: its addresses, but those that the kernel makes by itself.
+    routes: the routes through it, but those of the kernel.
+    neighbours: its permanent neighbours.
+    sysctls: its sysctls.
+    """
+
+    index: int
+    name: str
+    mac: str
+    mtu: int
+    up: bool
+    addresses: tuple[Address, ...] = ()
+    routes: tuple[Route, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, network: Network, link: Link) -> Self:
+        """The state of an interface. Raises NetworkError."""
+        return cls(
+            index=link.index,
+            name=link.name,
+            mac=link.mac,
+            mtu=link.mtu,
+            up=link.up,
+            addresses=tuple(network.addresses(link.index)),
+            routes=tuple(network.routes(link.index)),
+            neighbours=tuple(network.neighbours(link.index)),
+            sysctls=network.sysctls(link.name),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """An interface as the pod gets it.
+
+    name: its name.
+    mac: its hardware address; empty for that of the node.
+    mtu: its MTU in bytes; 0 for that of the node.
+    addresses: its addresses.
+    routes: the routes through it.
+    rules: rules of policy routing.
+    neighbours: its permanent neighbours.
+    sysctls: sysctls that are set.
+    """
+
+    name: str
+    mac: str = ""
+    mtu: int = 0
+    addresses: tuple[Address, ...] = ()
+    routes: tuple[Route, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """An interface that a claim has: as it was on the node, and as it is in the pod.
+
+    device: the name of the device.
+    tag: its alternative name while it is away from its place, unique on the node.
+    pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
+    host: the state on the node.
+    pod: the state in the pod.
+    """
+
+    device: str
+    tag: str
+    pci: str = ""
+    host: HostState
+    pod: PodState
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> Attachment:
+        """The attachment that a claim's data has."""
+        return _ADAPTER.validate_python(entry)
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What a claim's data keeps, as JSON."""
+        return dict(_ADAPTER.dump_python(self, mode="json"))
+
+    @property
+    def temporary_name(self) -> str:
+        """The name between two namespaces; no other interface has it."""
+        return f"dra{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
+
+    def __str__(self) -> str:
+        return f"device {self.device} (interface {self.host.name})"
+
+
+_ADAPTER: Final = TypeAdapter(Attachment)
+
+
+def attach(node: Namespace, pod: Namespace, attachments: Sequence[Attachment]) -> None:
+    """Move interfaces to a pod and configure them: all of them, or none.
+
+    Each of them is on the node, without its tag. Raises RetriableError; the node is then as before, unless its message
+    says otherwise.
+    """
+    pod.run(lambda network: _check_names(network, attachments))
+    started: list[Attachment] = []
+    try:
+        for each in attachments:
+            started.append(each)
+            node.run(partial(_send, attachment=each, pod=pod))
+        pod.run(lambda network: _configure_all(network, attachments))
+    except Exception as error:
+        problems = [problem for each in reversed(started) if (problem := _undo(node, pod, each))]
+        if problems:
+            raise RetriableError(f"{error}; and the undo failed: {'; '.join(problems)}") from error
+        raise
+
+
+def detach(node: Namespace, pod: Namespace | None, attachment: Attachment) -> bool:
+    """Bring an interface back from a pod, and restore it; False if neither namespace has one with the tag.
+
+    pod: the namespace in which it may be; None if that does not exist any more.
+
+    It may be called at any time and again. Raises NetworkError.
+    """
+    if pod is not None and not node.run(lambda network: _tagged(network, attachment)):
+        pod.run(lambda network: _return(network, attachment, node))
+    return node.run(lambda network: _restore(network, attachment))
+
+
+def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
+    """Whether the interface is in a namespace with its tag: in a pod, or on the node and not yet as it was."""
+    return namespace.run(lambda network: _tagged(network, attachment)) is not None
+
+
+def _tagged(network: Network, attachment: Attachment) -> Link | None:
+    return next((each for each in network.links() if attachment.tag in each.altnames), None)
+
+
+def _check_names(network: Network, attachments: Iterable[Attachment]) -> None:
+    """Refuse a name that the pod has already, before anything is moved."""
+    taken = {name for link in network.links() for name in (link.name, *link.altnames)}
+    for each in attachments:
+        if each.pod.name in taken:
+            raise NetworkError(
+                f"{each} cannot be called {each.pod.name} in the pod: the pod has an interface of this name",
+                errno.EEXIST,
+            )
+        taken.add(each.pod.name)
+
+
+def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
+    """Move an interface to the pod under its temporary name."""
+    state = attachment.host
+    link = next((each for each in network.links() if each.name == state.name), None)
+    if link is None:
+        raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
+    network.add_altname(link.index, attachment.tag)
+    network.change(link.index, up=False)
+    network.change(link.index, name=attachment.temporary_name)
+    network.move(link.index, pod.handle)
+
+
+def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:
+    for each in attachments:
+        link = _tagged(network, each)
+        if link is None:
+            raise NetworkError(f"{each} has not arrived in the pod")
+        _configure(network, link.index, each.pod)
+
+
+def _configure(network: Network, link: int, state: PodState) -> None:
+    """Give an interface, which is down, its name and configuration in the pod."""
+    network.change(link, name=state.name)
+    if state.mac or state.mtu:
+        network.change(link, mac=state.mac, mtu=state.mtu)
+    for key, value in state.sysctls.items():
+        network.set_sysctl(state.name, key, value)
+    network.change(link, up=True)
+    for address in state.addresses:
+        network.add_address(link, address)
+    for neighbour in state.neighbours:
+        network.add_neighbour(link, neighbour)
+    for route in _in_order(state.routes):
+        network.add_route(link, route)
+    for rule in state.rules:
+        network.add_rule(rule)
+
+
+def _in_order(routes: Iterable[Route]) -> list[Route]:
+    """Routes without a gateway first, because a gateway must be reachable when a route names it."""
+    return sorted(routes, key=lambda route: bool(route.gateway))
+
+
+def _undo(node: Namespace, pod: Namespace, attachment: Attachment) -> str:
+    """Bring an interface back after a failure; what went wrong, if anything."""
+    try:
+        detach(node, pod, attachment)
+    except (RetriableError, OSError) as error:
+        return f"{attachment}: {error}"
+    return ""
+
+
+def _return(network: Network, attachment: Attachment, node: Namespace) -> None:
+    """Move an interface, if it is here, to the node under its temporary name, and with its index if that is free."""
+    link = _tagged(network, attachment)
+    if link is None:
+        return
+    network.change(link.index, up=False)
+    network.change(link.index, name=attachment.temporary_name)
+    try:
+        network.move(link.index, node.handle, attachment.host.index)
+    except NetworkError as error:
+        if error.errno not in _TAKEN:
+            raise
+        network.move(link.index, node.handle)
+
+
+def _restore(network: Network, attachment: Attachment) -> bool:
+    """Make an interface of the node what it was, and remove its tag; False if there is none with the tag."""
+    link = _tagged(network, attachment)
+    if link is None:
+        return False
+    state = attachment.host
+    _restore_link(network, link, attachment)
+    _restore_sysctls(network, state)
+    network.change(link.index, up=state.up)
+    wanted = {each.address for each in state.addresses}
+    for address in network.addresses(link.index):
+        if address.address not in wanted:
+            network.remove_address(link.index, address)
+    for address in state.addresses:
+        network.add_address(link.index, address)
+    for neighbour in state.neighbours:
+        network.add_neighbour(link.index, neighbour)
+    for route in _in_order(state.routes):
+        network.add_route(link.index, route)
+    network.remove_altname(link.index, attachment.tag)
+    return True
+
+
+def _restore_link(network: Network, link: Link, attachment: Attachment) -> None:
+    """Restore name, MAC address and MTU. The interface goes down only for the first two.
+
+    An address of InfiniBand contains a number that the kernel chooses, and cannot be set.
+    """
+    state = attachment.host
+    other_mac = link.mac != state.mac and len(state.mac) == _ETHERNET
+    if link.up and (link.name != state.name or other_mac):
+        network.change(link.index, up=False)
+    if link.name != state.name:
+        try:
+            network.change(link.index, name=state.name)
+        except NetworkError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            taken = f"the node has another interface {state.name}; rename it"
+            raise NetworkError(f"{attachment} is back as {link.name} and cannot be renamed: {taken}") from error
+    if other_mac:
+        network.change(link.index, mac=state.mac)
+    if link.mtu != state.mtu:
+        network.change(link.index, mtu=state.mtu)
+
+
+def _restore_sysctls(network: Network, state: HostState) -> None:
+    now = network.sysctls(state.name)
+    for key, value in state.sysctls.items():
+        if now.get(key, value) != value:
+            try:
+                network.set_sysctl(state.name, key, value)
+            except NetworkError as error:  # one that the kernel shows but does not let anybody write
+                log.warning("a sysctl of interface %s is not as before: %s", state.name, error)

@@ -1,0 +1,237 @@
+"""What a user may configure: `NicConfig` of `dra.net/v1alpha1`.
+
+The names of fields are those of dranet, where it has the field.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Final, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from dra_driver_nic.links import LINK_SCOPE, LOCAL_TABLE, MAIN_TABLE, UNIVERSE
+from dra_sdk import OpaqueConfig
+from dra_sdk.hardware.vfio import Iommu, IommuField
+
+T = TypeVar("T")
+API_VERSION: Final = "dra.net/v1alpha1"
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")
+_MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE)
+_SYSCTL: Final = re.compile(r"(ipv4|ipv6)\.(conf|neigh)\.[a-z0-9_]+")
+_LARGEST_TABLE: Final = 0xFFFFFFFF
+
+
+def _interface_name(text: str) -> str:
+    if not _NAME.fullmatch(text) or text in {".", "..", "lo", "all", "default"}:
+        raise ValueError(
+            f"must be a name of at most 15 letters, digits, '.', '_' and '-', but not lo, all or default; is {text!r}"
+        )
+    return text
+
+
+def _mac(text: str) -> str:
+    if not _MAC.fullmatch(text):
+        raise ValueError(f"must be a MAC address such as 02:00:00:00:00:01, is {text!r}")
+    if int(text[:2], 16) & 1 or set(text) <= {"0", ":"}:
+        raise ValueError(f"must be the MAC address of one station, not of a group or zero; is {text}")
+    return text.lower()
+
+
+def _with_prefix(text: str) -> str:
+    if "/" not in text:
+        raise ValueError(f"must have a prefix length, such as {text}/24")
+    found = _parsed(ipaddress.ip_interface, text, "an address with prefix length, such as 10.0.0.5/24")
+    if found.ip.is_unspecified or found.ip.is_multicast or found.ip.is_loopback:
+        raise ValueError(f"must be the address of one station, is {text}")
+    return str(found)
+
+
+def _network(text: str) -> str:
+    return str(_parsed(ipaddress.ip_network, text, "a network without host bits, such as 10.1.0.0/16"))
+
+
+def _ip(text: str) -> str:
+    return str(_parsed(ipaddress.ip_address, text, "an IP address, such as 10.0.0.1"))
+
+
+def _sysctl(text: str) -> str:
+    if not _SYSCTL.fullmatch(text):
+        raise ValueError(f"must be a sysctl of an interface, such as ipv4.conf.rp_filter; is {text!r}")
+    return text
+
+
+def _table(number: int) -> int:
+    if number == LOCAL_TABLE:
+        raise ValueError(f"must not be {LOCAL_TABLE}, the table local, which the kernel keeps")
+    return number
+
+
+def _parsed(parse: Callable[[str], T], text: str, wanted: str) -> T:
+    try:
+        return parse(text)
+    except ValueError:
+        raise ValueError(f"must be {wanted}; is {text!r}") from None
+
+
+InterfaceName = Annotated[str, AfterValidator(_interface_name)]
+Mac = Annotated[str, AfterValidator(_mac)]
+IpWithPrefix = Annotated[str, AfterValidator(_with_prefix)]
+IpNetwork = Annotated[str, AfterValidator(_network)]
+Ip = Annotated[str, AfterValidator(_ip)]
+Sysctl = Annotated[str, AfterValidator(_sysctl)]
+Table = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_table)]
+
+
+class _Section(BaseModel):
+    """A part of the configuration."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class InterfaceConfig(_Section):
+    """The interface as the pod sees it."""
+
+    name: InterfaceName | None = Field(default=None, description="Its name in the pod; by default that on the node.")
+    addresses: tuple[IpWithPrefix, ...] | None = Field(
+        default=None, max_length=16, description="Its addresses; by default the global ones that it has on the node."
+    )
+    mtu: int | None = Field(default=None, ge=68, le=65535, description="Its MTU in bytes.")
+    hardware_addr: Mac | None = Field(default=None, description="Its MAC address.")
+    arp_ignore: Literal[0, 1, 2, 3, 8] | None = Field(default=None, description="The sysctl arp_ignore.")
+    arp_announce: Literal[0, 1, 2] | None = Field(default=None, description="The sysctl arp_announce.")
+    sysctls: dict[Sysctl, str] = Field(
+        default={}, max_length=64, description="Sysctls of the interface, such as ipv4.conf.rp_filter."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _refuse_twice("addresses", (str(ipaddress.ip_interface(each).ip) for each in self.addresses or ()))
+        for field, key in (("arpIgnore", "ipv4.conf.arp_ignore"), ("arpAnnounce", "ipv4.conf.arp_announce")):
+            given = self.arp_ignore if field == "arpIgnore" else self.arp_announce
+            if given is not None and key in self.sysctls:
+                raise ValueError(f"sysctls.{key} and {field} set the same value; give one of them")
+        return self
+
+
+class RouteConfig(_Section):
+    """A route through the interface."""
+
+    destination: IpNetwork = Field(description="The network that it leads to; 0.0.0.0/0 or ::/0 for a default route.")
+    gateway: Ip | None = Field(default=None, description="The next hop; may be missing with scope 253 (link) only.")
+    source: Ip | None = Field(default=None, description="The preferred source address.")
+    scope: Literal[0, 253] = Field(default=0, description="0: global, 253: link.")
+    table: Table = Field(default=MAIN_TABLE, description="The routing table.")
+    metric: int = Field(default=0, ge=0, le=0xFFFFFFFF, description="The priority; 0 for that of the kernel.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _same_family("gateway", self.gateway, "destination", self.destination)
+        _same_family("source", self.source, "destination", self.destination)
+        if self.gateway is None and self.scope == UNIVERSE:
+            raise ValueError(f"gateway is missing for destination {self.destination}; without it scope must be 253")
+        if self.gateway is not None and self.scope == LINK_SCOPE:
+            raise ValueError(f"gateway {self.gateway} cannot have scope 253, which is for networks without a gateway")
+        return self
+
+
+class RuleConfig(_Section):
+    """A rule of policy routing in the pod."""
+
+    priority: int = Field(ge=1, le=32765, description="Rules are tried in this order.")
+    source: IpNetwork | None = Field(default=None, description="The network of the sender.")
+    destination: IpNetwork | None = Field(default=None, description="The network of the receiver.")
+    table: Table = Field(description="The routing table that is used.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.source is None and self.destination is None:
+            raise ValueError("source or destination must be given")
+        _same_family("source", self.source, "destination", self.destination)
+        return self
+
+
+class NeighbourConfig(_Section):
+    """A permanent entry of the neighbour table."""
+
+    destination: Ip = Field(description="The IP address.")
+    hardware_addr: Mac = Field(description="Its MAC address.")
+
+
+class VfConfig(_Section):
+    """What the physical function prescribes for a virtual function. What is not given stays as it is."""
+
+    vlan: int | None = Field(default=None, ge=0, le=4094, description="The VLAN id; 0 for none.")
+    qos: int | None = Field(default=None, ge=0, le=7, description="The VLAN priority.")
+    trust: bool | None = Field(default=None, strict=True, description="Whether the function may do more.")
+    spoofchk: bool | None = Field(
+        default=None, strict=True, description="Whether foreign source addresses are dropped."
+    )
+    min_tx_rate: int | None = Field(default=None, ge=0, description="Guaranteed Mbit/s; 0 for none.")
+    max_tx_rate: int | None = Field(default=None, ge=0, description="Limit in Mbit/s; 0 for none.")
+    link_state: Literal["auto", "enable", "disable"] | None = Field(default=None, description="The state of the link.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.qos is not None and self.vlan is None:
+            raise ValueError("qos needs vlan")
+        if self.min_tx_rate and self.max_tx_rate and self.min_tx_rate > self.max_tx_rate:
+            raise ValueError(f"minTxRate {self.min_tx_rate} must not exceed maxTxRate {self.max_tx_rate}")
+        return self
+
+
+class NicConfig(OpaqueConfig, api_version=API_VERSION):
+    """How a pod gets a network device."""
+
+    interface: InterfaceConfig = Field(default_factory=InterfaceConfig)
+    routes: tuple[RouteConfig, ...] | None = Field(
+        default=None, max_length=256, description="Routes; by default those through the interface on the node."
+    )
+    rules: tuple[RuleConfig, ...] = Field(default=(), max_length=256)
+    neighbors: tuple[NeighbourConfig, ...] | None = Field(
+        default=None, max_length=256, description="Neighbours; by default the permanent ones on the node."
+    )
+    vf: VfConfig | None = Field(default=None, description="For virtual functions only.")
+    rdma: bool | None = Field(
+        default=None,
+        strict=True,
+        description="Whether containers get the RDMA device nodes; true requires them. By default if there are some.",
+    )
+    driver: Literal["vfio-pci"] | None = Field(
+        default=None, description="vfio-pci: a PCI function for DPDK or a virtual machine in place of an interface."
+    )
+    iommu: IommuField = Field(default_factory=Iommu, description="How such a function is opened.")
+
+    @property
+    def configures_interface(self) -> bool:
+        """Whether it asks for anything that only an interface has."""
+        return bool(self.interface != InterfaceConfig() or self.routes or self.rules or self.neighbors)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.driver is not None and self.configures_interface:
+            raise ValueError(f"interface, routes, rules and neighbors cannot be given with driver {self.driver}")
+        if self.driver is not None and self.rdma:
+            raise ValueError(f"rdma cannot be given with driver {self.driver}")
+        _refuse_twice("routes", (f"{each.destination} of table {each.table}" for each in self.routes or ()))
+        _refuse_twice("neighbors", (each.destination for each in self.neighbors or ()))
+        return self
+
+
+def _same_family(one: str, value: str | None, other: str, against: str | None) -> None:
+    if value is None or against is None:
+        return
+    versions = [ipaddress.ip_network(each, strict=False).version for each in (value, against)]
+    if versions[0] != versions[1]:
+        raise ValueError(f"{one} {value} is IPv{versions[0]}, but {other} {against} is IPv{versions[1]}")
+
+
+def _refuse_twice(field: str, values: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{field} contains {value} twice")
+        seen.add(value)

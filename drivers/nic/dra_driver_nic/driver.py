@@ -1,0 +1,96 @@
+"""The driver: publishes network devices, moves them into pods and back, and reports their health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from dra_driver_nic.config import NicConfig
+from dra_driver_nic.devices import DRIVER_NAME, make_devices
+from dra_driver_nic.health import HealthMonitor
+from dra_driver_nic.kernel import LinkEvents
+from dra_driver_nic.node import NicNode, OpenNamespace
+from dra_driver_nic.prepare import prepare, unprepare
+from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
+from dra_driver_nic.settings import NicSettings
+from dra_sdk import Claim, Device, DeviceHealth, DriverInfo, HeldClaim, Node, PodSandbox, PreparedDevice
+from dra_sdk.hardware import uevents
+from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+from dra_sdk.hardware.polling import Clock
+from dra_sdk.hardware.uevents import UeventSource
+
+HEALTH_SECONDS: Final = 5.0
+CALL_SECONDS: Final = 40.0  # for all waits of one call together: the kubelet gives up after 45 without a reason
+SANDBOX_SECONDS: Final = 0.8  # likewise: after 1 the SDK answers the container runtime with an error
+
+
+class NicDriver:
+    """DRA driver `dra.net`. Without `settings` it has their defaults.
+
+    effects: what is done to the node's files, by default for real.
+    open_namespace: opens network namespaces; by default those of the kernel.
+    events: opens the source of the events by which it notices changes of interfaces.
+    interval: seconds between two readings of the health.
+    """
+
+    settings_class = NicSettings
+
+    def __init__(
+        self,
+        settings: NicSettings | None = None,
+        *,
+        effects: Effects | None = None,
+        open_namespace: OpenNamespace | None = None,
+        events: Callable[[], UeventSource] = LinkEvents,
+        interval: float = HEALTH_SECONDS,
+    ) -> None:
+        self._settings = settings or NicSettings()
+        self._effects = effects or SystemEffects()
+        self._open_namespace = open_namespace
+        self._events = events
+        self._interval = interval
+        self._monitors: dict[Path, HealthMonitor] = {}
+
+    def dra_driver_info(self) -> DriverInfo:
+        """Name and configuration; containers find the names of their interfaces in the metadata file."""
+        return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True)
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        """Every network device that claims may have, also while a pod has it."""
+        nic_node = self._node(node)
+        return make_devices(nic_node.devices(), nic_node.recorded())
+
+    def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds."""
+        uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
+
+    def _published(self, node: Node) -> Hashable:
+        return tuple((each.name, tuple(sorted(each.attributes.items()))) for each in self.dra_discover(node))
+
+    def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+        """Read carriers, RDMA ports and kernel drivers every few seconds."""
+        monitor = self._monitors.setdefault(node.root, HealthMonitor(self._node(node)))
+        return monitor.watch(stop, self._interval)
+
+    def dra_prepare(self, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
+        """Plan how the claim's interfaces change, and set up what does not need the pod."""
+        return prepare(self._node(claim.node, CALL_SECONDS), claim)
+
+    def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+        """Bring the claim's interfaces back, and undo what its journal lists."""
+        unprepare(self._node(node, CALL_SECONDS), claim)
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Move the interfaces of the pod's claims into its network namespace, all or none."""
+        run_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+
+    def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        """Bring them back."""
+        stop_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+
+    def _node(self, node: Node, seconds: float | None = None) -> NicNode:
+        access = NodeAccess(node.root, self._effects, Clock())
+        limited = access if seconds is None else access.within(seconds)
+        return NicNode(limited, self._settings, self._open_namespace)

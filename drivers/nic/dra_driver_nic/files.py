@@ -1,0 +1,159 @@
+"""A network of files: what `/sys/class/net` below a root says, for recorded nodes and tests. It cannot be changed.
+
+sysfs has no addresses, routes or kinds of software interfaces, so these are missing; the kind of an interface without
+a device is the `DEVTYPE` of its `uevent`, or its name without digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from dra_driver_nic.links import (
+    Address,
+    Link,
+    Neighbour,
+    Network,
+    NetworkError,
+    Route,
+    Rule,
+    Snapshot,
+    VfSettings,
+)
+from dra_driver_nic.rdma import pci_address_of, text_or_empty
+from dra_sdk.hardware import Host, optional, read_int
+
+T = TypeVar("T")
+_IFF_UP: Final = 1
+
+
+class FilesNamespace:
+    """The network of a host that is a tree of files."""
+
+    handle = -1
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def run(self, work: Callable[[Network], T]) -> T:
+        """Call a function with the network."""
+        return work(FilesNetwork(self._host))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class FilesNetwork:
+    """As `Network`, for reading only."""
+
+    def __init__(self, host: Host) -> None:
+        self._directory = host.sys / "class/net"
+
+    def links(self) -> list[Link]:
+        """All interfaces."""
+        paths = self._directory.iterdir() if self._directory.is_dir() else ()
+        return sorted((_link(path) for path in paths), key=lambda link: (link.index, link.name))
+
+    def addresses(self, link: int) -> list[Address]:
+        """None: sysfs has no addresses."""
+        del link
+        return []
+
+    def routes(self, link: int) -> list[Route]:
+        """None: sysfs has no routes."""
+        del link
+        return []
+
+    def neighbours(self, link: int) -> list[Neighbour]:
+        """None: sysfs has no neighbours."""
+        del link
+        return []
+
+    def shared_routes(self, link: int) -> list[str]:
+        """None: sysfs has no routes."""
+        del link
+        return []
+
+    def snapshot(self) -> Snapshot:
+        """The interfaces."""
+        return Snapshot(self.links())
+
+    def sysctls(self, name: str) -> dict[str, str]:
+        """None."""
+        del name
+        return {}
+
+    def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
+        """Refused."""
+        del name, mtu, mac, up
+        raise _refusal(link)
+
+    def move(self, link: int, namespace: int, index: int = 0) -> None:
+        """Refused."""
+        del namespace, index
+        raise _refusal(link)
+
+    def add_altname(self, link: int, name: str) -> None:
+        """Refused."""
+        del name
+        raise _refusal(link)
+
+    def remove_altname(self, link: int, name: str) -> None:
+        """Refused."""
+        del name
+        raise _refusal(link)
+
+    def add_address(self, link: int, address: Address) -> None:
+        """Refused."""
+        del address
+        raise _refusal(link)
+
+    def remove_address(self, link: int, address: Address) -> None:
+        """Refused."""
+        del address
+        raise _refusal(link)
+
+    def add_route(self, link: int, route: Route) -> None:
+        """Refused."""
+        del route
+        raise _refusal(link)
+
+    def add_rule(self, rule: Rule) -> None:
+        """Refused."""
+        raise NetworkError(f"rule {rule.priority} cannot be added to a tree of files")
+
+    def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
+        """Refused."""
+        del neighbour
+        raise _refusal(link)
+
+    def set_vf(self, link: int, settings: VfSettings) -> None:
+        """Refused."""
+        del settings
+        raise _refusal(link)
+
+    def set_sysctl(self, name: str, key: str, value: str) -> None:
+        """Refused."""
+        raise NetworkError(f"sysctl {key} of interface {name} cannot be {value}: the node is a tree of files")
+
+
+def _refusal(link: int) -> NetworkError:
+    return NetworkError(f"interface {link} cannot be changed: the node is a tree of files")
+
+
+def _link(path: Path) -> Link:
+    lines = (line.partition("=") for line in text_or_empty(path / "uevent").splitlines())
+    kind = {name: value for name, _, value in lines}.get("DEVTYPE", path.name.rstrip("0123456789"))
+    return Link(
+        index=optional(read_int, path / "ifindex") or 0,
+        name=path.name,
+        kind="" if pci_address_of(path) or (path / "device").exists() else kind,
+        mac=text_or_empty(path / "address"),
+        mtu=optional(read_int, path / "mtu") or 0,
+        up=bool(int(text_or_empty(path / "flags") or "0", 16) & _IFF_UP),
+        state=text_or_empty(path / "operstate") or "unknown",
+        carrier=text_or_empty(path / "carrier") == "1",
+        arp_type=optional(read_int, path / "type") or 1,
+        alias=text_or_empty(path / "ifalias"),
+    )

@@ -1,0 +1,82 @@
+"""The health of devices: whether the interface has a carrier, the RDMA port is active, the kernel driver is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Event
+
+from dra_driver_nic.devices import NicRecord
+from dra_driver_nic.links import Link
+from dra_driver_nic.nics import Nic
+from dra_driver_nic.node import NicNode
+from dra_sdk import DeviceHealth, DraError
+from dra_sdk.hardware.health import HealthTracker
+
+
+class HealthMonitor:
+    """Reads the health of a node's devices again and again.
+
+    node: the node.
+    clock: a steady clock, in seconds.
+    """
+
+    def __init__(self, node: NicNode, clock: Callable[[], float] = time.monotonic) -> None:
+        self._node = node
+        self._tracker = HealthTracker(settle=node.settings.settle_seconds, clock=clock)
+        self._known: set[str] = set()
+
+    def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
+        """A report every `interval` seconds until `stop` is set."""
+        while not stop.is_set():
+            yield self.read()
+            stop.wait(interval)
+
+    def read(self) -> list[DeviceHealth]:
+        """Read all devices once. A device that is no longer published has no health."""
+        try:
+            nics, records = self._node.devices(), self._node.recorded()
+        except (DraError, OSError) as error:
+            for name in self._known:
+                self._tracker.unreadable(name, str(error))
+            return self._tracker.report()
+        now = {*nics, *records}
+        for name in sorted(now ^ self._known):
+            self._tracker.publish(name, {name: None} if name in now else {})
+        self._known = now
+        for name in sorted(now):
+            nic = nics.get(name)
+            problems = self._problems_in_pod(records[name]) if nic is None else _problems(nic)
+            self._tracker.observe(name, problems)
+        return self._tracker.report()
+
+    def _problems_in_pod(self, record: NicRecord) -> list[str]:
+        """Of a device that a pod has: its PCI function, which the node still shows, and the link in the pod."""
+        address = record.attributes.get("pciAddress")
+        function = self._node.host.sys / f"bus/pci/devices/{address}"
+        if address is not None and not function.exists():
+            return [f"PCI function {address} has gone from the node"]
+        if address is not None and not (function / "driver").exists():
+            return [f"PCI function {address} has no kernel driver"]
+        with self._node.pod_namespace(record.namespace) as pod:
+            links = pod.run(lambda network: network.links()) if pod is not None else []
+        return [problem for link in links if record.tag in link.altnames for problem in _link_problems(link)]
+
+
+def _problems(nic: Nic) -> list[str]:
+    return [*(_link_problems(nic.link) if nic.link is not None else ()), *_rdma_problems(nic)]
+
+
+def _link_problems(link: Link) -> list[str]:
+    """An interface that is switched off has no carrier either, which is no fault of it."""
+    return [f"interface {link.name} has no carrier"] if link.up and not link.carrier else []
+
+
+def _rdma_problems(nic: Nic) -> list[str]:
+    """InfiniBand ports count; the port of an Ethernet card follows its interface, which may be switched off."""
+    return [
+        f"port {port.number} of RDMA device {each.name} is {port.state or 'in an unknown state'}"
+        for each in nic.rdma
+        for port in each.ports
+        if port.link_layer == "InfiniBand" and port.state != "ACTIVE"
+    ]

@@ -1,0 +1,305 @@
+"""The kernel's network namespaces by netlink: what `dra_driver_nic.links` describes, by the library pyroute2.
+
+A thread of its own enters the namespace, so the rest of the process stays where it is. Source: rtnetlink(7), setns(2),
+network_namespaces(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_INET, AF_INET6
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from dra_driver_nic.links import (
+    KERNEL,
+    LOCAL_TABLE,
+    Address,
+    Link,
+    Neighbour,
+    Network,
+    NetworkError,
+    Route,
+    Rule,
+    Snapshot,
+    VfSettings,
+)
+from dra_driver_nic.messages import (
+    address_attributes,
+    destination_of,
+    is_automatic,
+    is_default_route,
+    read_address,
+    read_link,
+    read_route,
+    route_attributes,
+    rule_attributes,
+    table_of,
+    vf_changes,
+)
+
+T = TypeVar("T")
+_CLONE_NEWNET: Final = 0x40000000
+_SYSCTLS: Final = Path("/proc/sys/net")  # of the thread's own namespace
+_EXT_MASK_VF: Final = 1
+_PERMANENT: Final = 0x80  # NUD_PERMANENT of neighbours
+_LARGEST: Final = 1 << 16  # bytes of one message
+_BUFFER: Final = 1 << 20
+# RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
+_GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
+_CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
+
+
+class KernelNamespace:
+    """A network namespace, by its path. OSError if it cannot be opened."""
+
+    def __init__(self, path: str | Path = "/proc/self/ns/net") -> None:
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def handle(self) -> int:
+        """The open file."""
+        return self._handle
+
+    def run(self, work: Callable[[Network], T]) -> T:
+        """Call a function in a thread that is in this namespace. What it raises is raised here."""
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def enter() -> None:
+            try:
+                _set_namespace(self._handle)
+                with IPRoute() as netlink:
+                    results.append(work(KernelNetwork(netlink)))
+            except BaseException as error:  # noqa: BLE001 (it is raised in the thread that waits)
+                errors.append(error)
+
+        thread = Thread(target=enter, name="network namespace")
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def close(self) -> None:
+        """Close the file; the namespace stays as long as something else is in it."""
+        os.close(self._handle)
+
+
+def _set_namespace(handle: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(handle, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot enter a network namespace: {os.strerror(number)}")
+
+
+class KernelNetwork:
+    """The network of the namespace in which the calling thread is."""
+
+    def __init__(self, netlink: IPRoute) -> None:
+        self._netlink = netlink
+
+    # -- reading
+
+    def links(self) -> list[Link]:
+        """As `Network.links`."""
+        with _reading("interfaces"):
+            return sorted(
+                map(read_link, self._netlink.link("dump", ext_mask=_EXT_MASK_VF)), key=lambda link: link.index
+            )
+
+    def addresses(self, link: int) -> list[Address]:
+        """As `Network.addresses`."""
+        with _reading("addresses"):
+            found = [each for each in self._netlink.get_addr(index=link) if each["index"] == link]
+        return [read_address(each) for each in found if not is_automatic(each)]
+
+    def routes(self, link: int) -> list[Route]:
+        """As `Network.routes`."""
+        with _reading("routes"):
+            found = [each for each in self._routes() if each.get_attr("RTA_OIF") == link]
+        return [read_route(each) for each in found if each["proto"] != KERNEL]
+
+    def neighbours(self, link: int) -> list[Neighbour]:
+        """As `Network.neighbours`."""
+        with _reading("neighbours"):
+            found = [each for family in (AF_INET, AF_INET6) for each in self._netlink.get_neighbours(family=family)]
+        return [
+            Neighbour(address=each.get_attr("NDA_DST"), mac=each.get_attr("NDA_LLADDR"))
+            for each in found
+            if each["ifindex"] == link and each["state"] & _PERMANENT and each.get_attr("NDA_LLADDR")
+        ]
+
+    def shared_routes(self, link: int) -> list[str]:
+        """As `Network.shared_routes`."""
+        with _reading("routes"):
+            return [
+                destination_of(each)
+                for each in self._routes()
+                if link in {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
+            ]
+
+    def snapshot(self) -> Snapshot:
+        """As `Network.snapshot`."""
+        addresses: dict[int, list[Address]] = {}
+        with _reading("addresses and routes"):
+            for each in self._netlink.get_addr():
+                if not is_automatic(each):
+                    addresses.setdefault(each["index"], []).append(read_address(each))
+            defaults = [each for each in self._routes() if is_default_route(each)]
+        single = {each.get_attr("RTA_OIF") for each in defaults}
+        several = {hop["oif"] for each in defaults for hop in each.get_attr("RTA_MULTIPATH") or ()}
+        return Snapshot(self.links(), addresses, frozenset(single | several) - {None})
+
+    def _routes(self) -> Iterator[Any]:
+        """All routes but those of the table `local`, which the kernel keeps, and of caches."""
+        for family in (AF_INET, AF_INET6):
+            for each in self._netlink.get_routes(family=family):
+                if table_of(each) != LOCAL_TABLE and not each["flags"] & _CLONED:
+                    yield each
+
+    # -- changing
+
+    def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
+        """As `Network.change`."""
+        given: dict[str, Any] = {"ifname": name, "mtu": mtu, "address": mac}
+        changes = {key: value for key, value in given.items() if value}
+        if up is not None:
+            changes["state"] = "up" if up else "down"
+        told = ", ".join(f"{key} {value}" for key, value in changes.items())
+        with _changing(f"set {told} of interface {link}"):
+            self._netlink.link("set", index=link, **changes)
+
+    def move(self, link: int, namespace: int, index: int = 0) -> None:
+        """As `Network.move`."""
+        wanted = {"new_ifindex": index} if index else {}
+        with _changing(f"move interface {link} to another network namespace"):
+            self._netlink.link("set", index=link, net_ns_fd=namespace, **wanted)
+
+    def add_altname(self, link: int, name: str) -> None:
+        """As `Network.add_altname`."""
+        with _changing(f"give interface {link} the alternative name {name}"):
+            self._netlink.link("property_add", index=link, altname=name)
+
+    def remove_altname(self, link: int, name: str) -> None:
+        """As `Network.remove_altname`."""
+        with _changing(f"remove the alternative name {name} of interface {link}"):
+            self._netlink.link("property_del", index=link, altname=name)
+
+    def add_address(self, link: int, address: Address) -> None:
+        """As `Network.add_address`."""
+        with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
+            self._netlink.addr("add", index=link, **address_attributes(address))
+
+    def remove_address(self, link: int, address: Address) -> None:
+        """As `Network.remove_address`."""
+        local = ipaddress.ip_interface(address.address)
+        with _changing(f"remove address {address.address} of interface {link}", errno.EADDRNOTAVAIL):
+            self._netlink.addr("del", index=link, address=str(local.ip), prefixlen=local.network.prefixlen)
+
+    def add_route(self, link: int, route: Route) -> None:
+        """As `Network.add_route`."""
+        with _changing(f"add route {route.destination} through interface {link}", errno.EEXIST):
+            self._netlink.route("add", oif=link, **route_attributes(route))
+
+    def add_rule(self, rule: Rule) -> None:
+        """As `Network.add_rule`."""
+        with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
+            self._netlink.rule("add", **rule_attributes(rule))
+
+    def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
+        """As `Network.add_neighbour`."""
+        with _changing(f"add neighbour {neighbour.address} to interface {link}"):
+            self._netlink.neigh("replace", ifindex=link, dst=neighbour.address, lladdr=neighbour.mac, state=_PERMANENT)
+
+    def set_vf(self, link: int, settings: VfSettings) -> None:
+        """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
+        for changes in vf_changes(settings):
+            told = ", ".join(f"{key} {value}" for key, value in changes.items())
+            with _changing(f"set {told} of virtual function {settings.number} of interface {link}"):
+                self._netlink.link("set", index=link, vf={"vf": settings.number, **changes})
+
+    # -- sysctls
+
+    def sysctls(self, name: str) -> dict[str, str]:
+        """As `Network.sysctls`. One that cannot be read, as a secret of IPv6 that is not set, is left out."""
+        found = {}
+        for prefix in ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"):
+            for path in (_SYSCTLS / prefix / name).glob("*"):
+                try:
+                    found[f"{prefix.replace('/', '.')}.{path.name}"] = path.read_text(encoding="ascii").strip()
+                except OSError:
+                    continue
+        return found
+
+    def set_sysctl(self, name: str, key: str, value: str) -> None:
+        """As `Network.set_sysctl`."""
+        family, kind, entry = key.split(".")
+        path = _SYSCTLS / family / kind / name / entry
+        try:
+            path.write_text(value, encoding="ascii")
+        except OSError as error:
+            raise NetworkError(
+                f"sysctl {path} cannot be set to {value!r}: {error.strerror}", error.errno or 0
+            ) from error
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        raise NetworkError(f"{what} cannot be read from the kernel: {error}") from error
+
+
+@contextmanager
+def _changing(what: str, *expected: int) -> Iterator[None]:
+    """Turn an error of netlink into a sentence; `expected` are numbers of errors that do no harm."""
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code not in expected:
+            raise NetworkError(f"the kernel refused to {what}: {os.strerror(error.code)}", error.code) from error
+
+
+class LinkEvents:
+    """Changes of interfaces, addresses and routes in the network namespace of the calling thread.
+
+    This is a source for `dra_sdk.hardware.uevents.watch`, which waits until no further event comes. Uevents would not
+    do: those of an interface go only to its own network namespace. OSError if there is no netlink here.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            self._socket.bind((0, _GROUPS))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def receive(self, seconds: float) -> bytes | None:
+        """Empty if something has changed, None if nothing has within some seconds."""
+        self._socket.settimeout(max(seconds, 0.001))
+        try:
+            self._socket.recv(_LARGEST)
+        except TimeoutError:
+            return None
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+        return b""
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()

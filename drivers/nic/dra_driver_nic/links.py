@@ -1,0 +1,269 @@
+"""Network interfaces of one network namespace, and what the driver may read and change there.
+
+`Network` is a narrow protocol: `dra_driver_nic.kernel` implements it by netlink, tests may imitate it. Addresses,
+routes and neighbours are text and numbers, so that a claim's state file can hold them. Source: rtnetlink(7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
+
+from dra_sdk import RetriableError
+
+T = TypeVar("T")
+MAIN_TABLE: Final = 254
+LOCAL_TABLE: Final = 255
+UNIVERSE: Final = 0
+LINK_SCOPE: Final = 253
+KERNEL: Final = 2  # the protocol of routes that the kernel adds with an address
+INFINIBAND: Final = 32  # ARPHRD_INFINIBAND
+LOOPBACK: Final = 772  # ARPHRD_LOOPBACK
+
+
+class NetworkError(RetriableError):
+    """The kernel has refused a change of the network.
+
+    errno: the error number of the kernel; 0 if there is none.
+    """
+
+    def __init__(self, message: str, errno: int = 0) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VfSettings:
+    """What a physical function prescribes for one of its virtual functions (IFLA_VF_*). None: not known, or unchanged.
+
+    number: number of the virtual function.
+    mac: MAC address.
+    vlan: VLAN id; 0 for none.
+    qos: VLAN priority.
+    spoofchk: whether frames with a foreign source address are dropped.
+    trust: whether the function may change its MAC address and be promiscuous.
+    min_tx_rate: guaranteed megabits per second; 0 for none.
+    max_tx_rate: limit in megabits per second; 0 for none.
+    link_state: 0 follows the physical port, 1 is always up, 2 is always down.
+    """
+
+    number: int
+    mac: str | None = None
+    vlan: int | None = None
+    qos: int | None = None
+    spoofchk: bool | None = None
+    trust: bool | None = None
+    min_tx_rate: int | None = None
+    max_tx_rate: int | None = None
+    link_state: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One network interface.
+
+    index: its number in the namespace.
+    name: its name.
+    kind: kind of a software interface, such as `veth`; empty for hardware.
+    mac: hardware address.
+    mtu: maximum transmission unit in bytes.
+    min_mtu: smallest MTU that it takes.
+    max_mtu: largest MTU that it takes; 0 if the kernel has no limit.
+    up: whether it is switched on.
+    state: operational state, such as `up` or `down`.
+    carrier: whether it has a carrier; False while it is switched off.
+    arp_type: type of hardware: 1 Ethernet, 32 InfiniBand, 772 loopback.
+    alias: text that an administrator gave it.
+    altnames: alternative names.
+    parent: index of the interface on which it stands, in this namespace; 0 for none.
+    master: index of the bridge, bond or VRF that it belongs to; 0 for none.
+    vfs: settings of its virtual functions.
+    """
+
+    index: int
+    name: str
+    kind: str = ""
+    mac: str = ""
+    mtu: int = 1500
+    min_mtu: int = 0
+    max_mtu: int = 0
+    up: bool = False
+    state: str = "down"
+    carrier: bool = False
+    arp_type: int = 1
+    alias: str = ""
+    altnames: tuple[str, ...] = ()
+    parent: int = 0
+    master: int = 0
+    vfs: tuple[VfSettings, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """An address of an interface.
+
+    address: address with prefix length, such as `10.0.0.5/24`.
+    peer: address of the other side of a point-to-point link; empty for none.
+    broadcast: broadcast address; empty for none.
+    label: label of an IPv4 address; empty for none.
+    scope: scope, 0 for global.
+    flags: IFA_F_* of linux/if_addr.h, without those that the kernel sets by itself.
+    metric: priority of its route; 0 for the kernel's.
+    valid: seconds for which it is valid; None without limit.
+    preferred: seconds for which it is preferred; None without limit.
+    """
+
+    address: str
+    peer: str = ""
+    broadcast: str = ""
+    label: str = ""
+    scope: int = UNIVERSE
+    flags: int = 0
+    metric: int = 0
+    valid: int | None = None
+    preferred: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A route through one interface.
+
+    destination: network, such as `10.1.0.0/16`; `0.0.0.0/0` or `::/0` for a default route.
+    gateway: next hop; empty for none.
+    source: preferred source address; empty for none.
+    scope: 0 for global, 253 for link.
+    table: number of the routing table.
+    metric: priority; 0 for the kernel's.
+    protocol: who added it (RTPROT_*): 2 the kernel, 4 an administrator.
+    type: RTN_*: 1 unicast.
+    tos: type of service.
+    flags: RTNH_F_*, such as 4 for onlink.
+    mtu: MTU of the route; 0 for none.
+    """
+
+    destination: str
+    gateway: str = ""
+    source: str = ""
+    scope: int = UNIVERSE
+    table: int = MAIN_TABLE
+    metric: int = 0
+    protocol: int = 4
+    type: int = 1
+    tos: int = 0
+    flags: int = 0
+    mtu: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule of policy routing.
+
+    priority: number by which rules are ordered.
+    source: network of the sender; empty for any.
+    destination: network of the receiver; empty for any.
+    table: routing table.
+    """
+
+    priority: int
+    source: str = ""
+    destination: str = ""
+    table: int = MAIN_TABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A permanent entry of the neighbour table.
+
+    address: IP address.
+    mac: hardware address.
+    """
+
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What discovery reads of a namespace by netlink, all at once.
+
+    links: its interfaces.
+    addresses: the addresses of each interface, by index.
+    default_routes: the interfaces through which default routes of the main table go, by index.
+    """
+
+    links: Sequence[Link] = ()
+    addresses: Mapping[int, Sequence[Address]] = field(default_factory=dict)
+    default_routes: Collection[int] = frozenset()
+
+
+class Network(Protocol):
+    """One network namespace. Methods raise NetworkError."""
+
+    def links(self) -> list[Link]:
+        """All interfaces."""
+
+    def addresses(self, link: int) -> list[Address]:
+        """The addresses of an interface, except those that the kernel makes by itself."""
+
+    def routes(self, link: int) -> list[Route]:
+        """The routes through an interface, except those of the kernel itself."""
+
+    def neighbours(self, link: int) -> list[Neighbour]:
+        """The permanent neighbours of an interface."""
+
+    def shared_routes(self, link: int) -> list[str]:
+        """The destinations of routes with several next hops, one of them through this interface."""
+
+    def snapshot(self) -> Snapshot:
+        """What discovery needs."""
+
+    def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
+        """Change an interface; only what is given."""
+
+    def move(self, link: int, namespace: int, index: int = 0) -> None:
+        """Move an interface to another namespace, an open file; `index` is the index that it gets there, 0 for any."""
+
+    def add_altname(self, link: int, name: str) -> None:
+        """Give an interface an alternative name."""
+
+    def remove_altname(self, link: int, name: str) -> None:
+        """Remove an alternative name."""
+
+    def add_address(self, link: int, address: Address) -> None:
+        """Add an address; one that it has already is no error."""
+
+    def remove_address(self, link: int, address: Address) -> None:
+        """Remove an address."""
+
+    def add_route(self, link: int, route: Route) -> None:
+        """Add a route through an interface; one that exists already is no error."""
+
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule; one that exists already is no error."""
+
+    def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
+        """Add a permanent neighbour, or replace it."""
+
+    def set_vf(self, link: int, settings: VfSettings) -> None:
+        """Change what a physical function prescribes for a virtual one; only what is not None."""
+
+    def sysctls(self, name: str) -> dict[str, str]:
+        """The sysctls of an interface: `ipv4.conf.arp_ignore`, `ipv6.neigh.gc_stale_time` and so on."""
+
+    def set_sysctl(self, name: str, key: str, value: str) -> None:
+        """Set a sysctl of an interface."""
+
+
+class Namespace(Protocol):
+    """A network namespace that stays open until it is closed."""
+
+    @property
+    def handle(self) -> int:
+        """The open file, for `Network.move`."""
+
+    def run(self, work: Callable[[Network], T]) -> T:
+        """Call a function with this namespace's network."""
+
+    def close(self) -> None:
+        """Close it."""

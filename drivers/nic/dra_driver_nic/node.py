@@ -1,0 +1,141 @@
+"""The node as this driver uses it: its network, its devices, and the records of those that claims have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from dra_driver_nic.attach import Attachment, detach
+from dra_driver_nic.devices import NicRecord, device_name, nic_records, published
+from dra_driver_nic.files import FilesNamespace
+from dra_driver_nic.kernel import KernelNamespace
+from dra_driver_nic.links import Namespace, Snapshot
+from dra_driver_nic.nics import Nic, kept, read_nics
+from dra_driver_nic.settings import NicSettings
+from dra_sdk import RetriableError
+from dra_sdk.hardware import Host, optional, read_text
+from dra_sdk.hardware.node_access import NodeAccess
+from dra_sdk.hardware.records import Records
+
+OpenNamespace = Callable[[Path | None], Namespace]
+"""Opens the network namespace of a path, or with None that of the node. OSError if it does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class NicNode:
+    """A node with its network.
+
+    access: the node and the means to act on it.
+    settings: the settings of the driver.
+    open_namespace: opens network namespaces. None: those of the kernel, or of the tree of files that the node is.
+    """
+
+    access: NodeAccess
+    settings: NicSettings
+    open_namespace: OpenNamespace | None = None
+
+    @property
+    def host(self) -> Host:
+        """The host for readers of sysfs."""
+        return self.access.host
+
+    @property
+    def records(self) -> Records[NicRecord]:
+        """The records of the devices that claims have."""
+        return nic_records(self.access, self.settings.state_dir)
+
+    # -- the network
+
+    @contextmanager
+    def namespace(self) -> Iterator[Namespace]:
+        """The node's network namespace, which is that of this process: the driver's pod needs `hostNetwork`."""
+        if self.open_namespace is not None:
+            opened = self.open_namespace(None)
+        elif self._is_this_machine():
+            opened = KernelNamespace()
+        else:
+            opened = FilesNamespace(self.host)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    @contextmanager
+    def pod_namespace(self, path: str) -> Iterator[Namespace | None]:
+        """The network namespace of a pod by its path on the node; None if it does not exist any more."""
+        try:
+            opened = (self.open_namespace or KernelNamespace)(self._local(path)) if path else None
+        except OSError:
+            opened = None
+        try:
+            yield opened
+        finally:
+            if opened is not None:
+                opened.close()
+
+    def _is_this_machine(self) -> bool:
+        here = optional(read_text, Path("/proc/sys/kernel/random/boot_id"))
+        return self.access.root == Path("/") or bool(here and here == self.access.boot_id)
+
+    def _local(self, path: str) -> Path:
+        """Where this process finds a namespace; the last part may be a link that only the kernel follows."""
+        found = PurePosixPath(path)
+        return self.access.local(str(found.parent)) / found.name
+
+    # -- devices
+
+    def snapshot(self) -> Snapshot:
+        """What netlink says about the node."""
+        with self.namespace() as namespace:
+            return namespace.run(lambda network: network.snapshot())
+
+    def devices(self) -> dict[str, Nic]:
+        """The devices that claims may have and whose interface is on the node, by name."""
+        snapshot = self.snapshot()
+        nics = read_nics(self.host, snapshot)
+        return published(nics, snapshot, self.settings.protect, self.settings.software)
+
+    def absence(self, name: str) -> str:
+        """Why a device is not among `devices`, as the end of a sentence."""
+        snapshot = self.snapshot()
+        nics = read_nics(self.host, snapshot)
+        reasons = kept(nics, snapshot, self.settings.protect, self.settings.software)
+        for nic in nics:
+            if nic.link is not None and device_name(nic) == name and nic.link.index in reasons:
+                return f"{nic} {reasons[nic.link.index]}"
+        return "its interface is not on the node: something else has taken, renamed or removed it"
+
+    def recorded(self) -> dict[str, NicRecord]:
+        """The devices that claims have, by name."""
+        records = self.records
+        found = {name: records.read(name) for name in records.devices()}
+        return {name: each for name, each in found.items() if each != NicRecord()}
+
+    # -- interfaces that are away
+
+    def bring_back(self, attachment: Attachment, record: NicRecord) -> None:
+        """Bring an interface back from the pod in which it is, and restore it.
+
+        The kernel returns hardware from a namespace that has ended, a little later; interfaces in software end with it.
+        Raises RetriableError if hardware has not come back.
+        """
+        with self.namespace() as namespace, self.pod_namespace(record.namespace) as pod:
+
+            def is_back() -> bool:
+                return detach(namespace, pod, attachment) or not self._is_away(namespace, attachment, record)
+
+            seconds = self.settings.return_seconds
+            if not self.access.clock.until(is_back, seconds):
+                raise RetriableError(
+                    f"{attachment} has not come back from {record.namespace} of pod {record.pod_name} in {seconds:g} s"
+                )
+
+    def _is_away(self, namespace: Namespace, attachment: Attachment, record: NicRecord) -> bool:
+        """Whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
+        if not record.namespace or not attachment.pci:
+            return False
+        names = {each.name for each in namespace.run(lambda network: network.links())}
+        driver = self.host.sys / "bus/pci/devices" / attachment.pci / "driver"
+        return attachment.host.name not in names and driver.exists()

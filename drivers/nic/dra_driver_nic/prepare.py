@@ -1,0 +1,307 @@
+"""Preparing a claim: everything slow, so that a pod's sandbox only needs to move interfaces; and undoing it.
+
+What an interface is on the node goes into the claim's data; what changes here, the settings of a virtual function or
+its kernel driver, goes into the journal first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from dra_driver_nic.attach import Attachment, HostState, PodState
+from dra_driver_nic.config import NicConfig
+from dra_driver_nic.devices import NicRecord, attributes
+from dra_driver_nic.links import UNIVERSE, Address, Link, Neighbour, Network, Route, Rule
+from dra_driver_nic.nics import Nic
+from dra_driver_nic.node import NicNode
+from dra_driver_nic.rdma import CONNECTION_MANAGER, pci_address_of
+from dra_driver_nic.sandbox import ATTACHMENT, attachments
+from dra_driver_nic.virtual_functions import VfStep
+from dra_sdk import (
+    AllocatedDevice,
+    Claim,
+    ContainerEdits,
+    DeviceNode,
+    DeviceStatus,
+    HeldClaim,
+    NetworkData,
+    PermanentError,
+    PreparedDevice,
+    RetriableError,
+)
+from dra_sdk.hardware import read_pci_device
+from dra_sdk.hardware.vfio import Passthrough, vfio_device
+
+_NODAD: Final = 0x02  # IFA_F_NODAD
+_IPV6: Final = 6
+_MIN_IPV6_MTU: Final = 1280
+_BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
+
+Allocated = AllocatedDevice[NicConfig]
+
+
+def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
+    """Set up a claim's devices, as far as that is possible without its pod."""
+    nics = node.devices()
+    found = {each.name: _current(node, nics, each) for each in claim.devices if not each.admin_access}
+    for device in claim.devices:
+        if not device.admin_access:
+            _check(found[device.name], device)
+    plans = {
+        device.name: _attachment(node, claim, device, found[device.name], number)
+        for number, device in enumerate(claim.devices)
+        if not device.admin_access and found[device.name].link is not None
+    }
+    _check_together(claim, {each.name: plans[each.name] for each in claim.devices if each.name in plans})
+    for device in claim.devices:
+        claim.deadline.check()
+        if device.admin_access:  # another claim may hold the device, so nothing is changed
+            yield device.prepared()
+        elif device.config.driver is not None:
+            yield _pass_through(node, claim, device, found[device.name], plans.get(device.name))
+        else:
+            yield _prepare(node, claim, device, found[device.name], plans.get(device.name))
+
+
+def unprepare(node: NicNode, claim: HeldClaim) -> None:
+    """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
+    if not claim.rebooted:
+        for attachment in reversed([*attachments(claim)]):
+            with node.records.locked(attachment.device) as record:
+                node.bring_back(attachment, record)
+        for entry in reversed(claim.journal):
+            _undo(node, entry)
+    for device in claim.devices:
+        with node.records.locked(device.name) as record:
+            if record.claim == claim.uid:
+                node.records.save(device.name, NicRecord())
+
+
+def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
+    if "functions" not in entry:
+        VfStep.from_entry(entry).restore(node)
+        return
+    step = Passthrough.from_entry(entry)
+    step.wait_until_free(node.access, f"network device {entry['device']}", _BUSY_SECONDS)
+    step.restore(node.access)
+    if entry[ATTACHMENT] is not None:
+        _restore_new_interface(node, Attachment.from_entry(entry[ATTACHMENT]))
+
+
+def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
+    """A kernel driver that is bound again makes a new interface; make it what the old one was."""
+
+    def restored() -> bool:
+        with node.namespace() as namespace:
+            links = namespace.run(lambda network: network.links())
+            found = [each for each in links if _function_of(node, each) == attachment.pci]
+            for link in found[:1]:
+                if attachment.tag not in link.altnames:
+                    namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
+                node.bring_back(attachment, NicRecord())
+        return bool(found) or not (node.host.sys / "bus/pci/devices" / attachment.pci / "driver").exists()
+
+    if not node.access.clock.until(restored, node.settings.return_seconds):
+        raise RetriableError(f"{attachment} has not come back after its kernel driver was bound again")
+
+
+def _function_of(node: NicNode, link: Link) -> str:
+    return pci_address_of(node.host.sys / "class/net" / link.name)
+
+
+def _tag(network: Network, link: int, tag: str) -> None:
+    network.add_altname(link, tag)
+
+
+# -- checks
+
+
+def _current(node: NicNode, nics: Mapping[str, Nic], device: Allocated) -> Nic:
+    """The device as it is now. RetriableError if its interface is not on the node or must stay there."""
+    if device.name not in nics:
+        raise RetriableError(f"device {device.name}: {node.absence(device.name)}")
+    return nics[device.name]
+
+
+def _check(nic: Nic, device: Allocated) -> None:
+    """Refuse a configuration that the device cannot have. Raises PermanentError with the field."""
+    config, link = device.config, nic.link
+    if config.rdma and not nic.rdma:
+        raise PermanentError(f"device {device.name} ({nic}): rdma is true, but it has no RDMA device")
+    if config.vf is not None and nic.pf is None:
+        raise PermanentError(f"device {device.name} ({nic}): vf is for virtual functions, and it is none")
+    if config.driver is not None and nic.pci is None:
+        raise PermanentError(f"device {device.name} ({nic}): driver is {config.driver}, but it is no PCI function")
+    if link is None and config.configures_interface:
+        raise PermanentError(
+            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors"
+        )
+    if link is not None:
+        _check_interface(nic, link, device)
+
+
+def _check_interface(nic: Nic, link: Link, device: Allocated) -> None:
+    wanted = device.config.interface
+    label = f"device {device.name} ({nic}): interface"
+    if wanted.mtu is not None:
+        if nic.pf is not None and nic.pf.mtu and wanted.mtu > nic.pf.mtu:
+            raise PermanentError(f"{label}.mtu {wanted.mtu} exceeds {nic.pf.mtu}, the MTU of its physical function")
+        if wanted.mtu < link.min_mtu or (link.max_mtu and wanted.mtu > link.max_mtu):
+            raise PermanentError(f"{label}.mtu {wanted.mtu} must lie between {link.min_mtu} and {link.max_mtu}")
+        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in wanted.addresses or ()):
+            raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
+    if wanted.hardware_addr is not None and nic.infiniband:
+        raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")
+
+
+def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) -> None:
+    """Refuse a name that two devices of the claim want, and an address that a device of this node has already."""
+    names: dict[str, str] = {}
+    addresses = dict(_addresses_of_others(claim.held()))
+    for device, plan in plans.items():
+        if plan.pod.name in names:
+            raise PermanentError(
+                f"devices {names[plan.pod.name]} and {device} would both be interface {plan.pod.name} in the pod; "
+                "give each request an interface.name of its own"
+            )
+        names[plan.pod.name] = device
+        for each in plan.pod.addresses:
+            ip = str(ipaddress.ip_interface(each.address).ip)
+            if ip in addresses:
+                raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
+            addresses[ip] = f"device {device} of the same claim"
+
+
+def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]:
+    for claim in held:
+        for each in attachments(claim):
+            for address in each.pod.addresses:
+                yield str(ipaddress.ip_interface(address.address).ip), f"{each} of {claim}"
+
+
+# -- plans
+
+
+def _attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, number: int) -> Attachment:
+    """What happens to the interface of a device: how it is now, and how the pod gets it."""
+    link = nic.link
+    if link is None:
+        raise ValueError(f"device {device.name} has no interface")
+    with node.namespace() as namespace:
+        shared = namespace.run(lambda network: network.shared_routes(link.index))
+        if shared:
+            raise PermanentError(
+                f"device {device.name} ({nic}): route {', '.join(shared)} goes through it and other interfaces, "
+                "and would not come back as it was"
+            )
+        state = namespace.run(lambda network: HostState.read(network, link))
+    return Attachment(
+        device=device.name,
+        tag=f"dra-{claim.uid}-{number}",
+        pci=nic.pci.address if nic.pci is not None else "",
+        host=state,
+        pod=_pod_state(device.config, state),
+    )
+
+
+def _pod_state(config: NicConfig, state: HostState) -> PodState:
+    """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
+    wanted = config.interface
+    if wanted.addresses is None:
+        addresses = [replace(each, label="") for each in state.addresses if each.scope == UNIVERSE]
+    else:
+        addresses = [Address(address=each) for each in wanted.addresses]
+    routes = state.routes if config.routes is None else [_route(each) for each in config.routes]
+    neighbours = state.neighbours
+    if config.neighbors is not None:
+        neighbours = tuple(Neighbour(address=each.destination, mac=each.hardware_addr) for each in config.neighbors)
+    arp = {"ipv4.conf.arp_ignore": wanted.arp_ignore, "ipv4.conf.arp_announce": wanted.arp_announce}
+    return PodState(
+        name=wanted.name or state.name,
+        mac=wanted.hardware_addr or "",
+        mtu=wanted.mtu or 0,
+        addresses=tuple(map(_usable_at_once, addresses)),
+        routes=tuple(routes),
+        rules=tuple(
+            Rule(priority=each.priority, source=each.source or "", destination=each.destination or "", table=each.table)
+            for each in config.rules
+        ),
+        neighbours=neighbours,
+        sysctls={**wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
+    )
+
+
+def _usable_at_once(address: Address) -> Address:
+    """Without duplicate address detection, which takes a second: a sandbox must start sooner."""
+    is_ipv6 = ipaddress.ip_interface(address.address).version == _IPV6
+    return replace(address, flags=address.flags | _NODAD) if is_ipv6 else address
+
+
+def _route(config: Any) -> Route:
+    return Route(
+        destination=config.destination,
+        gateway=config.gateway or "",
+        source=config.source or "",
+        scope=config.scope,
+        table=config.table,
+        metric=config.metric,
+    )
+
+
+# -- steps
+
+
+def _prepare(
+    node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
+) -> PreparedDevice:
+    """Settings of a virtual function and RDMA; the interface follows when the sandbox starts."""
+    _record(node, claim, device, nic)
+    if device.config.vf is not None and nic.pf is not None:
+        step = VfStep.plan(node, nic.pf, device.config.vf)
+        claim.journal(step.entry)
+        step.apply(node)
+    nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
+    edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
+    if plan is None:
+        return device.prepared(edits)
+    mac = plan.pod.mac or plan.host.mac
+    network = NetworkData(
+        interface_name=plan.pod.name, hardware_address=mac, ips=[each.address for each in plan.pod.addresses]
+    )
+    told = {"interfaceName": plan.pod.name, "mac": mac}
+    status = DeviceStatus(network=network)
+    return device.prepared(edits, data={ATTACHMENT: plan.entry}, status=status, metadata=told)
+
+
+def _pass_through(
+    node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
+) -> PreparedDevice:
+    """Bind a PCI function to VFIO. Its interface ends, and is made what it was when the function is bound back."""
+    if nic.pci is None:
+        raise ValueError(f"device {device.name} is no PCI function")
+    _record(node, claim, device, nic)
+    if device.config.vf is not None and nic.pf is not None:
+        settings = VfStep.plan(node, nic.pf, device.config.vf)
+        claim.journal(settings.entry)
+        settings.apply(node)
+    step = Passthrough.plan(node.access, nic.pci)
+    entry = plan.entry if plan is not None else None
+    claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry})
+    step.bind(node.access)
+    bound = vfio_device(read_pci_device(node.host, nic.pci.address))
+    return device.prepared(ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound)))
+
+
+def _record(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:
+    """Keep the attributes of a device, so that it is published as it is now while the claim has it."""
+    with node.records.locked(device.name):
+        node.records.save(device.name, NicRecord(claim=claim.uid, attributes=attributes(nic)))
+
+
+def _rdma_nodes(nic: Nic) -> list[str]:
+    nodes = [path for each in nic.rdma for path in each.nodes]
+    return [*nodes, CONNECTION_MANAGER] if nodes else []

@@ -1,0 +1,153 @@
+"""RDMA devices of a node: their ports, and the device nodes by which containers use them.
+
+Source: `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband), `/sys/class/infiniband_verbs` and
+`/sys/class/infiniband_mad` of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dra_sdk import HardwareError
+from dra_sdk.hardware import Host, numbered, optional, parse_pci_address, read_text
+
+CONNECTION_MANAGER: Final = "/dev/infiniband/rdma_cm"
+_VALUE: Final = re.compile(r"\d+:\s*(\S+)")  # `4: ACTIVE`
+_RATE: Final = re.compile(r"([\d.]+) Gb/sec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaPort:
+    """A port of an RDMA device.
+
+    number: number of the port, from 1.
+    state: logical state, such as `ACTIVE` or `DOWN`.
+    physical_state: such as `LinkUp` or `Polling`.
+    link_layer: `InfiniBand` or `Ethernet`.
+    gigabits: rate in gigabits per second. None if the port reports none.
+    lid: local identifier of InfiniBand; 0 for none.
+    interfaces: names of its network interfaces.
+    pkeys: partition keys, such as 0xffff, without those that are 0.
+    """
+
+    number: int
+    state: str
+    physical_state: str
+    link_layer: str
+    gigabits: float | None
+    lid: int
+    interfaces: frozenset[str]
+    pkeys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaDevice:
+    """An RDMA device.
+
+    name: its name, such as `mlx5_0`.
+    pci: PCI address; empty for a device in software.
+    node_guid: its GUID, such as `0c42:a103:0065:1234`; empty if it has none.
+    firmware: version of the firmware; empty if the kernel shows none.
+    parent: network interface on which a device in software stands; empty for none.
+    ports: its ports.
+    nodes: device nodes, such as `/dev/infiniband/uverbs0`.
+    """
+
+    name: str
+    pci: str
+    node_guid: str
+    firmware: str
+    parent: str
+    ports: tuple[RdmaPort, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def interfaces(self) -> frozenset[str]:
+        """The names of the network interfaces that belong to it, as far as the kernel shows them."""
+        named = frozenset().union(*(port.interfaces for port in self.ports)) if self.ports else frozenset()
+        return named | ({self.parent} - {""})
+
+
+def read_rdma_devices(host: Host) -> tuple[RdmaDevice, ...]:
+    """All RDMA devices, by name. One that disappears during the call is left out."""
+    directory = host.sys / "class/infiniband"
+    if not directory.is_dir():
+        return ()
+    nodes: dict[str, list[str]] = {}
+    for device, node in _nodes(host):
+        nodes.setdefault(device, []).append(node)
+    found = []
+    for path in sorted(directory.iterdir()):
+        try:
+            found.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
+        except HardwareError:
+            if path.exists():
+                raise
+    return tuple(found)
+
+
+def pci_address_of(path: Path) -> str:
+    """The address of the PCI function to which a device of sysfs belongs, itself or through others; empty for none.
+
+    A virtio interface, for instance, is below its `virtio0`, which is below the PCI function.
+    """
+    for part in reversed(path.resolve().parts):
+        try:
+            return parse_pci_address(part)
+        except ValueError:
+            continue
+    return ""
+
+
+def text_or_empty(path: Path) -> str:
+    """The content of a file of sysfs; empty if it does not exist, or if the kernel refuses to read it."""
+    try:
+        return read_text(path)
+    except HardwareError:
+        return ""
+
+
+def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
+    return RdmaDevice(
+        name=path.name,
+        pci=pci_address_of(path / "device"),
+        node_guid=optional(read_text, path / "node_guid") or "",
+        firmware=optional(read_text, path / "fw_ver") or "",
+        parent=optional(read_text, path / "parent") or "",
+        ports=tuple(_read_port(each, number) for number, each in numbered(path / "ports", "").items()),
+        nodes=nodes,
+    )
+
+
+def _read_port(path: Path, number: int) -> RdmaPort:
+    rate = _RATE.match(optional(read_text, path / "rate") or "")
+    interfaces = {text_or_empty(each) for each in numbered(path / "gid_attrs/ndevs", "").values()}
+    keys = {int(read_text(each), 16) for each in numbered(path / "pkeys", "").values()}
+    return RdmaPort(
+        number=number,
+        state=_word(path / "state"),
+        physical_state=_word(path / "phys_state"),
+        link_layer=optional(read_text, path / "link_layer") or "",
+        gigabits=float(rate[1]) if rate else None,
+        lid=int(optional(read_text, path / "lid") or "0", 16),
+        interfaces=frozenset(interfaces - {""}),
+        pkeys=tuple(sorted(keys - {0}, reverse=True)),
+    )
+
+
+def _word(path: Path) -> str:
+    found = _VALUE.match(optional(read_text, path) or "")
+    return found[1] if found else ""
+
+
+def _nodes(host: Host) -> Iterator[tuple[str, str]]:
+    """The RDMA device and the path of each device node."""
+    for directory in ("infiniband_verbs", "infiniband_mad"):
+        for path in sorted((host.sys / "class" / directory).glob("*")):
+            device = optional(read_text, path / "ibdev")
+            if device:
+                yield device, f"/dev/infiniband/{path.name}"

@@ -1,0 +1,31 @@
+"""The settings of the driver on a node: environment variables `DRA_NIC_…`, each with a default."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dra_sdk import DriverSettings, HostPath, Seconds, Words
+
+
+class NicSettings(DriverSettings, prefix="DRA_NIC_"):
+    """The settings of one node. All paths are those of the host, wherever its root is mounted."""
+
+    state_dir: HostPath = Field(
+        default="/var/lib/kubelet/plugins/dra.net", description="where the driver records interfaces that claims have"
+    )
+    protect: Words = Field(
+        default=(),
+        description="names of interfaces that are never published, with `*` for any characters; uplinks never are",
+    )
+    software: Words = Field(
+        default=("dummy", "ipvlan", "macvlan", "vlan"),
+        description="kinds of software interfaces that are published, as `ip -d link` names them",
+    )
+    settle_seconds: Annotated[float, Seconds(3600, "a link that flaps for longer is one that is down")] = Field(
+        default=2.0, description="how long a carrier must stay as it is before it changes the health of a device"
+    )
+    return_seconds: Annotated[float, Seconds(40, "the kubelet waits 45 for a claim")] = Field(
+        default=10.0, description="how long to wait for an interface that comes back from a namespace that ended"
+    )

@@ -1,0 +1,107 @@
+"""What a user may configure, and what each mistake is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dra_driver_nic.config import InterfaceConfig, NicConfig, RouteConfig
+
+from dra_sdk import ConfigError
+
+
+def decode(**fields: Any) -> NicConfig:
+    return NicConfig.decode({"apiVersion": "dra.net/v1alpha1", "kind": "NicConfig", **fields})
+
+
+def test_everything_that_a_user_may_write() -> None:
+    config = decode(
+        interface={
+            "name": "net1",
+            "addresses": ["10.1.1.5/24", "FD07::5/64"],
+            "mtu": 9000,
+            "hardwareAddr": "02:00:00:00:00:AA",
+            "arpIgnore": 8,
+            "arpAnnounce": 2,
+            "sysctls": {"ipv6.conf.accept_ra": "0"},
+        },
+        routes=[{"destination": "0.0.0.0/0", "gateway": "10.1.1.1", "source": "10.1.1.5", "table": 100, "metric": 5}],
+        rules=[{"priority": 10, "source": "10.1.1.0/24", "table": 100}],
+        neighbors=[{"destination": "10.1.1.9", "hardwareAddr": "02:00:00:00:00:09"}],
+        vf={"vlan": 100, "qos": 3, "trust": True, "spoofchk": False, "maxTxRate": 1000, "linkState": "enable"},
+        rdma=True,
+    )
+    assert config.interface.addresses == ("10.1.1.5/24", "fd07::5/64")
+    assert config.interface.hardware_addr == "02:00:00:00:00:aa"
+    assert NicConfig.decode(config.encode()) == config
+
+
+def test_vfio_for_a_virtual_machine() -> None:
+    assert decode(driver="vfio-pci", iommu={"backendPolicy": "PreferIommuFD"}).driver == "vfio-pci"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"interface": {"names": "net1"}}, r"interface\.names"),
+        ({"interface": {"name": "net/1"}}, r"interface\.name.*'net/1'"),
+        ({"interface": {"name": "lo"}}, r"interface\.name.*not lo"),
+        ({"interface": {"addresses": ["10.1.1.5"]}}, r"interface\.addresses.*must have a prefix length"),
+        ({"interface": {"addresses": ["10.1.1.500/24"]}}, r"interface\.addresses.*10\.1\.1\.500"),
+        ({"interface": {"addresses": ["224.0.0.1/24"]}}, r"interface\.addresses.*one station"),
+        ({"interface": {"addresses": ["10.1.1.5/24", "10.1.1.5/16"]}}, r"addresses contains 10\.1\.1\.5 twice"),
+        ({"interface": {"mtu": 67}}, r"interface\.mtu.*68"),
+        ({"interface": {"mtu": 70000}}, r"interface\.mtu.*65535"),
+        ({"interface": {"hardwareAddr": "02:00:00:00:00"}}, r"interface\.hardwareAddr.*MAC address"),
+        ({"interface": {"hardwareAddr": "01:00:00:00:00:01"}}, r"interface\.hardwareAddr.*one station"),
+        ({"interface": {"hardwareAddr": "00:00:00:00:00:00"}}, r"interface\.hardwareAddr.*zero"),
+        ({"interface": {"arpIgnore": 4}}, r"interface\.arpIgnore"),
+        ({"interface": {"sysctls": {"kernel.panic": "1"}}}, r"sysctls.*sysctl of an interface"),
+        ({"interface": {"arpIgnore": 1, "sysctls": {"ipv4.conf.arp_ignore": "1"}}}, "arpIgnore set the same value"),
+        ({"routes": [{"destination": "10.1.1.1/24", "gateway": "10.1.1.1"}]}, r"routes.*without host bits"),
+        ({"routes": [{"destination": "10.1.0.0/16"}]}, r"gateway is missing for destination 10\.1\.0\.0/16"),
+        (
+            {"routes": [{"destination": "10.1.0.0/16", "gateway": "fd00::1"}]},
+            "gateway fd00::1 is IPv6, but",
+        ),
+        (
+            {"routes": [{"destination": "fd00::/64", "gateway": "fd01::1", "source": "10.0.0.1"}]},
+            r"source 10\.0\.0\.1 is IPv4, but destination fd00::/64 is IPv6",
+        ),
+        ({"routes": [{"destination": "10.1.0.0/16", "gateway": "10.0.0.1", "scope": 253}]}, "cannot have scope 253"),
+        ({"routes": [{"destination": "10.1.0.0/16", "gateway": "10.0.0.1", "table": 255}]}, "must not be 255"),
+        ({"routes": [{"destination": "10.1.0.0/16", "gateway": "10.0.0.1"}] * 2}, r"routes contains 10\.1\.0\.0/16"),
+        ({"rules": [{"priority": 5, "table": 100}]}, "source or destination must be given"),
+        ({"rules": [{"priority": 0, "table": 100, "source": "10.0.0.0/8"}]}, r"rules.*priority"),
+        (
+            {"rules": [{"priority": 5, "table": 100, "source": "10.0.0.0/8", "destination": "fd00::/64"}]},
+            "source 10.0.0.0/8 is IPv4, but destination fd00::/64 is IPv6",
+        ),
+        ({"neighbors": [{"ipAddress": "10.0.0.1", "hardwareAddr": "02:00:00:00:00:01"}]}, r"neighbors.*ipAddress"),
+        ({"vf": {"vlan": 4095}}, r"vf\.vlan.*4094"),
+        ({"vf": {"qos": 3}}, "qos needs vlan"),
+        ({"vf": {"trust": "yes"}}, r"vf\.trust"),
+        ({"vf": {"minTxRate": 10, "maxTxRate": 5}}, "minTxRate 10 must not exceed maxTxRate 5"),
+        ({"driver": "igb_uio"}, r"driver.*vfio-pci"),
+        ({"driver": "vfio-pci", "rdma": True}, "rdma cannot be given with driver vfio-pci"),
+        ({"driver": "vfio-pci", "interface": {"mtu": 9000}}, "cannot be given with driver vfio-pci"),
+    ],
+)
+def test_a_mistake_is_told_with_its_field(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        decode(**fields)
+
+
+def test_a_configuration_without_interface_fits_devices_that_have_none() -> None:
+    assert not NicConfig(rdma=True).configures_interface
+    assert NicConfig(interface=InterfaceConfig(mtu=9000)).configures_interface
+    assert NicConfig(routes=(RouteConfig(destination="10.0.0.0/8", scope=253),)).configures_interface
+
+
+def test_the_configuration_in_the_readme_is_valid() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+    (entry,) = yaml.safe_load(block)["spec"]["spec"]["devices"]["config"]
+    assert NicConfig.decode(entry["opaque"]["parameters"]).vf is not None

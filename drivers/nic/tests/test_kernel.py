@@ -1,0 +1,140 @@
+"""The kernel's network: what is written is read again, and what the kernel refuses is told in a sentence."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from dra_driver_nic.kernel import KernelNamespace, LinkEvents
+from dra_driver_nic.links import Address, Neighbour, Network, NetworkError, Route, Rule
+from dra_driver_nic.testing import PrivateNetworks
+
+pytest_plugins = ["dra_sdk.testing.plugin"]
+NIC0 = 2
+
+
+@pytest.fixture
+def node(networks: PrivateNetworks) -> Iterator[KernelNamespace]:
+    with closing(networks.open(None)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        Address(address="10.20.0.1/24", broadcast="10.20.0.255", label="nic0:7"),
+        Address(address="10.21.0.1/32", peer="10.21.0.2", label="nic0"),
+        Address(address="10.22.0.1/24", label="nic0", scope=253, metric=77),
+        Address(address="fd20::1/64", flags=0x02 | 0x200),
+        Address(address="fd21::1/64", metric=77),
+    ],
+)
+def test_an_address_is_read_as_it_was_added(node: KernelNamespace, address: Address) -> None:
+    def add(network: Network) -> list[Address]:
+        network.add_address(NIC0, address)
+        network.add_address(NIC0, address)
+        return network.addresses(NIC0)
+
+    assert address in node.run(add)
+
+
+def test_the_rest_of_an_addresss_life_is_read(node: KernelNamespace) -> None:
+    limited = Address(address="10.23.0.1/24", label="nic0", valid=1000, preferred=500)
+
+    def add(network: Network) -> list[Address]:
+        network.add_address(NIC0, limited)
+        return network.addresses(NIC0)
+
+    (found,) = [each for each in node.run(add) if each.address == limited.address]
+    assert found.valid is not None
+    assert found.preferred is not None
+    assert 900 < found.valid <= 1000
+    assert 400 < found.preferred <= 500
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route(destination="10.30.0.0/16", gateway="10.9.0.3", source="10.9.0.1", metric=5, mtu=1400),
+        Route(destination="10.31.0.0/24", scope=253, table=1000, protocol=3),
+        Route(destination="0.0.0.0/0", gateway="10.9.0.3", table=77),
+        Route(destination="10.32.0.0/16", gateway="10.50.0.1", flags=4),
+        Route(destination="10.33.0.0/16", gateway="fd00::7"),
+        Route(destination="fd30::/64", gateway="fd00::7", metric=9),
+        Route(destination="::/0", gateway="fd00::7", table=1000, metric=1024),
+    ],
+)
+def test_a_route_is_read_as_it_was_added(node: KernelNamespace, route: Route) -> None:
+    def add(network: Network) -> list[Route]:
+        network.add_route(NIC0, route)
+        network.add_route(NIC0, route)
+        return network.routes(NIC0)
+
+    assert route in node.run(add)
+
+
+def test_a_default_route_of_another_table_makes_no_uplink(node: KernelNamespace) -> None:
+    def uplinks(network: Network, route: Route) -> set[int]:
+        network.add_route(NIC0, route)
+        return set(network.snapshot().default_routes)
+
+    route = Route(destination="0.0.0.0/0", gateway="10.9.0.3", table=77)
+    assert node.run(lambda network: uplinks(network, route)) == set()
+    assert node.run(lambda network: uplinks(network, replace(route, table=254))) == {NIC0}
+
+
+def test_what_exists_already_is_no_error(node: KernelNamespace, networks: PrivateNetworks) -> None:
+    def twice(network: Network) -> list[Neighbour]:
+        for _ in range(2):
+            network.add_rule(Rule(priority=50, source="10.9.0.0/24", destination="10.8.0.0/16", table=77))
+            network.add_neighbour(NIC0, Neighbour(address="fd00::9", mac="02:00:00:00:00:11"))
+        return network.neighbours(NIC0)
+
+    assert Neighbour(address="fd00::9", mac="02:00:00:00:00:11") in node.run(twice)
+    assert networks.node.ip("rule").count("from 10.9.0.0/24 to 10.8.0.0/16 lookup 77") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "number", "told"),
+    [
+        (
+            lambda network: network.change(NIC0, name="nic1"),
+            errno.EEXIST,
+            "to set ifname nic1 of interface 2: File exists",
+        ),
+        (lambda network: network.change(NIC0, mtu=70000), errno.EINVAL, "to set mtu 70000 of interface 2"),
+        (lambda network: network.change(99, up=True), errno.ENODEV, "to set state up of interface 99"),
+        (
+            lambda network: network.add_altname(NIC0, "nic1"),
+            errno.EEXIST,
+            "to give interface 2 the alternative name nic1",
+        ),
+        (
+            lambda network: network.set_sysctl("nic0", "ipv4.conf.no_such", "1"),
+            errno.ENOENT,
+            r"sysctl .*no_such cannot",
+        ),
+    ],
+)
+def test_a_refusal_is_told_with_the_kernels_reason(
+    node: KernelNamespace, change: Callable[[Network], None], number: int, told: str
+) -> None:
+    with pytest.raises(NetworkError, match=told) as refused:
+        node.run(change)
+    assert refused.value.errno == number
+
+
+def test_a_namespace_that_does_not_exist_cannot_be_opened() -> None:
+    with pytest.raises(FileNotFoundError):
+        KernelNamespace("/run/netns/no-such-namespace")
+
+
+def test_events_tell_that_something_has_changed(networks: PrivateNetworks) -> None:
+    with closing(networks.node.enter(LinkEvents)) as events:
+        while events.receive(0.1) is not None:
+            continue
+        networks.node.ip("link set nic0 mtu 3000")
+        assert events.receive(30) == b""
