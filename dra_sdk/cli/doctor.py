@@ -19,12 +19,19 @@ from dra_sdk.kube.client import KubeClient
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.tools.doctor import Finding, NodePaths, examine
 
-_NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "cdi_dir", "host_root"})
+_NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root"})
 
 
 def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("doctor", help="show what this node lacks for DRA drivers", description=__doc__)
+    parser.add_argument(
+        "driver",
+        nargs="?",
+        default="",
+        metavar="DRIVER",
+        help="the name of a driver in slices (dra.cpu): look at its own directories; its pod has no others",
+    )
     parser.add_argument("--nri", action="store_true", help="a driver of this node needs NRI")
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="how the findings are shown (default text)"
@@ -37,7 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine the node; status 1 if something is missing."""
     settings = read_settings(arguments)
     check_host_root(settings.host_root)
-    paths = NodePaths(settings.kubelet_dir, settings.cdi_dir, settings.host_root)
+    paths = NodePaths(
+        kubelet=settings.kubelet_dir,
+        registry=settings.registry,
+        plugins=settings.plugin_data(arguments.driver),
+        cdi=settings.cdi_dir,
+        root=settings.host_root,
+    )
     api = _client(settings)
     try:
         findings = examine(paths, api, settings.node_name, nri=arguments.nri)

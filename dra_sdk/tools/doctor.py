@@ -62,11 +62,15 @@ class NodePaths:
     """Where the parts of a node are, as this process sees them.
 
     kubelet: the kubelet's root directory.
+    registry: where a driver makes its registration socket, plugins_registry or a directory below it.
+    plugins: where a driver keeps socket and state, `plugins` or the driver's own directory below it.
     cdi: where the drivers write CDI specs.
     root: the host's root, or / where this process has the same.
     """
 
     kubelet: Path
+    registry: Path
+    plugins: Path
     cdi: Path
     root: Path = Path("/")
 
@@ -93,12 +97,10 @@ def examine(paths: NodePaths, api: KubeApi | None, node_name: str, *, nri: bool 
 def directories(paths: NodePaths) -> Iterator[Finding]:
     """The directories that a driver writes to."""
     yield _writable(
-        paths.kubelet / "plugins_registry",
+        paths.registry,
         "the kubelet makes it: name its root directory with --kubelet-dir, or mount it into the pod",
     )
-    yield _writable(
-        paths.kubelet / "plugins", "make it, or mount plugins/DRIVER of the kubelet's directory into the pod"
-    )
+    yield _writable(paths.plugins, "make it, or mount plugins/DRIVER of the kubelet's directory into the pod")
     yield _writable(paths.cdi, "make it, or mount it into the pod; the runtime must read it (cdi_spec_dirs)")
 
 
@@ -164,14 +166,12 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _without_config(file: Path, version: str) -> Finding:
-    if _major(version) >= _CONTAINERD_2:
-        return Finding("ok", "CDI", f"containerd {version} without {file} has it on")
+    """The file may be elsewhere, or not visible in a pod, so only the default is known."""
+    default = "on in containerd 2, off in 1.7"
     if version:
-        return Finding(
-            "missing", "CDI", f"containerd {version} without {file} has it off", f"set enable_cdi = true in {file}"
-        )
+        default = f"{'on' if _major(version) >= _CONTAINERD_2 else 'off'} in containerd {version}"
     remedy = "mount the host's root and give --host-root; k3s and others keep the file elsewhere"
-    return Finding("unknown", "CDI", f"there is no {file}", remedy)
+    return Finding("unknown", "CDI", f"by default {default}, but there is no {file} here", remedy)
 
 
 def _plugin(config: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -39,6 +39,15 @@ def test_something_missing_is_status_1_with_its_remedy(run: Run, tmp_path: Path)
     assert "missing NRI: nobody listens at" in done.out
 
 
+def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path) -> None:
+    own = tmp_path / "kubelet/plugins_registry/dra.cpu", tmp_path / "kubelet/plugins/dra.cpu"
+    own[0].mkdir()
+    done = run("dra.cpu", "--registry-dir", own[0])
+    assert done.status == 1
+    assert f"ok      directory {own[0]}: can be written" in done.out
+    assert f"missing directory {own[1]}: does not exist" in done.out
+
+
 def test_as_json(run: Run, tmp_path: Path) -> None:
     found = json.loads(run("-o", "json").out)
     (registry,) = [each for each in found if each["subject"].endswith("plugins_registry")]

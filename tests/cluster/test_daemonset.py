@@ -58,6 +58,7 @@ def apply(cluster: Cluster) -> Iterator[Any]:
             where = [f"--namespace={NAMESPACE}"] if "namespace" in found["metadata"] else []
             cluster.kubectl("delete", kind, name, *where, "--wait=true")
     cluster.kubectl("delete", "pods", "--all", f"--namespace={NAMESPACE}", "--wait=true")
+    cluster.kubectl("delete", "resourceslices", "--all")  # the kubelet would take 30 s, and the next test may not wait
     for directory in (cluster.kubelet_dir / "plugins_registry").iterdir():  # as who removes a driver for good
         shutil.rmtree(directory)
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import yaml
 
-from dra_sdk.errors import DraError
 from dra_sdk.tools.manifests.go_template import Function, Renderer, Template, shown
 from dra_sdk.tools.manifests.values import read_values
 
@@ -36,7 +35,7 @@ _ORDER: Final = (
     "PrometheusRule",
 )
 _SEPARATOR: Final = re.compile(r"^---$", re.MULTILINE)
-_FORMAT: Final = re.compile(r"%[sq]")
+_FORMAT: Final = re.compile(r"%[sqd]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +161,11 @@ def _dict(*pairs: Any) -> JSON:
     return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
-def _fail(message: str) -> None:
-    raise DraError(message)
-
-
 _FUNCTIONS: Final[dict[str, Function]] = {
-    "and": lambda *values: next((each for each in values if not each), values[-1]),
     "deepCopy": copy.deepcopy,
     "default": _default,
     "dict": _dict,
     "eq": lambda first, *others: first in others,
-    "fail": _fail,
     "fromYaml": yaml.safe_load,
     "get": lambda target, key: target.get(key, ""),
     "int": int,
@@ -180,8 +173,6 @@ _FUNCTIONS: Final[dict[str, Function]] = {
     "mergeOverwrite": _overwritten,
     "ne": lambda one, other: one != other,
     "nindent": lambda spaces, text: "\n" + _indented(spaces, text),
-    "not": lambda value: not value,
-    "or": lambda *values: next((each for each in values if each), values[-1]),
     "printf": _printf,
     "quote": _quoted,
     "set": _set,

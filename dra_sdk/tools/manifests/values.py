@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model.config import broken_rule
@@ -91,6 +92,8 @@ class Driver(_Part):
     when_privileged: Driver = _may_be_left_out("fields of this entry that differ in a privileged pod")
     capabilities: list[str] = _may_be_left_out("capabilities of a container that is not privileged")
     host_pid: bool = _may_be_left_out("the pod sees the host's processes", alias="hostPID")
+    host_network: bool = _may_be_left_out("the pod is on the host's network; updates then have a gap")
+    http_port: Port = _may_be_left_out("the port of metrics and probes")
     runtime_class_name: str = _may_be_left_out("RuntimeClass of the pod; empty: the default one")
     node_selector: dict[str, str] = _may_be_left_out("labels of the nodes that get a pod")
     affinity: JSON = _may_be_left_out("as in a pod")
@@ -171,7 +174,7 @@ def read_values(values: JSON) -> Values:
         found = Values.model_validate(values)
     except ValidationError as error:
         raise SettingsError(
-            *(f"value {_path(each['loc'])} {broken_rule(each)}" for each in error.errors(include_url=False))
+            *(f"value {_path(each['loc'])} {_problem(each)}" for each in error.errors(include_url=False))
         ) from error
     wrong = [
         f"value drivers.{key}.driverName must be given: the name of the driver in ResourceSlices"
@@ -206,6 +209,12 @@ def _tidy(schema: Any) -> None:
     elif isinstance(schema, list):
         for each in schema:
             _tidy(each)
+
+
+def _problem(problem: ErrorDetails) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "is none that the chart has; values.yaml of the chart lists all"
+    return broken_rule(problem)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -58,6 +58,8 @@ SWITCHES: dict[str, JSON] = {
                 ],
                 "capabilities": ["SYS_ADMIN"],
                 "hostPID": True,
+                "hostNetwork": True,
+                "httpPort": 9090,
                 "runtimeClassName": "lamps",
                 "nodeSelector": {"lamps": "yes"},
                 "affinity": {"nodeAffinity": {}},

@@ -91,7 +91,7 @@ def test_the_schema_is_that_of_the_classes() -> None:
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"drivers": {"cpu": {"enabld": True}}}, "value drivers.cpu.enabld"),
+        ({"drivers": {"cpu": {"enabld": True}}}, "value drivers.cpu.enabld is none that the chart has"),
         ({"drivers": {"lamps": {}}}, "value drivers.lamps.driverName must be given"),
         ({"drivers": {"cpu": {"env": {"A": 1}}}}, "value drivers.cpu.env.A must be a valid string"),
         (
@@ -180,6 +180,14 @@ def test_a_pod_is_privileged_only_for_the_features_that_need_it(key: str, env: J
         assert context["capabilities"] == {"drop": ["ALL"], **added}
         assert context["allowPrivilegeEscalation"] is False
         assert "hostPID" not in pod(key, env=env)
+
+
+def test_on_the_hosts_network_the_old_pod_goes_first() -> None:
+    found = rendered(on("cpu", hostNetwork=True, httpPort=9090))["DaemonSet", "dra-cpu"]["spec"]
+    assert found["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    (made,) = found["template"]["spec"]["containers"]
+    assert made["ports"] == [{"name": "http", "containerPort": 9090}]
+    assert {"name": "DRA_SDK_HTTP_ADDRESS", "value": ":9090"} in made["env"]
 
 
 def test_each_driver_has_an_account_that_only_its_own_policy_is_about() -> None:
