@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from dra_sdk.tools.manifests import Chart
 from tests.cluster.deployed import runnable
 from tests.cluster.harness.cache import Cache
 from tests.cluster.harness.cluster import Cluster
@@ -18,6 +20,7 @@ from tests.cluster.harness.helm import ensure_helm
 from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import claim, pod_with, request
+from tests.tools.manifests.switches import SWITCHES
 
 CHART = Path(__file__).parents[2] / "deploy/chart"
 RELEASE = NAMESPACE = "by-helm"
@@ -105,3 +108,13 @@ def test_values_that_the_chart_does_not_take_are_refused(cluster: Cluster, helm:
     wrong = values(cluster, tmp_path, hostRoot="all")
     helm("install", RELEASE, str(CHART), "--create-namespace", "--values", wrong, check=False)
     assert left(cluster) == []
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_the_api_server_takes_every_object_of_every_switch(cluster: Cluster, name: str) -> None:
+    """Without those of the Prometheus operator, which has no CRDs here. Nothing is stored."""
+    unknown = {"PodMonitor", "PrometheusRule"}
+    found = [each.text for each in Chart().render(SWITCHES[name], namespace="default")]
+    objects = [each for each in found if yaml.safe_load(each)["kind"] not in {*unknown, "Namespace"}]
+    said = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input="\n---\n".join(objects))
+    assert len(said.splitlines()) == len(objects)
