@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults soak test-cluster test-differential test-lab cluster-build cluster-up cluster-down bench bench-matching proto clean
+.PHONY: demo test lint unit test-newest faults soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -68,6 +68,9 @@ test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU p
 
 cluster-build: $(VENV)/.developed   ## the Kubernetes binaries for these tests, once for each KUBE_VERSION
 	$(BIN)/python -m tests.cluster.harness build
+
+helm: $(VENV)/.developed   ## the Helm with which the tests compare the chart, once; needs Go
+	$(BIN)/python -m tests.cluster.harness helm
 
 cluster-up: $(VENV)/.developed   ## the same cluster, left running
 	$(BIN)/python -m tests.cluster.harness up

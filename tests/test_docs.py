@@ -20,8 +20,8 @@ from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, Pr
 from dra_sdk.cli.main import make_parser
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
-from dra_sdk.node.runtime.settings import SETTINGS
 from dra_sdk.testing.sysfs import FakePci, regular_machine
+from dra_sdk.tools.manifests import Chart
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
@@ -29,7 +29,7 @@ from tests.waiting import wait
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
-MANIFESTS = sorted([*(ROOT / "deploy").rglob("*.yaml"), *(ROOT / "docs").rglob("*.yaml")])
+MANIFESTS = sorted((ROOT / "docs").rglob("*.yaml"))
 EXAMPLES = ROOT / "docs/examples"
 NAMES = {path: str(path.relative_to(ROOT)) for path in (*PAGES, *MANIFESTS)}
 
@@ -116,32 +116,11 @@ def test_commands_are_found() -> None:
     assert sum(len(list(commands(page))) for page in PAGES) > 10
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "deploy").rglob("*daemonset.yaml")), ids=lambda path: path.name)
-def test_a_daemonset_sets_what_there_is_and_names_what_is_made(path: Path) -> None:
-    (found,) = objects(path)
-    accounts = {
-        each["metadata"]["name"] for each in objects(ROOT / "deploy/rbac.yaml") if each["kind"] == "ServiceAccount"
-    }
-    spec = found["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
-    settings = {each.env for each in SETTINGS}
-    documented = "".join(page.read_text() for page in (ROOT / "drivers").glob("*/README.md"))
-    for variable in (each["name"] for each in container["env"]):
-        assert variable in settings or f"`{variable}`" in documented, variable
-    assert spec["serviceAccountName"] in accounts
-    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in spec["volumes"]}
-    command, driver = container["args"]
-    assert command == "run"
-    assert load_driver(driver).info.name.partition(".")[0] in found["metadata"]["name"] or driver == "cpu"
-    for probe in ("livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["path"] in (ROOT / "docs/install.md").read_text()
-
-
-def allowed(file: str) -> set[tuple[str, str]]:
-    rules = [
-        rule for each in objects(ROOT / f"deploy/{file}") if each["kind"] == "ClusterRole" for rule in each["rules"]
-    ]
-    return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+def rules(name: str, **fields: Any) -> set[tuple[str, str]]:
+    """The permissions of a ClusterRole of the chart; `fields` are those of the CPU driver's entry."""
+    made = [each.object for each in Chart().render({"drivers": {"cpu": {"enabled": True, **fields}}})]
+    (role,) = [each for each in made if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]
+    return {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
 
 
 @pytest.fixture
@@ -174,9 +153,9 @@ def test_the_role_has_what_a_driver_asks_for_and_the_page_has_the_metrics(
     text, requests = metrics_and_requests
     assert ("watch", "resourceslices") in requests
     assert ("delete", "resourceslices") in requests
-    assert requests <= allowed("rbac.yaml")
+    assert requests <= rules("dra-cpu")
     page = (ROOT / "docs/install.md").read_text()
-    for verb, resource in allowed("rbac.yaml"):
+    for verb, resource in rules("dra-cpu"):
         assert re.search(rf"^\| .*`{verb}`.* {resource} \|", page, re.MULTILINE), (verb, resource)
     made = {name for name in re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE) if not name.endswith("_created")}
     made.add("dra_sdk_slices_created")
@@ -215,7 +194,8 @@ def test_the_role_for_statuses_has_what_writing_them_takes_and_no_more() -> None
         verbs = {each.verb for each in cluster.server.log.records() if each.subresource == "status"}
     assert entry["conditions"][0]["type"] == "Ready"
     driver = {f"associated-node:{verb}" for verb in verbs}  # of the permission that 1.36 and later ask for
-    assert allowed("rbac-status.yaml") == {(verb, "resourceclaims/status") for verb in verbs} | {
+    added = rules("dra-cpu", deviceStatus=True) - rules("dra-cpu")
+    assert added == {(verb, "resourceclaims/status") for verb in verbs} | {
         (verb, "resourceclaims/driver") for verb in driver
     }
 
@@ -261,16 +241,6 @@ def test_the_sriov_driver_is_shorter_than_120_lines_and_lives_through_the_demo(r
         os.mkfifo(host.dev / "vfio" / name)  # a device node that needs no privilege to make
     done = run("demo", "sriov_driver:SriovDriver", "--host-root", tmp_path)
     assert (done.status, done.err) == (0, "")
-
-
-def test_the_class_of_each_driver_chooses_its_devices() -> None:
-    for folder, name in (
-        ("cpu/class.yaml", "dra.cpu"),
-        ("gpu/nvidia.yaml", "gpu.nvidia.com"),
-        ("gpu/amd.yaml", "gpu.amd.com"),
-    ):
-        classes = {each["metadata"]["name"]: each for each in objects(ROOT / "deploy" / folder)}
-        assert f'device.driver == "{name}"' in classes[name]["spec"]["selectors"][0]["cel"]["expression"]
 
 
 HARDWARE = (ROOT / "docs/hardware.md").read_text()

@@ -26,6 +26,8 @@ COMMANDS: Final = (
     "demo",
     "capture",
     "conformance",
+    "manifests",
+    "doctor",
 )
 FAILED: Final = 2
 INTERRUPTED: Final = 130

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.driver_process import ROOT, DriverUnderTest
+from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.features import MARK, VERSION, header, left_out, turned_on
 from tests.cluster.harness.cluster import Cluster
@@ -61,7 +61,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 @contextmanager
 def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Iterator[Cluster]:
-    """Runs a cluster with the classes, the drivers' account and the namespace of administrators of the tests."""
+    """Runs a cluster with the classes and the namespace of administrators of the tests."""
     assert os.geteuid() == 0, "the cluster tests need root"
     found = Cluster.find(name)
     wanted = {**turned_on(), **(gates or {})}
@@ -69,7 +69,6 @@ def running_cluster(name: str, gates: Mapping[str, bool] | None = None) -> Itera
     assert cluster.version == VERSION.removeprefix("v"), f"{name} runs Kubernetes {cluster.version}, not {VERSION}"
     assert wanted.items() <= cluster.gates.items(), f"{name} runs with gates {cluster.gates}, these tests need {wanted}"
     try:
-        cluster.kubectl("apply", "-f", str(ROOT / "deploy/rbac.yaml"))
         classes = {"dra.cpu": "dra.cpu", "lamp": "lamps.example.com"}
         classes |= {"knobs": "knobs.example.com", "other": "other.example.com"}
         cluster.apply(*(device_class(name, driver) for name, driver in classes.items()))

@@ -10,10 +10,10 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.deployed import kubeconfig
 from tests.cluster.harness import network
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.processes import MARK
@@ -50,7 +50,7 @@ class DriverUnderTest:
         self.path = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3D{name}"
         self.data = cluster.kubelet_dir / "plugins" / name
         self.process: subprocess.Popen[bytes] | None = None
-        self._kubeconfig = _account(cluster)
+        self._kubeconfig = kubeconfig(cluster, name)
         self.port = _free_port()
         self._since = 0  # the position in the log of its last start
         self._left = float("inf")  # when it was last stopped
@@ -165,12 +165,6 @@ class DriverUnderTest:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as page:
             lines = page.read().decode().splitlines()
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(wanted))
-
-
-@cache
-def _account(cluster: Cluster) -> Path:
-    """Returns a kubeconfig of the drivers' account; its token is valid for a day."""
-    return cluster.service_account_kubeconfig("dra-sdk", "dra-driver")
 
 
 def _free_port() -> int:

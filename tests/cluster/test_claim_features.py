@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.driver_process import ROOT, DriverUnderTest
+from tests.cluster.deployed import install
+from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import claim, device_class, pod_with, request, where
@@ -41,12 +43,11 @@ def ports(drivers: Drivers) -> DriverUnderTest:
 
 
 @pytest.fixture
-def status_role(cluster: Cluster) -> Any:
+def status_role(cluster: Cluster, ports: DriverUnderTest) -> Iterator[None]:
     """The permission to write the status of claims, for this driver only."""
-    role = (ROOT / "deploy/rbac-status.yaml").read_text().replace("lamps.example.com", NAME)
-    cluster.kubectl("apply", "-f", "-", input=role)
-    yield role
-    cluster.kubectl("delete", "-f", "-", input=role)
+    install(cluster, NAME, deviceStatus=True)
+    yield
+    install(cluster, NAME)
 
 
 def read_claim(cluster: Cluster, name: str) -> JSON:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from signal import SIGKILL
 
+from tests.cluster.deployed import kubeconfig
 from tests.cluster.driver_process import DriverUnderTest
+from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import STUBBORN
 from tests.cluster.pods import nudge, read_pod, run_pod, start_pod, started_at, wait_failure, wait_printed
@@ -88,13 +90,30 @@ def test_unprepare_needs_no_api_server(cluster: Cluster, lamps: DriverUnderTest)
 
 
 def test_the_service_account_may_do_no_more_than_it_needs(cluster: Cluster, lamps: DriverUnderTest) -> None:
-    account = cluster.service_account_kubeconfig("dra-sdk", "dra-driver")
+    account = kubeconfig(cluster, "lamps.example.com")
     as_driver = f"--kubeconfig={account}"
     assert lamps.slices(), "the account can publish"
     for verb, resource in (("list", "resourceclaims"), ("get", "secrets"), ("update", "nodes"), ("create", "pods")):
         assert cluster.kubectl("auth", "can-i", verb, resource, as_driver, check=False).startswith("no")
-    refused = cluster.kubectl("create", "-f", "-", as_driver, input=foreign_slice(), check=False)
-    assert "may not touch ResourceSlices of node 'elsewhere'" in refused
+    elsewhere, other = foreign_slice(), foreign_slice().replace("lamps.example.com", "other.example.com")
+    here = other.replace("elsewhere", cluster.node_name)
+    for forged, reason in (
+        (elsewhere, "may not touch ResourceSlices of node 'elsewhere'"),
+        (here, "driver lamps.example.com may not touch ResourceSlices of driver 'other.example.com'"),
+    ):
+        assert reason in cluster.kubectl("create", "-f", "-", as_driver, input=forged, check=False)
+
+
+def test_the_account_of_a_driver_may_not_delete_the_slices_of_another(
+    cluster: Cluster, lamps: DriverUnderTest, drivers: Drivers
+) -> None:
+    knobs = drivers.knobs()
+    (slice_of_knobs, *_) = knobs.slices()
+    as_lamps = f"--kubeconfig={kubeconfig(cluster, lamps.name)}"
+    name = slice_of_knobs["metadata"]["name"]
+    said = cluster.kubectl("delete", "resourceslice", name, as_lamps, check=False)
+    assert "driver lamps.example.com may not touch ResourceSlices of driver 'knobs.example.com'" in said
+    assert name in {each["metadata"]["name"] for each in knobs.slices()}
 
 
 def foreign_slice() -> str:

@@ -182,6 +182,14 @@ SETTINGS = (
     Setting(
         "kubelet_dir", "DRA_SDK_KUBELET_DIR", Path("/var/lib/kubelet"), "the kubelet's root directory", path, "DIR"
     ),
+    Setting(
+        "registry_dir",
+        "DRA_SDK_REGISTRY_DIR",
+        None,
+        "where the registration socket is made: plugins_registry of the kubelet's directory (default), or one below it",
+        path,
+        "DIR",
+    ),
     Setting("cdi_dir", "DRA_SDK_CDI_DIR", Path("/var/run/cdi"), "where CDI specs are written", path, "DIR"),
     Setting(
         "host_root", "DRA_SDK_HOST_ROOT", Path("/"), "where the host's /sys, /proc and /dev are found", path, "DIR"
@@ -262,6 +270,7 @@ class Settings:
     node_name: str
     kubeconfig: Path | None = None
     kubelet_dir: Path = Path("/var/lib/kubelet")
+    registry_dir: Path | None = None
     cdi_dir: Path = Path("/var/run/cdi")
     host_root: Path = Path("/")
     pod_uid: str = ""
@@ -278,8 +287,8 @@ class Settings:
 
     @property
     def registry(self) -> Path:
-        """Where the kubelet looks for registration sockets."""
-        return self.kubelet_dir / "plugins_registry"
+        """Where the registration socket is made. The kubelet looks in plugins_registry and in directories below it."""
+        return self.registry_dir or self.kubelet_dir / "plugins_registry"
 
     @property
     def taint_effect(self) -> Effect | None:

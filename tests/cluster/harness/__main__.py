@@ -1,9 +1,10 @@
-"""`python -m tests.cluster.harness up|down|status|build|check|packages`: clusters by hand.
+"""`python -m tests.cluster.harness up|down|status|build|helm|check|packages`: clusters by hand.
 
 up        brings a cluster up, and leaves it running
 down      removes it
 status    prints which of its components run; 0 if all do
 build     builds the Kubernetes binaries and downloads the container runtime, if they are not in the cache
+helm      builds Helm, for the tests of the chart, if it is not in the cache
 check     names the programs that this machine lacks, with the command that installs them; 2 if it lacks any
 packages  prints the Debian packages that this machine lacks for these tests and the Debian systems
 
@@ -28,12 +29,14 @@ from .build import missing as missing_binaries
 from .cache import DEFAULT_VERSION, Cache, Version
 from .cluster import Cluster, take_down
 from .errors import HarnessError
+from .helm import ensure_helm
 from .layout import DEFAULT_NAME, Layout
 from .progress import Progress
 from .runtime import Runtime, ensure_runtime
 from .state import State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -47,7 +50,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns its exit status, 1 after a message on standard error."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m tests.cluster.harness", description=__doc__, formatter_class=shape)
-    commands = {"up": _up, "down": _down, "status": _status, "build": _build, "check": _check, "packages": _packages}
+    commands: dict[str, Callable[[argparse.Namespace], int | None]] = {
+        "up": _up,
+        "down": _down,
+        "status": _status,
+        "build": _build,
+        "helm": _helm,
+        "check": _check,
+        "packages": _packages,
+    }
     parser.add_argument("command", choices=commands)
     parser.add_argument("--name", default=DEFAULT_NAME, help="which cluster, if there are several")
     parser.add_argument("--suite", choices=SUITES, default="test-cluster", help="which tests to check for")
@@ -100,6 +111,10 @@ def _build(_options: argparse.Namespace) -> None:
     cache, progress = Cache.from_env(), _progress()
     ensure_runtime(cache, progress)
     print(ensure_kubernetes(cache, Version.parse(_version()), progress))
+
+
+def _helm(_options: argparse.Namespace) -> None:
+    print(ensure_helm(Cache.from_env(), _progress()))
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -75,7 +75,7 @@ def _go_environment() -> dict[str, str]:
     return {"GOTOOLCHAIN": "auto", **os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
 
 
-def _go(go: str, folder: Path, *args: str) -> str:
+def run_go(go: str, folder: Path, *args: str) -> str:
     """Runs a go command in `folder` and returns its output."""
     done = subprocess.run([go, *args], cwd=folder, env=_go_environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -93,9 +93,9 @@ def _ensure_source(go: str, cache: Cache, version: Version, progress: Progress) 
         work = Path(temporary) / "module"
         work.mkdir()
         (work / "go.mod").write_text("module kubebinaries\n")
-        found = json.loads(_go(go, work, "mod", "download", "-json", f"k8s.io/kubernetes@v{version}"))
+        found = json.loads(run_go(go, work, "mod", "download", "-json", f"k8s.io/kubernetes@v{version}"))
         (work / "go.mod").write_text(go_mod(version, Path(found["GoMod"]).read_text()))
-        _go(go, work, "mod", "tidy")
+        run_go(go, work, "mod", "tidy")
         shutil.rmtree(source, ignore_errors=True)
         work.rename(source)
     return source

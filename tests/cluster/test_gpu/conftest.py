@@ -9,7 +9,7 @@ import pytest
 from dra_driver_gpu.nvml.memory import MemoryNvml
 from dra_driver_gpu.testing import GpuNode, StubServer, build_stub
 
-from tests.cluster.driver_process import ROOT
+from tests.cluster.deployed import release
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness import leftovers
 from tests.cluster.harness.cluster import Cluster
@@ -17,7 +17,6 @@ from tests.cluster.test_gpu.gpus import NAME, Gpus
 from tests.cluster.test_gpu.kernel import KernelAnswers
 from tests.cluster.test_gpu.tree import GPUS, make_tree
 
-CLASSES = str(ROOT / "deploy/gpu/nvidia.yaml")
 SETTINGS = {"DRA_GPU_DYNAMIC_MIG": "true", "DRA_GPU_PASSTHROUGH": "true"}
 
 
@@ -28,9 +27,11 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def classes(cluster: Cluster) -> Iterator[None]:
-    cluster.kubectl("apply", "-f", CLASSES)
+    made = release({"drivers": {"gpu": {"enabled": True}}})
+    classes = [each for each in made if each["kind"] == "DeviceClass"]
+    cluster.apply(*classes)
     yield
-    cluster.kubectl("delete", "-f", CLASSES)
+    cluster.kubectl("delete", "deviceclasses", *(each["metadata"]["name"] for each in classes))
 
 
 @pytest.fixture

@@ -17,10 +17,8 @@ from urllib.parse import urlsplit
 from tests.cluster.harness.build import ensure_kubernetes
 from tests.cluster.harness.cache import Version
 from tests.cluster.harness.control_plane import BETA, ControlPlaneSettings, control_plane
-from tests.cluster.harness.debian import run
 from tests.cluster.harness.runtime import ensure_runtime
 from tests.lab.harness.layers import KUBERNETES, RUNTIME, ending_with_this_thread, temporary_directory
-from tests.lab.harness.outcome import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,7 +86,7 @@ def ensure_binaries(cache: Cache, version: str, progress: Progress) -> dict[str,
 
 @contextmanager
 def node_plane(cache: Cache, version: str, progress: Progress) -> Iterator[NodePlane]:
-    """Runs a control plane with the drivers' account of `deploy/rbac.yaml`, and removes it afterwards."""
+    """Runs a control plane and removes it afterwards."""
     read = ensure_binaries(cache, version, progress)
     settings = ControlPlaneSettings(
         version,
@@ -104,6 +102,4 @@ def node_plane(cache: Cache, version: str, progress: Progress) -> Iterator[NodeP
         temporary_directory() as folder,
         control_plane("lab", folder, settings, progress) as plane,
     ):
-        kubectl = cache.kube(Version.parse(version)) / "kubectl"
-        run([str(kubectl), f"--kubeconfig={plane.kubeconfig('admin')}", "apply", "-f", str(ROOT / "deploy/rbac.yaml")])
         yield NodePlane(plane, BETA, read)

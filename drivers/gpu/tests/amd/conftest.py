@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from dra_driver_amd import AmdGpuDriver
 from dra_driver_amd.settings import AmdSettings
 from dra_driver_amd.testing import KernelEffects, write_gpus
 
+from dra_sdk.cli.main import main
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim
 from dra_sdk.testing.sysfs import regular_machine
@@ -76,3 +78,11 @@ def rig(dra_node: FakeNode) -> Any:
 def make(rig: Any) -> Any:
     """The driver alone, with its default settings."""
     return lambda *gpus: rig(*gpus).driver
+
+
+@pytest.fixture
+def manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The file with the objects that install the driver."""
+    assert main(["manifests", "gpu-amd"]) == 0
+    (tmp_path / "gpu-amd.yaml").write_text(capsys.readouterr().out)
+    return tmp_path / "gpu-amd.yaml"

@@ -18,7 +18,6 @@ from dra_sdk.testing import NotAllocatedError, PreparedClaim, claim, request
 from tests.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
-CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
 
 
 def test_a_whole_mi300x(make: Any) -> None:
@@ -190,5 +189,5 @@ def test_it_notices_new_partitions(dra_node: Any, dra_driver: Any, monkeypatch: 
         assert watch.reports <= reports + 1
 
 
-def test_the_classes_are_valid(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", str(CLASSES)]) == 0, capsys.readouterr().err
+def test_the_classes_are_valid(manifests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(manifests)]) == 0, capsys.readouterr().err

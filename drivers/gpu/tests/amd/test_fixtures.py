@@ -13,7 +13,6 @@ from dra_driver_amd.testing import FIXTURES, write_fixture
 from dra_sdk.cli.main import main
 
 FOLDER = Path(dra_driver_amd.__file__).parent / "fixtures"
-CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
 
 
 def test_each_fixture_is_what_the_function_writes(tmp_path: Path) -> None:
@@ -36,7 +35,7 @@ def test_each_fixture_is_what_the_function_writes(tmp_path: Path) -> None:
     ],
 )
 def test_simulate_takes_a_fixture(
-    fixture: str, kind: str, devices: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fixture: str, kind: str, devices: list[str], *, manifests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
@@ -49,7 +48,8 @@ def test_simulate_takes_a_fixture(
         },
     }
     (tmp_path / "claim.yaml").write_text(yaml.safe_dump(claim))
-    status = main(["simulate", str(CLASSES), str(tmp_path / "claim.yaml"), "--driver", "gpu-amd", "--fixture", fixture])
+    files = [str(manifests), str(tmp_path / "claim.yaml")]
+    status = main(["simulate", *files, "--driver", "gpu-amd", "--fixture", fixture])
     out = capsys.readouterr().out
     assert status == 0
     assert all(name in out for name in devices)

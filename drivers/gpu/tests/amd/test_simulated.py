@@ -13,12 +13,11 @@ from dra_driver_amd.testing import RX7900XTX, FakeAmdGpu, mi300x, write_gpus
 
 from dra_sdk.cli.main import main
 
-CLASSES = Path(__file__).parents[4] / "deploy/gpu/amd.yaml"
 SPX, CPX = [mi300x()] * 8, [mi300x("cpx", "nps4")] * 8
 
 
 @pytest.fixture
-def simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+def simulate(manifests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     """The devices of a claim with these requests on a node with these GPUs; none if it cannot be allocated."""
 
     def run(gpus: list[FakeAmdGpu], *requests: dict[str, Any], **spec: Any) -> list[str]:
@@ -31,7 +30,7 @@ def simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
             "spec": {"devices": devices},
         }
         (tmp_path / "claim.yaml").write_text(yaml.safe_dump(claim))
-        files = [str(CLASSES), str(tmp_path / "claim.yaml")]
+        files = [str(manifests), str(tmp_path / "claim.yaml")]
         status = main(["simulate", *files, "--driver", "gpu-amd", "--fixture", str(tmp_path / "node"), "-o", "json"])
         out, err = capsys.readouterr()
         assert status in {0, 1}, err

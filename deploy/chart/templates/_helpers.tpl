@@ -1,0 +1,26 @@
+{{/* The enabled drivers by key, as YAML: each with the defaults, and whether its pod is privileged. */}}
+{{- define "dra.drivers" -}}
+{{- $found := dict }}
+{{- range $key, $given := .Values.drivers }}
+{{- $driver := mergeOverwrite (deepCopy $.Values.defaults) (deepCopy $given) }}
+{{- if $driver.enabled }}
+{{- range $variable, $value := $driver.privilegedUnless }}
+{{- if ne (get $driver.env $variable | toString) $value }}
+{{- $_ := set $driver "privileged" true }}
+{{- end }}
+{{- end }}
+{{- if $driver.privileged }}
+{{- $driver = mergeOverwrite $driver $driver.whenPrivileged }}
+{{- end }}
+{{- $_ := set $found $key $driver }}
+{{- end }}
+{{- end }}
+{{- toYaml $found }}
+{{- end }}
+
+{{/* Labels of every object. */}}
+{{- define "dra.labels" -}}
+app.kubernetes.io/part-of: dra-sdk
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}

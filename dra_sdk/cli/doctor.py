@@ -1,0 +1,83 @@
+"""`dra-sdk doctor`: what this node lacks for DRA drivers, with a remedy for each.
+
+It looks at the directories of the kubelet and of CDI, the configuration of containerd, the socket of NRI, the kubelet's
+configuration file, and, with credentials, at the API server, the Node and the permissions of the account. Run it as
+root on the node or in a driver's pod. It changes nothing, and says what it cannot see. A driver that runs is checked by
+`dra-sdk conformance`. Exit status: 0 if nothing is missing, 1 if something is, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.output import counted, printable
+from dra_sdk.errors import SettingsError
+from dra_sdk.kube.client import KubeClient
+from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
+from dra_sdk.tools.doctor import Finding, NodePaths, examine
+
+_NEEDED = frozenset({"node_name", "kubeconfig", "kubelet_dir", "registry_dir", "cdi_dir", "host_root"})
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("doctor", help="show what this node lacks for DRA drivers", description=__doc__)
+    parser.add_argument(
+        "driver",
+        nargs="?",
+        default="",
+        metavar="DRIVER",
+        help="the name of a driver in slices (dra.cpu): look at its own directories; its pod has no others",
+    )
+    parser.add_argument("--nri", action="store_true", help="a driver of this node needs NRI")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="how the findings are shown (default text)"
+    )
+    add_flags(parser, _NEEDED)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine the node; status 1 if something is missing."""
+    settings = read_settings(arguments)
+    check_host_root(settings.host_root)
+    paths = NodePaths(
+        kubelet=settings.kubelet_dir,
+        registry=settings.registry,
+        plugins=settings.plugin_data(arguments.driver),
+        cdi=settings.cdi_dir,
+        root=settings.host_root,
+    )
+    api = _client(settings)
+    try:
+        findings = examine(paths, api, settings.node_name, nri=arguments.nri)
+    finally:
+        if api is not None:
+            api.close()
+    if arguments.output == "json":
+        print(json.dumps([asdict(each) for each in findings], indent=2))
+    else:
+        _print(findings)
+    return 1 if any(each.status == "missing" for each in findings) else 0
+
+
+def _client(settings: Settings) -> KubeClient | None:
+    """A client, or None if no credentials are found; SettingsError if those that were named are unusable."""
+    try:
+        return KubeClient.connect(settings.kubeconfig, agent="dra-sdk-doctor")
+    except SettingsError:
+        if settings.kubeconfig is not None:
+            raise
+        return None
+
+
+def _print(findings: list[Finding]) -> None:
+    for each in findings:
+        print(printable(f"{each.status:8}{each.subject}: {each.found}"))
+        if each.remedy:
+            print(printable(f"{'':8}→ {each.remedy}"))
+    missing, unknown = (sum(each.status == status for each in findings) for status in ("missing", "unknown"))
+    print(f"{counted(len(findings), 'check')}: {missing} missing, {unknown} not visible from here")

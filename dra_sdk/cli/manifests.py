@@ -1,0 +1,123 @@
+"""`dra-sdk manifests DRIVER…`: the objects that install drivers on a cluster, as YAML for `kubectl apply -f -`.
+
+They are those of the Helm chart, rendered without Helm: namespace, account, role, admission policy, DaemonSet and
+DeviceClasses of each driver. docs/install.md describes them; the values are those of the chart. A driver that the chart
+does not know needs no more than its name; `--print-values` prints the values to give to Helm. It changes nothing, and
+needs no cluster. Exit status: 0, or 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from dra_sdk.cli.arguments import Commands, from_text
+from dra_sdk.cli.hook_calls import load_driver
+from dra_sdk.cli.output import yaml_text
+from dra_sdk.errors import SettingsError
+from dra_sdk.tools.manifests import RELEASE, Chart, merge_values
+
+JSON = dict[str, Any]
+_KEY: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("manifests", help="print the objects that install drivers", description=__doc__)
+    parser.add_argument(
+        "drivers",
+        nargs="*",
+        metavar="DRIVER",
+        help="cpu, gpu, gpu-amd, another name that `dra-sdk drivers` lists, or module:Class",
+    )
+    parser.add_argument(
+        "-f", "--values", type=Path, action="append", default=[], metavar="FILE", help="a file of values, as for Helm"
+    )
+    parser.add_argument(
+        "--set",
+        type=_assignment,
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help=r"one value, such as drivers.cpu.nri=true; a dot within a key is `\.`, the value is YAML",
+    )
+    parser.add_argument(
+        "--namespace", type=_name, default=RELEASE, metavar="NAME", help=f"namespace of the drivers (default {RELEASE})"
+    )
+    parser.add_argument(
+        "--release",
+        type=_name,
+        default=RELEASE,
+        metavar="NAME",
+        help=f"first part of the names of objects that drivers share (default {RELEASE})",
+    )
+    parser.add_argument("--print-values", action="store_true", help="print the values, not the objects")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the objects, or the values."""
+    chart = Chart()
+    values: JSON = {} if arguments.print_values else {"namespace": {"create": True}}
+    for name in arguments.drivers:
+        values = merge_values(values, _entry(chart.defaults["drivers"], name))
+    for each in [*map(_values_file, arguments.values), *arguments.set]:
+        values = merge_values(values, each)
+    rendered = chart.render(values, release=arguments.release, namespace=arguments.namespace)
+    if arguments.print_values:
+        print(yaml_text([values]), end="")
+        return 0
+    if not any(each.object["kind"] == "ServiceAccount" for each in rendered):
+        raise SettingsError("no driver is switched on: name one, or give --values with `drivers.NAME.enabled: true`")
+    print("\n---\n".join(f"# {each.source}\n{each.text}" for each in rendered))
+    return 0
+
+
+def _entry(known: JSON, name: str) -> JSON:
+    """The values that switch a driver on: an entry of the chart by its key, or a new one for any other driver."""
+    if name in known:
+        return {"drivers": {name: {"enabled": True}}}
+    driver_name = load_driver(name).info.name
+    for key, each in known.items():
+        if each["driverName"] == driver_name:
+            return {"drivers": {key: {"enabled": True, "run": name}}}
+    key = name if _KEY.fullmatch(name) else driver_name.replace(".", "-")
+    return {"drivers": {key: {"driverName": driver_name} | ({} if key == name else {"run": name})}}
+
+
+def _values_file(path: Path) -> JSON:
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--values {path} is no YAML: {error}") from error
+    if not isinstance(found, dict | None):
+        raise SettingsError(f"--values {path} must be a YAML mapping")
+    return found or {}
+
+
+@from_text
+def _assignment(text: str) -> JSON:
+    """`a.b=c` as nested maps."""
+    path, equals, value = text.partition("=")
+    keys = [each.replace(r"\.", ".") for each in re.split(r"(?<!\\)\.", path)]
+    if not equals or not all(keys):
+        raise ValueError("must be PATH=VALUE, such as drivers.cpu.nri=true")
+    try:
+        found = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ValueError(f"the value is no YAML: {error}") from error
+    for key in reversed(keys):
+        found = {key: found}
+    return dict(found)
+
+
+@from_text
+def _name(text: str) -> str:
+    if not _NAMESPACE.fullmatch(text):
+        raise ValueError("must be a DNS label: lower-case letters, digits and inner '-', at most 63 characters")
+    return text

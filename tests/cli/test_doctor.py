@@ -1,0 +1,82 @@
+"""`dra-sdk doctor`: what it prints and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dra_sdk.tools.doctor import PERMISSIONS
+from dra_sdk.tools.manifests import Chart
+from tests.cli.commands import Run, runner
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Without a cluster, and with a node in `tmp_path`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    for each in ("kubelet/plugins_registry", "kubelet/plugins", "cdi"):
+        (tmp_path / each).mkdir(parents=True)
+    called = runner(capsys)
+    flags = "--kubelet-dir", tmp_path / "kubelet", "--cdi-dir", tmp_path / "cdi", "--host-root", tmp_path
+    return lambda *words: called("doctor", *flags, *words)
+
+
+def test_what_cannot_be_seen_is_no_failure_and_is_told(run: Run) -> None:
+    done = run()
+    assert done.status == 0, done.err
+    assert "unknown API server: there are no credentials" in done.out
+    assert done.out.splitlines()[-1].endswith("checks: 0 missing, 4 not visible from here")
+
+
+def test_something_missing_is_status_1_with_its_remedy(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "cdi").rmdir()
+    done = run("--nri")
+    assert done.status == 1
+    assert f"missing directory {tmp_path / 'cdi'}: does not exist\n        → make it" in done.out
+    assert "missing NRI: nobody listens at" in done.out
+
+
+def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path) -> None:
+    own = tmp_path / "kubelet/plugins_registry/dra.cpu", tmp_path / "kubelet/plugins/dra.cpu"
+    own[0].mkdir()
+    done = run("dra.cpu", "--registry-dir", own[0])
+    assert done.status == 1
+    assert f"ok      directory {own[0]}: can be written" in done.out
+    assert f"missing directory {own[1]}: does not exist" in done.out
+
+
+def test_as_json(run: Run, tmp_path: Path) -> None:
+    found = json.loads(run("-o", "json").out)
+    (registry,) = [each for each in found if each["subject"].endswith("plugins_registry")]
+    assert registry == {
+        "status": "ok",
+        "subject": f"directory {tmp_path / 'kubelet/plugins_registry'}",
+        "found": "can be written",
+        "remedy": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [(["--host-root", "/nothing"], "--host-root /nothing is not"), (["--kubeconfig", "/nothing"], "/nothing")],
+)
+def test_bad_input_is_status_2(run: Run, words: list[str], problem: str) -> None:
+    done = run(*words)
+    assert done.status == 2
+    assert problem in done.err
+
+
+def test_the_permissions_that_it_asks_about_are_those_of_the_chart() -> None:
+    made = [each.object for each in Chart().render({"drivers": {"cpu": {"enabled": True}}})]
+    (role,) = [each for each in made if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "dra-cpu"]
+    granted = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == set(PERMISSIONS)

@@ -1,0 +1,102 @@
+"""`dra-sdk manifests`: the objects that install drivers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dra_sdk import Device, DriverInfo, Node
+from dra_sdk.tools.manifests import Chart
+from tests.cli.commands import Run, runner
+
+HERE = f"{__name__}:LampDriver"
+
+
+class LampDriver:
+    """A driver that the chart does not know."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo("lamps.example.com")
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        return [Device("lamp-0")]
+
+    def dra_prepare(self, claim: object) -> list[object]:
+        return []
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def test_the_objects_of_a_driver_come_in_the_order_in_which_they_are_applied(run: Run) -> None:
+    done = run("manifests", "cpu")
+    assert done.status == 0, done.err
+    found = list(yaml.safe_load_all(done.out))
+    assert [each["kind"] for each in found][:2] == ["Namespace", "ServiceAccount"]
+    assert found[-1]["kind"] == "DaemonSet"
+    assert "# the new pod takes over" in done.out
+
+
+def test_they_are_those_of_the_chart(run: Run) -> None:
+    found = list(yaml.safe_load_all(run("manifests", "cpu", "gpu", "--namespace", "here").out))
+    values = {"namespace": {"create": True}, "drivers": {"cpu": {"enabled": True}, "gpu": {"enabled": True}}}
+    assert found == [each.object for each in Chart().render(values, namespace="here")]
+
+
+def test_a_server_would_take_them(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(run("manifests", "cpu", "gpu", "gpu-amd", HERE).out)
+    done = run("validate", tmp_path / "all.yaml")
+    assert (done.status, done.out) == (0, ""), done.err
+
+
+def test_a_driver_that_the_chart_does_not_know_needs_only_its_name(run: Run) -> None:
+    found = {each["kind"]: each for each in yaml.safe_load_all(run("manifests", HERE).out)}
+    assert found["DeviceClass"]["metadata"]["name"] == "lamps.example.com"
+    assert found["DaemonSet"]["metadata"]["name"] == "dra-lamps-example-com"
+    assert found["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["args"] == ["run", HERE]
+
+
+def test_the_values_for_helm_make_the_same_objects(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(run("manifests", HERE, "cpu", "--print-values").out)
+    values = "--values", tmp_path / "values.yaml"
+    assert run("manifests", *values).out == run("manifests", HERE, "cpu").out
+
+
+def test_later_values_win_over_earlier_ones(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("image: {repository: r.example.com/a, tag: '1'}\n")
+    (tmp_path / "b.yaml").write_text("image: {tag: '2'}\n")
+    words = "manifests", "cpu", "-f", tmp_path / "a.yaml", "-f", tmp_path / "b.yaml"
+    assert "image: r.example.com/a:2" in run(*words).out
+    assert "image: r.example.com/a:3" in run(*words, "--set", "image.tag='3'").out
+
+
+def test_a_dot_in_a_key_is_escaped(run: Run) -> None:
+    done = run("manifests", "cpu", "--set", r"drivers.cpu.nodeSelector.example\.com/cpus=many")
+    assert "example.com/cpus: many" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "no driver is switched on: name one"),
+        (["cpu", "--set", "drivers.cpu.enabld=true"], "value drivers.cpu.enabld"),
+        (["cpu", "--set", "a"], "must be PATH=VALUE"),
+        (["cpu", "--namespace", "A"], "must be a DNS label"),
+        (["nothing-like-that"], "nothing-like-that"),
+        (["cpu", "-f", "missing.yaml"], "missing.yaml"),
+    ],
+)
+def test_bad_input_is_named(run: Run, words: list[str], problem: str) -> None:
+    done = run("manifests", *words)
+    assert done.status == 2
+    assert problem in done.err
+    assert done.out == ""
+
+
+def test_a_file_of_values_that_is_no_mapping_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text("- a\n")
+    assert run("manifests", "cpu", "-f", tmp_path / "list.yaml").err.endswith("list.yaml must be a YAML mapping\n")

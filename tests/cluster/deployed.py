@@ -1,0 +1,71 @@
+"""What the chart installs for the drivers of the tests: the account of each, without a pod or with one."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dra_sdk.tools.manifests import Chart
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.image import BUSYBOX
+
+ROOT = Path(__file__).parents[2]
+_PYTHON = {Path("/usr"), Path("/lib"), Path("/lib64"), Path("/etc"), Path(sys.base_prefix), Path(sys.prefix), ROOT}
+_SETTINGS = {"PYTHONPATH": f"{ROOT}:{ROOT}/drivers/cpu:{ROOT}/drivers/gpu", "PYTHONDONTWRITEBYTECODE": "1"}
+JSON = dict[str, Any]
+NAMESPACE = "dra-sdk"
+
+
+def account(driver: str) -> str:
+    """Returns the name of the account of a driver, given its name in the API."""
+    return f"dra-{_key(driver)}"
+
+
+def install(cluster: Cluster, driver: str, **fields: Any) -> None:
+    """Applies everything of a driver but its classes and its DaemonSet. `fields` are those of its entry in the values.
+
+    Applied again with other fields, it changes what was there.
+    """
+    entry = {"driverName": driver, "enabled": True, "daemonSet": False, **fields}
+    values = {"drivers": {_key(driver): entry}, "namespace": {"create": True}, "deviceClasses": {"create": False}}
+    cluster.apply(*(each.text for each in Chart().render(values, namespace=NAMESPACE)))
+
+
+@cache
+def kubeconfig(cluster: Cluster, driver: str) -> Path:
+    """Returns a kubeconfig of the driver's account, which it installs first; its token is valid for a day."""
+    install(cluster, driver)
+    return cluster.service_account_kubeconfig(NAMESPACE, account(driver))
+
+
+def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
+    """Returns the values for one of the chart's drivers on this cluster; `fields` change the driver's entry.
+
+    No image can be pulled here, so the image is busybox, with this machine's Python and this repository mounted.
+    """
+    repository, _, tag = BUSYBOX.rpartition(":")
+    entry = {
+        "enabled": True,
+        "command": [sys.executable, "-m", "dra_sdk.cli.main"],
+        "hostPaths": [{"path": str(each)} for each in sorted(_PYTHON) if each.exists()],
+        **fields,
+        "env": {**_SETTINGS, **fields.get("env", {})},
+    }
+    return {
+        "namespace": {"create": True},
+        "kubeletDir": str(cluster.kubelet_dir),
+        "cdiDir": str(cluster.cdi_dir),
+        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "drivers": {key: entry},
+    }
+
+
+def release(values: JSON) -> list[JSON]:
+    """Returns the objects that the chart makes of these values."""
+    return [each.object for each in Chart().render(values, namespace=NAMESPACE)]
+
+
+def _key(driver: str) -> str:
+    return driver.replace(".", "-")

@@ -1,0 +1,31 @@
+"""The real Helm, which `make helm` builds from its Go module; tests that need it are skipped without it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dra_sdk.tools.manifests import CHART, RELEASE
+from tests.cluster.harness.cache import Cache
+from tests.cluster.harness.helm import helm_path
+
+JSON = dict[str, Any]
+
+
+def find_helm() -> Path | None:
+    found = helm_path(Cache.from_env())
+    return found if found.is_file() else None
+
+
+def helm_objects(helm: Path, values: JSON, folder: Path) -> dict[tuple[str, str], JSON]:
+    """What `helm template` makes of the chart, by kind and name."""
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    command = [helm, "template", RELEASE, CHART, "--namespace", RELEASE, "--values", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [each for each in yaml.safe_load_all(done.stdout) if each]
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}

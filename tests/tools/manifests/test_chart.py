@@ -1,0 +1,296 @@
+"""The chart, rendered without Helm: what is made by each switch, and that Helm would make the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_sdk.errors import SettingsError
+from dra_sdk.loader import load_driver
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import SETTINGS
+from dra_sdk.tools.manifests import CHART, Chart, Values, merge_values, values_schema
+from dra_sdk.tools.simulator import EmbeddedCluster
+from tests.embedded import settings_for
+from tests.tools.manifests.helm import find_helm, helm_objects
+from tests.tools.manifests.switches import ALL, SWITCHES
+
+JSON = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+DRIVERS = ("cpu", "memory", "gpu", "gpu-amd")
+NRI = {"/var/run/nri", "/sys/fs/cgroup"}
+SHARED = {"cpu": {*NRI, "/var/lib/kubelet/cpu_manager_state"}, "memory": NRI, "gpu": {"/"}}
+"""What a driver's pod sees of the host, apart from its own directories and those of CDI."""
+METRIC = re.compile(r"dra_sdk_[a-z_]+")
+
+
+def rendered(*values: JSON) -> dict[tuple[str, str], JSON]:
+    found = [each.object for each in Chart().render(*values)]
+    by_name = {(each["kind"], each["metadata"]["name"]): each for each in found}
+    assert len(by_name) == len(found), "two objects of one kind have the same name"
+    return by_name
+
+
+def on(key: str, **fields: Any) -> JSON:
+    return {"drivers": {key: {"enabled": True, **fields}}}
+
+
+def pod(key: str, **fields: Any) -> JSON:
+    return dict(rendered(on(key, **fields))["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"])
+
+
+def container(key: str, **fields: Any) -> JSON:
+    (found,) = pod(key, **fields)["containers"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_helm_makes_the_same_objects(name: str, tmp_path: Path) -> None:
+    helm = find_helm()
+    if helm is None:
+        pytest.skip("there is no helm: `make helm` builds it")
+    values = SWITCHES[name]
+    assert rendered(values) == helm_objects(helm, values, tmp_path)
+
+
+def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+    helm = find_helm()
+    if helm is None:
+        pytest.skip("there is no helm: `make helm` builds it")
+    done = subprocess.run([helm, "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+def test_every_value_has_a_switch_that_changes_it() -> None:
+    """So the comparison with Helm misses no `if` of a template."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    changed = {path for values in SWITCHES.values() for path in fields(values)}
+    assert {path for path in fields(defaults) if path[0] not in {"drivers", "defaults"}} <= changed
+    entries = [entry for values in SWITCHES.values() for entry in values.get("drivers", {}).values()]
+    assert {field for entry in entries for field in entry} >= set(defaults["defaults"])
+
+
+def fields(values: JSON) -> set[tuple[str, ...]]:
+    """The values at the top, and those in maps at the top."""
+    found: set[tuple[str, ...]] = set()
+    for key, value in values.items():
+        found |= {(key, inner) for inner in value} if isinstance(value, dict) else {(key,)}
+    return found
+
+
+def test_the_schema_is_that_of_the_classes() -> None:
+    """`python -m tests.tools.manifests.schema` writes it."""
+    assert json.loads((CHART / "values.schema.json").read_text()) == values_schema()
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"drivers": {"cpu": {"enabld": True}}}, "value drivers.cpu.enabld is none that the chart has"),
+        ({"drivers": {"lamps": {}}}, "value drivers.lamps.driverName must be given"),
+        ({"drivers": {"cpu": {"env": {"A": 1}}}}, "value drivers.cpu.env.A must be a valid string"),
+        (
+            {"drivers": {"cpu": {"hostRoot": "write"}}},
+            "value drivers.cpu.hostRoot must be 'none', 'ReadOnly' or 'ReadWrite'",
+        ),
+        ({"drivers": {"cpu": {"nodeSelector": None}}}, "value drivers.cpu.nodeSelector must be an object"),
+        ({"kubeletDir": "here"}, "value kubeletDir"),
+        ({"cdi": "/x"}, "value cdi"),
+    ],
+)
+def test_a_wrong_value_is_named(values: JSON, problem: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(problem)):
+        Chart().render(values)
+
+
+def test_null_removes_a_value_and_maps_are_merged_by_key() -> None:
+    below = {"a": {"b": 1, "c": 2}, "d": [1, 2]}
+    assert merge_values(below, {"a": {"b": None, "e": 3}, "d": [3]}) == {"a": {"c": 2, "e": 3}, "d": [3]}
+    assert below == {"a": {"b": 1, "c": 2}, "d": [1, 2]}
+
+
+# -- what drivers get
+
+
+@pytest.mark.parametrize("key", DRIVERS)
+def test_a_driver_of_the_chart_is_the_installed_one(key: str) -> None:
+    info, found = load_driver(key).info, rendered(on(key))
+    classes = [each for (kind, _), each in found.items() if kind == "DeviceClass"]
+    assert info.name in {each["metadata"]["name"] for each in classes}
+    for each in classes:
+        assert f'device.driver == "{info.name}"' in each["spec"]["selectors"][0]["cel"]["expression"]
+    made = container(key)
+    assert made["args"] == ["run", key]
+    settings = {each.env for each in SETTINGS} | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+    documented = "".join(page.read_text() for page in (ROOT / "drivers").glob("*/README.md"))
+    for variable in (each["name"] for each in made["env"]):
+        assert variable in settings or f"`{variable}`" in documented, variable
+
+
+@pytest.mark.parametrize("key", DRIVERS)
+def test_a_pod_sees_the_directories_of_its_own_driver_only(key: str) -> None:
+    name, spec = load_driver(key).info.name, pod(key, env={"DRA_GPU_MPS": "false"} if key == "gpu" else {})
+    volumes = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    shared = {"/var/run/cdi"} | SHARED.get(key, set())
+    own = {f"/var/lib/kubelet/plugins_registry/{name}", f"/var/lib/kubelet/plugins/{name}"}
+    assert set(volumes.values()) == shared | own
+    mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
+    assert "host" not in volumes or mounts["/host"]["readOnly"]
+    assert {each["name"] for each in mounts.values()} == {each["name"] for each in spec["volumes"]}
+
+
+@pytest.mark.parametrize("key", DRIVERS)
+def test_every_pod_is_confined_and_replaced_without_a_gap(key: str) -> None:
+    found = rendered(on(key))["DaemonSet", f"dra-{key}"]["spec"]
+    assert found["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    spec = found["template"]["spec"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert spec["enableServiceLinks"] is False
+    (made,) = spec["containers"]
+    assert "memory" in made["resources"]["limits"]
+    assert made["securityContext"]["readOnlyRootFilesystem"]
+    sources = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in made["env"] if "valueFrom" in each}
+    assert sources == {"NODE_NAME": "spec.nodeName", "POD_UID": "metadata.uid"}
+
+
+PRIVILEGED = [
+    ("cpu", {}, False),
+    ("gpu", {}, True),
+    ("gpu", {"DRA_GPU_MPS": "false"}, False),
+    ("gpu", {"DRA_GPU_MPS": "false", "DRA_GPU_DYNAMIC_MIG": "true"}, True),
+    ("gpu", {"DRA_GPU_MPS": "false", "DRA_GPU_PASSTHROUGH": "true"}, True),
+    ("gpu", {"DRA_GPU_MPS": None}, True),
+    ("gpu-amd", {}, False),
+    ("gpu-amd", {"DRA_AMD_PASSTHROUGH": "true"}, True),
+    ("gpu-amd", {"DRA_AMD_PARTITIONING": "true"}, True),
+]
+
+
+@pytest.mark.parametrize(("key", "env", "privileged"), PRIVILEGED)
+def test_a_pod_is_privileged_only_for_the_features_that_need_it(key: str, env: JSON, privileged: bool) -> None:
+    context = container(key, env=env)["securityContext"]
+    assert context.get("privileged", False) is privileged
+    if not privileged:
+        added = {"add": ["SYS_CHROOT"]} if key == "gpu" else {}
+        assert context["capabilities"] == {"drop": ["ALL"], **added}
+        assert context["allowPrivilegeEscalation"] is False
+        assert "hostPID" not in pod(key, env=env)
+
+
+def test_on_the_hosts_network_the_old_pod_goes_first() -> None:
+    found = rendered(on("cpu", hostNetwork=True, httpPort=9090))["DaemonSet", "dra-cpu"]["spec"]
+    assert found["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    (made,) = found["template"]["spec"]["containers"]
+    assert made["ports"] == [{"name": "http", "containerPort": 9090}]
+    assert {"name": "DRA_SDK_HTTP_ADDRESS", "value": ":9090"} in made["env"]
+
+
+def test_each_driver_has_an_account_that_only_its_own_policy_is_about() -> None:
+    found = rendered(on("cpu"), on("gpu"))
+    for key, driver in (("cpu", "dra.cpu"), ("gpu", "gpu.nvidia.com")):
+        assert found["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]["serviceAccountName"] == f"dra-{key}"
+        assert ("ServiceAccount", f"dra-{key}") in found
+        policy = found["ValidatingAdmissionPolicy", f"dra-{key}"]["spec"]
+        (condition,) = policy["matchConditions"]
+        assert condition["expression"] == f'request.userInfo.username == "system:serviceaccount:dra-sdk:dra-{key}"'
+        assert f'variables.slice.spec.driver == "{driver}"' in {each["expression"] for each in policy["validations"]}
+        assert found["ValidatingAdmissionPolicyBinding", f"dra-{key}"]["spec"]["validationActions"] == ["Deny"]
+
+
+def test_only_a_driver_that_tells_the_status_of_devices_may_write_it() -> None:
+    found = rendered(on("cpu", deviceStatus=True), on("gpu"))
+    granted = {
+        key: {resource for rule in found["ClusterRole", f"dra-{key}"]["rules"] for resource in rule["resources"]}
+        for key in ("cpu", "gpu")
+    }
+    assert granted["cpu"] - granted["gpu"] == {"resourceclaims/status", "resourceclaims/driver"}
+    (rule,) = [
+        each for each in found["ClusterRole", "dra-cpu"]["rules"] if "resourceclaims/driver" in each["resources"]
+    ]
+    assert rule["resourceNames"] == ["dra.cpu"]
+
+
+def test_objects_come_in_an_order_in_which_they_can_be_applied() -> None:
+    kinds = [each.object["kind"] for each in Chart().render(ALL)]
+    assert kinds[0] == "Namespace"
+    assert kinds.index("ServiceAccount") < kinds.index("DaemonSet")
+    assert kinds.index("ValidatingAdmissionPolicyBinding") < kinds.index("DaemonSet")
+
+
+# -- monitoring
+
+
+@pytest.fixture
+def metrics() -> set[str]:
+    """The names under which Prometheus stores the metrics of a driver that has prepared a claim."""
+    with EmbeddedCluster() as cluster, DriverProcess(load_driver("cpu"), settings_for(cluster)) as process:
+        cluster.kubelet.wait_for_driver("dra.cpu")
+        cluster.wait_slices("dra.cpu")
+        cluster.create_class("cpus")
+        cluster.create_claim("one", {"cpu": "cpus"})
+        cluster.create_pod("user", ["one"])
+        cluster.schedule()
+        cluster.run_pod("user")
+        text = process.metrics.text().decode()
+    return set(re.findall(r"^(dra_sdk_\w+)(?:\{| )", text, re.MULTILINE))
+
+
+def monitoring() -> dict[tuple[str, str], JSON]:
+    return rendered({"monitoring": {"podMonitor": True, "alerts": True, "dashboard": True}}, on("cpu"))
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_exist(metrics: set[str]) -> None:
+    found = monitoring()
+    rules = found["PrometheusRule", "dra-sdk-drivers"]["spec"]["groups"][0]["rules"]
+    dashboard = json.loads(found["ConfigMap", "dra-sdk-dashboard"]["data"]["dra-drivers.json"])
+    queries = [each["expr"] for each in rules]
+    queries += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    queries += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    asked = {name for each in queries for name in METRIC.findall(each)}
+    assert asked <= metrics
+    created = {each for each in metrics if each.endswith("_created") and each != "dra_sdk_slices_created"}
+    of_histograms = {each for each in metrics if each.endswith("_sum") or each == "dra_sdk_hook_seconds_count"}
+    assert metrics - asked == created | of_histograms, "a metric that no panel shows"
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    dashboard = json.loads(monitoring()["ConfigMap", "dra-sdk-dashboard"]["data"]["dra-drivers.json"])
+    cells = [
+        (x, y)
+        for panel in dashboard["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+
+
+def test_monitors_and_policies_select_the_pods_of_the_drivers() -> None:
+    found = rendered({"monitoring": {"podMonitor": True}, "networkPolicy": {"create": True}}, on("cpu"))
+    template = found["DaemonSet", "dra-cpu"]["spec"]["template"]
+    selectors = (
+        found["PodMonitor", "dra-sdk-drivers"]["spec"]["selector"]["matchLabels"],
+        found["NetworkPolicy", "dra-sdk-drivers"]["spec"]["podSelector"]["matchLabels"],
+    )
+    for each in selectors:
+        assert each.items() <= template["metadata"]["labels"].items()
+    (port,) = template["spec"]["containers"][0]["ports"]
+    assert found["PodMonitor", "dra-sdk-drivers"]["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
+
+
+def test_values_has_a_field_for_every_default() -> None:
+    known = {each.alias or name for name, each in Values.model_fields.items()}
+    assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == known - {"global"}
+
+
+def test_the_chart_needs_nothing_that_the_package_does_not_bring(tmp_path: Path) -> None:
+    shutil.copytree(CHART, tmp_path / "chart")
+    assert [each.text for each in Chart(tmp_path / "chart").render(ALL)] == [each.text for each in Chart().render(ALL)]

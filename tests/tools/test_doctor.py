@@ -1,0 +1,233 @@
+"""What `dra-sdk doctor` says of nodes made of files, and of an API server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_sdk.errors import ApiError, NotFoundError, UnreachableError
+from dra_sdk.tools.doctor import (
+    PERMISSIONS,
+    Finding,
+    NodePaths,
+    container_runtime,
+    directories,
+    examine,
+    kubelet_gates,
+    permissions,
+)
+
+JSON = dict[str, Any]
+CDI_ON = "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true\n"
+CDI_OFF = CDI_ON.replace("true", "false")
+VERSION_3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> NodePaths:
+    """A node that lacks nothing but a container runtime's configuration."""
+    for each in ("kubelet/plugins_registry", "kubelet/plugins", "var/run/cdi", "etc/containerd"):
+        (tmp_path / each).mkdir(parents=True)
+    return node_paths(tmp_path / "kubelet", Path("/var/run/cdi"), tmp_path)
+
+
+def node_paths(kubelet: Path, cdi: Path, root: Path = Path("/")) -> NodePaths:
+    return NodePaths(kubelet, kubelet / "plugins_registry", kubelet / "plugins", cdi, root)
+
+
+def by_subject(findings: Iterator[Finding]) -> dict[str, Finding]:
+    return {each.subject: each for each in findings}
+
+
+def runtime(paths: NodePaths, config: str | None, version: str = "", *, nri: bool = False) -> dict[str, Finding]:
+    if config is not None:
+        (paths.root / "etc/containerd/config.toml").write_text(config)
+    return by_subject(container_runtime(paths, version, nri=nri))
+
+
+# -- directories
+
+
+def test_directories_that_are_there_are_fine(tmp_path: Path) -> None:
+    for each in ("plugins_registry", "plugins", "cdi"):
+        (tmp_path / each).mkdir()
+    found = list(directories(node_paths(tmp_path, tmp_path / "cdi")))
+    assert [each.status for each in found] == ["ok", "ok", "ok"]
+
+
+def test_a_missing_directory_and_a_file_in_its_place_are_named(tmp_path: Path) -> None:
+    (tmp_path / "plugins").touch()
+    found = by_subject(directories(node_paths(tmp_path, tmp_path / "cdi")))
+    registry = found[f"directory {tmp_path / 'plugins_registry'}"]
+    assert (registry.status, registry.found) == ("missing", "does not exist")
+    assert "--kubelet-dir" in registry.remedy
+    assert found[f"directory {tmp_path / 'plugins'}"].found == "is no directory"
+
+
+# -- the container runtime
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "status"),
+    [
+        (CDI_ON, "", "ok"),
+        (CDI_OFF, "containerd://2.1.4", "missing"),
+        ("version = 2\n", "containerd://1.7.27", "missing"),
+        ("version = 2\n", "containerd://2.0.1", "ok"),
+        ("version = 2\n", "", "unknown"),
+        (VERSION_3, "", "ok"),
+        (VERSION_3 + "enable_cdi = false\n", "", "missing"),
+        (None, "containerd://2.1.4", "unknown"),
+        (None, "containerd://1.7.27", "unknown"),
+        (None, "", "unknown"),
+        (None, "cri-o://1.34.1", "ok"),
+        (None, "docker://28.0", "unknown"),
+        ("version = [", "", "unknown"),
+    ],
+)
+def test_cdi_of_the_runtime(paths: NodePaths, config: str | None, version: str, status: str) -> None:
+    found = runtime(paths, config, version)["CDI"]
+    assert found.status == status
+    assert bool(found.remedy) == (status != "ok")
+
+
+def test_a_setting_of_an_imported_file_counts(paths: NodePaths) -> None:
+    (paths.root / "etc/containerd/conf.d").mkdir()
+    (paths.root / "etc/containerd/conf.d/cdi.toml").write_text(CDI_OFF)
+    found = runtime(paths, "imports = ['/etc/containerd/conf.d/*.toml']\n" + CDI_ON)
+    assert found["CDI"].status == "missing"
+
+
+def test_a_directory_that_the_runtime_does_not_read_is_missing(paths: NodePaths) -> None:
+    found = runtime(paths, VERSION_3 + "cdi_spec_dirs = ['/etc/cdi']\n")["cdi_spec_dirs"]
+    assert (found.status, found.found) == ("missing", "containerd reads /etc/cdi, not /var/run/cdi")
+    assert runtime(paths, VERSION_3 + "cdi_spec_dirs = ['/run/cdi/']\n")["cdi_spec_dirs"].status == "ok"
+
+
+def test_nri_is_missing_only_if_a_driver_needs_it(paths: NodePaths) -> None:
+    assert runtime(paths, None)["NRI"].status == "unknown"
+    assert runtime(paths, None, nri=True)["NRI"].status == "missing"
+
+
+def test_nri_is_there_if_somebody_listens(paths: NodePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(paths.root)  # a path of a socket has at most 107 bytes
+    (paths.root / "var/run/nri").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("var/run/nri/nri.sock")
+        server.listen()
+        near = node_paths(paths.kubelet, paths.cdi, Path())
+        assert runtime(near, None, nri=True)["NRI"].status == "ok"
+
+
+# -- the kubelet
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("kind: KubeletConfiguration\n", "ok"),
+        ("featureGates: {DRAConsumableCapacity: true}\n", "ok"),
+        ("featureGates: {DynamicResourceAllocation: false}\n", "missing"),
+        ("[", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_the_kubelets_configuration_file(tmp_path: Path, text: str | None, status: str) -> None:
+    if text is not None:
+        (tmp_path / "config.yaml").write_text(text)
+    (found,) = kubelet_gates(tmp_path)
+    assert found.status == status
+
+
+# -- the API server
+
+
+class Server:
+    """An API server with these objects, where everything in `allowed` is allowed."""
+
+    def __init__(self, objects: JSON, allowed: set[tuple[str, str, str]] | ApiError) -> None:
+        self._objects, self._allowed = objects, allowed
+
+    def get(self, path: str, params: object = None) -> JSON:
+        if path not in self._objects:
+            raise NotFoundError(f"{path} not found", status=404)
+        found = self._objects[path]
+        if isinstance(found, ApiError):
+            raise found
+        return dict(found)
+
+    def create(self, path: str, body: JSON) -> JSON:
+        assert path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        if isinstance(self._allowed, ApiError):
+            raise self._allowed
+        asked = body["spec"]["resourceAttributes"]
+        return {"status": {"allowed": (asked["group"], asked["resource"], asked["verb"]) in self._allowed}}
+
+
+def objects(version: str = "v1.36.3", kubelet: str = "v1.36.3") -> JSON:
+    info = {"kubeletVersion": kubelet, "containerRuntimeVersion": "containerd://2.1.4"}
+    return {
+        "/version": {"gitVersion": version},
+        "/apis/resource.k8s.io/v1": {"kind": "APIResourceList"},
+        "/api/v1/nodes/here": {"status": {"nodeInfo": info}},
+    }
+
+
+def examined(paths: NodePaths, server: Any) -> dict[str, Finding]:
+    return by_subject(iter(examine(paths, server, "here")))
+
+
+def test_a_node_that_has_everything_lacks_nothing(paths: NodePaths) -> None:
+    (paths.kubelet / "config.yaml").write_text("featureGates: {}\n")
+    near = node_paths(paths.kubelet, paths.root / "var/run/cdi", paths.root)
+    found = examined(near, Server(objects("v1.37.1"), set(PERMISSIONS)))
+    assert {each.subject for each in found.values() if each.status == "missing"} == set()
+    assert found["CDI"].found.startswith("by default on in containerd 2.1.4")
+    assert found["kubelet of here"].status == "ok"
+    assert found["permissions"].status == "ok"
+
+
+def test_gates_that_a_release_has_off_are_named_as_not_visible(paths: NodePaths) -> None:
+    found = examined(paths, Server(objects("v1.35.4"), set(PERMISSIONS)))["feature gates of the API server"]
+    assert found.status == "unknown"
+    assert "DRAConsumableCapacity" in found.found
+    assert "DRAPrioritizedList" not in found.found
+
+
+def test_an_old_server_and_an_old_kubelet_are_missing_what_dra_needs(paths: NodePaths) -> None:
+    old = objects("v1.33.2", "v1.32.0")
+    del old["/apis/resource.k8s.io/v1"]
+    found = examined(paths, Server(old, set(PERMISSIONS)))
+    assert found["API server"].status == "missing"
+    assert "1.34" in found["API server"].remedy
+    assert found["kubelet of here"].status == "missing"
+
+
+def test_a_node_of_another_name_is_named(paths: NodePaths) -> None:
+    there = {path: each for path, each in objects().items() if "nodes" not in path}
+    found = examined(paths, Server(there, set(PERMISSIONS)))["Node here"]
+    assert found.status == "missing"
+    assert "NODE_NAME" in found.remedy
+
+
+def test_a_server_out_of_reach_is_missing(paths: NodePaths) -> None:
+    found = examined(paths, Server({"/version": UnreachableError("no route")}, UnreachableError("no route")))
+    assert found["API server"].status == "missing"
+    assert found["permissions"].status == "unknown"
+
+
+def test_without_credentials_the_api_server_is_unknown(paths: NodePaths) -> None:
+    found = examined(paths, None)
+    assert found["API server"].status == "unknown"
+    assert "permissions" not in found
+
+
+def test_permissions_that_are_refused_are_all_named() -> None:
+    allowed = {each for each in PERMISSIONS if each[2] != "watch" and each[1] != "nodes"}
+    (found,) = permissions(Server({}, allowed))
+    assert found.status == "missing"
+    assert "get nodes, watch resourceslices" in found.found
