@@ -86,13 +86,14 @@ def refuse_static_policy(host: Host, kubelet_dir: str) -> None:
 
 
 def _policy_of_state(path: Path) -> str | None:
-    text = optional(read_text, path)
+    """The policy in a CPUManagerCheckpoint; None without one. From 1.37 on it is in the text `data` as well."""
     try:
-        found = json.loads(text or "{}")
-    except ValueError:
+        found = json.loads(optional(read_text, path) or "{}")
+        inner = json.loads(found.get("data") or "{}")
+    except (AttributeError, TypeError, ValueError):  # not a checkpoint
         return None
-    policy = found.get("policyName") if isinstance(found, dict) else None
-    return policy if isinstance(policy, str) else None
+    named = [each.get("policyName") for each in (inner, found) if isinstance(each, dict)]
+    return next((policy for policy in named if policy and isinstance(policy, str)), None)
 
 
 def _policy_of_config(path: Path) -> str | None:

@@ -76,6 +76,7 @@ def test_a_device_with_admin_access_holds_nothing():
     ("name", "content"),
     [
         ("cpu_manager_state", '{"policyName":"static","defaultCpuSet":"0-7","checksum":1}'),
+        ("cpu_manager_state", '{"policyName":"","data":"{\\"policyName\\":\\"static\\"}","dataChecksum":1}'),
         ("config.yaml", "kind: KubeletConfiguration\ncpuManagerPolicy: static\n"),
         ("config.yaml", 'kind: KubeletConfiguration\n"cpuManagerPolicy" : "static"\n'),
         ("config.json", '{"kind":"KubeletConfiguration","cpuManagerPolicy":"static"}'),
@@ -102,8 +103,9 @@ def test_a_kubelet_with_the_static_policy_is_refused(tmp_path, name, content):
         {"cpu_manager_state": '{"policyName":"none"}', "config.yaml": "cpuManagerPolicy: static\n"},
         {"cpu_manager_state": "{", "config.yaml": "# cpuManagerPolicy: static\ncpuManagerPolicy: none\n"},
         {"cpu_manager_state": "[]"},
+        {"cpu_manager_state": '{"data": 1}'},
     ],
-    ids=["no files", "none", "the state counts", "a comment", "no object"],
+    ids=["no files", "none", "the state counts", "a comment", "no object", "no text"],
 )
 def test_other_policies_are_fine(tmp_path, files):
     for name, content in files.items():
