@@ -105,6 +105,9 @@ class DriverHooks(Protocol):
         An exception fails the pod's start; the kubelet tries again with a new sandbox. Must be quick: the runtime
         waits 2 s, and handles no other pod of the node meanwhile. The same holds for all hooks about containers: they
         answer from memory, after 1 s the SDK answers an error in their place.
+
+        The kubelet prepares a claim once on a node. So the hook is not called for a pod that begins to use a claim
+        which is prepared already for another pod.
         """
 
     @hookspec(firstresult=True)
@@ -121,8 +124,10 @@ class DriverHooks(Protocol):
     ) -> ContainerAdjustment | None:
         """Return what changes in a container that is being created, with or without claims of this driver.
 
-        `held` are all claims that hold devices of this driver on this node. An exception fails the container's
-        creation if it uses claims of this driver; otherwise it is logged, and the container starts unchanged.
+        `held` are all claims that hold devices of this driver on this node. Resources that the answer leaves out are
+        those that `dra_synchronize` wants. An exception fails the container's creation if it uses claims of this
+        driver; otherwise it is logged, and the container starts unchanged. A container that uses a claim of this
+        driver which is not prepared is refused without a call.
         """
 
     @hookspec(firstresult=True)
@@ -131,10 +136,11 @@ class DriverHooks(Protocol):
     ) -> Mapping[str, ContainerResources]:
         """Return the resources that containers must have now, by container id; the SDK changes those that differ.
 
-        Called with all containers of the node when the runtime connects, after each creation, update and removal of a
-        container, and after claims were prepared or unprepared. Must depend on nothing but its arguments and the
-        node's hardware, so that a restart of the driver, the kubelet or the runtime leads to the same resources.
-        Containers that it leaves out stay as they are. An exception is logged, and the call is repeated.
+        Called with all containers of the node when the runtime connects, while a container is created (which is among
+        them) or updated, when one has stopped, and after claims were prepared or unprepared. Must depend on nothing
+        but its arguments and the node's hardware, so that a restart of the driver, the kubelet or the runtime leads to
+        the same resources. Containers that it leaves out stay as they are. An exception is logged, and the call is
+        repeated; it fails the creation of a container that uses claims of this driver.
         """
 
     @hookspec(firstresult=True)

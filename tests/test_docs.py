@@ -325,3 +325,12 @@ def test_the_guide_shows_the_hook_of_its_driver_of_cores() -> None:
     page = (ROOT / "docs/driver.md").read_text().partition("## Pods and containers")[2]
     (hook,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert textwrap.indent(hook, "    ") in (EXAMPLES / "cores/cores_driver.py").read_text()
+
+
+def test_the_driver_of_cores_lives_through_the_demo_with_a_container_runtime(run: Run, tmp_path: Path) -> None:
+    for name, content in (("sys/devices/system/cpu/online", "0-3"), ("proc/sys/kernel/random/boot_id", "any text")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(content)
+    shown = run("demo", "cores_driver:CoresDriver", "--host-root", tmp_path)
+    assert (shown.status, shown.err) == (0, "")
+    assert "DRA_CLAIM_cores.example.com_" in shown.out

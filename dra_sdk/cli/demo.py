@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,20 +71,23 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_steps(driver: Driver, root: Path) -> int:
     from dra_sdk.node.runtime.process import DriverProcess  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.simulator import EmbeddedCluster  # noqa: PLC0415 (imports gRPC)
+    from dra_sdk.tools.simulator.nri import NriRuntime  # noqa: PLC0415 (with the simulator)
     from dra_sdk.tools.simulator.oci import NodeDevices  # noqa: PLC0415 (with the simulator)
 
     name = driver.info.name
     with EmbeddedCluster(host=NodeDevices(root)) as cluster:
+        nri_socket = cluster.registry_dir.parent / "nri.sock"  # of a runtime without containers, not this machine's
         settings = Settings(
             node_name=cluster.node_name,
             kubeconfig=cluster.kubeconfig,
             kubelet_dir=cluster.registry_dir.parent,
             cdi_dir=cluster.cdi_dir,
             host_root=root,
-            nri_socket=cluster.registry_dir.parent / "nri.sock",  # not that of this machine
+            nri_socket=nri_socket,
         )
         slices = _slice_count(driver, settings, cluster.profile.minor)
-        with DriverProcess(driver, settings):
+        runtime = NriRuntime(nri_socket) if driver.has_container_hooks else nullcontext()
+        with runtime, DriverProcess(driver, settings):
             cluster.kubelet.wait_for_driver(name)
             devices = _describe(cluster, name, slices)
             if not devices:

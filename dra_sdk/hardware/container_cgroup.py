@@ -1,7 +1,8 @@
 """The cgroup of a container: its CPUs, memory nodes, CPU quota and huge pages, with cgroup v1 and v2.
 
 A container runtime states the cgroup as the OCI runtime specification has it: `/kubepods/pod1/abc` for cgroupfs, or
-`kubepods-pod1.slice:cri-containerd:abc` for systemd, which is the scope `cri-containerd-abc.scope` in that slice.
+`kubepods-pod1.slice:cri-containerd:abc` for systemd, which is the scope `cri-containerd-abc.scope` in that slice. A
+slice alone, such as that of a pod, is a cgroup too.
 
 The host's hierarchies are those that its first process sees mounted, as in `dra_sdk.hardware.cgroups`.
 Source: cgroups(7); cpuset(7); Documentation/admin-guide/cgroup-v2.rst; systemd.slice(5); OCI runtime specification.
@@ -45,7 +46,8 @@ class ContainerCgroup:
         """Its path below the root of a hierarchy."""
         parts = self.path.split(":")
         if len(parts) != _SYSTEMD_PARTS:
-            return self.path.lstrip("/")
+            is_slice = self.path.endswith(_SLICE) and "/" not in self.path
+            return "/".join(_slices(self.path)) if is_slice else self.path.lstrip("/")
         parent, prefix, name = parts
         scope = name if name.endswith(_SLICE) else f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
         return "/".join([*_slices(parent), scope])

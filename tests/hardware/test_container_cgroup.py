@@ -73,6 +73,8 @@ def test_no_limit(host: Host, mounts: str, name: str, text: str) -> None:
         ("system.slice:crio:abc", "system.slice/crio-abc.scope"),
         ("system.slice::abc", "system.slice/abc.scope"),
         ("-.slice:crio:abc", "crio-abc.scope"),
+        ("kubepods-pod1.slice", "kubepods.slice/kubepods-pod1.slice"),
+        ("/kubepods.slice/kubepods-pod1.slice", "kubepods.slice/kubepods-pod1.slice"),
         ("a-b.slice:x:c.slice", "a.slice/a-b.slice/c.slice"),
     ],
 )
