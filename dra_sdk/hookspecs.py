@@ -103,7 +103,7 @@ class DriverHooks(Protocol):
         """Act when the sandbox of a pod that uses this driver's claims has started, before its containers are created.
 
         An exception fails the pod's start; the kubelet tries again with a new sandbox. Must be quick: the runtime
-        waits 2 s, and handles no other pod of the node meanwhile. The same holds for all hooks about containers: they
+        waits 2 s, and handles no other pod of the node until then. The same holds for all hooks about containers: they
         answer from memory, after 1 s the SDK answers an error in their place.
 
         The kubelet prepares a claim once on a node. So the hook is not called for a pod that begins to use a claim

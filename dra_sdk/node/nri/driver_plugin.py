@@ -3,9 +3,9 @@
 What `dra_synchronize` wants is applied in the answer to an event where there is one. Outside of events, as after a
 claim was unprepared, a thread asks the runtime (UpdateContainers, since NRI 0.12.1) or writes the containers' cgroups.
 
-No lock is held while a hook runs, so that a slow hook delays no other event. Two calls of `dra_synchronize` may
-overlap therefore, and the answer of the earlier one may be applied last. So both sides count what happens meanwhile; if
-anything did, `dra_synchronize` runs once more.
+No lock is held while a hook runs, so that a slow hook delays no other event. So two calls of `dra_synchronize` may
+overlap, one in an event and one outside, and the answer of the earlier one may be applied last. Each side counts the
+changes of the other; if there were any during its own, `dra_synchronize` runs once more.
 
 An error of a hook fails the start of a pod or container that uses claims of the driver. For others it is logged.
 """
