@@ -84,9 +84,8 @@ class CpuDriver:
         held, picked = held_cpus(claim.held()), list[CpuSet]()
         for device in claim.devices:
             picked.append(self._pick(device, topology, held.union(*picked)))
-        exclusive = [cpus for device, cpus in zip(claim.devices, picked, strict=True) if not device.admin_access]
         if self._settings.shared_pool == "required":
-            check_shared_pool(topology.online, held, frozenset().union(*exclusive))
+            self._leave_shared_cpus(claim, topology.online, picked)
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = _edits(claim, device, picked)
             yield device.prepared(edits, data=device.config.data(cpus), cdi_name=name, metadata=_metadata(cpus))
@@ -120,6 +119,22 @@ class CpuDriver:
             return pick(topology, online - taken, _number(device), policy)
         except NotEnoughCpusError as error:
             raise NotEnoughCpusError(f"device {device.name}: {error}") from error
+
+    def _leave_shared_cpus(self, claim: Claim[CpuConfig], online: CpuSet, picked: Sequence[CpuSet]) -> None:
+        """Raise EmptySharedPoolError if a claim that picked these CPUs leaves none for containers without claims.
+
+        Claims that share a device are prepared one after the other. So where nothing is left of a claim's own devices,
+        and nothing is reserved, two claims could take the last CPUs at the same time: they are recorded first.
+        """
+        exclusive = [
+            (each.hardware, cpus) for each, cpus in zip(claim.devices, picked, strict=True) if not each.admin_access
+        ]
+        taken: CpuSet = frozenset().union(*(cpus for _, cpus in exclusive))
+        sure = self._settings.reserved_cpus.union(*(hardware for hardware, _ in exclusive)) & online
+        with self._reserving:
+            if taken and not sure - held_cpus(claim.held()) - taken:
+                claim.journal({CPUS: format_cpuset(taken)})
+            check_shared_pool(online, held_cpus(claim.held()), taken)
 
     def _reserve(self, claim: Claim[CpuConfig]) -> None:
         """Record the CPUs of a claim, and raise an error if another claim has some of them.

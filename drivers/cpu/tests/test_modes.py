@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
@@ -25,10 +26,22 @@ Start = Callable[..., DriverHarness]
 GATE = "DRAPartitionableDevices"
 
 
+def with_reserved_cpu(machine: FakeMachine) -> tuple[FakeMachine, CpuSet]:
+    """The machine with one more CPU, in a NUMA node of its own, so that claims can have all others."""
+    last = machine.cpus[-1]
+    number, node = last.id + 1, max(each.numa_node for each in machine.cpus) + 1
+    extra = replace(
+        last, id=number, core=number, core_id=0, socket=node, die=None, cluster=None, numa_node=node, l3=None
+    )
+    return replace(machine, cpus=(*machine.cpus, extra)), frozenset({number})
+
+
 @pytest.fixture
 def start(dra_node: Any, dra_driver: Any) -> Start:
     def started(machine: FakeMachine, *, gates: dict[str, bool] | None = None, **settings: Any) -> DriverHarness:
+        machine, reserved = with_reserved_cpu(machine)
         dra_node.machine(machine)
+        settings = {"reserved_cpus": reserved, **settings}
         found: DriverHarness = dra_driver(CpuDriver, settings=CpuSettings(**settings), feature_gates=gates)
         return found
 
@@ -45,7 +58,8 @@ def held(driver: DriverHarness) -> dict[str, CpuSet]:
 
 def of(prepared: PreparedClaim) -> str:
     """The CPUs that a container reads from its environment."""
-    (text,) = prepared.container().env.values()
+    env = prepared.container().env
+    (text,) = (text for name, text in env.items() if name.startswith("DRA_CPUSET_"))
     return text
 
 

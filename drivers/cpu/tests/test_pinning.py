@@ -223,6 +223,18 @@ def test_isolated_cpus_are_shared_only_if_no_others_are_left(tmp_path: Path) -> 
     assert given_to(pinning(host, held("a", "1"), reserved="0"), container()) == "2-3"
 
 
+def test_a_claim_that_uses_its_devices_up_is_recorded_before_the_check(dra_node: FakeNode, dra_driver: Any) -> None:
+    """Two such claims may be prepared at the same time, and one of them must see the other."""
+    dra_node.machine(regular_machine(sockets=2, cores=2, threads=1))
+    for reserved, journals in (("", [[], [{"cpus": "0-1"}]]), ("3", [[], []])):
+        driver = dra_driver(CpuDriver, settings=CpuSettings(reserved_cpus=parse_cpuset(reserved)))
+        where = 'device.attributes["resource.kubernetes.io"].numaNode == 0'
+        for number, journal in zip(("1", "2"), journals, strict=True):
+            prepared = driver.prepare(claim(request("cpu", where=where, capacity={"dra.cpu/cpu": number})))
+            assert [list(each.journal) for each in driver.held] == [journal]
+            driver.unprepare(prepared)
+
+
 # -- with a container runtime
 
 

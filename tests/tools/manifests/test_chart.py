@@ -130,7 +130,7 @@ def test_a_driver_of_the_chart_is_the_installed_one(key: str) -> None:
     made = container(key)
     assert made["args"] == ["run", key]
     settings = {each.env for each in SETTINGS} | {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
-    documented = "".join(page.read_text() for page in (ROOT / "drivers").glob("*/README.md"))
+    documented = "".join(page.read_text() for page in (ROOT / "drivers").glob("*/*.md"))
     for variable in (each["name"] for each in made["env"]):
         assert variable in settings or f"`{variable}`" in documented, variable
 
