@@ -13,6 +13,7 @@ from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.errors import DraError
 
 COMMANDS: Final = (
+    "new",
     "run",
     "drivers",
     "discover",
