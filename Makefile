@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching proto clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -48,6 +48,9 @@ test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Deb
 faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
 	$(BIN)/python -m pytest -n 2 $(GUARDS)
+
+test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; the tutorial as it stands
+	$(BIN)/python -m pytest -n 2 tests/template
 
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
 	$(BIN)/python -m tests.soak --rounds $(N) $(SEED:%=--seed %) $(ARGS)

@@ -46,7 +46,7 @@ def suites(*releases: str) -> list[str]:
     on_kubernetes = [f"{name} {release}" for release in releases for name in each]
     if releases:
         on_kubernetes.insert(len(each), f"test-lab {releases[0]}")
-    return ["test ", "test-newest ", "faults ", *on_kubernetes]
+    return ["helm ", "test ", "test-newest ", "faults ", "test-template ", *on_kubernetes]
 
 
 @pytest.mark.parametrize(("day", "releases"), [(EVEN, ["1.36.3", "1.37.1"]), (ODD, ["1.37.1", "1.36.3"])])

@@ -14,6 +14,7 @@ from dra_sdk.errors import DraError
 from dra_sdk.loader.finding import iter_drivers
 
 COMMANDS: Final = (
+    "new",
     "run",
     "drivers",
     "discover",

@@ -1,0 +1,22 @@
+"""Refuses what no driver can be called, with one sentence. cookiecutter and `dra-sdk new` run it before they write."""
+
+import keyword
+import re
+import sys
+
+NAME = {{ cookiecutter.name | tojson }}
+PACKAGE = {{ cookiecutter.__package | tojson }}
+CLASS = {{ cookiecutter.__class | tojson }}
+DRIVER = {{ cookiecutter.driver_name | tojson }}
+LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+TAKEN = {"dra_sdk", "machine", "tests", *sys.stdlib_module_names}
+
+if len(NAME) > 28 or not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", NAME) or not CLASS.isidentifier():
+    sys.exit(
+        f"name {NAME!r} is not that of a package: it must have at most 28 characters, lower-case words joined by `-` or "
+        "`_` that begin with a letter, such as my-driver"
+    )
+if keyword.iskeyword(PACKAGE) or PACKAGE in TAKEN:
+    sys.exit(f"name {NAME!r} cannot be that of a package: {PACKAGE} is a word or module of Python, dra-sdk or the tests")
+if len(DRIVER) > 63 or not re.fullmatch(rf"{LABEL}(\.{LABEL})*", DRIVER):
+    sys.exit(f"driver name {DRIVER!r} must be a DNS subdomain of at most 63 characters, such as my.example.com")

@@ -1,0 +1,55 @@
+"""A DRA driver for devices that are no hardware, such as seats of a licence."""
+
+from collections.abc import Iterator
+
+from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Node, OpaqueConfig, PreparedDevice
+from pydantic import Field
+
+NAME = "{{ cookiecutter.driver_name }}"
+SEATS = 4
+
+
+class {{ cookiecutter.__class }}Config(OpaqueConfig, api_version=f"{NAME}/v1"):
+    """What a claim may set: how urgent the work is."""
+
+    priority: int = Field(default=0, ge=0, le=9)
+
+
+class {{ cookiecutter.__class }}Driver:
+    """The three hooks that every driver has. The others are below, as comments."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        """The name, and the classes of configuration."""
+        return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config])
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        for number in range(SEATS):
+            yield Device(f"seat-{number}", attributes={"number": number}, hardware=number)
+
+    def dra_prepare(self, claim: Claim[{{ cookiecutter.__class }}Config]) -> Iterator[PreparedDevice]:
+        """Say what the containers get. Variables have the name of the request, as a container may have several."""
+        for device in claim.devices:
+            name = device.base_request.upper().replace("-", "_")
+            env = {f"{name}_SEAT": str(device.hardware), f"{name}_PRIORITY": str(device.config.priority)}
+            yield device.prepared(ContainerEdits(env=env))
+
+    # A driver that changes something on the node undoes it. Before the change: claim.journal({"file": …, "before": …})
+    #
+    # def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
+    #     """Restore what the journal records, newest first."""
+    #     for entry in reversed(claim.journal):
+    #         Path(entry["file"]).write_text(entry["before"])
+    #
+    # A driver whose devices come and go says so (`from dra_sdk.hardware import polling`):
+    #
+    # def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+    #     """Discover again when the snapshot has changed; it is taken every two seconds."""
+    #     polling.watch(lambda: tuple(sorted(node.dev.glob("seat*"))), changed, stop, 2)
+    #
+    # A driver whose devices may fail says so; `dra_sdk.hardware.health` has history, settling and recovery:
+    #
+    # def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+    #     """Every second the health of all devices."""
+    #     while not stop.wait(1):
+    #         yield [DeviceHealth(f"seat-{number}", HealthStatus.HEALTHY) for number in range(SEATS)]

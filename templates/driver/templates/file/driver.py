@@ -1,0 +1,78 @@
+"""A DRA driver for devices of the kernel that have a device node."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Literal
+
+from dra_sdk import (
+    Claim,
+    ContainerEdits,
+    Device,
+    DeviceHealth,
+    DeviceNode,
+    DriverInfo,
+    HealthStatus,
+    HeldClaim,
+    Node,
+    OpaqueConfig,
+    PreparedDevice,
+)
+from dra_sdk.hardware import read_text, uevents
+
+NAME = "{{ cookiecutter.driver_name }}"
+SUBSYSTEM = "{{ cookiecutter.__stem }}"  # as in /sys/class, such as `tty` or `accel`: put your own here
+
+
+class {{ cookiecutter.__class }}Config(OpaqueConfig, api_version=f"{NAME}/v1"):
+    """What a claim may set: whether the kernel may suspend the device (`auto`) or not (`on`)."""
+
+    power: Literal["auto", "on"] = "auto"
+
+
+class {{ cookiecutter.__class }}Driver:
+    """Each device of the subsystem is a device of this driver."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        """The name, and the classes of configuration."""
+        return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config])
+
+    def dra_discover(self, node: Node) -> Iterator[Device]:
+        """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
+        for name, path in devices(node).items():
+            yield Device(name, attributes={"kernelName": path.name}, hardware=path)
+
+    def dra_prepare(self, claim: Claim[{{ cookiecutter.__class }}Config]) -> Iterator[PreparedDevice]:
+        """Set up each device, and say what its containers get. The journal, written first, is for `dra_unprepare`."""
+        for device in claim.devices:
+            control = device.hardware / "power/control"
+            if not device.admin_access:  # another claim may hold the device, so nothing is changed
+                claim.journal({"file": str(control), "before": control.read_text()})
+                control.write_text(device.config.power)
+            yield device.prepared(ContainerEdits(device_nodes=[DeviceNode(f"/dev/{device.hardware.name}")]))
+
+    def dra_unprepare(self, claim: HeldClaim) -> None:
+        """Restore what the journal records, newest first; nothing of a device that was unplugged."""
+        for entry in reversed(claim.journal):
+            if Path(entry["file"]).exists():
+                Path(entry["file"]).write_text(entry["before"])
+
+    def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
+        """Discover again when devices come or go."""
+        uevents.watch(lambda: tuple(devices(node)), changed, stop, {SUBSYSTEM}, seconds=2)
+
+    def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
+        """Every second: a device that the kernel could not resume is unhealthy."""
+        while not stop.wait(1):
+            yield [DeviceHealth(name, status(path)) for name, path in devices(node).items()]
+
+
+def devices(node: Node) -> dict[str, Path]:
+    """The directory of each device in sysfs, by the name that is published: a DNS label."""
+    found = sorted((node.sys / "class" / SUBSYSTEM).glob("*"))
+    return {path.name.lower().replace("_", "-"): path for path in found}
+
+
+def status(path: Path) -> HealthStatus:
+    """What the kernel says of a device, from its directory in sysfs."""
+    return HealthStatus.UNHEALTHY if read_text(path / "power/runtime_status") == "error" else HealthStatus.HEALTHY

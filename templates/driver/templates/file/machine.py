@@ -1,0 +1,38 @@
+"""A machine made of files, with two devices. `python tests/machine.py` writes it to `tree/host`."""
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dra_sdk.testing import FakeNode
+
+SUBSYSTEM = "/sys/class/{{ cookiecutter.__stem }}"
+INCLUDE = [SUBSYSTEM, f"{SUBSYSTEM}/*/power"]  # what the tree has beyond the files that every node has
+NAMES = ["{{ cookiecutter.__stem }}0", "{{ cookiecutter.__stem }}1"]
+CHANGED = f"{SUBSYSTEM}/{NAMES[0]}/power/control"  # what a claim for the first device changes, and gives back
+
+
+def plug(node: FakeNode) -> None:
+    """Plug in the devices."""
+    for minor, name in enumerate(NAMES):
+        node.device_node(f"/dev/{name}", minor=minor)
+        node.file(f"{SUBSYSTEM}/{name}/power/control", "auto\n")
+        node.file(f"{SUBSYSTEM}/{name}/power/runtime_status", "active\n")
+
+
+def unplug(node: FakeNode) -> None:
+    """Unplug the first device."""
+    node.remove(f"{SUBSYSTEM}/{NAMES[0]}")
+
+
+def fail(node: FakeNode) -> None:
+    """Let the first device fail."""
+    node.file(f"{SUBSYSTEM}/{NAMES[0]}/power/runtime_status", "error\n")
+
+
+def changed(node: FakeNode) -> str:
+    """What a claim for the first device changes."""
+    return node.path(CHANGED).read_text().strip()
+
+
+{% include "tree.py" -%}
