@@ -89,22 +89,20 @@ def test_a_new_driver_has_every_hook_at_least_as_a_comment(bake: Bake, kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_takes_the_manifests_and_the_permissions_are_those_of_every_driver(
-    bake: Bake, run: Run, kind: str
-) -> None:
+def test_a_server_takes_the_manifests_and_the_chart_installs_the_driver(bake: Bake, run: Run, kind: str) -> None:
     folder = bake(kind, "dra-driver-fpga", "--vendor-domain", "example.org")
-    manifests = sorted((folder / "deploy").glob("*.yaml"))
-    done = run("validate", *manifests)
+    done = run("validate", folder / "deploy/class.yaml", folder / "deploy/claims.yaml")
     assert (done.status, done.out) == (0, ""), done.err
-    ours = (ROOT / "deploy/rbac.yaml").read_text()
-    expected = list(yaml.safe_load_all(re.sub(r"\bdra-(?:sdk|driver)\b", "dra-driver-fpga", ours)))
-    *permissions, daemon_set = yaml.safe_load_all((folder / "deploy/driver.yaml").read_text())
-    assert permissions == expected
-    spec = daemon_set["spec"]["template"]["spec"]
-    assert spec["containers"][0]["args"] == ["run", "dra-driver-fpga"]
-    assert {each["name"] for each in spec["containers"][0]["volumeMounts"]} == {
-        each["name"] for each in spec["volumes"]
-    }
+    rendered = run("manifests", "-f", folder / "deploy/values.yaml")
+    assert (rendered.status, rendered.err) == (0, "")
+    found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(rendered.out)}
+    assert {"ServiceAccount", "ClusterRole", "ValidatingAdmissionPolicy", "DaemonSet"} <= {kind for kind, _ in found}
+    assert "DeviceClass" not in {kind for kind, _ in found}
+    spec = found["DaemonSet", "dra-dra-driver-fpga"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["args"] == ["run", "dra-driver-fpga"]
+    assert container["image"] == "registry.example.com/dra-driver-fpga:0.1.0"
+    assert container["securityContext"].get("privileged", False) is (kind != "bare")
 
 
 def test_names_follow_from_the_name_and_the_domain(bake: Bake, run: Run) -> None:

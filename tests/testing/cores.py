@@ -48,8 +48,10 @@ class CoreDriver:
     def dra_create_container(
         self, container: Container, held: Sequence[HeldClaim], node: Node
     ) -> ContainerAdjustment | None:
-        if "FAIL" in container.env:
+        if "REFUSE" in container.env:
             raise PermanentError("as the container asks")
+        if "FAIL" in container.env:
+            raise OSError("as the container asks")
         cpus = cores(container.claims) or ALL - cores(held)
         return ContainerAdjustment(ContainerResources(cpus=cpus), env={"CPUS": str(len(cpus))})
 

@@ -61,9 +61,13 @@ def test_what_containers_have_survives_restarts(driver: DriverHarness, version: 
         assert runtime.create_container(second).cpus == {1}
 
 
-def test_an_error_fails_a_container_with_claims_and_no_other(driver: DriverHarness) -> None:
+def test_what_a_driver_refuses_does_not_start_and_an_error_fails_containers_with_claims_only(
+    driver: DriverHarness,
+) -> None:
     with driver.nri() as runtime:
         prepared = driver.prepare(claim())
+        with pytest.raises(RefusedError, match="as the container asks"):
+            runtime.create_container(env={"REFUSE": ""})
         with pytest.raises(RefusedError, match="as the container asks"):
             runtime.create_container(prepared, env={"FAIL": ""})
         other = runtime.create_container(env={"FAIL": ""})
