@@ -137,10 +137,10 @@ class DriverHooks(Protocol):
         """Return the resources that containers must have now, by container id; the SDK changes those that differ.
 
         Called with all containers of the node when the runtime connects, while a container is created (which is among
-        them) or updated, when one has stopped, and after claims were prepared or unprepared. Must depend on nothing
-        but its arguments and the node's hardware, so that a restart of the driver, the kubelet or the runtime leads to
-        the same resources. Containers that it leaves out stay as they are. An exception is logged, and the call is
-        repeated; it fails the creation of a container that uses claims of this driver.
+        them) or updated, when one has stopped, after claims were prepared or unprepared, and after each discovery. Must
+        depend on nothing but its arguments and the node's hardware, so that a restart of the driver, the kubelet or the
+        runtime leads to the same resources. Containers that it leaves out stay as they are. An exception is logged, and
+        the call is repeated; it fails the creation of a container that uses claims of this driver.
         """
 
     @hookspec(firstresult=True)

@@ -222,7 +222,7 @@ class DriverHarness:
         ref = _ref(found)
         devices = tuple(self._preparer.prepare(ref))
         if self._runtime:
-            self._runtime.claims_changed()
+            self._runtime.synchronize_soon()
         cdi = self._cdi_spec(ref)
         self.cluster.check_device_status()
         uses: Mapping[str, Sequence[str] | None] = {DEFAULT_CONTAINER: None} if containers is None else containers
@@ -237,7 +237,7 @@ class DriverHarness:
         self._preparer.unprepare(ref)
         self.cluster.claims.pop(ref.uid, None)
         if self._runtime:
-            self._runtime.claims_changed()
+            self._runtime.synchronize_soon()
 
     @property
     def held(self) -> list[HeldClaim]:

@@ -78,10 +78,10 @@ class FakeRuntime:
         for pod in list(self.simulated.pods):
             self.simulated.remove_pod(pod)
 
-    def claims_changed(self) -> None:
+    def synchronize_soon(self) -> None:
         """Claims were prepared or unprepared. Returns when the driver's wishes are applied."""
         if self._plugin is not None:
-            self._plugin.claims_changed()
+            self._plugin.synchronize_soon()
             self.wait_applied()
 
     def wait_applied(self) -> None:

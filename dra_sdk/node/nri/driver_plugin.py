@@ -117,8 +117,8 @@ class DriverPlugin:
         """Wait until the plugin is connected, and was synchronized at least so often. False after `timeout` seconds."""
         return self._plugin.wait_synchronized(timeout, connections)
 
-    def claims_changed(self) -> None:
-        """Claims were prepared or unprepared: apply soon what `dra_synchronize` wants now. Returns at once."""
+    def synchronize_soon(self) -> None:
+        """Claims or devices have changed: apply soon what `dra_synchronize` wants now. Returns at once."""
         with self._changed:
             self._others += 1
             self._request()

@@ -79,9 +79,9 @@ class ContainerHooks:
             self._lock.release()
         return ended
 
-    def claims_changed(self) -> None:
-        """Claims were prepared or unprepared. Returns at once."""
-        self._plugin.claims_changed()
+    def synchronize_soon(self) -> None:
+        """Claims were prepared or unprepared, or devices discovered. Returns at once."""
+        self._plugin.synchronize_soon()
 
     def _succeed(self, stop: Event) -> None:
         """Connect as soon as no other process of the driver is connected."""

@@ -91,7 +91,10 @@ class DriverProcess:
         self._api = ApiConnection(self._connect)
         self._statuses = ClaimStatusWriter(name, self._api.get)
         unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
-        self.publisher = Publisher(driver, self.node, settings, self._api.get, unhealthy)
+        self.containers: ContainerHooks | None = None
+        self.publisher = Publisher(
+            driver, self.node, settings, self._api.get, unhealthy, discovered=self._synchronize_containers
+        )
         undoable = driver.implements("dra_unprepare")
         self._store = CheckpointStore.of(self.data, self._boot_id, self._files, undoable=undoable, shared=shared)
         self.preparer = Preparer(driver, self.node, self._effects())
@@ -182,8 +185,11 @@ class DriverProcess:
         try:
             yield
         finally:
-            if self.containers is not None:
-                self.containers.claims_changed()
+            self._synchronize_containers()
+
+    def _synchronize_containers(self) -> None:
+        if self.containers is not None:
+            self.containers.synchronize_soon()
 
     def _container_hooks(self) -> ContainerHooks | None:
         if not self.driver.has_container_hooks or self.settings.serve == "registration":

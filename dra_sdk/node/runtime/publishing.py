@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.loader import Driver
+from dra_sdk.model.device import ResourcePool
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.feed import HealthFeed, HealthThread
 from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
@@ -74,7 +75,10 @@ class Publisher:
         settings: Settings,
         connect: Callable[[], KubeApi],
         store: UnhealthyStore,
+        *,
+        discovered: Callable[[], None] = lambda: None,
     ) -> None:
+        """`discovered` is called after each discovery; it must not block."""
         self.slices = SliceController(driver.info.name, node.name, connect)
         self.health = HealthService(driver, node)
         publish: Publish = self.slices.publish
@@ -83,7 +87,12 @@ class Publisher:
             tainting = TaintingPublisher(policy, publish, store)
             self.health.feed.subscribe(tainting.changed)
             publish = tainting.publish
-        self.discovery = Discovery(driver, node, publish, _overlay(settings.overlay_file))
+
+        def take(pools: Sequence[ResourcePool]) -> None:
+            publish(pools)
+            discovered()
+
+        self.discovery = Discovery(driver, node, take, _overlay(settings.overlay_file))
 
     def start(self) -> None:
         """Start, health first, so that a device that is known to be unhealthy is published with its taint."""

@@ -258,7 +258,7 @@ def test_an_older_runtime_is_not_asked_outside_of_events_but_cgroups_are_written
         file.parent.mkdir(parents=True)
         file.write_text("0")
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
-        connected.claims_changed()
+        connected.synchronize_soon()
         assert connected.wait_applied(LONG)
         assert file.read_text() == "5"
         assert here.cpus("c") == "0"  # as far as the runtime knows
@@ -269,7 +269,7 @@ def test_a_container_without_a_cgroup_gets_its_cpus_when_it_has_started(tmp_path
         here.pod()
         here.create("c", f"{VARIABLE}a=x")
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
-        connected.claims_changed()
+        connected.synchronize_soon()
         assert connected.wait_applied(LONG)
         file = tmp_path / "cgroups/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
@@ -285,7 +285,7 @@ def test_a_cgroup_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
         file = tmp_path / "cgroups/c/cpuset.cpus"
         file.parent.mkdir(parents=True)
         here.held = [replace(CLAIM, devices=(HeldDevice("a", "n", "5"),))]
-        connected.claims_changed()
+        connected.synchronize_soon()
         wait(lambda: connected.failed_updates)
         file.write_text("0")
         assert connected.wait_applied(LONG)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
+from dra_sdk import Container, ContainerAdjustment, ContainerResources, HeldClaim, Node
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.container_hooks import nri_socket
 from dra_sdk.node.runtime.process import DriverProcess
@@ -16,7 +18,7 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.embedded import settings_for
-from tests.testing.cores import NAME, CoreDriver
+from tests.testing.cores import ALL, NAME, CoreDriver
 from tests.testing.lamps import LampDriver
 from tests.waiting import LONG, wait
 
@@ -72,6 +74,41 @@ def test_containers_follow_claims_that_the_kubelet_has_prepared_and_unprepared(
     assert f'dra_sdk_nri_connected{{driver="{NAME}"}} 1.0' in text
     assert f'dra_sdk_nri_event_seconds_count{{driver="{NAME}",event="CreateContainer",result="ok"}} 1.0' in text
     assert f'dra_sdk_nri_failed_updates{{driver="{NAME}"}} 0.0' in text
+
+
+class HotplugDriver(CoreDriver):
+    """CPUs 6 and 7 are online once `online` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.online = Event()
+
+    def dra_watch(self, changed: Callable[[], None], stop: Event) -> None:
+        changed()
+        while not stop.is_set():
+            if self.online.wait(0.05):
+                changed()
+                stop.wait()
+
+    def dra_create_container(
+        self, container: Container, held: Sequence[HeldClaim], node: Node
+    ) -> ContainerAdjustment | None:
+        return None
+
+    def dra_synchronize(
+        self, containers: Sequence[Container], held: Sequence[HeldClaim]
+    ) -> Mapping[str, ContainerResources]:
+        online = ALL if self.online.is_set() else ALL - {6, 7}
+        return {each.id: ContainerResources(cpus=online) for each in containers}
+
+
+def test_containers_follow_hardware_that_is_discovered(cluster: EmbeddedCluster, runtime: NriRuntime) -> None:
+    driver = HotplugDriver()
+    with DriverProcess(Driver.of(driver), settings_for(cluster)):
+        cpus = shared_container(runtime)
+        assert cpus() == "0-5"
+        driver.online.set()
+        wait(lambda: cpus() == "0-7")
 
 
 def test_the_driver_is_connected_before_the_kubelet_may_call(cluster: EmbeddedCluster, runtime: NriRuntime) -> None:
