@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
@@ -119,6 +120,7 @@ def log_in(source: Source) -> Session:
     """Read the credentials; SettingsError with their problem. Sends no request to the API server."""
     if not source.files:
         return Session(_configuration(source), source)
+    import_module("kubernetes.config")  # on a slow node this takes longer than a plugin may
     configuration = _in_time(lambda: _configuration(source), f"{source}: the exec plugin or OIDC provider")
     return Session(configuration, source)
 
