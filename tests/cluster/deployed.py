@@ -57,6 +57,7 @@ def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
         "namespace": {"create": True},
         "kubeletDir": str(cluster.kubelet_dir),
         "cdiDir": str(cluster.cdi_dir),
+        "nriDir": str(cluster.nri_socket.parent),
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "drivers": {key: entry},
     }

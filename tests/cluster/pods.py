@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dra_sdk.hardware import CpuSet, parse_cpuset
 from dra_sdk.tools.simulator.kubelet.claims import load
 from tests.cluster.features import HEALTH_IS_REPORTED_OF, KUBELET_KNOWS_SHARES
 from tests.cluster.harness.cluster import Cluster
@@ -91,6 +93,13 @@ def end_container(cluster: Cluster, pod_name: str) -> None:
         return not process.alive()
 
     cluster.wait_until(ended, f"the container of {pod_name} has ended")
+
+
+def cpus_of(cluster: Cluster, pod_name: str) -> CpuSet:
+    """Returns the CPUs on which the first process of a pod's only container may run, as the kernel has them."""
+    status = Path(f"/proc/{cluster.container_process(pod_name).pid}/status").read_text()
+    (line,) = [each for each in status.splitlines() if each.startswith("Cpus_allowed_list:")]
+    return parse_cpuset(line.partition(":")[2].strip())
 
 
 def claim_of(cluster: Cluster, pod_name: str) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from dra_sdk.hardware import CpuSet, parse_cpuset
+from dra_sdk.hardware import CpuSet
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.manifests import container, pod, request, template
-from tests.cluster.pods import end_container, read_pod
+from tests.cluster.pods import cpus_of, end_container, read_pod
 
 ALL = frozenset(os.sched_getaffinity(0))
 PODS = int(os.environ.get("DRA_SDK_TEST_PODS", "12"))
@@ -51,13 +50,6 @@ def run_claiming(cluster: Cluster, name: str, *, restart: str = "Never") -> CpuS
 def run_unclaimed(cluster: Cluster, name: str) -> None:
     cluster.apply(pod(name, [], container("main")))
     cluster.wait_pod(name)
-
-
-def cpus_of(cluster: Cluster, name: str) -> CpuSet:
-    """The CPUs on which the first process of a pod's container may run."""
-    status = Path(f"/proc/{cluster.container_process(name).pid}/status").read_text()
-    (line,) = [each for each in status.splitlines() if each.startswith("Cpus_allowed_list:")]
-    return parse_cpuset(line.partition(":")[2].strip())
 
 
 def wait_cpus(cluster: Cluster, name: str, cpus: CpuSet) -> None:

@@ -18,6 +18,7 @@ from tests.cluster.driver_process import ROOT
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import claim, pod_with, request
+from tests.cluster.pods import cpus_of
 
 JSON = dict[str, Any]
 
@@ -76,6 +77,7 @@ def test_the_cpu_driver_serves_pods_and_is_replaced_without_a_gap(cluster: Clust
     cluster.apply(one, pod_with("user", one, command="tr '\\0' '\\n' < /proc/1/environ; sleep 1000 & wait"))
     cluster.wait_pod("user")
     assert "DRA_CPUSET_" in cluster.kubectl("logs", "user")
+    assert len(cpus_of(cluster, "user")) == 1  # pinned by NRI
     apply(driver_objects("cpu", cluster, podAnnotations={"changed": "yes"}))
     cluster.kubectl("wait", "--for=delete", f"pod/{first}", "--namespace=dra-sdk", f"--timeout={TIMEOUT:.0f}s")
     (second,) = driver_pods(cluster)

@@ -33,7 +33,9 @@ def cpus(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drive
     if node.api.get(f"{classes}/dra.cpu") is None:
         node.api.create(classes, device_class("dra.cpu", "dra.cpu"))
     driver = DriverUnderTest(node, "cpu", "dra.cpu", tmp_path_factory.mktemp("driver"))
-    driver.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRA_CPU_SHARED_POOL", "optional")  # two claims of two CPUs have all four
+        driver.start()
     try:
         driver.wait(driver.ready, LIMIT)
         yield driver
