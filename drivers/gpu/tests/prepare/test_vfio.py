@@ -523,16 +523,18 @@ def test_claims_for_other_gpus_go_on_while_the_kernel_does_not_return(make_vms, 
 
 def test_health_goes_on_while_the_kernel_does_not_return(make_vms):
     rig = make_vms("L4", "L4")
-    stop, unhealthy = threading.Event(), set()
+    stop, known, unhealthy = threading.Event(), set(), set()
 
     def watch():
         for report in rig.driver.plugin.dra_device_health(rig.node.node, stop):
+            known.update(each.device for each in report)
             unhealthy.update(each.device for each in report if each.status is HealthStatus.UNHEALTHY)
 
     asked = rig.driver.allocate(claim(at(GPU)))
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
+        wait(lambda: "gpu-1" in known)
         rig.effects.hang_write("vfio-pci/bind", GPU)
         with pytest.raises(RetriableError, match="did not return"):
             rig.driver.prepare(rig.prepared(asked))
