@@ -42,7 +42,7 @@ class NriPlugin:
     limits: how long a connection may take to begin.
 
     SettingsError if name or index are not allowed. Handlers must be quick: they answer from memory, because the runtime
-    handles no other pod of the node meanwhile.
+    handles no other pod of the node until then.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class Response:
 
 
 class StartRefusedError(NriError):
-    """A handler refuses what is about to start; the runtime is told whatever the failure policy is."""
+    """A handler refuses what is about to start; the runtime is told under every failure policy."""
 
 
 @dataclass(frozen=True)

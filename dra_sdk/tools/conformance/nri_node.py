@@ -140,7 +140,7 @@ class NriNode:
         return bool(self.runtime.plugins)
 
     def reconnect(self) -> None:
-        """Wait until the plugin is synchronized, whatever happened before; CheckFailedError if it is not."""
+        """Wait until the plugin is synchronized, also after a lost connection; CheckFailedError if it is not."""
         seconds, again = self._driver.timeouts.nri_reconnect, self.reconnected()
         expect(not self._driver.crash, self._driver.crash)
         problems = "; ".join(self.problems)

@@ -141,7 +141,7 @@ def _pinning_plugin(node: NriNode) -> NriPlugin:
 
 @CONTAINERS.should("CTR-005", f"{_API}, ContainerUpdate.ignore_failure", Requirement.RESTART)
 def ignores_failed_updates(run: Run) -> None:
-    """Updates of other containers set ignore_failure: one that ends meanwhile must not make the creation fail."""
+    """Updates of other containers set ignore_failure: one that ends at that moment must not make the creation fail."""
     node = run.connected_node()
     node.run()
     node.run(run.prepared_edits()[1])

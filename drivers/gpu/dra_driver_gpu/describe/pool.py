@@ -7,7 +7,7 @@
 | dynamic, from Hopper on | the whole GPU and every possible MIG device |
 | dynamic, before Hopper | MIG off: the whole GPU; MIG on: every possible MIG device; a change needs a reset |
 | dynamic, somebody else turned MIG on | every possible MIG device; we do not turn it off for a whole GPU |
-| dynamic, somebody else created MIG devices | these, and every possible MIG device that leaves them room |
+| dynamic, somebody else created MIG devices | these, and every possible MIG device beside which they fit |
 | we turned MIG on, and there is no MIG device | the whole GPU, for which MIG is turned off |
 | passthrough | a VFIO device as well, unless MIG devices exist |
 
@@ -161,10 +161,10 @@ def _mig(gpu: GpuInfo, profile: MigProfile, placement: Placement, compute: int |
 
 
 def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device]:
-    """Every profile at every placement: small profiles first, and each first where it leaves the most room for others.
+    """Every profile at every placement: small profiles first, and each first where most others still fit beside it.
 
-    The scheduler takes the first device that fits, so this order keeps room for large profiles. It is the order in
-    which NVIDIA's driver itself chooses placements.
+    The scheduler takes the first device that fits, so this order keeps slices free for large profiles. It is the order
+    in which NVIDIA's driver itself chooses placements.
     """
     possible = [
         (profile, placement)
@@ -189,7 +189,7 @@ def _possible(gpu: GpuInfo, foreign: Sequence[MigDeviceInfo]) -> Iterator[Device
 
 
 def _blocks(mig: MigDeviceInfo, profile: MigProfile, placement: Placement) -> bool:
-    """Whether somebody else's MIG device takes the room; one with this very profile and placement can be used."""
+    """Whether somebody else's MIG device takes its slices; one with this very profile and placement can be used."""
     same = mig.profile.profile.id == profile.profile.id and mig.placement == placement and not mig.shared
     return mig.placement.overlaps(placement) and not same
 
@@ -197,7 +197,7 @@ def _blocks(mig: MigDeviceInfo, profile: MigProfile, placement: Placement) -> bo
 def _existing(gpu: GpuInfo, devices: Iterable[MigDeviceInfo]) -> Iterator[Device]:
     """MIG devices as they are; compute instances of one GPU instance have its id in common.
 
-    Their memory slices are capacities if there is room for these: the largest of an RTX PRO 6000 has 12 slices.
+    Their memory slices are capacities if the device can have so many: the largest of an RTX PRO 6000 has 12 slices.
     """
     for mig in (each for each in devices if not each.bare):
         name, compute = mig.profile.name, None
