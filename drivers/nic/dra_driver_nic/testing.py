@@ -75,8 +75,22 @@ class PrivateNamespace:
         """The names of its interfaces."""
         return {each["ifname"] for each in json.loads(self.ip("-j link"))}
 
-    def state(self) -> dict[str, object]:
-        """All that `ip` and the sysctls tell. Routes and neighbours are sorted: the kernel has them in any order."""
+    def state(self, seconds: float = 10.0) -> dict[str, object]:
+        """All that `ip` and the sysctls tell. Routes and neighbours are sorted: the kernel has them in any order.
+
+        The kernel needs a moment for a link that comes up: for its IPv6 address, and for the routes of that. So the
+        state is read until it is the same twice, and no address is still being examined; after `seconds` as it is.
+        """
+        end = time.monotonic() + seconds
+        last: dict[str, object] = {}
+        while True:
+            now = self._read_state()
+            if (now == last and _is_settled(str(now["addresses"]))) or time.monotonic() > end:
+                return now
+            last = now
+            time.sleep(0.02)
+
+    def _read_state(self) -> dict[str, object]:
         return {
             "links": self.ip("-d -j link"),
             "addresses": self.ip("-d -j addr"),
@@ -89,6 +103,20 @@ class PrivateNamespace:
     def close(self) -> None:
         """Leave it."""
         os.close(self._file)
+
+
+def _is_settled(addresses: str) -> bool:
+    """Whether no IPv6 address is tentative, and each link that is up has its link-local one, by `ip -d -j addr`."""
+    for link in json.loads(addresses):
+        found = [each for each in link.get("addr_info", ()) if each["family"] == "inet6"]
+        if any(each.get("tentative") for each in found):
+            return False
+        makes_one = link["link_type"] == "ether" and link.get("inet6_addr_gen_mode", "none") != "none"
+        is_up = {"UP", "LOWER_UP"} <= set(link["flags"])
+        has_ipv6 = bool(found) or not link.get("addr_info")
+        if is_up and makes_one and has_ipv6 and not any(each["scope"] == "link" for each in found):
+            return False
+    return True
 
 
 class PrivateNetworks:
