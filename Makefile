@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching proto clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri proto clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -83,6 +83,9 @@ cluster-down: $(VENV)/.developed
 
 bench: $(VENV)/.developed   ## side by side with the Go library; FLAGS=--quick for a smoke run
 	$(BIN)/python -m tests.bench $(FLAGS)
+
+bench-nri: $(VENV)/.developed   ## how long a container runtime waits for the CPU driver
+	$(BIN)/python -m tests.bench.nri
 
 bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
 	$(BIN)/python -m tests.bench.matching $(FLAGS)

@@ -203,9 +203,13 @@ class Driver:
         if not isinstance(answer, Mapping):
             raise HookError(f"dra_synchronize of {self._name} returned {answer!r}, want ContainerResources by id")
         known = {each.id: each for each in containers}
+        checked: set[int] = set()  # one object for many containers is checked once
         for name, resources in answer.items():
             if name not in known:
                 raise HookError(f"dra_synchronize of {self._name} returned container {name!r}, which it was not given")
+            if id(resources) in checked:
+                continue
+            checked.add(id(resources))
             if problem := resources_problem(resources):
                 raise HookError(f"dra_synchronize of {self._name} for {known[name]}: {problem}")
         return answer

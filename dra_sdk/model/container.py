@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from dra_sdk.model.claim import HeldClaim
 
@@ -40,16 +39,13 @@ class ContainerResources:
     def different(self, wanted: ContainerResources) -> ContainerResources | None:
         """The values of `wanted` that differ from these; None if none does."""
         mine = self.hugepage_limits
-        found = ContainerResources(
-            None if wanted.cpus == self.cpus else wanted.cpus,
-            None if wanted.mems == self.mems else wanted.mems,
-            None if wanted.cpu_quota == self.cpu_quota else wanted.cpu_quota,
-            {size: limit for size, limit in wanted.hugepage_limits.items() if mine.get(size) != limit},
-        )
-        return None if found == _UNCHANGED else found
-
-
-_UNCHANGED: Final = ContainerResources()
+        cpus = None if wanted.cpus == self.cpus else wanted.cpus
+        mems = None if wanted.mems == self.mems else wanted.mems
+        quota = None if wanted.cpu_quota == self.cpu_quota else wanted.cpu_quota
+        limits = {size: limit for size, limit in wanted.hugepage_limits.items() if mine.get(size) != limit}
+        if cpus is None and mems is None and quota is None and not limits:
+            return None
+        return ContainerResources(cpus, mems, quota, limits)
 
 
 @dataclass(frozen=True, slots=True)
