@@ -13,9 +13,11 @@ import json
 from dataclasses import asdict
 
 from dra_sdk.cli.arguments import Commands, check_host_root
+from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import counted, printable
 from dra_sdk.errors import SettingsError
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.loader.finding import iter_drivers
 from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.tools.doctor import Finding, NodePaths, examine
 
@@ -30,7 +32,8 @@ def add_parser(commands: Commands) -> None:
         nargs="?",
         default="",
         metavar="DRIVER",
-        help="the name of a driver in slices (dra.cpu): look at its own directories; its pod has no others",
+        help="the name of a driver in slices (dra.cpu), or one that `dra-sdk drivers` lists: look at its own "
+        "directories; its pod has no others",
     )
     parser.add_argument("--nri", action="store_true", help="a driver of this node needs NRI")
     parser.add_argument(
@@ -47,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths = NodePaths(
         kubelet=settings.kubelet_dir,
         registry=settings.registry,
-        plugins=settings.plugin_data(arguments.driver),
+        plugins=settings.plugin_data(_driver_name(arguments.driver, settings)),
         cdi=settings.cdi_dir,
         root=settings.host_root,
     )
@@ -62,6 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(findings)
     return 1 if any(each.status == "missing" for each in findings) else 0
+
+
+def _driver_name(word: str, settings: Settings) -> str:
+    """The name in slices, also of an installed driver that is named as `dra-sdk run` takes it. DriverLoadError."""
+    is_installed = word in {each.name for each in iter_drivers()}
+    return load_driver(word, settings.driver).info.name if is_installed else word
 
 
 def _client(settings: Settings) -> KubeClient | None:

@@ -39,10 +39,11 @@ def test_something_missing_is_status_1_with_its_remedy(run: Run, tmp_path: Path)
     assert "missing NRI: nobody listens at" in done.out
 
 
-def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["dra.cpu", "cpu"])
+def test_a_driver_has_directories_of_its_own(run: Run, tmp_path: Path, name: str) -> None:
     own = tmp_path / "kubelet/plugins_registry/dra.cpu", tmp_path / "kubelet/plugins/dra.cpu"
     own[0].mkdir()
-    done = run("dra.cpu", "--registry-dir", own[0])
+    done = run(name, "--registry-dir", own[0])
     assert done.status == 1
     assert f"ok      directory {own[0]}: can be written" in done.out
     assert f"missing directory {own[1]}: does not exist" in done.out
