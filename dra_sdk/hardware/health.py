@@ -17,15 +17,19 @@ of the problem. Problems are kept side by side, so a later, lighter one does not
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Final, Generic, Protocol, Self, TypeVar
 
+from dra_sdk.errors import DraError
 from dra_sdk.model.status import DeviceHealth, HealthStatus
 
+log = logging.getLogger(__name__)
 _NOT_READ: Final = "its card has not been read"
 
 
@@ -246,6 +250,22 @@ class HealthTracker:
 
     def _card(self, card: str) -> _Card:
         return self._cards.setdefault(card, _Card(FaultHistory(self._settle)))
+
+
+def watch(
+    read: Callable[[], list[DeviceHealth]], stop: Event, interval: float, what: str
+) -> Iterator[list[DeviceHealth]]:
+    """What `dra_device_health` yields: a report of `read`, every `interval` seconds until `stop` is set.
+
+    If `read` raises DraError, as in the middle of a change, it is logged as the health of `what`, such as `CPUs`, and
+    nothing is yielded: a device without report becomes Unknown.
+    """
+    while not stop.is_set():
+        try:
+            yield read()
+        except DraError as error:
+            log.warning("the health of %s cannot be read, trying again: %s", what, error)
+        stop.wait(interval)
 
 
 def _with_count(what: str, times: int) -> str:

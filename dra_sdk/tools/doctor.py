@@ -21,11 +21,11 @@ import yaml
 
 from dra_sdk.errors import ApiError, SettingsError
 from dra_sdk.kube.api import KubeApi
+from dra_sdk.node.nri.plugin import socket_below
 from dra_sdk.wire.profile import GATES, ServerProfile
 
 Status = Literal["ok", "missing", "unknown"]
 CONTAINERD_CONFIG: Final = "etc/containerd/config.toml"
-NRI_SOCKET: Final = "var/run/nri/nri.sock"
 PERMISSIONS: Final = (
     ("", "nodes", "get"),
     ("resource.k8s.io", "resourceclaims", "get"),
@@ -144,7 +144,7 @@ def container_runtime(paths: NodePaths, version: str, *, nri: bool) -> Iterator[
         else:
             yield _cdi(config, file, number)
             yield _cdi_directory(config, paths.cdi)
-    yield _nri(paths.root / NRI_SOCKET, needed=nri)
+    yield _nri(socket_below(paths.root), needed=nri)
 
 
 def read_containerd(file: Path, root: Path) -> dict[str, Any]:

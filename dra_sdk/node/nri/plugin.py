@@ -11,6 +11,7 @@ from threading import Condition, Event
 from typing import Final
 
 from dra_sdk.errors import NriError, SettingsError
+from dra_sdk.hardware.host_paths import follow
 from dra_sdk.node.nri import events
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.handler_threads import HandlerThreads
@@ -29,6 +30,11 @@ LAST_DELAY: Final = 5.0
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 _LAST_INDEX: Final = 99
+
+
+def socket_below(root: Path) -> Path:
+    """`SOCKET` of the host whose root is `root`."""
+    return SOCKET if root == Path("/") else follow(root, SOCKET)
 
 
 class NriPlugin:

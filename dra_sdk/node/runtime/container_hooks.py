@@ -12,12 +12,11 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from dra_sdk.hardware.host_paths import follow
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
-from dra_sdk.node.nri.plugin import SOCKET
+from dra_sdk.node.nri.plugin import socket_below
 from dra_sdk.node.runtime.instance import NRI_LOCK, InstanceLock
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.settings import Settings
@@ -95,6 +94,4 @@ class ContainerHooks:
 
 def nri_socket(settings: Settings) -> Path:
     """The runtime's socket: that of the settings, else the usual one of the host."""
-    if settings.nri_socket is not None:
-        return settings.nri_socket
-    return SOCKET if settings.host_root == Path("/") else follow(settings.host_root, SOCKET)
+    return settings.nri_socket or socket_below(settings.host_root)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -58,11 +58,6 @@ def cpus_of(claim: HeldClaim) -> CpuSet:
     """The CPUs that a claim holds, of all its requests."""
     devices = (device.data for device in claim.devices if not device.admin_access)
     return frozenset().union(*(parse_cpuset(str(each.get(CPUS, ""))) for each in (*devices, *claim.journal)))
-
-
-def claims_with(cpus: CpuSet, claims: Sequence[HeldClaim]) -> list[HeldClaim]:
-    """The claims that hold any of these CPUs."""
-    return [claim for claim in claims if cpus_of(claim) & cpus]
 
 
 def refuse_static_policy(host: Host, kubelet_dir: str) -> None:

@@ -32,6 +32,7 @@ from dra_sdk import (
     Device,
     DraError,
     NodeAllocatable,
+    Quantity,
     RequestPolicy,
     ResourcePool,
 )
@@ -193,13 +194,19 @@ def _attributes(group: CpuGroup, topology: CpuTopology) -> Iterator[tuple[str, b
 def _request_policy(cpus: CpuSet, topology: CpuTopology, *, full_cores: bool) -> RequestPolicy:
     """Single CPUs, or with `full_cores` the threads of a core: 1 if cores have different numbers of them.
 
-    Without a policy, a request without a number takes all CPUs, and one for 1500m fails only at prepare. The API server
-    refuses a step that leads beyond the capacity, so a group with one step is a list of one value.
+    Without a policy, a request without a number takes all CPUs, and one for 1500m fails only at prepare.
     """
-    step = gcd(*(len(topology.siblings(cpu)) for cpu in cpus)) if full_cores else 1
-    if len(cpus) == step:
+    return in_steps(gcd(*(len(topology.siblings(cpu)) for cpu in cpus)) if full_cores else 1, len(cpus))
+
+
+def in_steps(step: int | Quantity, size: int | Quantity) -> RequestPolicy:
+    """Multiples of a step up to the size of a device; without a number one step.
+
+    The API server refuses a step that leads beyond the capacity, so a device of one step has a list of one value.
+    """
+    if step == size:
         return RequestPolicy(default=step, valid_values=[step])
-    return RequestPolicy(default=step, min=step, max=len(cpus), step=step)
+    return RequestPolicy(default=step, min=step, max=size, step=step)
 
 
 # -- counters of partitionable devices

@@ -14,14 +14,13 @@ from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
 from dra_driver_cpu.pick import NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
-from dra_driver_cpu.pinning import Pinning, check_shared_pool, remove_pod_quota
+from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
 from dra_driver_cpu.settings import CpuSettings
 from dra_sdk import (
     AllocatedDevice,
     Claim,
     Container,
     ContainerAdjustment,
-    ContainerEdits,
     ContainerResources,
     DeviceHealth,
     DriverInfo,
@@ -87,7 +86,7 @@ class CpuDriver:
         if self._settings.shared_pool == "required":
             self._leave_shared_cpus(claim, topology.online, picked)
         for device, cpus in zip(claim.devices, picked, strict=True):
-            edits, name = _edits(claim, device, picked)
+            edits, name = request_edits(claim, device, CPU_VARIABLE, _cpus_of_request(claim, device, picked))
             yield device.prepared(edits, data=device.config.data(cpus), cdi_name=name, metadata=_metadata(cpus))
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
@@ -164,18 +163,10 @@ def _number(device: AllocatedDevice[CpuConfig]) -> int:
     return int(granted)
 
 
-def _edits(
-    claim: Claim[CpuConfig], device: AllocatedDevice[CpuConfig], picked: Sequence[CpuSet]
-) -> tuple[ContainerEdits, str]:
-    """The environment and the CDI name of a request. Both contain the request's name only if the claim has several."""
-    requests = {each.base_request for each in claim.devices}
-    cpus: CpuSet = frozenset().union(
+def _cpus_of_request(claim: Claim[CpuConfig], device: AllocatedDevice[CpuConfig], picked: Sequence[CpuSet]) -> CpuSet:
+    return frozenset().union(
         *(cpus for each, cpus in zip(claim.devices, picked, strict=True) if each.base_request == device.base_request)
     )
-    one = len(requests) == 1
-    variable = f"DRA_CPUSET_{claim.uid}" if one else f"DRA_CPUSET_{claim.uid}_{device.base_request}"
-    name = f"claim-{claim.uid}" if one else f"claim-{claim.uid}_{device.base_request}"
-    return ContainerEdits(env={variable: format_cpuset(cpus)}), name
 
 
 def _metadata(cpus: CpuSet) -> dict[str, int | str | list[str]]:

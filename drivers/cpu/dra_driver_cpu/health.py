@@ -7,17 +7,15 @@ CPU that was offline at the start was switched off on purpose.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from typing import Final
 
 from dra_driver_cpu.devices import CpuGroup
-from dra_sdk import DeviceHealth, DraError
-from dra_sdk.hardware import CpuSet, Host, format_cpuset, read_cpuset
+from dra_sdk import DeviceHealth
+from dra_sdk.hardware import CpuSet, Host, format_cpuset, health, read_cpuset
 from dra_sdk.hardware.health import HealthTracker
 
-log = logging.getLogger(__name__)
 INTERVAL: Final = 5.0
 """Seconds between two readings."""
 
@@ -37,12 +35,7 @@ class CpuHealth:
 
     def watch(self, stop: Event, interval: float = INTERVAL) -> Iterator[list[DeviceHealth]]:
         """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
-        while not stop.is_set():
-            try:
-                yield self.look()
-            except DraError as error:  # in the middle of a change; a device without report becomes Unknown
-                log.warning("the health of CPUs cannot be read, trying again: %s", error)
-            stop.wait(interval)
+        return health.watch(self.look, stop, interval, "CPUs")
 
     def look(self) -> list[DeviceHealth]:
         """Read once, and return the health of all devices."""

@@ -21,6 +21,7 @@ from typing import Final
 
 from dra_sdk import HardwareError, PodSandbox
 from dra_sdk.hardware import Host, read_text
+from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.hardware.node_access import NodeAccess
 
 _NO_LIMIT: Final = "max"
@@ -65,7 +66,7 @@ def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[
     hierarchy = root if is_v2 else root / "hugetlb"
     if not is_v2 and root.is_dir() and any(root.iterdir()) and not hierarchy.exists():
         return  # a kernel without this controller
-    directory = hierarchy / _below_root(pod.cgroup_parent)
+    directory = hierarchy / _below_root(host, pod.cgroup_parent)
     if not directory.is_dir():
         raise HardwareError(
             f"{pod}: its cgroup {directory} is not visible; mount the host's /sys/fs/cgroup into the driver"
@@ -89,12 +90,9 @@ def _read_limit(path: Path) -> float:
     return limit if limit < _UNLIMITED else math.inf
 
 
-def _below_root(parent: str) -> Path:
-    """The directory of a pod's cgroup below a hierarchy: systemd keeps `a-b.slice` in `a.slice`."""
-    found = Path(parent.strip("/"))
-    if not parent.strip("/") or ".." in found.parts:
+def _below_root(host: Host, parent: str) -> str:
+    """The path of a pod's cgroup below a hierarchy."""
+    found = ContainerCgroup(host, parent).below_root
+    if not found or ".." in found.split("/"):
         raise HardwareError(f"cgroup parent {parent!r}: must be a path below the root of the cgroups")
-    if "/" in parent or found.suffix != ".slice":
-        return found
-    words = found.stem.split("-")
-    return Path(*("-".join(words[:count]) + ".slice" for count in range(1, len(words) + 1)))
+    return found

@@ -18,15 +18,15 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from dra_driver_cpu.devices import in_steps
 from dra_driver_cpu.hugepage_limits import HugepageLimits
-from dra_driver_cpu.pinning import MEMORY_VARIABLE, NotHeldError
+from dra_driver_cpu.pinning import MEMORY_VARIABLE, NotHeldError, request_edits
 from dra_sdk import (
     AllocatedDevice,
     Capacity,
     Claim,
     Container,
     ContainerAdjustment,
-    ContainerEdits,
     ContainerResources,
     Device,
     DraError,
@@ -39,7 +39,6 @@ from dra_sdk import (
     PodSandbox,
     PreparedDevice,
     Quantity,
-    RequestPolicy,
     RetriableError,
 )
 from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, polling, read_numa_nodes
@@ -208,7 +207,8 @@ class MemoryDriver:
                 "hugeTLB": memory.is_hugepages,
                 SIZE: _granted(device),
             }
-            edits, name = _edits(claim, device)
+            nodes = {each.hardware.numa_node for each in claim.devices if each.base_request == device.base_request}
+            edits, name = request_edits(claim, device, MEMORY_VARIABLE, frozenset(nodes))
             yield device.prepared(edits, data=data, cdi_name=name)
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
@@ -270,13 +270,6 @@ def _prepared(claims: Iterable[HeldClaim]) -> Iterator[HeldDevice]:
 
 def _device(memory: Memory) -> Device:
     size = Quantity.of(memory.size, binary=True)
-    # The API server refuses a step that leads beyond the capacity, so a single page is a list of one value.
-    one = memory.size == memory.page_size
-    policy = (
-        RequestPolicy(default=memory.page, valid_values=[memory.page])
-        if one
-        else RequestPolicy(default=memory.page, min=memory.page, max=size, step=memory.page)
-    )
     return Device(
         memory.name,
         attributes={
@@ -286,7 +279,7 @@ def _device(memory: Memory) -> Device:
             "dra.cpu/numaNodeID": memory.numa_node,  # older names, by which existing claims align
             "dra.net/numaNode": memory.numa_node,
         },
-        capacity={SIZE: Capacity(size, policy)},
+        capacity={SIZE: Capacity(size, in_steps(memory.page, size))},
         allow_multiple_allocations=True,
         hardware=memory,
     )
@@ -298,11 +291,3 @@ def _granted(device: AllocatedDevice[Any]) -> int:
     if granted is None:
         return int(device.hardware.size)
     return int(granted)
-
-
-def _edits(claim: Claim[Any], device: AllocatedDevice[Any]) -> tuple[ContainerEdits, str]:
-    """The environment and the CDI name of a request. Both contain the request's name only if the claim has several."""
-    several = len({each.base_request for each in claim.devices}) > 1
-    suffix = f"{claim.uid}_{device.base_request}" if several else claim.uid
-    nodes = {each.hardware.numa_node for each in claim.devices if each.base_request == device.base_request}
-    return ContainerEdits(env={f"{MEMORY_VARIABLE}{suffix}": format_cpuset(nodes)}), f"claim-{suffix}"

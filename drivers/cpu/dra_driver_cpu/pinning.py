@@ -18,13 +18,16 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from dra_driver_cpu.allocatable import held_cpus
 from dra_driver_cpu.config import CPUS, MEMORY, QUOTA
 from dra_sdk import (
+    AllocatedDevice,
+    Claim,
     Container,
     ContainerAdjustment,
+    ContainerEdits,
     ContainerResources,
     HardwareError,
     HeldClaim,
@@ -40,6 +43,8 @@ from dra_sdk.hardware.numa import read_numa_cpus
 log = logging.getLogger(__name__)
 MEMORY_VARIABLE: Final = "DRA_MEMS_"
 """What the variables of the driver `dra.memory` begin with. A container that has one gets its NUMA nodes from it."""
+CPU_VARIABLE: Final = "DRA_CPUSET_"
+"""What the variables of the driver `dra.cpu` begin with."""
 NO_LIMIT: Final = -1
 """The CFS quota of a container that may use its CPUs all the time."""
 
@@ -165,6 +170,19 @@ class Pinning:
         if any(device.data.get(MEMORY, "local") != "local" for device in devices):
             return None
         return frozenset(node for node, local in self.memory_nodes.items() if local & cpus) or None
+
+
+def request_edits(
+    claim: Claim[Any], device: AllocatedDevice[Any], variable: str, numbers: CpuSet
+) -> tuple[ContainerEdits, str]:
+    """The environment and the CDI name of a request. Both contain the request's name only if the claim has several.
+
+    variable: what the name of the variable begins with.
+    numbers: its value, CPUs or NUMA nodes.
+    """
+    several = len({each.base_request for each in claim.devices}) > 1
+    suffix = f"{claim.uid}_{device.base_request}" if several else claim.uid
+    return ContainerEdits(env={f"{variable}{suffix}": format_cpuset(numbers)}), f"claim-{suffix}"
 
 
 def remove_pod_quota(pod: PodSandbox, node: Host) -> None:

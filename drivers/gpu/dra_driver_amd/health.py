@@ -31,8 +31,8 @@ from typing import Final
 from dra_driver_amd.gpus import KERNEL_DRIVER, AmdGpu
 from dra_driver_amd.kfd import read_kfd_nodes
 from dra_driver_amd.passthrough import PassthroughFunction
-from dra_sdk import DeviceHealth, DraError, HardwareError
-from dra_sdk.hardware import Host, link_name, optional, read_text
+from dra_sdk import DeviceHealth, HardwareError
+from dra_sdk.hardware import Host, health, link_name, optional, read_text
 from dra_sdk.hardware.health import HealthTracker
 
 log = logging.getLogger(__name__)
@@ -145,12 +145,7 @@ class HealthMonitor:
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
         """All devices, every `interval` seconds until `stop` is set: what `dra_device_health` yields."""
-        while not stop.is_set():
-            try:
-                yield self.look()
-            except DraError as error:  # in the middle of a change; a device without report becomes Unknown
-                log.warning("the health of GPUs cannot be read, trying again: %s", error)
-            stop.wait(interval)
+        return health.watch(self.look, stop, interval, "GPUs")
 
     def look(self) -> list[DeviceHealth]:
         """Read all GPUs once, and return the health of all devices."""

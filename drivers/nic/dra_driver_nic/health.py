@@ -11,6 +11,7 @@ from dra_driver_nic.links import Link
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
 from dra_sdk import DeviceHealth, DraError
+from dra_sdk.hardware import health
 from dra_sdk.hardware.health import HealthTracker
 
 
@@ -28,9 +29,7 @@ class HealthMonitor:
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
         """A report every `interval` seconds until `stop` is set."""
-        while not stop.is_set():
-            yield self.read()
-            stop.wait(interval)
+        return health.watch(self.read, stop, interval, "network devices")
 
     def read(self) -> list[DeviceHealth]:
         """Read all devices once. A device that is no longer published has no health."""
@@ -53,7 +52,7 @@ class HealthMonitor:
     def _problems_in_pod(self, record: NicRecord) -> list[str]:
         """Of a device that a pod has: its PCI function, which the node still shows, and the link in the pod."""
         address = record.attributes.get("pciAddress")
-        function = self._node.host.sys / f"bus/pci/devices/{address}"
+        function = self._node.function(str(address))
         if address is not None and not function.exists():
             return [f"PCI function {address} has gone from the node"]
         if address is not None and not (function / "driver").exists():

@@ -41,6 +41,10 @@ class NicNode:
         """The host for readers of sysfs."""
         return self.access.host
 
+    def function(self, address: str) -> Path:
+        """The directory of a PCI function in sysfs; it may not exist."""
+        return self.host.sys / "bus/pci/devices" / address
+
     @property
     def records(self) -> Records[NicRecord]:
         """The records of the devices that claims have."""
@@ -137,5 +141,4 @@ class NicNode:
         if not record.namespace or not attachment.pci:
             return False
         names = {each.name for each in namespace.run(lambda network: network.links())}
-        driver = self.host.sys / "bus/pci/devices" / attachment.pci / "driver"
-        return attachment.host.name not in names and driver.exists()
+        return attachment.host.name not in names and (self.function(attachment.pci) / "driver").exists()

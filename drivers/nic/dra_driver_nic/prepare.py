@@ -103,7 +103,7 @@ def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
                 if attachment.tag not in link.altnames:
                     namespace.run(partial(_tag, link=link.index, tag=attachment.tag))
                 node.bring_back(attachment, NicRecord())
-        return bool(found) or not (node.host.sys / "bus/pci/devices" / attachment.pci / "driver").exists()
+        return bool(found) or not (node.function(attachment.pci) / "driver").exists()
 
     if not node.access.clock.until(restored, node.settings.return_seconds):
         raise RetriableError(f"{attachment} has not come back after its kernel driver was bound again")
@@ -259,11 +259,7 @@ def _prepare(
     node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
 ) -> PreparedDevice:
     """Settings of a virtual function and RDMA; the interface follows when the sandbox starts."""
-    _record(node, claim, device, nic)
-    if device.config.vf is not None and nic.pf is not None:
-        step = VfStep.plan(node, nic.pf, device.config.vf)
-        claim.journal(step.entry)
-        step.apply(node)
+    _begin(node, claim, device, nic)
     nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
     if plan is None:
@@ -283,11 +279,7 @@ def _pass_through(
     """Bind a PCI function to VFIO. Its interface ends, and is made what it was when the function is bound back."""
     if nic.pci is None:
         raise ValueError(f"device {device.name} is no PCI function")
-    _record(node, claim, device, nic)
-    if device.config.vf is not None and nic.pf is not None:
-        settings = VfStep.plan(node, nic.pf, device.config.vf)
-        claim.journal(settings.entry)
-        settings.apply(node)
+    _begin(node, claim, device, nic)
     step = Passthrough.plan(node.access, nic.pci)
     entry = plan.entry if plan is not None else None
     claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry})
@@ -296,10 +288,17 @@ def _pass_through(
     return device.prepared(ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound)))
 
 
-def _record(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:
-    """Keep the attributes of a device, so that it is published as it is now while the claim has it."""
+def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:
+    """Change the settings of a virtual function.
+
+    First the attributes of the device are kept, so that it is published as it is now while the claim has it.
+    """
     with node.records.locked(device.name):
         node.records.save(device.name, NicRecord(claim=claim.uid, attributes=attributes(nic)))
+    if device.config.vf is not None and nic.pf is not None:
+        step = VfStep.plan(node, nic.pf, device.config.vf)
+        claim.journal(step.entry)
+        step.apply(node)
 
 
 def _rdma_nodes(nic: Nic) -> list[str]:

@@ -66,7 +66,7 @@ class VfStep:
 
     def restore(self, node: NicNode) -> None:
         """Make the settings what they were; of a card that was unplugged nothing is left to restore."""
-        if (node.host.sys / "bus/pci/devices" / self.pf).exists():
+        if node.function(self.pf).exists():
             self._set(node, self.before)
 
     def _set(self, node: NicNode, settings: VfSettings) -> None:
