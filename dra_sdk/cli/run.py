@@ -7,6 +7,7 @@ over the default. Exit status: 0 the driver was stopped, 1 it was stopped while 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -58,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         _on_signal(exit_at_once)
         signals.put(signal.Signals(number))
 
-    with DriverProcess(load_driver(arguments.driver, settings.driver), settings) as process:
+    driver = load_driver(arguments.driver, settings.driver)
+    gc.freeze()  # what was imported is never garbage; a full collection would stop all threads to examine it
+    with DriverProcess(driver, settings) as process:
         _on_signal(stop)
         log.info("%s: stopping", signals.get().name)
     busy = _running([each for each in threading.enumerate() if each not in others and not each.daemon])

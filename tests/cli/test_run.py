@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from dra_sdk.cli import run
 from dra_sdk.cli.main import main
+from dra_sdk.errors import SettingsError
+from dra_sdk.node.runtime import process
 
 
 def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +38,28 @@ def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.Monkey
         for number, handler in before.items():
             signal.signal(number, handler)
     assert handlers == [run.exit_at_once] * 2
+
+
+def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A full collection stops all threads, and there are tens of thousands of these objects."""
+    passed_over = []
+
+    class NoProcess:
+        def __init__(self, *_: object) -> None:
+            passed_over.append(gc.get_freeze_count())
+            raise SettingsError("no process")
+
+    monkeypatch.setattr(process, "DriverProcess", NoProcess)
+    monkeypatch.setattr(run, "set_up_logging", lambda *_: None)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        status = main(["run", "tests.cli.cards:Cards", "--node-name", "n", "--kubelet-dir", str(tmp_path)])
+    finally:
+        gc.unfreeze()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert status == 2
+    assert passed_over[0] > 10_000
 
 
 @pytest.mark.parametrize("command", ["run", "discover"])
