@@ -15,14 +15,15 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Final
+from typing import Any, Final
 
 from dra_sdk.errors import StateError
+from dra_sdk.model.claim import AllocatedDevice
 from dra_sdk.node.files import Files, private_directory, safe_id, sync_directory, targets
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
@@ -38,6 +39,7 @@ from dra_sdk.node.prepare.state_files import (
 
 log = logging.getLogger(__name__)
 _PRIVATE: Final = 0o700
+_DeviceKey = tuple[str, str]
 _Stamp = tuple[int, int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0, 0)  # equals no file's stamp
 
@@ -59,6 +61,7 @@ class CheckpointStore:
         self._prefix = f"{directory}{os.sep}"  # a string: pathlib took a tenth of a prepare's own time
         self._lock = RLock()
         self._claims: dict[str, Checkpoint] = {}
+        self._holders: dict[_DeviceKey, set[str]] = {}  # files of readable claims by pool and device
         self._unreadable: dict[str, Unreadable] = {}
         self._stamps: dict[str, _Stamp] = {}
 
@@ -131,6 +134,17 @@ class CheckpointStore:
             readable = [state for name, state in self._claims.items() if name != mine]
             return readable + [each.claim for each in self._unreadable.values() if each.claim is not None]
 
+    def holders(self, devices: Iterable[AllocatedDevice[Any]], but: str) -> list[Checkpoint]:
+        """Those of `others(but)` that hold any of these devices: few, however many claims there are."""
+        mine, wanted = file_name(but), {(each.pool, each.name) for each in devices}
+        with self._lock:
+            self._look()
+            names = set().union(*(self._holders.get(key, ()) for key in wanted)) - {mine}
+            damaged = [each.claim for each in self._unreadable.values() if each.claim is not None]
+            return [self._claims[name] for name in sorted(names)] + [
+                claim for claim in damaged if any((each.pool, each.name) in wanted for each in claim.devices)
+            ]
+
     def unreadable(self) -> dict[str, Unreadable]:
         """The files that cannot be read, by the claim's `safe_id`."""
         with self._lock:
@@ -157,7 +171,7 @@ class CheckpointStore:
             self._read_again(name)
             raise StateError(f"cannot write state file {path}: {error.strerror or error}") from error
         with self._lock:
-            self._claims[name] = state
+            self._keep(name, state)
             self._stamps[name] = stamp
 
     def begin_undo(self, state: Checkpoint) -> None:
@@ -218,8 +232,20 @@ class CheckpointStore:
 
     def _drop(self, name: str) -> None:
         self._stamps.pop(name, None)
-        self._claims.pop(name, None)
         self._unreadable.pop(name, None)
+        self._keep(name, None)
+
+    def _keep(self, name: str, state: Checkpoint | None) -> None:
+        """Make `state` the readable claim of a file, None for none, in both indexes."""
+        old = self._claims.pop(name, None)
+        for key in {(each.pool, each.name) for each in old.devices} if old else ():
+            self._holders[key].remove(name)
+            if not self._holders[key]:
+                del self._holders[key]
+        if state is not None:
+            self._claims[name] = state
+            for each in state.devices:
+                self._holders.setdefault((each.pool, each.name), set()).add(name)
 
     def _scan(self) -> Iterator[tuple[str, _Stamp]]:
         with os.scandir(self.directory) as entries:
@@ -229,8 +255,8 @@ class CheckpointStore:
                         yield entry.name, _stamp(entry.stat(follow_symlinks=False))
 
     def _read(self, name: str) -> None:
-        self._claims.pop(name, None)
         self._unreadable.pop(name, None)
+        self._keep(name, None)
         try:
             found = read_checkpoint(self.directory / name)
         except FileNotFoundError:
@@ -238,7 +264,7 @@ class CheckpointStore:
         if isinstance(found, Unreadable):
             self._unreadable[name] = found
         else:
-            self._claims[name] = found
+            self._keep(name, found)
 
     def _sweep(self, locks: NamedLocks) -> None:
         for name in targets(self.directory, SUFFIX):

@@ -169,7 +169,7 @@ class Preparer:
     ) -> Checkpoint:
         ref = started.ref
         refuse_unreadable(devices, self._store.unreadable().values())
-        refuse_held(devices, self._store.others(ref.uid))
+        refuse_held(devices, self._store.holders(devices, ref.uid))
         if left:
             log.info("%s: undoing what an earlier attempt or boot left", ref)
             self._release(left, deadline)

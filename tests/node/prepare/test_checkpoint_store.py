@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from dra_sdk import HeldDevice
+from dra_sdk import AllocatedDevice, Device, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.node.files import PREFIX, Files, read, safe_id
 from dra_sdk.node.locks import NamedLocks
@@ -299,6 +301,33 @@ def test_an_unreadable_file_holds_its_devices(tmp_path: Path) -> None:
     assert store.others("u-1") == [left]
     ((found, unreadable),) = store.unreadable().items()
     assert (found, unreadable.claim) == ("u-1", left)
+
+
+def test_the_holders_of_a_device_are_those_of_the_other_claims_that_have_it(tmp_path: Path) -> None:
+    """The same as a search in all claims: after each change of ours, of another process, and of a file."""
+    draw, store, other = Random(7), opened(tmp_path, shared=True), opened(tmp_path, shared=True)
+    uids, names = [f"u-{number}" for number in range(6)], ["d", "e", "f"]
+    wanted = [AllocatedDevice("r", "p", name, Device(name)) for name in names[:2]]
+    found = 0
+    for _ in range(300):
+        uid, by = draw.choice(uids), draw.choice([store, other])
+        what = draw.choice(["put", "put", "delete", "damage"])
+        with suppress(StateError):  # of a damaged file
+            if what == "put":
+                devices = tuple(HeldDevice("r", "p", name) for name in draw.sample(names, draw.randint(1, 3)))
+                by.put(Checkpoint("ns", "n", uid, "boot-1", draw.choice(list(Phase)), devices))
+            elif what == "delete":
+                by.delete(uid)
+            elif store.path(uid).exists():
+                store.path(uid).write_bytes(store.path(uid).read_bytes()[:-40])
+        for each in (store, other):
+            holders = each.holders(wanted, "u-0")
+            assert {held.uid: held for held in holders} == {
+                held.uid: held for held in each.others("u-0") if {device.name for device in held.devices} & {"d", "e"}
+            }
+            assert len({held.uid for held in holders}) == len(holders)
+            found += len(holders)
+    assert found
 
 
 def test_a_file_that_tells_nothing_is_unreadable_until_it_is_gone(tmp_path: Path) -> None:
