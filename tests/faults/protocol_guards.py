@@ -74,6 +74,12 @@ GUARDS: Final = (
     Guard(
         "a device that another claim holds", _ENGINE + "Preparer._prepare_devices", "refuse_held(", "(lambda *_: None)("
     ),
+    Guard(
+        "a device in the index of those that are held",
+        _STORE + "_keep",
+        "for each in state.devices:\n            self._holders.setdefault((each.pool, each.name), set()).add(name)",
+        "pass",
+    ),
     # one at a time
     Guard("two calls for one claim at once", _ENGINE + "Preparer.prepare", "[claim_lock(ref.uid)]", "[]"),
     Guard("a prepare beside an unprepare", _ENGINE + "Preparer.unprepare", "[claim_lock(ref.uid)]", "[]"),
@@ -189,7 +195,7 @@ GUARDS: Final = (
         "a damaged file that holds devices",
         _ENGINE + "Preparer._prepare_devices",
         "refuse_unreadable(devices, self._store.unreadable().values())\n"
-        "    refuse_held(devices, self._store.others(ref.uid))",
+        "    refuse_held(devices, self._store.holders(devices, ref.uid))",
         "refuse_held(devices, [each for each in self._store.all() if each.uid != ref.uid])",
     ),
     Guard(
