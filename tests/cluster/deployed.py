@@ -41,7 +41,7 @@ def kubeconfig(cluster: Cluster, driver: str) -> Path:
 
 
 def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
-    """Returns the values for one of the chart's drivers on this cluster; `fields` change the driver's entry.
+    """Returns the values for one driver on this cluster; `fields` are its entry, or change that of the chart's values.
 
     No image can be pulled here, so the image is busybox, with this machine's Python and this repository mounted.
     """
@@ -49,8 +49,8 @@ def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
     entry = {
         "enabled": True,
         "command": [sys.executable, "-m", "dra_sdk.cli.main"],
-        "hostPaths": [{"path": str(each)} for each in sorted(_PYTHON) if each.exists()],
         **fields,
+        "hostPaths": [{"path": str(each)} for each in sorted(_PYTHON) if each.exists()] + fields.get("hostPaths", []),
         "env": {**_SETTINGS, **fields.get("env", {})},
     }
     return {

@@ -6,19 +6,24 @@ The directories of the kubelet and the runtime are those of the cluster. Everyth
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from dra_sdk.cli.main import main
 from tests.cluster.deployed import NAMESPACE, release, runnable
 from tests.cluster.driver_process import ROOT
 from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.image import BUSYBOX
 from tests.cluster.harness.waiting import TIMEOUT
 from tests.cluster.manifests import claim, pod_with, request
-from tests.cluster.pods import cpus_of
+from tests.cluster.pods import allocated, claim_of, cpus_of
+from tests.template.virtual_environment import pip
 
 JSON = dict[str, Any]
 
@@ -31,6 +36,16 @@ def driver_objects(key: str, cluster: Cluster, **fields: Any) -> list[JSON]:
 def daemonset(objects: list[JSON]) -> JSON:
     (found,) = (each for each in objects if each["kind"] == "DaemonSet")
     return found
+
+
+def host_volume(objects: list[JSON]) -> tuple[JSON, JSON]:
+    """Returns the volume of the host's root, and the container. No file system of this machine need be shared."""
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    (host,) = (each for each in spec["volumes"] if each["name"] == "host")
+    (container,) = spec["containers"]
+    (mount,) = (each for each in container["volumeMounts"] if each["name"] == "host")
+    mount["mountPropagation"] = "None"
+    return host, container
 
 
 @pytest.fixture
@@ -101,15 +116,44 @@ def test_the_gpu_driver_finds_the_gpus_of_the_hosts_root(
     boot_id.parent.mkdir(parents=True)
     boot_id.write_text("of-this-test\n")
     found = driver_objects("gpu", cluster, nodeSelector=None, **fields)
-    spec = daemonset(found)["spec"]["template"]["spec"]
-    (host,) = (each for each in spec["volumes"] if each["name"] == "host")
+    host, container = host_volume(found)
     host["hostPath"]["path"] = str(tmp_path)
-    (container,) = spec["containers"]
     assert container["securityContext"].get("privileged", False) is privileged
-    (mount,) = (each for each in container["volumeMounts"] if each["name"] == "host")
-    mount["mountPropagation"] = "None"  # the file system of the tree is not shared
     (tmp_path / str(cluster.kubelet_dir).lstrip("/") / "plugins/gpu.nvidia.com").mkdir(parents=True)
     apply(found)
     published = cluster.api.get("/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3Dgpu.nvidia.com")
     names = [device["name"] for each in published["items"] for device in each["spec"].get("devices", [])]
     assert names == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+
+
+def test_a_new_driver_of_the_template_serves_its_sample_pod(
+    cluster: Cluster, apply: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author has put in a subsystem that this machine has. The claim is for /dev/kmsg, as no container has it."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "my-driver", "--kind", "file"]) == 0
+    source, site = tmp_path / "my-driver/src/my_driver/driver.py", tmp_path / "site"
+    source.write_text(re.sub("^SUBSYSTEM = .*$", 'SUBSYSTEM = "mem"', source.read_text(), flags=re.MULTILINE))
+    pip("install", "--no-index", "--no-deps", "--no-build-isolation", "--quiet", "--target", site, source.parents[2])
+    deploy = tmp_path / "my-driver/deploy"
+    entry = yaml.safe_load((deploy / "values.yaml").read_text())["drivers"]["my-driver"]
+    del entry["image"]
+    fields = {**entry, "hostPaths": [{"path": str(site)}], "env": {"PYTHONPATH": f"{ROOT}:{site}"}}
+    found = driver_objects("my-driver", cluster, **fields)
+    host_volume(found)
+    apply(found)
+    device_class = yaml.safe_load((deploy / "class.yaml").read_text())
+    kmsg = f'device.attributes["{entry["driverName"]}"].kernelName == "kmsg"'
+    device_class["spec"]["selectors"].append({"cel": {"expression": kmsg}})
+    template, pod, _ = yaml.safe_load_all((deploy / "claims.yaml").read_text())
+    pod["spec"]["containers"][0]["image"] = BUSYBOX
+    power = Path("/sys/class/mem/kmsg/power/control")
+    before = power.read_text()
+    cluster.apply(device_class, template, pod)
+    cluster.wait_pod("user")
+    assert [each["device"] for each in allocated(cluster, claim_of(cluster, "user"))] == ["kmsg"]
+    cluster.wait_until(lambda: " kmsg\n" in cluster.kubectl("logs", "user", check=False), "/dev/kmsg in the container")
+    assert power.read_text() == "on\n"
+    cluster.kubectl("delete", "pod", "user", "--wait=true", "--grace-period=1")
+    cluster.kubectl("delete", "resourceclaimtemplate", "one")
+    assert (power.read_text(), list(cluster.cdi_dir.glob("*.json"))) == (before, [])
