@@ -18,7 +18,17 @@ from dra_sdk.cli.new import KINDS, template_directory
 from tests.cli.commands import Run, runner
 
 ROOT = Path(__file__).parents[2]
-HOOKS = ("driver_info", "discover", "prepare", "unprepare", "watch", "device_health")
+HOOKS = ["driver_info", "discover", "prepare", "unprepare", "watch", "device_health"]
+OF_CONTAINERS = ["run_pod_sandbox", "create_container", "synchronize", "top"]
+ALL_NAMES = """
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Event
+
+from dra_sdk import Container, ContainerAdjustment, ContainerResources, DeviceHealth, HealthStatus
+from dra_sdk import HeldClaim, PodSandbox
+from dra_sdk.hardware import polling
+"""
 LONGEST = "a" * 28
 PROGRAM = """
 import resource, sys
@@ -85,7 +95,23 @@ def test_the_author_reads_at_most_sixty_lines(bake: Bake, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_driver_has_every_hook_at_least_as_a_comment(bake: Bake, kind: str) -> None:
     text = (bake(kind) / "src/my_driver/driver.py").read_text()
-    assert re.findall(r"^    (?:# )?def dra_(\w+)", text, re.MULTILINE) == list(HOOKS)
+    wanted = HOOKS + (OF_CONTAINERS if kind == "bare" else [])
+    assert re.findall(r"^    (?:# )?def dra_(\w+)", text, re.MULTILINE) == wanted
+
+
+@pytest.mark.timeout(300)
+def test_the_hooks_that_are_comments_are_right(bake: Bake) -> None:
+    """With each `# ` taken away, the driver is typed, and the SDK takes it."""
+    folder = bake("bare")
+    path = folder / "src/my_driver/driver.py"
+    text = path.read_text()
+    hooks = re.findall(r"^    # def dra_.*?(?=^    #$|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert len(hooks) == len(HOOKS) - 3 + len(OF_CONTAINERS)
+    code = [re.sub("^    # ", "    ", hook, flags=re.MULTILINE) for hook in hooks]
+    docstring, _, rest = text.partition("\n\n")
+    path.write_text("\n".join([docstring, ALL_NAMES, rest, *code]))
+    assert python(folder, "mypy", "--strict", "src") == ""
+    assert python(folder / "src", "dra_sdk.cli.main", "discover", "my_driver.driver:MyDriver") == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -53,3 +53,26 @@ class {{ cookiecutter.__class }}Driver:
     #     """Every second the health of all devices."""
     #     while not stop.wait(1):
     #         yield [DeviceHealth(f"seat-{number}", HealthStatus.HEALTHY) for number in range(SEATS)]
+    #
+    # A driver that acts when pods and containers start says so; the container runtime must have NRI on:
+    #
+    # def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+    #     """Before the containers of a pod with claims of this driver; `dra_stop_pod_sandbox` comes at its end."""
+    #
+    # def dra_create_container(
+    #     self, container: Container, held: Sequence[HeldClaim], node: Node
+    # ) -> ContainerAdjustment | None:
+    #     """What changes in a container, also in one without claims; `dra_remove_container` comes at its end."""
+    #     return ContainerAdjustment(env={"SEATS_TAKEN": str(len(held))})
+    #
+    # def dra_synchronize(
+    #     self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
+    # ) -> Mapping[str, ContainerResources]:
+    #     """The resources that containers must have now, by id, such as CPUs; called after every change."""
+    #     return {}
+    #
+    # A driver that can draw who uses what does so for `dra-sdk {{ cookiecutter.__project }} top`:
+    #
+    # def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
+    #     """The lines of the picture."""
+    #     yield f"{len(held)} of {SEATS} seats are taken"
