@@ -124,7 +124,7 @@ class ClaimConfig:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: Python 3.11 refuses `AllocatedDevice[…](…)` of a frozen class with slots
 class AllocatedDevice(Generic[ConfigT]):
     """One device that the scheduler allocated to a claim.
 
@@ -258,7 +258,7 @@ class HeldClaim:
         return f"claim {self.namespace}/{self.name} ({self.uid})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: Python 3.11 refuses `Claim[…](…)` of a frozen class with slots
 class Claim(Generic[ConfigT]):
     """An allocated claim, the argument of `dra_prepare`.
 

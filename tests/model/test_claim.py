@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def test_a_claim_made_by_hand_needs_no_journal_and_no_others() -> None:
     claim: Claim[None] = Claim("default", "gpus", "u-1", Node("n"), ())
     assert claim.held() == ()
     claim.journal({"x": 1})
+
+
+def test_a_test_may_write_the_type_of_the_configuration_out() -> None:
+    device = AllocatedDevice[Fan]("fans", "node-a", "fan-0", Fan(speed=1))
+    claim = Claim[Fan]("default", "fans", "u-1", Node("n"), (device,))
+    assert claim.devices[0].config.speed == 1
+    with pytest.raises(FrozenInstanceError):
+        claim.name = "other"  # type: ignore[misc]  # what is tested
 
 
 def test_a_node_has_the_hosts_root() -> None:
