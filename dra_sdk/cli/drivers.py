@@ -1,4 +1,4 @@
-"""`dra-sdk drivers`: the installed drivers, and whether each one loads; the JSON Schema of a driver's configuration.
+"""`dra-sdk drivers`: the installed drivers, and whether each one loads; what a driver's configuration may be.
 
 Exit status: 0 if every driver loads, 1 if one does not, 2 for bad input.
 """
@@ -14,24 +14,31 @@ from typing import Final
 
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.hook_calls import load_driver
-from dra_sdk.cli.output import print_table
+from dra_sdk.cli.output import print_table, yaml_text
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
 from dra_sdk.hookspecs import DriverHooks
 from dra_sdk.loader import iter_drivers, origin
 from dra_sdk.model.config import json_schema
+from dra_sdk.tools.config_policy import config_policy
 
+_POLICY: Final = "print an admission policy that refuses claims with wrong opaque configuration of this driver"
 _SCHEMA: Final = "print the JSON Schema of a driver's opaque configuration; NAME is in the list, or module:Class"
 
 
 def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("drivers", help="list the installed drivers", description=__doc__)
-    parser.add_argument("--schema", metavar="NAME", help=_SCHEMA)
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--schema", metavar="NAME", help=_SCHEMA)
+    shown.add_argument("--policy", metavar="NAME", help=_POLICY)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a row for each driver, or a schema; status 1 if a driver does not load."""
+    """Print a row for each driver, or a schema or policy; status 1 if a driver does not load."""
+    if arguments.policy is not None:
+        print(yaml_text(config_policy(load_driver(arguments.policy).info)), end="")
+        return 0
     if arguments.schema is not None:
         info = load_driver(arguments.schema).info
         if not info.configs:

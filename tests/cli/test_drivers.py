@@ -1,4 +1,4 @@
-"""`dra-sdk drivers --schema`; the list is in test_main.py."""
+"""`dra-sdk drivers --schema` and `--policy`; the list is in test_main.py."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.commands import Run, runner
 
@@ -60,3 +61,14 @@ def test_a_driver_without_configuration_has_no_schema(
     assert (bare.status, bare.out) == (2, "")
     assert bare.err == "dra-sdk: driver bare.example.com takes no configuration, so it has no schema\n"
     assert "unknown driver 'bare'" in run("drivers", "--schema", "bare").err
+    policy = run("drivers", "--policy", "bare_driver:Bare")
+    assert (policy.status, policy.out) == (2, "")
+    assert policy.err == "dra-sdk: driver bare.example.com takes no configuration, so there is nothing to check\n"
+
+
+def test_the_policy_of_a_driver_is_printed_for_kubectl(run: Run) -> None:
+    done = run("drivers", "--policy", "cpu")
+    assert (done.status, done.err) == (0, "")
+    policy, binding = yaml.safe_load_all(done.out)
+    assert [policy["kind"], binding["kind"]] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+    assert policy["metadata"]["name"] == binding["spec"]["policyName"] == "dra-config-dra.cpu"

@@ -1,0 +1,131 @@
+"""Opaque configurations of every shape, right and wrong, for the policy that checks them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from dra_sdk import Device, DriverInfo, Node, OpaqueConfig
+
+NAME: Final = "shapes.example.com"
+VERSION: Final = f"{NAME}/v1"
+
+
+class Screw(BaseModel):
+    """An object within an object."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    head: Literal["flat", "round"] | None = None
+
+
+class Part(BaseModel):
+    """An object within a configuration."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    width: int = Field(ge=1)
+    colour_of: Literal["inside", "outside"] = "inside"
+    screw: Screw = Screw()
+
+
+class Shape(OpaqueConfig, api_version=VERSION):
+    """Fields of every type."""
+
+    small: int = Field(default=1, ge=1, le=9)
+    ratio: float = Field(default=0.5, gt=0, lt=1)
+    on: bool = False
+    name: str = Field(default="a", pattern="^[a-z]+$", min_length=1, max_length=5)
+    mode: Literal["fast", 'ünïque "quoted"', 7] = "fast"
+    maybe: int | None = None
+    part: Part | None = None
+    parts: list[Part] = Field(default=[], max_length=2)
+    numbers: dict[str, int] = Field(default={}, max_length=2)
+    either: int | Literal["all"] = "all"
+
+
+class Strict(OpaqueConfig, api_version=VERSION):
+    """A kind with a field that is required."""
+
+    size: int
+
+
+class ShapeDriver:
+    """A driver that takes both."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME, configs=[Shape, Strict])
+
+    def dra_discover(self, node: Node) -> list[Device]:
+        return [Device("shape")]
+
+    def dra_prepare(self, claim: Any) -> list[Any]:
+        return [each.prepared() for each in claim.devices]
+
+
+def shape(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": VERSION, "kind": "Shape", **fields}
+
+
+RIGHT: Final = [
+    shape(),
+    shape(small=9, ratio=0.25, on=True, name="abc", mode='ünïque "quoted"', maybe=None),
+    shape(mode=7, maybe=5, part=None, parts=[], numbers={}, either=3),
+    shape(
+        part={"width": 1, "screw": {"head": None}},
+        parts=[{"width": 2, "colourOf": "outside"}, {"width": 3}],
+        numbers={"a": 1, "b": -2},
+    ),
+    {"apiVersion": VERSION, "kind": "Strict", "size": 0},
+]
+WRONG: Final[list[tuple[str, Any]]] = [
+    ("apiVersion and kind must be", {"small": 1}),
+    ("apiVersion and kind must be", {"apiVersion": VERSION, "kind": "Shap"}),
+    ("apiVersion and kind must be", {"apiVersion": "shapes.example.com/v2", "kind": "Shape"}),
+    ("Shape: unknown field; known: small, ratio, on,", shape(smal=1)),
+    ("Shape: small must be an integer, at least 1, at most 9", shape(small=0)),
+    ("Shape: small must be", shape(small=10)),
+    ("Shape: small must be", shape(small=1.5)),
+    ("Shape: small must be", shape(small="one")),
+    ("Shape: small must be", shape(small=None)),
+    ("Shape: ratio must be a number, more than 0, less than 1", shape(ratio=1)),
+    ("Shape: ratio must be", shape(ratio=0)),
+    ("Shape: on must be true or false", shape(on="perhaps")),
+    (
+        'Shape: name must be text, with at least 1 characters, with at most 5 characters, like "^[a-z]+$"',
+        shape(name=""),
+    ),
+    ("Shape: name must be", shape(name="abcdef")),
+    ("Shape: name must be", shape(name="A")),
+    ("Shape: name must be", shape(name=3)),
+    ('Shape: mode must be "fast" or "ünïque \\"quoted\\"" or 7', shape(mode="slow")),
+    ("Shape: mode must be", shape(mode=8)),
+    ("Shape: maybe must be an integer", shape(maybe="some")),
+    ("Shape: part must be an object", shape(part=3)),
+    ("Shape: part.width is required", shape(part={})),
+    ("Shape: part.width must be an integer, at least 1", shape(part={"width": 0})),
+    ("Shape: part has an unknown field; known: width, colourOf, screw", shape(part={"width": 1, "height": 1})),
+    ('Shape: part.colourOf must be "inside" or "outside"', shape(part={"width": 1, "colourOf": "red"})),
+    ("Shape: part.screw must be an object", shape(part={"width": 1, "screw": None})),
+    ("Shape: part.screw has an unknown field; known: head", shape(part={"width": 1, "screw": {"length": 3}})),
+    ('Shape: part.screw.head must be "flat" or "round"', shape(part={"width": 1, "screw": {"head": "square"}})),
+    ("Shape: parts must be a list in which each is an object, of at most 2 items", shape(parts={})),
+    ("Shape: parts must be", shape(parts=[{"width": 1}] * 3)),
+    ("Shape: parts must be", shape(parts=[{"width": 0}])),
+    ("Shape: parts must be", shape(parts=[{}])),
+    ("Shape: parts must be", shape(parts=[{"width": 1, "screw": {"head": 1}}])),
+    ("Shape: parts must be", shape(parts=[{"width": 1, "depth": 2}])),
+    ("Shape: numbers must be an object, of at most 2 keys", shape(numbers={"a": "x"})),
+    ("Shape: numbers must be", shape(numbers={"a": 1, "b": 2, "c": 3})),
+    ('Shape: either must be an integer or "all"', shape(either="none")),
+    ("Strict: size is required", {"apiVersion": VERSION, "kind": "Strict"}),
+    ("Strict: unknown field; known: size", {"apiVersion": VERSION, "kind": "Strict", "size": 1, "small": 1}),
+]
+"""The sentence of the policy that says what is wrong, and the parameters."""
+
+
+def entry(parameters: Any, driver: str = NAME) -> dict[str, Any]:
+    """An entry of `config`."""
+    return {"opaque": {"driver": driver, "parameters": parameters}}

@@ -1,0 +1,121 @@
+"""The policy for a driver's configuration says of each one what the driver says; tests/cluster asks a real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import celpy
+import pytest
+from celpy.adapter import json_to_cel
+from pydantic import Field
+
+from dra_sdk import DriverInfo, OpaqueConfig
+from dra_sdk.cel.parser import parse
+from dra_sdk.errors import ConfigError, SettingsError
+from dra_sdk.tools.config_policy import config_policy
+from tests.cel.second_opinion import celpy_environment
+from tests.tools.config_policies import NAME, RIGHT, WRONG, Shape, ShapeDriver, Strict, entry
+
+JSON = dict[str, Any]
+INFO = ShapeDriver().dra_driver_info()
+
+
+def claim(*configs: JSON) -> JSON:
+    return {"spec": {"devices": {"requests": [], "config": list(configs)}}}
+
+
+def in_place(kind: str, config: JSON) -> JSON:
+    return {"claim": claim(config), "template": {"spec": claim(config)}, "class": {"spec": {"config": [config]}}}[kind]
+
+
+def broken(checked: JSON, info: DriverInfo = INFO) -> list[str]:
+    """The messages of the validations that do not hold, by another implementation of CEL."""
+    policy, _ = config_policy(info)
+    with celpy_environment() as environment:
+
+        def value(expression: str, variables: JSON) -> Any:
+            parse(expression)  # cel-python takes more than the grammar has
+            program = environment.program(environment.compile(expression))
+            return program.evaluate({"object": json_to_cel(checked), "variables": variables})
+
+        variables = celpy.celtypes.MapType()
+        for each in policy["spec"]["variables"]:
+            variables[celpy.celtypes.StringType(each["name"])] = value(each["expression"], variables)
+        return [
+            each["message"].removeprefix(f"configuration of driver {NAME}: ")
+            for each in policy["spec"]["validations"]
+            if not value(each["expression"], variables)
+        ]
+
+
+def decoded(parameters: JSON) -> bool:
+    """Whether the driver takes these parameters."""
+    for config in (Shape, Strict):
+        if (parameters.get("apiVersion"), parameters.get("kind")) == (config.api_version, config.kind):
+            try:
+                config.decode(parameters)
+            except ConfigError:
+                return False
+            return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["claim", "template", "class"])
+@pytest.mark.parametrize("parameters", RIGHT)
+def test_what_the_driver_takes_is_let_through(parameters: JSON, kind: str) -> None:
+    assert decoded(parameters)
+    assert broken(in_place(kind, entry(parameters))) == []
+
+
+@pytest.mark.parametrize(("sentence", "parameters"), WRONG)
+def test_what_the_driver_refuses_is_refused_with_the_field(sentence: str, parameters: JSON) -> None:
+    assert not decoded(parameters)
+    (found,) = broken(claim(entry(parameters)))
+    assert found.startswith(sentence)
+
+
+def test_each_wrong_field_of_each_entry_has_a_sentence() -> None:
+    both = [entry(WRONG[4][1] | {"on": 3}), entry(RIGHT[0]), entry(WRONG[-2][1])]
+    found = [each.partition(" must")[0].partition(" is")[0] for each in broken(claim(*both))]
+    assert found == ["Shape: small", "Shape: on", "Strict: size"]
+
+
+def test_what_is_not_the_drivers_is_not_read() -> None:
+    assert broken(claim(entry({"anything": 1}, "other.example.com"), {"requests": ["r"]})) == []
+    assert broken({"spec": {"devices": {}}}) == broken({"spec": {}}) == []
+
+
+def test_what_is_stored_already_is_never_stopped() -> None:
+    """A refused update would keep the finalizer of a claim, so that it could not be deleted."""
+    policy, binding = config_policy(INFO)
+    claims, classes = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (claims["operations"], claims["resources"]) == (["CREATE"], ["resourceclaims", "resourceclaimtemplates"])
+    assert (classes["operations"], classes["resources"]) == (["CREATE", "UPDATE"], ["deviceclasses"])
+    (condition,) = policy["spec"]["matchConditions"]
+    assert condition["expression"] == 'request.operation == "CREATE" || object.spec != oldObject.spec'
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+def test_a_driver_without_configuration_has_no_policy() -> None:
+    with pytest.raises(
+        SettingsError, match=r"^driver bare.example.com takes no configuration, so there is nothing to check$"
+    ):
+        config_policy(DriverInfo("bare.example.com"))
+
+
+def test_what_a_policy_cannot_check_is_an_error() -> None:
+    class Endless(OpaqueConfig, api_version="endless.example.com/v1"):
+        """A configuration that contains itself."""
+
+        inner: list[Endless] = Field(default_factory=list)
+
+    class Unique(OpaqueConfig, api_version="unique.example.com/v1"):
+        """A set is a list whose items differ."""
+
+        numbers: set[int] = Field(default_factory=set)
+
+    Endless.model_rebuild(_types_namespace={"Endless": Endless})
+    with pytest.raises(SettingsError, match="contains itself cannot be checked"):
+        config_policy(DriverInfo("endless.example.com", configs=[Endless]))
+    with pytest.raises(SettingsError, match="cannot check uniqueItems of JSON Schema"):
+        config_policy(DriverInfo("unique.example.com", configs=[Unique]))
