@@ -15,6 +15,7 @@ from docs.site.reference import PAGES
 from docs.site.repository import ROOT, pages, rewritten, shown
 
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\((\S+/pictures/\S+\.svg|pictures/\S+\.svg)\)$", re.MULTILINE)
+_RECORDING = re.compile(r"^(!\[[^\]]*\]\((\S*recordings/\S+\.svg)\))$", re.MULTILINE)
 _DRIVER = "<!-- the driver of README.md -->"
 
 
@@ -60,8 +61,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Let links lead to pages of the site, show the README's driver where a page asks for it, and draw pictures."""
     place = page.file.src_uri
+    if page.parent is None:  # the list on the left would have this page alone
+        page.meta.setdefault("hide", ["navigation"])
     if place in _SITE.paths and not place.startswith("files/"):
         markdown = rewritten(_SITE.paths[place], markdown, _SITE.places)
+    markdown = _RECORDING.sub(r"[\1](\2)", markdown)  # opens it in its own size, for narrow windows
     return _PICTURE.sub(lambda match: _picture(match, place), markdown.replace(_DRIVER, _readme_driver()))
 
 
