@@ -11,7 +11,7 @@ import pytest
 
 from docs.site.recordings import COLUMNS, DIRECTORY, RECORDINGS, Recording, machine, run, shown
 
-TEXT = re.compile(r'<text class="[^"]*-matrix" x="[^"]*" y="([^"]*)"[^>]*>(.*?)</text>')
+TEXT = re.compile(r'<text class="rec-\w+-r\d+" x="[^"]*" y="([^"]*)"[^>]*>(.*?)</text>', re.DOTALL)
 #: What differs from run to run: UIDs, durations, temporary directories.
 CHANGING = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\d.]+ m?s\b|/tmp/[\w.-]+")
 
@@ -33,7 +33,9 @@ def picture(recording: Recording) -> list[str]:
     rows: dict[float, str] = {}
     for y, text in TEXT.findall((DIRECTORY / f"{recording.name}.svg").read_text()):
         rows[float(y)] = rows.get(float(y), "") + html.unescape(text).replace("\N{NO-BREAK SPACE}", " ")
-    return [rows[y].rstrip() for y in sorted(rows)]
+    found = [rows[y].rstrip() for y in sorted(rows)]
+    assert found, recording.name
+    return found
 
 
 @pytest.mark.timeout(300)
