@@ -11,7 +11,7 @@ import pytest
 
 from tests.template.pages import ROOT, blocks, here, run_page
 
-PAGES = sorted((ROOT / "docs/how-to").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs/how-to").glob("*.md")), ROOT / "docs/overlay.md"]
 FILES_AT_MOST = 45
 """Lines of Python in one file of a page."""
 
