@@ -10,6 +10,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import shlex
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -32,6 +33,10 @@ DIRECTORY: Final = ROOT / "docs/recordings"
 COLUMNS: Final = 112
 ROWS: Final = 40
 """A longer output is cut in the middle."""
+
+
+_SLOW: Final = re.compile("note: still waiting for ")
+"""What commands say on a machine that has other work."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ RECORDINGS: Final = (
     ),
     Recording(
         "conformance",
-        "dra-sdk conformance --driver cpu --host-root server --level registration,prepare",
+        "dra-sdk conformance --driver cpu --host-root server --level wire,prepare",
         "is a driver a good citizen",
-        head=30,
+        head=24,
         tail=8,
     ),
 )
@@ -85,8 +90,9 @@ def machine() -> Iterator[Path]:
         node = FakeNode(directory / "fake")
         node.machine(regular_machine(sockets=2, l3_caches=2, cores=8))
         driver = DriverHarness(CpuDriver, node)
-        for name, cpus in (("web", 6), ("db", 10)):
-            driver.prepare(claim(request("cpus", capacity={"dra.cpu/cpu": str(cpus)}), name=name))
+        for name, cpus in (("db", 6), ("web", 10)):
+            wanted = claim(request("cpus", capacity={"dra.cpu/cpu": str(cpus)}), name=name)
+            driver.prepare(replace(wanted, uid=f"{name}-0001"))  # `cpu top` lists claims by their UIDs
         (directory / "server").symlink_to(node.root)
         (directory / "kubelet").symlink_to(driver.data.parents[1])
         yield directory
@@ -119,7 +125,7 @@ def _read(screen: io.FileIO) -> bytes:
 
 def shown(recording: Recording, output: str) -> list[str]:
     """The lines of the picture: the command, and its output without the middle of a long one."""
-    lines = output.rstrip("\n").split("\n")
+    lines = [line for line in output.rstrip("\n").split("\n") if not _SLOW.match(line)]
     if len(lines) > recording.head + recording.tail:
         end = lines[-recording.tail :] if recording.tail else []
         lines = [*lines[: recording.head], "…", *end]
