@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri proto clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri proto site recordings clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -49,7 +49,7 @@ faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
 	$(BIN)/python -m pytest -n 2 $(GUARDS)
 
-test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; the tutorial as it stands
+test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; tutorials, how-to pages, recordings as they stand
 	$(BIN)/python -m pytest -n 2 tests/template
 
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
@@ -90,6 +90,13 @@ bench-nri: $(VENV)/.developed   ## how long a container runtime waits for the CP
 bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
 	$(BIN)/python -m tests.bench.matching $(FLAGS)
 
+site: $(VENV)/.documented   ## the site of docs/ in build/site, without warnings; then its links and files are checked
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m docs.site.check build/site
+
+recordings: $(VENV)/.documented   ## the terminal sessions of README and site as pictures, docs/recordings
+	$(BIN)/python -m docs.site.recordings
+
 proto: $(VENV)/.developed   ## regenerate the kubelet's messages
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_sdk/wire/proto/*.proto
 
@@ -102,6 +109,10 @@ $(VENV)/.developed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.documented: $(VENV)/.developed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -102,7 +102,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     text = page.read_text()
     for block in re.findall(r"```(?:console|sh)?\n(.*?)```", text, re.DOTALL):
         for line in re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*dra-sdk (.*)$", block, re.MULTILINE):
-            yield shlex.split(line.partition("  #")[0])
+            yield shlex.split(re.split(r"  #| [|>] ", line)[0])  # without what the shell does with the output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)

@@ -16,7 +16,7 @@ from tests.cluster.harness.control_plane import ControlPlaneSettings, control_pl
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 
-DOCUMENT = Path(__file__).parents[2] / "docs/conformance.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/conformance-results.md"
 VERSION = "1.36.3"
 NAME = "go.bench.dra-sdk.example"
 

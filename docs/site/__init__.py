@@ -1,0 +1,1 @@
+"""Builds the site of docs/: `make site`. Nothing here is part of dra_sdk."""
