@@ -98,9 +98,12 @@ class KubeClient:
         name = metadata.get("name") or metadata.get("generateName", "") + "…"
         return self._transport.json(Request("create", "POST", path, body=body, subject=f"{describe(path)} {name}"))
 
-    def update(self, path: str, body: JSON) -> JSON:
-        """Replace an object. ConflictError if `metadata.resourceVersion` is given and differs from the stored one."""
-        return self._json("update", "PUT", path, body=body)
+    def update(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
+        """Replace an object. ConflictError if `metadata.resourceVersion` is given and differs from the stored one.
+
+        With `dry_run` nothing is stored, and the answer is what would be.
+        """
+        return self._json("update", "PUT", path, {"dryRun": "All"} if dry_run else None, body=body)
 
     def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
         """Delete an object. ConflictError if `uid` or `resource_version` is given and differs from the stored one."""

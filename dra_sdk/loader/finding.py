@@ -19,6 +19,8 @@ from dra_sdk.model.settings import SECTION, DriverSettings, SettingsFile
 DRIVERS = "dra_sdk.drivers"
 EXTENSIONS = "dra_sdk.extensions"
 _SUFFIX: Final = ".py"
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # at the beginning of a requirement
+_EXTRA: Final = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")
 _TARGET: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -115,7 +117,29 @@ def _import(found: EntryPoint, source: str) -> object:
     try:
         return found.load()
     except (Exception, SystemExit) as error:  # an import runs the author's code
+        if isinstance(error, ModuleNotFoundError) and (command := _install_command(found, error.name or "")):
+            raise DriverLoadError(f"{source} needs {error.name}, which is not installed: {command}") from error
         raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(found, error)}") from error
+
+
+def _install_command(found: EntryPoint, module: str) -> str:
+    """The command that installs a module for a driver; empty if no extra of the driver's distribution has it.
+
+    The package must be called like the module. Where several extras have it, the smallest is meant.
+    """
+    extras: dict[str, list[str]] = {}
+    for requirement in (found.dist.requires if found.dist else None) or ():
+        name, extra = _NAME.match(requirement), _EXTRA.search(requirement)
+        if name and extra:
+            extras.setdefault(extra[1], []).append(_normal(name.group()))
+    wanted = _normal(module.partition(".")[0])
+    having = sorted((len(packages), extra) for extra, packages in extras.items() if wanted in packages)
+    return f"pip install '{found.dist.name}[{having[0][1]}]'" if found.dist and having else ""
+
+
+def _normal(name: str) -> str:
+    """The name of a package as the packaging specification compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _instance(target: object, source: str, settings: DriverSettings | None = None) -> object:

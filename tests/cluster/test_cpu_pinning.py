@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +13,21 @@ from dra_sdk.hardware import CpuSet
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.manifests import container, pod, request, template
+from tests.cluster.manifests import SHOW, container, pod, request, template
 from tests.cluster.pods import cpus_of, end_container, read_pod
 
 ALL = frozenset(os.sched_getaffinity(0))
 PODS = int(os.environ.get("DRA_SDK_TEST_PODS", "12"))
 """How many pods come and go."""
+LOOP = "i=0; while :; do i=$((i + 1)); if [ $((i % 5000)) = 0 ]; then echo $i > /count; fi; done"
+"""Uses all CPU time that it gets, and writes how far it is."""
+BUSY = 3
+"""How many pods without claims run it beside the measured ones."""
+SECONDS = 1.0
+"""CPU time that each measured pod gets at least while it is measured."""
+PATIENCE = 300.0
+"""Seconds in which it must get it: this machine has other work too."""
+CPUACCT = Path("/sys/fs/cgroup/cpuacct")
 
 pytestmark = pytest.mark.skipif(len(ALL) < 2, reason="one CPU cannot be divided")
 
@@ -37,18 +49,19 @@ def wait_connected(driver: DriverUnderTest, times: int = 1) -> None:
     driver.wait(lambda: driver.log_since_start().count("connected to containerd") >= times)
 
 
-def run_claiming(cluster: Cluster, name: str, *, restart: str = "Never") -> CpuSet:
+def run_claiming(cluster: Cluster, name: str, *, restart: str = "Never", command: str = SHOW) -> CpuSet:
     """Run a pod with one CPU of its own; returns that CPU, as the kernel has it."""
     cluster.apply(template("one-cpu", [request("cpu", "dra.cpu", capacity={"requests": {"dra.cpu/cpu": "1"}})]))
-    made = pod(name, [{"name": "cpu", "resourceClaimTemplateName": "one-cpu"}], container("main", {"name": "cpu"}))
+    main = container("main", {"name": "cpu"}, command=command)
+    made = pod(name, [{"name": "cpu", "resourceClaimTemplateName": "one-cpu"}], main)
     made["spec"]["restartPolicy"] = restart
     cluster.apply(made)
     cluster.wait_pod(name)
     return cpus_of(cluster, name)
 
 
-def run_unclaimed(cluster: Cluster, name: str) -> None:
-    cluster.apply(pod(name, [], container("main")))
+def run_unclaimed(cluster: Cluster, name: str, *, command: str = SHOW) -> None:
+    cluster.apply(pod(name, [], container("main", command=command)))
     cluster.wait_pod(name)
 
 
@@ -131,3 +144,77 @@ def test_pods_come_and_go_and_never_share_a_cpu(cluster: Cluster, cpus: DriverUn
         delete(cluster, f"pod-{number}")
         cpus.wait_free()
     wait_cpus(cluster, "beside", ALL)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What pods that run LOOP have done so far.
+
+    rounds: of the loop, by pod.
+    seconds: CPU time by pod, then by CPU.
+    """
+
+    rounds: dict[str, int]
+    seconds: dict[str, list[float]]
+
+    @classmethod
+    def read(cls, cluster: Cluster, pods: Sequence[str]) -> Progress:
+        return cls({each: _rounds(cluster, each) for each in pods}, {each: _seconds(cluster, each) for each in pods})
+
+    def on(self, cpus: CpuSet, pods: Sequence[str]) -> float:
+        """CPU time of some pods on some CPUs."""
+        return sum(self.seconds[each][cpu] for each in pods for cpu in cpus)
+
+
+def _rounds(cluster: Cluster, name: str) -> int:
+    file = Path(f"/proc/{cluster.container_process(name).pid}/root/count")
+    # Empty for the moment in which the shell writes it.
+    return int(cluster.wait_until(lambda: file.exists() and file.read_text().strip(), f"{name} works"))
+
+
+def _seconds(cluster: Cluster, name: str) -> list[float]:
+    groups = Path(f"/proc/{cluster.container_process(name).pid}/cgroup").read_text().splitlines()
+    (path,) = [each.split(":", 2)[2] for each in groups if "cpuacct" in each.split(":", 2)[1].split(",")]
+    return [int(each) / 1e9 for each in (CPUACCT / path.lstrip("/") / "cpuacct.usage_percpu").read_text().split()]
+
+
+def rates(cluster: Cluster, measured: dict[str, CpuSet], beside: Sequence[str] = ()) -> tuple[dict[str, float], float]:
+    """How fast pods work, and for how long those beside them ran on the CPUs of `mine`, in seconds.
+
+    The speed is the rounds of a pod for each second that pods, itself included, ran on its CPUs. So processes outside
+    of pods, which this machine has too, slow a pod down without effect on its speed.
+    """
+    pods = [*measured, *beside]
+    before = Progress.read(cluster, pods)
+
+    def worked() -> Progress | None:
+        now = Progress.read(cluster, pods)
+        done = (now.on(ALL, [each]) - before.on(ALL, [each]) >= SECONDS for each in measured)
+        return now if all(done) else None
+
+    after = cluster.wait_until(worked, f"{', '.join(measured)} have run for {SECONDS:g} s", PATIENCE)
+    found = {
+        each: (after.rounds[each] - before.rounds[each]) / (after.on(cpus, pods) - before.on(cpus, pods))
+        for each, cpus in measured.items()
+    }
+    return found, after.on(measured["mine"], beside) - before.on(measured["mine"], beside)
+
+
+@pytest.mark.skipif(not CPUACCT.exists(), reason="only cgroup v1 counts the time of a container on each CPU")
+def test_busy_pods_slow_down_each_other_but_not_the_one_with_a_cpu_of_its_own(
+    cluster: Cluster, cpus: DriverUnderTest
+) -> None:
+    mine = run_claiming(cluster, "mine", command=LOOP)
+    run_unclaimed(cluster, "shared", command=LOOP)
+    measured = {"mine": mine, "shared": ALL - mine}
+    alone, _ = rates(cluster, measured)
+    beside = [f"busy-{number}" for number in range(BUSY)]
+    for each in beside:
+        run_unclaimed(cluster, each, command=LOOP)
+    crowded, disturbed = rates(cluster, measured, beside)
+    kept = {each: crowded[each] / alone[each] for each in measured}
+    print(f"speed beside {BUSY} busy pods, alone it is 1: {kept}; they ran on its CPU for {disturbed:g} s")
+    assert disturbed == 0
+    assert kept["mine"] > 0.7
+    if len(ALL - mine) == 1:
+        assert kept["shared"] < 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -47,11 +47,18 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     """Installs a distribution with one module and its entry points, as pip would lay it out."""
     before = set(sys.modules)
 
-    def put(dist: str, drivers: dict[str, str], modules: dict[str, str], group: str = "dra_sdk.drivers") -> None:
+    def put(
+        dist: str,
+        drivers: dict[str, str],
+        modules: dict[str, str],
+        group: str = "dra_sdk.drivers",
+        requires: Sequence[str] = (),
+    ) -> None:
         site = tmp_path / dist
         info = site / f"{dist}-1.2.dist-info"
         info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.2\n")
+        needed = "".join(f"Requires-Dist: {each}\n" for each in requires)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.2\n" + needed)
         lines = "".join(f"{name} = {target}\n" for name, target in drivers.items())
         (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
         for name, code in modules.items():
@@ -136,6 +143,26 @@ def test_two_distributions_with_one_driver_name_are_refused_by_name(install: Ins
         load_driver("a-lamp")
     for expected in ("alpha 1.2", "beta 1.2", "mod_alpha:Good", "mod_beta:Good", "uninstall"):
         assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("mod_net_link", "needs mod_net_link, which is not installed: pip install 'alpha[net]'"),
+        ("mod_net_link.inner", "needs mod_net_link, which is not installed: pip install 'alpha[net]'"),
+        ("mod_absent", "failed to load: ModuleNotFoundError: No module named 'mod_absent' (mod_alpha.py, line 1)"),
+        ("mod_always", "failed to load: ModuleNotFoundError: No module named 'mod_always' (mod_alpha.py, line 1)"),
+    ],
+)
+def test_a_driver_without_its_extra_is_told_with_the_command_that_installs_it(
+    install: Install, module: str, command: str
+) -> None:
+    requires = ["mod-always", "mod-net.link<2,>=1; extra == 'dev'", "pytest; extra == 'dev'"]
+    requires.append("Mod-Net.Link>=1; python_version >= '3.11' and extra == 'net'")
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": f"import {module}"}, requires=requires)
+    with pytest.raises(DriverLoadError) as caught:
+        load_driver("a-lamp")
+    assert str(caught.value) == f"driver 'a-lamp' (mod_alpha:Good of alpha 1.2) {command}"
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,17 @@ class MetadataDirectory:
         }
 
     def write(self, files: Iterable[MetadataFile]) -> None:
-        """Write the files; ClaimError if one cannot be written."""
+        """Write the files; ClaimError if one cannot be written.
+
+        No write waits for the disk: a reboot ends the containers that have the file, and the claim is prepared again.
+        """
         for each in files:
             path = self._data / each.path
             try:
                 path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                self._files.write(path, each.content.encode(), 0o644)  # a container's user need not be root
+                self._files.write(
+                    path, each.content.encode(), 0o644, whole=False
+                )  # a container's user need not be root
             except OSError as error:
                 raise ClaimError(f"cannot write device metadata {path}: {error.strerror}") from error
 

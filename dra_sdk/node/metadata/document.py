@@ -116,10 +116,10 @@ class DeviceMetadata(_Part):
         return next((each for each in self.requests if each.name == name), None)
 
     def encode(self, versions: Sequence[str] = VERSIONS) -> str:
-        """The text of the file."""
+        """The text of the file: a line for each version. Indented, it takes six times as long."""
         body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         objects = ({"kind": KIND, "apiVersion": version, **body} for version in versions)
-        return "".join(f"{json.dumps(each, indent=2)}\n" for each in objects)
+        return "".join(f"{json.dumps(each)}\n" for each in objects)
 
 
 def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:

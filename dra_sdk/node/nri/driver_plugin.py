@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 INDEX: Final = 50
 """The default index: runtimes call plugins in the order of their indices."""
 UPDATE_SECONDS: Final = 10.0  # for an answer to UpdateContainers
+_PAUSE: Final = 0.01
+"""Seconds before changes outside of events: the kubelet has its answer first, and several claims are one change."""
 Updates = dict[str, ContainerResources]
 """Resources to change, by container id."""
 Measure = Callable[[str], AbstractContextManager[None]]
@@ -360,8 +362,9 @@ class DriverPlugin:
         while not stop.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._requested or stop.is_set())
-                if stop.is_set():
-                    return
+            if stop.wait(_PAUSE):
+                return
+            with self._changed:
                 self._requested, self._applying = False, True
             try:
                 self._apply()

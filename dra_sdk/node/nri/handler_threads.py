@@ -32,6 +32,11 @@ class _Task:
     late: Callable[[], object] = field(compare=False)
     ended: bool = field(default=False, compare=False)
 
+    def end(self) -> None:
+        """The work has returned. What it was about, such as a message with all containers, is not needed any more."""
+        self.ended = True
+        self.work = self.late = _nothing
+
 
 class HandlerThreads:
     """Runs functions on threads of its own, so that a slow one delays no other.
@@ -99,7 +104,8 @@ class HandlerThreads:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             _run(task.work)
-            task.ended = True
+            task.end()
+            del task  # or what it refers to would stay until the next one comes
 
     def _next(self) -> _Task | None:
         with self._changed:
@@ -125,6 +131,10 @@ class HandlerThreads:
                 else:
                     return heapq.heappop(self._watched)
             return None
+
+
+def _nothing() -> None:
+    """What is left to do for work that has ended."""
 
 
 def _run(work: Callable[[], object]) -> None:

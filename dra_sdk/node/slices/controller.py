@@ -196,7 +196,11 @@ class SliceController:
             desired = self._queue.begin(pool)
         specs = list(desired.specs)
         try:
-            dropped = writer.apply(self._operations(api, pool, desired, specs), specs, pool.name)
+            operations = self._operations(api, pool, desired, specs)
+            lost = None if pool.settled else writer.accept_dropped(operations, specs, pool.name)
+            if lost:
+                operations = self._diff(pool, specs)
+            dropped = writer.apply(operations, specs, pool.name) or lost
             # The time of a taint decides when pods are evicted, so the server's value is kept.
             specs = with_times(specs, [each["spec"] for each in self._cache.of_pool(pool.name)])
             self._cache.share(pool.name, specs)

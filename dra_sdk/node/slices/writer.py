@@ -105,6 +105,32 @@ class SliceWriter:
             specs[operation.index] = {key: value for key, value in spec.items() if key not in {"driver", "pool"}}
         return DroppedFieldsError(pool, dropped) if dropped else None
 
+    def accept_dropped(self, operations: list[Operation], specs: list[JSON], pool: str) -> DroppedFieldsError | None:
+        """Set `specs` to what is stored if the server would drop the rest again, as after a restart of the driver.
+
+        Only where all writes are updates of slices that lack fields of some feature. Dry runs tell whether the feature
+        is still disabled: a write would change nothing but the pool's generation. Returns the fields that are lost.
+        """
+        known = {each["metadata"]["name"]: each["spec"] for each in self._cache.of_pool(pool)}
+        lost: dict[int, list[tuple[str, str]]] = {}
+        for operation in operations:
+            stored = known.get(operation.name)
+            if operation.verb != "update" or stored is None:
+                return None
+            spec = {**operation.body["spec"], "pool": stored["pool"]}
+            if same(stored, spec):
+                continue
+            fields = dropped_fields(spec, stored)
+            if not fields or any(gate == UNKNOWN for _, gate in fields):
+                return None
+            if not same(stored, self._update({**operation.body, "spec": spec}, dry_run=True)["spec"]):
+                return None
+            lost[operation.index] = fields
+        places = {operation.index: known[operation.name] for operation in operations}
+        for index in lost:
+            specs[index] = {key: value for key, value in places[index].items() if key not in {"driver", "pool"}}
+        return DroppedFieldsError(pool, lost) if lost else None
+
     def _write(self, operation: Operation) -> JSON | None:
         """Do one write; returns the stored object, None after a delete."""
         if operation.verb == "delete":
@@ -137,9 +163,9 @@ class SliceWriter:
             raise
         self._cache.forget(item)
 
-    def _update(self, item: JSON) -> JSON:
+    def _update(self, item: JSON, *, dry_run: bool = False) -> JSON:
         try:
-            return self._api.update(resource_slice(item["metadata"]["name"]), item)
+            return self._api.update(resource_slice(item["metadata"]["name"]), item, dry_run=dry_run)
         except NotFoundError:
             self._cache.forget(item)
             raise

@@ -12,7 +12,8 @@ caches. The API allows 32 counters in a set: where a NUMA node has more caches, 
 cores are counted together.
 
 Names contain the numbers of the kernel, so a device keeps its name when CPUs go offline or are reserved: that of the
-NUMA node, socket or L3 cache, of the CPU, or of the lowest CPU of the core.
+NUMA node, socket or L3 cache, of the CPU, or those of the core and its socket. Some kernels give several cores the same
+numbers (ARM, where they start again in each cluster); these cores have the number of their lowest CPU.
 """
 
 from __future__ import annotations
@@ -40,12 +41,11 @@ from dra_sdk.hardware import NUMA_NODE, PCIE_ROOT, CpuSet, CpuTopology, PciRoot
 
 CAPACITY: Final = "dra.cpu/cpu"
 Kind = Literal["machine", "socket", "numanode", "l3cache", "core", "cpu"]
-_NAMES: Final[Mapping[Kind, str]] = {
+_NAMES: Final[Mapping[Kind, str]] = {  # of all but cores
     "machine": "cpudevmachine",
     "socket": "cpudevsocket",
     "numanode": "cpudevnuma",
     "l3cache": "cpudevl3cache",
-    "core": "cpudevcore",
     "cpu": "cpudev",
 }
 _COUNTERS_PER_SET: Final = 32
@@ -76,8 +76,9 @@ def cpu_groups(topology: CpuTopology, settings: CpuSettings) -> list[CpuGroup]:
     if settings.device_mode == "individual":
         return list(_groups("cpu", {cpu: frozenset({cpu}) for cpu in _by_core(topology)}, cpus))
     if settings.device_mode == "partitionable":
-        kinds: Sequence[Kind] = ("core", "l3cache", "numanode")
-        return [group for kind in kinds for group in _groups(kind, _whole_cores_of(kind, topology), cpus)]
+        kinds: Sequence[Kind] = ("l3cache", "numanode")
+        around = [group for kind in kinds for group in _groups(kind, _whole_cores_of(kind, topology), cpus)]
+        return [*_cores(topology, cpus), *around]
     if settings.group_by == "l3cache" and not topology.l3_caches:
         raise DraError("groupBy is l3cache, and this machine has no L3 cache, or its kernel does not report it")
     return list(_groups(settings.group_by, _parts(settings.group_by, topology), cpus))
@@ -110,6 +111,17 @@ def _groups(kind: Kind, parts: Mapping[int, CpuSet], cpus: CpuSet) -> Iterator[C
             yield CpuGroup(name, kind, part & cpus)
 
 
+def _cores(topology: CpuTopology, cpus: CpuSet) -> Iterator[CpuGroup]:
+    numbers = {first: (topology.by_id[first].socket, topology.by_id[first].core_id) for first in topology.cores}
+    alike = Counter(numbers.values())
+    for first, threads in topology.cores.items():
+        if threads & cpus:
+            socket, number = numbers[first]
+            is_unique = alike[socket, number] == 1
+            name = f"cpudevsocket{socket:03d}core{number:03d}" if is_unique else f"cpudevcore{first:03d}"
+            yield CpuGroup(name, "core", threads & cpus)
+
+
 def _parts(kind: Kind, topology: CpuTopology) -> Mapping[int, CpuSet]:
     if kind == "machine":
         return {0: topology.online}
@@ -125,11 +137,11 @@ def _by_core(topology: CpuTopology) -> Iterator[int]:
 
 
 def _whole_cores_of(kind: Kind, topology: CpuTopology) -> dict[int, CpuSet]:
-    """The cores, L3 caches or NUMA nodes. A core whose threads lie in two parts belongs to that of its lowest CPU."""
+    """The L3 caches or NUMA nodes. A core whose threads lie in two parts belongs to that of its lowest CPU."""
     parts: dict[int, CpuSet] = {}
     for first, threads in topology.cores.items():
         cpu = topology.by_id[first]
-        part = {"core": first, "l3cache": cpu.l3}.get(kind, cpu.numa_node)
+        part = cpu.l3 if kind == "l3cache" else cpu.numa_node
         if part is not None:
             parts[part] = parts.get(part, frozenset()) | threads
     return dict(sorted(parts.items()))

@@ -31,7 +31,16 @@ from dra_sdk import (
     PreparedDevice,
     ResourcePool,
 )
-from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, read_cpus, read_cpuset, read_pci_roots, uevents
+from dra_sdk.hardware import (
+    CpuSet,
+    CpuTopology,
+    format_cpuset,
+    optional,
+    read_cpus,
+    read_cpuset,
+    read_pci_roots,
+    uevents,
+)
 from dra_sdk.hardware.uevents import KernelUevents, UeventSource
 
 _LONGEST_STRING = 64  # bytes of an attribute's value
@@ -52,6 +61,7 @@ class CpuDriver:
         self._source = source
         self._reserving = Lock()
         self._health: CpuHealth | None = None
+        self._topology: CpuTopology | None = None  # as it was read last
 
     def dra_driver_info(self) -> DriverInfo:
         """Name, configuration and CDI kind."""
@@ -61,7 +71,8 @@ class CpuDriver:
         """The node's own pool. Raises an error, and publishes nothing, if the kubelet gives CPUs away by itself."""
         refuse_static_policy(node, self._settings.kubelet_dir)
         roots = read_pci_roots(node) if self._settings.expose_pcie_roots else ()
-        yield cpu_pool(node.name, read_cpus(node), self._settings, roots)
+        self._topology = read_cpus(node)
+        yield cpu_pool(node.name, self._topology, self._settings, roots)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Notice CPUs that go online or offline, by events of the kernel."""
@@ -77,7 +88,7 @@ class CpuDriver:
 
     def dra_prepare(self, claim: Claim[CpuConfig]) -> Iterator[PreparedDevice]:
         """Pick CPUs for every device, then put the CPUs of each request into the environment of its containers."""
-        topology = read_cpus(claim.node)
+        topology = self._current_topology(claim.node)
         if self._settings.device_mode == "partitionable":
             self._reserve(claim)
         held, picked = held_cpus(claim.held()), list[CpuSet]()
@@ -107,6 +118,17 @@ class CpuDriver:
         """Who has which CPU."""
         claims = {f"{each.namespace}/{each.name}": cpus_of(each) for each in held}
         return draw(read_cpus(node), claims, self._settings.reserved_cpus)
+
+    def _current_topology(self, node: Node) -> CpuTopology:
+        """The CPUs of the node; those that were read last, if the same ones are online and isolated.
+
+        Reading them all takes a dozen files for each CPU. How CPUs share cores and caches changes only with them.
+        """
+        root, found = node.sys / "devices/system/cpu", self._topology
+        isolated = optional(read_cpuset, root / "isolated") or frozenset()
+        if found is None or found.online != read_cpuset(root / "online") or found.isolated != isolated:
+            found = self._topology = read_cpus(node)
+        return found
 
     def _pick(self, device: AllocatedDevice[CpuConfig], topology: CpuTopology, taken: CpuSet) -> CpuSet:
         """The CPUs of one device. One with admin access has them all, and takes them from nobody."""

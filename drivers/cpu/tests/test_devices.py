@@ -90,9 +90,18 @@ def test_single_cpus_follow_each_other_by_core_and_have_the_number_of_the_cpu(pu
 def test_a_device_keeps_its_name_when_other_cpus_go_offline(tmp_path):
     for mode in MODES.values():
         before = cpu_groups(read_cpus(xeon(cores=4).write(tmp_path / str(mode))), CpuSettings(**mode))
-        after = cpu_groups(read_cpus(xeon(cores=4).offlined(9, 10).write(tmp_path / f"{mode}-")), CpuSettings(**mode))
+        after = cpu_groups(read_cpus(xeon(cores=4).offlined(1, 10).write(tmp_path / f"{mode}-")), CpuSettings(**mode))
         cpus = {each.name: each.cpus for each in before}
-        assert all(each.cpus == cpus[each.name] - {9, 10} for each in after)
+        assert {each.name: each.cpus for each in after} == {
+            name: found - {1, 10} for name, found in cpus.items() if found - {1, 10}
+        }
+
+
+def test_cores_with_the_same_numbers_have_different_names(tmp_path):
+    clustered = regular_machine(cores=4, threads=1).changed(lambda cpu: replace(cpu, core_id=cpu.core_id % 2))
+    groups = cpu_groups(read_cpus(clustered.write(tmp_path)), CpuSettings(device_mode="partitionable"))
+    names = {each.name: set(each.cpus) for each in groups if each.kind == "core"}
+    assert names == {f"cpudevcore00{number}": {number} for number in range(4)}
 
 
 def test_a_machine_without_l3_caches_is_not_grouped_by_them(publish):
@@ -127,15 +136,15 @@ def test_with_full_cores_a_request_is_a_number_of_whole_cores(publish, machine, 
 def test_partitionable_devices_are_cores_then_caches_then_numa_nodes(publish):
     pool = publish(regular_machine(cores=4, l3_caches=2), device_mode="partitionable")
     assert cpus_of(pool) == {
-        "cpudevcore000": "0,4",
-        "cpudevcore001": "1,5",
-        "cpudevcore002": "2,6",
-        "cpudevcore003": "3,7",
+        "cpudevsocket000core000": "0,4",
+        "cpudevsocket000core001": "1,5",
+        "cpudevsocket000core002": "2,6",
+        "cpudevsocket000core003": "3,7",
         "cpudevl3cache000": "0-1,4-5",
         "cpudevl3cache001": "2-3,6-7",
         "cpudevnuma000": "0-7",
     }
-    kinds = [device(pool, name).attributes["groupBy"] for name in ("cpudevcore003", "cpudevl3cache001")]
+    kinds = [device(pool, name).attributes["groupBy"] for name in ("cpudevsocket000core003", "cpudevl3cache001")]
     assert kinds == ["core", "l3cache"]
 
 
@@ -144,7 +153,7 @@ def test_partitionable_devices_take_cores_from_the_counter_of_their_cache(publis
     (counters,) = pool.counter_sets
     assert (counters.name, dict(counters.counters)) == ("numa-000", {"l3cache-000": 2, "l3cache-001": 2})
     taken = {each.name: [dict(one.counters) for one in each.consumes] for each in pool.devices}
-    assert taken["cpudevcore002"] == [{"l3cache-001": 1}]
+    assert taken["cpudevsocket000core002"] == [{"l3cache-001": 1}]
     assert taken["cpudevl3cache000"] == [{"l3cache-000": 2}]
     assert taken["cpudevnuma000"] == [{"l3cache-000": 2, "l3cache-001": 2}]
 

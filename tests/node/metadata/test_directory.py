@@ -65,7 +65,7 @@ def test_a_write_that_fails_names_the_file(tmp_path):
         MetadataDirectory(DRIVER, tmp_path, Files()).write(files())
 
 
-@pytest.mark.parametrize("broken", ["create", "write", "fsync", "rename"])
+@pytest.mark.parametrize("broken", ["create", "write", "rename"])
 def test_a_file_is_the_old_or_the_new_one_whole_whatever_step_fails(tmp_path, root, broken):
     (file,) = files()
     MetadataDirectory(DRIVER, tmp_path, Files()).write([file])

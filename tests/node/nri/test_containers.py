@@ -103,3 +103,17 @@ def test_resources_survive_a_message() -> None:
 @pytest.mark.parametrize("cpus", ["garbage", "3-1", "0-99999999", "-", "é"])
 def test_a_list_that_cannot_be_read_counts_as_unknown(cpus: str) -> None:
     assert resources_of(pb.LinuxResources(cpu=pb.LinuxCPU(cpus=cpus))) == ContainerResources()
+
+
+def test_containers_with_the_same_cpus_share_one_set() -> None:
+    described = [container(number) for number in range(4)]
+    for each in described[:2]:
+        each.linux.resources.cpu.cpus = "0-127"
+    found = table(*described)
+    for name in ("c2", "c3"):
+        found.update(name, ContainerResources(cpus=frozenset(range(128))), adjusted=True)
+    first, *others = (each.resources.cpus for each in found.containers([]))
+    assert first == frozenset(range(128))
+    assert others[0] is first
+    assert others[1] is others[2]
+    assert found.adjusted("c2").cpus is found.adjusted("c3").cpus

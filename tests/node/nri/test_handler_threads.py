@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
+from functools import partial
 from threading import Barrier, Event
 
 import pytest
@@ -31,6 +33,17 @@ def test_functions_run_at_the_same_time(threads: HandlerThreads) -> None:
     for _ in range(4):
         threads.run(lambda: together.wait(LONG), LONG)
     together.wait(LONG)
+
+
+def test_what_a_function_was_about_is_free_when_it_has_returned(threads: HandlerThreads) -> None:
+    class Message:
+        pass
+
+    message = Message()
+    known = weakref.ref(message)
+    threads.run(partial(id, message), LONG, partial(id, message))
+    del message
+    wait(lambda: known() is None)
 
 
 def test_a_late_function_is_noticed_and_goes_on(threads: HandlerThreads) -> None:

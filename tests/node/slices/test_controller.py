@@ -12,7 +12,15 @@ from dra_sdk.errors import ApiError, ConflictError, InvalidError, InvalidObjectE
 from dra_sdk.kube.api import EventStream
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.login import find_source, log_in
-from dra_sdk.model.device import CounterConsumption, CounterSet, Device, DeviceTaint, NodeSelection, ResourcePool
+from dra_sdk.model.device import (
+    CounterConsumption,
+    CounterSet,
+    Device,
+    DeviceTaint,
+    NodeAllocatable,
+    NodeSelection,
+    ResourcePool,
+)
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.writer import DroppedFieldsError, Stats
 from dra_sdk.tools.simulator import statuses
@@ -532,6 +540,39 @@ def test_dropped_fields_are_told_once_and_not_sent_again(cluster: Cluster, event
     eventually(lambda: controller.synced)
     assert controller.stats == Stats(creates=2)
     assert cluster.problems == [(NODE, error)]
+
+
+def drop_mappings(write: Write) -> None:
+    """What a server does without the feature DRANodeAllocatableResources."""
+    for device in write.object.get("spec", {}).get("devices", []):
+        device.pop("nodeAllocatableResourceMappings", None)
+
+
+@pytest.mark.parametrize("count", [1, 200], ids=["one slice", "two slices"])
+def test_a_restart_writes_nothing_if_the_server_drops_the_same_fields_again(cluster: Cluster, count: int):
+    mapped = [Device(f"cpu-{i}", node_allocatable={"cpu": NodeAllocatable(multiplier=1)}) for i in range(count)]
+    cluster.server.store.admit.append(drop_mappings)
+    cluster.running(ResourcePool(NODE, mapped)).stop()
+    before, problems = cluster.versions(), list(cluster.problems)
+    again = cluster.running(ResourcePool(NODE, mapped))
+    assert again.stats == Stats()
+    assert cluster.versions() == before
+    assert [str(error) for _, error in cluster.problems] == 2 * [str(error) for _, error in problems]
+    assert "DRANodeAllocatableResources" in str(again.last_error(NODE))
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_restart_writes_if_the_server_stores_more_than_before(cluster: Cluster, renamed: bool):
+    mapping = {"cpu": NodeAllocatable(multiplier=1)}
+    cluster.server.store.admit.append(drop_mappings)
+    cluster.running(ResourcePool(NODE, [Device("cpu-0", node_allocatable=mapping)])).stop()
+    if not renamed:
+        cluster.server.store.admit.remove(drop_mappings)
+    again = cluster.running(ResourcePool(NODE, [Device("cpu-1" if renamed else "cpu-0", node_allocatable=mapping)]))
+    assert again.stats == Stats(updates=1)
+    (spec,) = cluster.specs()
+    assert [each["name"] for each in spec["devices"]] == ["cpu-1" if renamed else "cpu-0"]
+    assert ("nodeAllocatableResourceMappings" in spec["devices"][0]) is not renamed
 
 
 def test_pools_for_several_nodes(cluster: Cluster, eventually):

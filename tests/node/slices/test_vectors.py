@@ -85,7 +85,8 @@ class TableApi:
         self.created += 1
         return self._store(stored)
 
-    def update(self, path: str, body: JSON) -> JSON:
+    def update(self, path: str, body: JSON, *, dry_run: bool = False) -> JSON:
+        assert not dry_run
         stored = self._admitted(body)
         metadata = stored["metadata"]
         assert metadata["name"] in self.objects
