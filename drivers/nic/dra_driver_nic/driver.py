@@ -8,15 +8,15 @@ from threading import Event
 from typing import Final
 
 from dra_driver_nic.config import NicConfig
-from dra_driver_nic.devices import DRIVER_NAME, make_devices
+from dra_driver_nic.devices import DRIVER_NAME, make_pool
 from dra_driver_nic.health import HealthMonitor
 from dra_driver_nic.kernel import LinkEvents
 from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.prepare import prepare, unprepare
 from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
 from dra_driver_nic.settings import NicSettings
-from dra_sdk import Claim, Device, DeviceHealth, DriverInfo, HeldClaim, Node, PodSandbox, PreparedDevice
-from dra_sdk.hardware import uevents
+from dra_sdk import Claim, DeviceHealth, DriverInfo, HeldClaim, Node, PodSandbox, PreparedDevice, ResourcePool
+from dra_sdk.hardware import read_pci_devices, uevents
 from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.uevents import UeventSource
@@ -57,17 +57,21 @@ class NicDriver:
         """Name and configuration; containers find the names of their interfaces in the metadata file."""
         return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True)
 
-    def dra_discover(self, node: Node) -> Iterator[Device]:
+    def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """Every network device that claims may have, also while a pod has it."""
+        yield self._pool(node)
+
+    def _pool(self, node: Node) -> ResourcePool:
         nic_node = self._node(node)
-        return make_devices(nic_node.devices(), nic_node.recorded())
+        functions = read_pci_devices(node) if self._settings.device_mode == "partitionable" else ()
+        return make_pool(node.name, nic_node.devices(), nic_node.recorded(), functions)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds."""
         uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
 
     def _published(self, node: Node) -> Hashable:
-        return tuple((each.name, tuple(sorted(each.attributes.items()))) for each in self.dra_discover(node))
+        return repr(self._pool(node))
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Read carriers, RDMA ports and kernel drivers every few seconds."""

@@ -12,7 +12,8 @@ from dra_driver_nic.devices import NicRecord, device_name, nic_records, publishe
 from dra_driver_nic.files import FilesNamespace
 from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import Namespace, Snapshot
-from dra_driver_nic.nics import Nic, kept, read_nics
+from dra_driver_nic.nics import Nic, read_nics
+from dra_driver_nic.selection import kept, shared
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import RetriableError
 from dra_sdk.hardware import Host, optional, read_text
@@ -99,13 +100,13 @@ class NicNode:
         """The devices that claims may have and whose interface is on the node, by name."""
         snapshot = self.snapshot()
         nics = read_nics(self.host, snapshot)
-        return published(nics, snapshot, self.settings.protect, self.settings.software)
+        return published(nics, snapshot, self.settings)
 
     def absence(self, name: str) -> str:
         """Why a device is not among `devices`, as the end of a sentence."""
         snapshot = self.snapshot()
-        nics = read_nics(self.host, snapshot)
-        reasons = kept(nics, snapshot, self.settings.protect, self.settings.software)
+        nics = shared(read_nics(self.host, snapshot), snapshot, self.settings)
+        reasons = kept(nics, snapshot, self.settings)
         for nic in nics:
             if nic.link is not None and device_name(nic) == name and nic.link.index in reasons:
                 return f"{nic} {reasons[nic.link.index]}"
