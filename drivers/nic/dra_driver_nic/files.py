@@ -6,12 +6,14 @@ a device is the `DEVTYPE` of its `uevent`, or its name without digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 from dra_driver_nic.links import (
     Address,
+    EthtoolLimits,
+    EthtoolSettings,
     Link,
     Neighbour,
     Network,
@@ -20,6 +22,7 @@ from dra_driver_nic.links import (
     Rule,
     Snapshot,
     VfSettings,
+    Vrf,
 )
 from dra_driver_nic.rdma import pci_address_of, text_or_empty
 from dra_sdk.hardware import Host, optional, read_int
@@ -89,6 +92,19 @@ class FilesNetwork:
         del name, mtu, mac, up
         raise _refusal(link)
 
+    def set_master(self, link: int, master: int) -> None:
+        """Refused."""
+        del master
+        raise _refusal(link)
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """Refused."""
+        raise NetworkError(f"VRF {vrf.name} cannot be added to a tree of files")
+
+    def remove_link(self, link: int) -> None:
+        """Refused."""
+        raise _refusal(link)
+
     def move(self, link: int, namespace: int, index: int = 0) -> None:
         """Refused."""
         del namespace, index
@@ -123,6 +139,10 @@ class FilesNetwork:
         """Refused."""
         raise NetworkError(f"rule {rule.priority} cannot be added to a tree of files")
 
+    def remove_rule(self, rule: Rule) -> None:
+        """Refused."""
+        raise NetworkError(f"rule {rule.priority} cannot be removed from a tree of files")
+
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """Refused."""
         del neighbour
@@ -136,6 +156,28 @@ class FilesNetwork:
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """Refused."""
         raise NetworkError(f"sysctl {key} of interface {name} cannot be {value}: the node is a tree of files")
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """None: sysfs has no settings of ethtool."""
+        del name
+        return EthtoolSettings()
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """None."""
+        del name
+        return EthtoolLimits()
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """Refused."""
+        raise NetworkError(f"features {', '.join(features)} of interface {name} cannot be set in a tree of files")
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """Refused."""
+        raise NetworkError(f"channels {', '.join(channels)} of interface {name} cannot be set in a tree of files")
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """Refused."""
+        raise NetworkError(f"rings {', '.join(rings)} of interface {name} cannot be set in a tree of files")
 
 
 def _refusal(link: int) -> NetworkError:

@@ -11,7 +11,7 @@ import errno
 import ipaddress
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -21,11 +21,14 @@ from typing import Any, Final, TypeVar
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from dra_driver_nic import ethtool
 from dra_driver_nic.cards import read_eswitch_modes, read_firmware
 from dra_driver_nic.links import (
     KERNEL,
     LOCAL_TABLE,
     Address,
+    EthtoolLimits,
+    EthtoolSettings,
     Link,
     Neighbour,
     Network,
@@ -34,6 +37,7 @@ from dra_driver_nic.links import (
     Rule,
     Snapshot,
     VfSettings,
+    Vrf,
 )
 from dra_driver_nic.messages import (
     address_attributes,
@@ -188,6 +192,23 @@ class KernelNetwork:
         with _changing(f"set {told} of interface {link}"):
             self._netlink.link("set", index=link, **changes)
 
+    def set_master(self, link: int, master: int) -> None:
+        """As `Network.set_master`."""
+        with _changing(f"make interface {link} belong to interface {master}"):
+            self._netlink.link("set", index=link, master=master)
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """As `Network.add_vrf`."""
+        with _changing(f"add VRF {vrf.name} with table {vrf.table}"):
+            self._netlink.link("add", ifname=vrf.name, kind="vrf", vrf_table=vrf.table, state="up")
+        for key in ("tcp_l3mdev_accept", "udp_l3mdev_accept"):
+            _write_sysctl(_SYSCTLS / "ipv4" / key, "1")
+
+    def remove_link(self, link: int) -> None:
+        """As `Network.remove_link`."""
+        with _changing(f"remove interface {link}", errno.ENODEV):
+            self._netlink.link("del", index=link)
+
     def move(self, link: int, namespace: int, index: int = 0) -> None:
         """As `Network.move`."""
         wanted = {"new_ifindex": index} if index else {}
@@ -225,6 +246,11 @@ class KernelNetwork:
         with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
             self._netlink.rule("add", **rule_attributes(rule))
 
+    def remove_rule(self, rule: Rule) -> None:
+        """As `Network.remove_rule`."""
+        with _changing(f"remove rule {rule.priority} for table {rule.table}", errno.ENOENT):
+            self._netlink.rule("del", **rule_attributes(rule))
+
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """As `Network.add_neighbour`."""
         with _changing(f"add neighbour {neighbour.address} to interface {link}"):
@@ -253,13 +279,36 @@ class KernelNetwork:
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """As `Network.set_sysctl`."""
         family, kind, entry = key.split(".")
-        path = _SYSCTLS / family / kind / name / entry
-        try:
-            path.write_text(value, encoding="ascii")
-        except OSError as error:
-            raise NetworkError(
-                f"sysctl {path} cannot be set to {value!r}: {error.strerror}", error.errno or 0
-            ) from error
+        _write_sysctl(_SYSCTLS / family / kind / name / entry, value)
+
+    # -- ethtool
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """As `Network.ethtool`."""
+        return ethtool.read(name)
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """As `Network.ethtool_limits`."""
+        return ethtool.read_limits(name)
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """As `Network.set_features`."""
+        return ethtool.set_features(name, features)
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """As `Network.set_channels`."""
+        ethtool.set_channels(name, channels)
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """As `Network.set_rings`."""
+        ethtool.set_rings(name, rings)
+
+
+def _write_sysctl(path: Path, value: str) -> None:
+    try:
+        path.write_text(value, encoding="ascii")
+    except OSError as error:
+        raise NetworkError(f"sysctl {path} cannot be set to {value!r}: {error.strerror}", error.errno or 0) from error
 
 
 @contextmanager

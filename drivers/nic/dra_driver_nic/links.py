@@ -79,6 +79,7 @@ class Link:
     parent: index of the interface on which it stands, in this namespace; 0 for none.
     master: index of the bridge, bond or VRF that it belongs to; 0 for none.
     vfs: settings of its virtual functions.
+    table: routing table of a VRF; 0 for all other kinds.
     """
 
     index: int
@@ -97,6 +98,7 @@ class Link:
     parent: int = 0
     master: int = 0
     vfs: tuple[VfSettings, ...] = ()
+    table: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,46 @@ class Neighbour:
     mac: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vrf:
+    """A VRF of a pod: interfaces in it have a routing table of their own.
+
+    name: name of its interface.
+    table: number of the routing table.
+    """
+
+    name: str
+    table: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EthtoolSettings:
+    """Settings of an interface that `ethtool` shows.
+
+    features: features that can be switched, each with whether it is requested (`ethtool -k`).
+    channels: numbers of queues, by `rx`, `tx`, `other` and `combined` (`ethtool -l`).
+    rings: numbers of entries of rings, by `rx`, `rxMini`, `rxJumbo` and `tx` (`ethtool -g`).
+    """
+
+    features: Mapping[str, bool] = field(default_factory=dict)
+    channels: Mapping[str, int] = field(default_factory=dict)
+    rings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EthtoolLimits:
+    """What these settings may be.
+
+    fixed: features that the interface knows, but that cannot be switched.
+    channels: the largest numbers of queues; what is missing cannot be set.
+    rings: the largest numbers of entries of rings; what is missing cannot be set.
+    """
+
+    fixed: tuple[str, ...] = ()
+    channels: Mapping[str, int] = field(default_factory=dict)
+    rings: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What discovery asks the kernel about a namespace, all at once.
@@ -225,6 +267,15 @@ class Network(Protocol):
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
         """Change an interface; only what is given."""
 
+    def set_master(self, link: int, master: int) -> None:
+        """Make an interface belong to a VRF, by its index; 0 for none."""
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """Add a VRF and switch it on; servers that are in no VRF answer in it, too."""
+
+    def remove_link(self, link: int) -> None:
+        """Remove an interface in software."""
+
     def move(self, link: int, namespace: int, index: int = 0) -> None:
         """Move an interface to another namespace, an open file; `index` is the index that it gets there, 0 for any."""
 
@@ -246,6 +297,9 @@ class Network(Protocol):
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; one that exists already is no error."""
 
+    def remove_rule(self, rule: Rule) -> None:
+        """Remove a rule; one that does not exist is no error."""
+
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """Add a permanent neighbour, or replace it."""
 
@@ -257,6 +311,21 @@ class Network(Protocol):
 
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """Set a sysctl of an interface."""
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """The features, channels and rings of an interface."""
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """What they may be."""
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """Switch features of an interface; those that are not as wanted then, because another one prevents it."""
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """Set numbers of queues of an interface."""
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """Set numbers of entries of an interface's rings."""
 
 
 class Namespace(Protocol):

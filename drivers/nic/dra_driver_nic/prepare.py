@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from dra_driver_nic.attach import Attachment, HostState, PodState
+from dra_driver_nic.attach import Attachment
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import NicRecord, attributes
-from dra_driver_nic.links import UNIVERSE, Address, Link, Neighbour, Network, Route, Rule
+from dra_driver_nic.links import Link, Network
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.plan import Allocated, check_interface, plan_attachment
 from dra_driver_nic.rdma import CONNECTION_MANAGER, pci_address_of
 from dra_driver_nic.sandbox import ATTACHMENT, attachments
 from dra_driver_nic.virtual_functions import VfStep
 from dra_sdk import (
-    AllocatedDevice,
     Claim,
     ContainerEdits,
     DeviceNode,
@@ -36,12 +35,7 @@ from dra_sdk import (
 from dra_sdk.hardware import read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 
-_NODAD: Final = 0x02  # IFA_F_NODAD
-_IPV6: Final = 6
-_MIN_IPV6_MTU: Final = 1280
 _BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
-
-Allocated = AllocatedDevice[NicConfig]
 
 
 def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
@@ -52,7 +46,7 @@ def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
         if not device.admin_access:
             _check(found[device.name], device)
     plans = {
-        device.name: _attachment(node, claim, device, found[device.name], number)
+        device.name: plan_attachment(node, claim, device, found[device.name], number)
         for number, device in enumerate(claim.devices)
         if not device.admin_access and found[device.name].link is not None
     }
@@ -138,24 +132,10 @@ def _check(nic: Nic, device: Allocated) -> None:
         raise PermanentError(f"device {device.name} ({nic}): driver is {config.driver}, but it is no PCI function")
     if link is None and config.configures_interface:
         raise PermanentError(
-            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors"
+            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool"
         )
     if link is not None:
-        _check_interface(nic, link, device)
-
-
-def _check_interface(nic: Nic, link: Link, device: Allocated) -> None:
-    wanted = device.config.interface
-    label = f"device {device.name} ({nic}): interface"
-    if wanted.mtu is not None:
-        if nic.pf is not None and nic.pf.mtu and wanted.mtu > nic.pf.mtu:
-            raise PermanentError(f"{label}.mtu {wanted.mtu} exceeds {nic.pf.mtu}, the MTU of its physical function")
-        if wanted.mtu < link.min_mtu or (link.max_mtu and wanted.mtu > link.max_mtu):
-            raise PermanentError(f"{label}.mtu {wanted.mtu} must lie between {link.min_mtu} and {link.max_mtu}")
-        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in wanted.addresses or ()):
-            raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
-    if wanted.hardware_addr is not None and nic.infiniband:
-        raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")
+        check_interface(nic, link, device)
 
 
 def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) -> None:
@@ -181,75 +161,6 @@ def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]
         for each in attachments(claim):
             for address in each.pod.addresses:
                 yield str(ipaddress.ip_interface(address.address).ip), f"{each} of {claim}"
-
-
-# -- plans
-
-
-def _attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, number: int) -> Attachment:
-    """What happens to the interface of a device: how it is now, and how the pod gets it."""
-    link = nic.link
-    if link is None:
-        raise ValueError(f"device {device.name} has no interface")
-    with node.namespace() as namespace:
-        shared = namespace.run(lambda network: network.shared_routes(link.index))
-        if shared:
-            raise PermanentError(
-                f"device {device.name} ({nic}): route {', '.join(shared)} goes through it and other interfaces, "
-                "and would not come back as it was"
-            )
-        state = namespace.run(lambda network: HostState.read(network, link))
-    return Attachment(
-        device=device.name,
-        tag=f"dra-{claim.uid}-{number}",
-        pci=nic.pci.address if nic.pci is not None else "",
-        host=state,
-        pod=_pod_state(device.config, state),
-    )
-
-
-def _pod_state(config: NicConfig, state: HostState) -> PodState:
-    """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
-    wanted = config.interface
-    if wanted.addresses is None:
-        addresses = [replace(each, label="") for each in state.addresses if each.scope == UNIVERSE]
-    else:
-        addresses = [Address(address=each) for each in wanted.addresses]
-    routes = state.routes if config.routes is None else [_route(each) for each in config.routes]
-    neighbours = state.neighbours
-    if config.neighbors is not None:
-        neighbours = tuple(Neighbour(address=each.destination, mac=each.hardware_addr) for each in config.neighbors)
-    arp = {"ipv4.conf.arp_ignore": wanted.arp_ignore, "ipv4.conf.arp_announce": wanted.arp_announce}
-    return PodState(
-        name=wanted.name or state.name,
-        mac=wanted.hardware_addr or "",
-        mtu=wanted.mtu or 0,
-        addresses=tuple(map(_usable_at_once, addresses)),
-        routes=tuple(routes),
-        rules=tuple(
-            Rule(priority=each.priority, source=each.source or "", destination=each.destination or "", table=each.table)
-            for each in config.rules
-        ),
-        neighbours=neighbours,
-        sysctls={**wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
-    )
-
-
-def _usable_at_once(address: Address) -> Address:
-    """Without duplicate address detection, which takes a second: a sandbox must start sooner."""
-    is_ipv6 = ipaddress.ip_interface(address.address).version == _IPV6
-    return replace(address, flags=address.flags | _NODAD) if is_ipv6 else address
-
-
-def _route(config: Any) -> Route:
-    return Route(
-        destination=config.destination,
-        gateway=config.gateway or "",
-        source=config.source or "",
-        scope=config.scope,
-        table=config.table,
-        metric=config.metric,
-    )
 
 
 # -- steps

@@ -16,9 +16,17 @@ from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
 
-from dra_driver_nic.config import InterfaceConfig, NeighbourConfig, NicConfig, RouteConfig, RuleConfig
+from dra_driver_nic.config import (
+    EthtoolConfig,
+    InterfaceConfig,
+    NeighbourConfig,
+    NicConfig,
+    RouteConfig,
+    RuleConfig,
+)
 from dra_driver_nic.driver import NicDriver
 from dra_driver_nic.kernel import KernelNamespace
+from dra_driver_nic.links import EthtoolSettings
 from dra_sdk import PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode
 
@@ -40,6 +48,7 @@ EVERY_FIELD: Final = NicConfig(
     ),
     rules=(RuleConfig(priority=50, source="10.1.1.0/24", table=99),),
     neighbors=(NeighbourConfig(destination="10.1.1.9", hardware_addr="02:00:00:00:00:99"),),
+    ethtool=EthtoolConfig(features={"tso": False, "rx-gro": True}, channels={"rx": 1, "tx": 1}),
 )
 """A configuration of an interface with every field that a veth can have."""
 
@@ -98,7 +107,15 @@ class PrivateNamespace:
             "rules": self.ip("rule", "-6 rule"),
             "routes": sorted(self.ip("route show table all", "-6 route show table all").splitlines()),
             "sysctls": self.enter(_sysctls),
+            "ethtool": {name: self._ethtool(name) for name in sorted(self.names() - {"lo"})},
         }
+
+    def _ethtool(self, name: str) -> EthtoolSettings:
+        opened = self.open()
+        try:
+            return opened.run(lambda network: network.ethtool(name))
+        finally:
+            opened.close()
 
     def close(self) -> None:
         """Leave it."""

@@ -50,11 +50,11 @@ class Kill:
     def __init__(self, after: int) -> None:
         self._left = after
 
-    def change(self, method: Callable[..., None], *arguments: Any, **named: Any) -> None:
+    def change(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
         self._left -= 1
-        method(*arguments, **named)
+        return method(*arguments, **named)
 
 
 def killed_after(changes: int, node: FakeNode, networks: PrivateNetworks, work: Callable[[NicDriver], None]) -> bool:
