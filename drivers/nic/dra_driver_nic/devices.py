@@ -50,6 +50,7 @@ class NicRecord:
     pod_name: namespace and name of that pod.
     namespace: path of that pod's network namespace.
     tag: the alternative name that the interface has there.
+    attached: whether the device is there, configured; False while it moves, also after a crash.
     """
 
     claim: str = ""
@@ -58,6 +59,7 @@ class NicRecord:
     pod_name: str = ""
     namespace: str = ""
     tag: str = ""
+    attached: bool = False
 
 
 def nic_records(node: NodeAccess, directory: str) -> Records[NicRecord]:

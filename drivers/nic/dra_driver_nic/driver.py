@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -13,9 +13,20 @@ from dra_driver_nic.health import HealthMonitor
 from dra_driver_nic.kernel import LinkEvents
 from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.prepare import prepare, unprepare
-from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
+from dra_driver_nic.rdma_netlink import OpenRdmaSocket
+from dra_driver_nic.sandbox import create_container, run_pod_sandbox, stop_pod_sandbox
 from dra_driver_nic.settings import NicSettings
-from dra_sdk import Claim, DeviceHealth, DriverInfo, HeldClaim, Node, PodSandbox, PreparedDevice, ResourcePool
+from dra_sdk import (
+    Claim,
+    Container,
+    DeviceHealth,
+    DriverInfo,
+    HeldClaim,
+    Node,
+    PodSandbox,
+    PreparedDevice,
+    ResourcePool,
+)
 from dra_sdk.hardware import read_pci_devices, uevents
 from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
 from dra_sdk.hardware.polling import Clock
@@ -31,6 +42,7 @@ class NicDriver:
 
     effects: what is done to the node's files, by default for real.
     open_namespace: opens network namespaces; by default those of the kernel.
+    open_rdma: opens sockets of RDMA netlink; by default those of the kernel.
     events: opens the source of the events by which it notices changes of interfaces.
     interval: seconds between two readings of the health.
     """
@@ -43,12 +55,14 @@ class NicDriver:
         *,
         effects: Effects | None = None,
         open_namespace: OpenNamespace | None = None,
+        open_rdma: OpenRdmaSocket | None = None,
         events: Callable[[], UeventSource] = LinkEvents,
         interval: float = HEALTH_SECONDS,
     ) -> None:
         self._settings = settings or NicSettings()
         self._effects = effects or SystemEffects()
         self._open_namespace = open_namespace
+        self._open_rdma = open_rdma
         self._events = events
         self._interval = interval
         self._monitors: dict[Path, HealthMonitor] = {}
@@ -94,7 +108,13 @@ class NicDriver:
         """Bring them back."""
         stop_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
 
+    def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> None:
+        """Refuse a container whose pod cannot get the interfaces of its claims, and move those that are missing."""
+        del held
+        if container.claims:
+            create_container(self._node(node, SANDBOX_SECONDS), container)
+
     def _node(self, node: Node, seconds: float | None = None) -> NicNode:
         access = NodeAccess(node.root, self._effects, Clock())
         limited = access if seconds is None else access.within(seconds)
-        return NicNode(limited, self._settings, self._open_namespace)
+        return NicNode(limited, self._settings, self._open_namespace, self._open_rdma)
