@@ -123,11 +123,13 @@ class Attachment:
     pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
     host: the state on the node.
     pod: the state in the pod.
+    parent: the shared interface on which it is a macvlan; empty for the interface of the device itself.
     """
 
     device: str
     tag: str
     pci: str = ""
+    parent: str = ""
     host: HostState
     pod: PodState
 
@@ -147,7 +149,7 @@ class Attachment:
         return f"dra{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
-        return f"device {self.device} (interface {self.host.name})"
+        return f"device {self.device} (interface {self.parent or self.host.name})"
 
 
 _ADAPTER: Final = TypeAdapter(Attachment)

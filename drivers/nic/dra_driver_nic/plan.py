@@ -25,6 +25,7 @@ from dra_driver_nic.links import (
     Rule,
     Vrf,
 )
+from dra_driver_nic.macvlan import macvlan_state
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
 from dra_sdk import AllocatedDevice, Claim, PermanentError
@@ -75,12 +76,18 @@ def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, n
     if link is None:
         raise ValueError(f"device {device.name} has no interface")
     label = f"device {device.name} ({nic})"
+    tag = f"dra-{claim.uid}-{number}"
     with node.namespace() as namespace:
+        if nic.shared:
+            namespace.run(lambda network: _refuse_addresses_of_node(network, 0, device.config, label))
+            state = macvlan_state(link, tag, device.config, label)
+            pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
+            return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name)
         state = namespace.run(lambda network: _host_state(network, link, device.config, label))
         pod_ethtool = namespace.run(lambda network: _ethtool(network, link, device.config.ethtool, label))
     return Attachment(
         device=device.name,
-        tag=f"dra-{claim.uid}-{number}",
+        tag=tag,
         pci=nic.pci.address if nic.pci is not None else "",
         host=state,
         pod=_pod_state(device.config, state, pod_ethtool),
@@ -102,10 +109,20 @@ def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> 
         raise PermanentError(
             f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
         )
+    _refuse_addresses_of_node(network, link.index, config, label)
+    state = HostState.read(network, link)
+    unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
+    if unknown and state.sysctls:
+        raise PermanentError(f"{label}: interface.sysctls: the kernel has no sysctl {', '.join(unknown)} for it")
+    return state
+
+
+def _refuse_addresses_of_node(network: Network, link: int, config: NicConfig, label: str) -> None:
+    """Refuse an address that another interface of the node has."""
     others = {
         _ip(address.address): each.name
-        for each in links
-        if each.index != link.index
+        for each in network.links()
+        if each.index != link
         for address in network.addresses(each.index)
     }
     for text in config.interface.addresses or ():
@@ -114,11 +131,6 @@ def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> 
                 f"{label}: address {_ip(text)} of interface.addresses is used by interface {others[_ip(text)]} "
                 "of the node"
             )
-    state = HostState.read(network, link)
-    unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
-    if unknown and state.sysctls:
-        raise PermanentError(f"{label}: interface.sysctls: the kernel has no sysctl {', '.join(unknown)} for it")
-    return state
 
 
 def _ip(text: str) -> str:
