@@ -135,6 +135,7 @@ class InterfaceConfig(_Section):
     addresses: tuple[IpWithPrefix, ...] | None = Field(
         default=None, max_length=16, description="Its addresses; by default the global ones that it has on the node."
     )
+    dhcp: bool = Field(default=False, strict=True, description="Whether a DHCP server gives it an IPv4 address.")
     mtu: int | None = Field(default=None, ge=68, le=65535, description="Its MTU in bytes.")
     hardware_addr: Mac | None = Field(default=None, description="Its MAC address.")
     arp_ignore: Literal[0, 1, 2, 3, 8] | None = Field(default=None, description="The sysctl arp_ignore.")
@@ -146,6 +147,8 @@ class InterfaceConfig(_Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.dhcp and self.addresses is not None:
+            raise ValueError("addresses cannot be given with dhcp")
         _refuse_twice("addresses", (str(ipaddress.ip_interface(each).ip) for each in self.addresses or ()))
         for field, key in (("arpIgnore", "ipv4.conf.arp_ignore"), ("arpAnnounce", "ipv4.conf.arp_announce")):
             given = self.arp_ignore if field == "arpIgnore" else self.arp_announce

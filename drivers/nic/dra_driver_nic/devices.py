@@ -39,6 +39,7 @@ class NicRecord:
     pod_name: namespace and name of that pod.
     namespace: path of that pod's network namespace.
     tag: the alternative name that the interface has there.
+    lease: its lease by DHCP; empty for none.
     """
 
     claim: str = ""
@@ -47,6 +48,7 @@ class NicRecord:
     pod_name: str = ""
     namespace: str = ""
     tag: str = ""
+    lease: dict[str, Any] = field(default_factory=dict)
 
 
 def nic_records(node: NodeAccess, directory: str) -> Records[NicRecord]:

@@ -11,6 +11,7 @@ from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import DRIVER_NAME, make_devices
 from dra_driver_nic.health import HealthMonitor
 from dra_driver_nic.kernel import LinkEvents
+from dra_driver_nic.leases import renewed_leases
 from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.prepare import prepare, unprepare
 from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
@@ -32,7 +33,7 @@ class NicDriver:
     effects: what is done to the node's files, by default for real.
     open_namespace: opens network namespaces; by default those of the kernel.
     events: opens the source of the events by which it notices changes of interfaces.
-    interval: seconds between two readings of the health.
+    interval: seconds between two readings of the health, and between two looks at the leases by DHCP.
     """
 
     settings_class = NicSettings
@@ -63,8 +64,12 @@ class NicDriver:
         return make_devices(nic_node.devices(), nic_node.recorded())
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds."""
-        uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
+        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds.
+
+        Leases by DHCP are renewed as long as it runs.
+        """
+        with renewed_leases(self._node(node), self._interval):
+            uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
 
     def _published(self, node: Node) -> Hashable:
         return tuple((each.name, tuple(sorted(each.attributes.items()))) for each in self.dra_discover(node))

@@ -67,6 +67,8 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
             raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
     if wanted.hardware_addr is not None and nic.infiniband:
         raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")
+    if wanted.dhcp and nic.infiniband:
+        raise PermanentError(f"{label}.dhcp is for Ethernet; this is InfiniBand")
 
 
 def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, number: int) -> Attachment:
@@ -175,13 +177,17 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
     """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
     wanted = config.interface
     vrf = Vrf(name=wanted.vrf.name, table=wanted.vrf.number) if wanted.vrf is not None else None
-    if wanted.addresses is None:
+    if wanted.dhcp:
+        addresses = []  # that of the lease follows when there is one
+    elif wanted.addresses is None:
         addresses = [replace(each, label="") for each in state.addresses if each.scope == UNIVERSE]
     else:
         addresses = [Address(address=each) for each in wanted.addresses]
     neighbours = state.neighbours
     if config.neighbors is not None:
         neighbours = tuple(Neighbour(address=each.destination, mac=each.hardware_addr) for each in config.neighbors)
+    # When an address by DHCP is replaced, the network of the old one, and so the routes through it, must stay.
+    by_dhcp = {"ipv4.conf.promote_secondaries": "1"} if wanted.dhcp else {}
     arp = {"ipv4.conf.arp_ignore": wanted.arp_ignore, "ipv4.conf.arp_announce": wanted.arp_announce}
     return PodState(
         name=wanted.name or state.name,
@@ -194,7 +200,7 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
             for each in config.rules
         ),
         neighbours=neighbours,
-        sysctls={**wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
+        sysctls={**by_dhcp, **wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
         ethtool=settings,
         vrf=vrf,
     )
@@ -209,7 +215,7 @@ def _usable_at_once(address: Address) -> Address:
 def _routes(config: NicConfig, state: HostState, vrf: Vrf | None) -> Iterator[Route]:
     """The routes of the pod; those that name no table are in that of the VRF, if there is one."""
     table = MAIN_TABLE if vrf is None else vrf.table
-    if config.routes is None:
+    if config.routes is None and not config.interface.dhcp:
         for route in state.routes:
             yield replace(route, table=table) if route.table == MAIN_TABLE else route
     for each in config.routes or ():

@@ -14,6 +14,7 @@ from typing import Any, Final
 from dra_driver_nic.attach import Attachment
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import NicRecord, attributes
+from dra_driver_nic.leases import LEASE, end_lease, lease_address
 from dra_driver_nic.links import Link, Network
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
@@ -35,6 +36,7 @@ from dra_sdk import (
 from dra_sdk.hardware import read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 
+_SHARED_MAC: Final = frozenset({"ipvlan", "ipvtap"})
 _BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
 
 
@@ -76,6 +78,9 @@ def unprepare(node: NicNode, claim: HeldClaim) -> None:
 
 
 def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
+    if LEASE in entry:
+        end_lease(node, entry)
+        return
     if "functions" not in entry:
         VfStep.from_entry(entry).restore(node)
         return
@@ -175,6 +180,9 @@ def _prepare(
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
     if plan is None:
         return device.prepared(edits)
+    if device.config.interface.dhcp:
+        shared = nic.link is not None and nic.link.kind in _SHARED_MAC
+        plan = lease_address(node, claim, device.config, plan, _client(plan) if shared else "")
     mac = plan.pod.mac or plan.host.mac
     network = NetworkData(
         interface_name=plan.pod.name, hardware_address=mac, ips=[each.address for each in plan.pod.addresses]
@@ -197,6 +205,11 @@ def _pass_through(
     step.bind(node.access)
     bound = vfio_device(read_pci_device(node.host, nic.pci.address))
     return device.prepared(ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound)))
+
+
+def _client(plan: Attachment) -> str:
+    """The identifier of a DHCP client whose hardware address others have too: one for each claim and device."""
+    return f"00{plan.tag.encode().hex()}"
 
 
 def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 
 from dra_driver_nic.attach import Attachment, attach, is_tagged
 from dra_driver_nic.devices import NicRecord
+from dra_driver_nic.dhcp import Lease
+from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
 from dra_driver_nic.node import NicNode
 from dra_sdk import HeldClaim, PermanentError, PodSandbox, RetriableError
@@ -41,6 +43,7 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
         target = stack.enter_context(node.pod_namespace(pod.network_namespace))
         if target is None:
             raise RetriableError(f"the network namespace {pod.network_namespace} of {pod} does not exist")
+        wanted = [_with_lease(each, records[each.device]) for each in wanted]
         for each in wanted:
             _take_from_before(node, namespace, each, records[each.device], pod)
         for each in wanted:
@@ -49,6 +52,10 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
             record.namespace, record.tag = pod.network_namespace, each.tag
             node.records.save(each.device, record)
         attach(namespace, target, wanted)
+
+
+def _with_lease(attachment: Attachment, record: NicRecord) -> Attachment:
+    return with_lease(attachment, Lease.from_entry(record.lease)) if record.lease else attachment
 
 
 def _take_from_before(

@@ -26,6 +26,9 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     settle_seconds: Annotated[float, Seconds(3600, "a link that flaps for longer is one that is down")] = Field(
         default=2.0, description="how long a carrier must stay as it is before it changes the health of a device"
     )
+    dhcp_seconds: Annotated[float, Seconds(30, "the kubelet waits 45 for a claim")] = Field(
+        default=10.0, description="how long to wait for a DHCP server when a claim asks for an address"
+    )
     return_seconds: Annotated[float, Seconds(40, "the kubelet waits 45 for a claim")] = Field(
         default=10.0, description="how long to wait for an interface that comes back from a namespace that ended"
     )
