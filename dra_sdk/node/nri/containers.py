@@ -17,7 +17,7 @@ from typing import Any, Final
 from dra_sdk.errors import ClaimError
 from dra_sdk.hardware.cpuset import format_cpuset, parse_cpuset
 from dra_sdk.model.claim import Claim, HeldClaim
-from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox, Report
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.node.files import safe_id
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -88,17 +88,19 @@ class ContainerTable:
     """The pods and containers of the node, without those that have ended. Callers lock.
 
     driver: the name of the driver whose variables count.
+    report: takes the statuses of devices that hooks report (`PodSandbox.report`).
     """
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, driver: str, report: Report = lambda _claim, _device, _status: None) -> None:
         self._prefix = _prefix(driver)
         self._driver = driver
+        self._report = report
         self._pods: dict[str, PodSandbox] = {}
         self._containers: dict[str, _Known] = {}
 
     def replace(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> None:
         """Begin again with what a runtime describes when it connects."""
-        self._pods = {each.id: _pod(each) for each in pods}
+        self._pods = {each.id: self._pod(each) for each in pods}
         known = {each.id: each for each in containers if each.state != pb.CONTAINER_STOPPED}
         self._containers = {
             name: self._known(each, self._pods.get(each.pod_sandbox_id)) for name, each in known.items()
@@ -106,7 +108,7 @@ class ContainerTable:
 
     def add_pod(self, message: pb.PodSandbox) -> None:
         """A pod's sandbox has started."""
-        self._pods[message.id] = _pod(message)
+        self._pods[message.id] = self._pod(message)
 
     def remove_pod(self, pod: str) -> None:
         """A pod's sandbox was removed, and so were its containers."""
@@ -115,7 +117,7 @@ class ContainerTable:
 
     def add(self, pod: pb.PodSandbox, message: pb.Container) -> None:
         """A container is being created."""
-        self._pods.setdefault(pod.id, _pod(pod))
+        self._pods.setdefault(pod.id, self._pod(pod))
         self._containers[message.id] = self._known(message, self._pods[pod.id])
 
     def remove(self, container: str) -> bool:
@@ -183,14 +185,29 @@ class ContainerTable:
     def container(self, pod: pb.PodSandbox, message: pb.Container, held: Sequence[HeldClaim]) -> Container:
         """One container with its claims; it need not be in the table."""
         claims = {safe_id(each.uid): each for each in held}
-        known = self._known(message, self._pods.get(pod.id) or _pod(pod))
+        known = self._known(message, self._pods.get(pod.id) or self._pod(pod))
         return _with_claims(known, claims, self._claims_of_pods(claims))
 
     def pod(self, message: pb.PodSandbox, held: Sequence[HeldClaim]) -> PodSandbox:
         """A pod with its claims."""
         claims = {safe_id(each.uid): each for each in held}
-        pod = self._pods.get(message.id) or _pod(message)
+        pod = self._pods.get(message.id) or self._pod(message)
         return replace(pod, claims=self._claims_of_pods(claims).get(pod.uid, ()))
+
+    def _pod(self, message: pb.PodSandbox) -> PodSandbox:
+        network = next((each.path for each in message.linux.namespaces if each.type == _NETWORK), "")
+        return PodSandbox(
+            message.id,
+            message.namespace,
+            message.name,
+            message.uid,
+            dict(message.labels),
+            dict(message.annotations),
+            (),
+            message.linux.cgroup_parent,
+            network,
+            self._report,
+        )
 
     def _known(self, message: pb.Container, pod: PodSandbox | None) -> _Known:
         try:
@@ -253,21 +270,6 @@ def _with_claims(
 def _claim(claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:
     found = claims.get(name)
     return found if found is not None and found.namespace == pod.namespace else None
-
-
-def _pod(message: pb.PodSandbox) -> PodSandbox:
-    network = next((each.path for each in message.linux.namespaces if each.type == _NETWORK), "")
-    return PodSandbox(
-        message.id,
-        message.namespace,
-        message.name,
-        message.uid,
-        dict(message.labels),
-        dict(message.annotations),
-        (),
-        message.linux.cgroup_parent,
-        network,
-    )
 
 
 def resources_of(message: pb.LinuxResources) -> ContainerResources:

@@ -23,6 +23,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from dra_driver_nic import dhcp, ethtool
+from dra_driver_nic.cards import read_eswitch_modes, read_firmware
 from dra_driver_nic.links import (
     KERNEL,
     LOCAL_TABLE,
@@ -177,7 +178,14 @@ class KernelNetwork:
             defaults = [each for each in self._routes() if is_default_route(each)]
         single = {each.get_attr("RTA_OIF") for each in defaults}
         several = {hop["oif"] for each in defaults for hop in each.get_attr("RTA_MULTIPATH") or ()}
-        return Snapshot(self.links(), addresses, frozenset(single | several) - {None})
+        links = self.links()
+        return Snapshot(
+            links,
+            addresses,
+            frozenset(single | several) - {None},
+            read_firmware(each.name for each in links if not each.kind),
+            read_eswitch_modes(),
+        )
 
     def _routes(self) -> Iterator[Any]:
         """All routes but those of the table `local`, which the kernel keeps, and of caches."""

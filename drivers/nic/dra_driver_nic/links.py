@@ -228,16 +228,20 @@ class EthtoolLimits:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What discovery reads of a namespace by netlink, all at once.
+    """What discovery asks the kernel about a namespace, all at once.
 
     links: its interfaces.
     addresses: the addresses of each interface, by index.
     default_routes: the interfaces through which default routes of the main table go, by index.
+    firmware: the firmware versions of interfaces that tell one, by name.
+    eswitch_modes: `legacy` or `switchdev` for cards that tell it, by PCI address.
     """
 
     links: Sequence[Link] = ()
     addresses: Mapping[int, Sequence[Address]] = field(default_factory=dict)
     default_routes: Collection[int] = frozenset()
+    firmware: Mapping[str, str] = field(default_factory=dict)
+    eswitch_modes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Network(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import NicRecord, attributes
@@ -20,15 +21,13 @@ from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
 from dra_driver_nic.plan import Allocated, check_interface, plan_attachment
 from dra_driver_nic.rdma import CONNECTION_MANAGER, pci_address_of
-from dra_driver_nic.sandbox import ATTACHMENT, attachments
+from dra_driver_nic.sandbox import ATTACHMENT, RDMA, attachments, bring_back, moves
 from dra_driver_nic.virtual_functions import VfStep
 from dra_sdk import (
     Claim,
     ContainerEdits,
     DeviceNode,
-    DeviceStatus,
     HeldClaim,
-    NetworkData,
     PermanentError,
     PreparedDevice,
     RetriableError,
@@ -66,9 +65,9 @@ def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
     """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
     if not claim.rebooted:
-        for attachment in reversed([*attachments(claim)]):
-            with node.records.locked(attachment.device) as record:
-                node.bring_back(attachment, record)
+        for each in reversed([*moves(claim)]):
+            with node.records.locked(each.device.name) as record:
+                bring_back(node, each, record)
         for entry in reversed(claim.journal):
             _undo(node, entry)
     for device in claim.devices:
@@ -178,18 +177,17 @@ def _prepare(
     _begin(node, claim, device, nic)
     nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
+    rdma = _rdma_that_moves(node, device, nic)
+    data: dict[str, Any] = {RDMA: rdma} if rdma else {}
     if plan is None:
-        return device.prepared(edits)
+        return device.prepared(edits, data=data, status=status.prepared())
     if device.config.interface.dhcp:
         shared = nic.link is not None and nic.link.kind in _SHARED_MAC
         plan = lease_address(node, claim, device.config, plan, _client(plan) if shared else "")
-    mac = plan.pod.mac or plan.host.mac
-    network = NetworkData(
-        interface_name=plan.pod.name, hardware_address=mac, ips=[each.address for each in plan.pod.addresses]
-    )
-    told = {"interfaceName": plan.pod.name, "mac": mac}
-    status = DeviceStatus(network=network)
-    return device.prepared(edits, data={ATTACHMENT: plan.entry}, status=status, metadata=told)
+    data[ATTACHMENT] = plan.entry
+    network = status.network_data(plan)
+    told = {"interfaceName": network.interface_name, "mac": network.hardware_address}
+    return device.prepared(edits, data=data, status=status.waiting(plan), metadata=told)
 
 
 def _pass_through(
@@ -204,7 +202,8 @@ def _pass_through(
     claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry})
     step.bind(node.access)
     bound = vfio_device(read_pci_device(node.host, nic.pci.address))
-    return device.prepared(ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound)))
+    edits = ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound))
+    return device.prepared(edits, status=status.prepared())
 
 
 def _client(plan: Attachment) -> str:
@@ -223,6 +222,18 @@ def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) 
         step = VfStep.plan(node, nic.pf, device.config.vf)
         claim.journal(step.entry)
         step.apply(node)
+
+
+def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
+    """The RDMA devices that go to the pod. PermanentError for IPoIB, whose interface ends when its device moves."""
+    if device.config.rdma is False or not nic.rdma or not node.moves_rdma():
+        return []
+    if nic.link is not None and nic.infiniband:
+        raise PermanentError(
+            f"device {device.name} ({nic}): RDMA devices move to pods here (`rdma system` is exclusive), and then the "
+            "kernel makes an interface of InfiniBand again; use `rdma system set netns shared`, or rdma: false"
+        )
+    return [each.name for each in nic.rdma]
 
 
 def _rdma_nodes(nic: Nic) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dra_sdk import DriverSettings, HostPath, Seconds, Words
+
+DeviceMode = Literal["individual", "partitionable"]
+"""Whether a physical function that has virtual ones is a device too."""
 
 
 class NicSettings(DriverSettings, prefix="DRA_NIC_"):
@@ -22,6 +25,16 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     software: Words = Field(
         default=("dummy", "ipvlan", "macvlan", "vlan"),
         description="kinds of software interfaces that are published, as `ip -d link` names them",
+    )
+    device_mode: DeviceMode = Field(
+        default="individual",
+        description="individual: a PF that has VFs is no device; partitionable: it is one too, and a claim has either "
+        "the PF or VFs of it, which needs `DRAPartitionableDevices`",
+    )
+    shared: Words = Field(
+        default=(),
+        description="names of interfaces that stay with the node, and on which claims get a macvlan each, with `*` for "
+        "any characters; an uplink only by its full name; needs `DRAConsumableCapacity`",
     )
     settle_seconds: Annotated[float, Seconds(3600, "a link that flaps for longer is one that is down")] = Field(
         default=2.0, description="how long a carrier must stay as it is before it changes the health of a device"

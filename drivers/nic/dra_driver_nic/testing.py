@@ -224,7 +224,8 @@ def write_interface(
     """Write an interface of `/sys/class/net`.
 
     device: the directory of its device below /sys/devices, such as `pci0000:00/0000:00:05.0`; empty for software.
-    files: other files of the interface with their content, such as `speed=25000`.
+    files: other files of the interface with their content, such as `speed=25000`; None for a file that the kernel
+        refuses to read, and an archive therefore lacks.
     """
     directory = f"/sys/devices/{device}/net/{name}" if device else f"/sys/devices/virtual/net/{name}"
     content = {
@@ -239,7 +240,8 @@ def write_interface(
         **files,
     }
     for key, value in content.items():
-        node.file(f"{directory}/{key}", f"{value}\n")
+        if value is not None:
+            node.file(f"{directory}/{key}", f"{value}\n")
     if device:
         node.link(f"{directory}/device", "../..")
     node.link(f"/sys/class/net/{name}", f"../../{directory.removeprefix('/sys/')}")
@@ -254,11 +256,13 @@ def write_rdma_device(
     layer: str = "Ethernet",
     state: str = "4: ACTIVE",
     interfaces: Sequence[str] = (),
+    **files: object,
 ) -> None:
     """Write an RDMA device with one port, and its device nodes.
 
     device: the directory of its device below /sys/devices.
     number: the number of its `uverbs`.
+    files: other files of the device with their content, such as `fw_ver="1.2"` or `**{"ports/1/pkeys/1": "0x8001"}`.
     """
     directory = f"/sys/devices/{device}/infiniband/{name}"
     port = f"{directory}/ports/1"
@@ -275,6 +279,7 @@ def write_rdma_device(
         f"/sys/class/infiniband_verbs/uverbs{number}/ibdev": name,
         f"/sys/class/infiniband_mad/umad{number}/ibdev": name,
         **{f"{port}/gid_attrs/ndevs/{each}": interface for each, interface in enumerate(interfaces)},
+        **{f"{directory}/{key}": value for key, value in files.items()},
     }.items():
         node.file(path, f"{content}\n")
     node.link(f"{directory}/device", "../..")

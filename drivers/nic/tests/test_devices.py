@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dra_driver_nic.devices import NicRecord, attributes, device_name, make_devices, published
+from dra_driver_nic import NicSettings
+from dra_driver_nic.devices import NicRecord, attributes, device_name, make_pool, published
 from dra_driver_nic.links import INFINIBAND, Link, Snapshot
 from dra_driver_nic.nics import Nic, PhysicalFunction
 from dra_driver_nic.rdma import RdmaDevice, RdmaPort
@@ -124,13 +125,13 @@ def test_a_pci_function_is_named_after_its_address_and_port(vf: Nic) -> None:
 
 def test_of_interfaces_with_one_name_the_first_is_published(vf: Nic) -> None:
     second = replace(vf, link=replace(LINK, index=6, name="ens1f0v3s0"))
-    assert published((vf, second), Snapshot(), (), ()) == {"pci-0000-3b-00-5": vf}
+    assert published((vf, second), Snapshot(), NicSettings()) == {"pci-0000-3b-00-5": vf}
 
 
 def test_a_device_that_a_claim_has_keeps_its_attributes(vf: Nic) -> None:
     record = NicRecord(claim="uid", attributes={"ifName": "ens1f0v3"})
-    (there,) = make_devices({"pci-0000-3b-00-5": vf}, {"pci-0000-3b-00-5": record})
-    (away,) = make_devices({}, {"pci-0000-3b-00-5": record})
+    (there,) = make_pool("node-1", {"pci-0000-3b-00-5": vf}, {"pci-0000-3b-00-5": record}).devices
+    (away,) = make_pool("node-1", {}, {"pci-0000-3b-00-5": record}).devices
     assert there.attributes == away.attributes == {"ifName": "ens1f0v3"}
 
 
