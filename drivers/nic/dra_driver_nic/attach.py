@@ -123,6 +123,7 @@ class Attachment:
     pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
     host: the state on the node.
     pod: the state in the pod.
+    cni: the CNI network whose plugins are called for it, as the node's file has it; empty for none.
     """
 
     device: str
@@ -130,6 +131,7 @@ class Attachment:
     pci: str = ""
     host: HostState
     pod: PodState
+    cni: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Attachment:

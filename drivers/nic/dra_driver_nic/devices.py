@@ -52,6 +52,7 @@ class NicRecord:
     tag: the alternative name that the interface has there.
     attached: whether the device is there, configured; False while it moves, also after a crash.
     lease: its lease by DHCP; empty for none.
+    cni: for whom plugins of CNI were called, with their result; empty for none.
     """
 
     claim: str = ""
@@ -62,6 +63,7 @@ class NicRecord:
     tag: str = ""
     attached: bool = False
     lease: dict[str, Any] = field(default_factory=dict)
+    cni: dict[str, Any] = field(default_factory=dict)
 
 
 def nic_records(node: NodeAccess, directory: str) -> Records[NicRecord]:

@@ -46,6 +46,7 @@ class NicDriver:
     open_rdma: opens sockets of RDMA netlink; by default those of the kernel.
     events: opens the source of the events by which it notices changes of interfaces.
     interval: seconds between two readings of the health, and between two looks at the leases by DHCP.
+    sandbox_seconds: how long the waits of a call about a sandbox may take together.
     """
 
     settings_class = NicSettings
@@ -59,6 +60,7 @@ class NicDriver:
         open_rdma: OpenRdmaSocket | None = None,
         events: Callable[[], UeventSource] = LinkEvents,
         interval: float = HEALTH_SECONDS,
+        sandbox_seconds: float = SANDBOX_SECONDS,
     ) -> None:
         self._settings = settings or NicSettings()
         self._effects = effects or SystemEffects()
@@ -66,6 +68,7 @@ class NicDriver:
         self._open_rdma = open_rdma
         self._events = events
         self._interval = interval
+        self._sandbox_seconds = sandbox_seconds
         self._monitors: dict[Path, HealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
@@ -107,17 +110,17 @@ class NicDriver:
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Move the interfaces of the pod's claims into its network namespace, all or none."""
-        run_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+        run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
 
     def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Bring them back."""
-        stop_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+        stop_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
 
     def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> None:
         """Refuse a container whose pod cannot get the interfaces of its claims, and move those that are missing."""
         del held
         if container.claims:
-            create_container(self._node(node, SANDBOX_SECONDS), container)
+            create_container(self._node(node, self._sandbox_seconds), container)
 
     def _node(self, node: Node, seconds: float | None = None) -> NicNode:
         access = NodeAccess(node.root, self._effects, Clock())

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from dra_driver_nic.attach import Attachment, HostState, PodState
+from dra_driver_nic.cni import read_network
 from dra_driver_nic.config import EthtoolConfig, NicConfig, RouteConfig
 from dra_driver_nic.links import (
     MAIN_TABLE,
@@ -86,7 +87,19 @@ def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, n
         pci=nic.pci.address if nic.pci is not None else "",
         host=state,
         pod=_pod_state(device.config, state, pod_ethtool),
+        cni=_network(node, device.config, label),
     )
+
+
+def _network(node: NicNode, config: NicConfig, label: str) -> dict[str, Any]:
+    """The CNI network of a configuration; empty for none. Raises PermanentError if the node has it not."""
+    if config.cni is None:
+        return {}
+    settings = node.settings
+    try:
+        return read_network(node.access, config.cni.conflist, settings.cni_conf_dir, settings.cni_bin_dirs)
+    except PermanentError as error:
+        raise PermanentError(f"{label}: {error}") from error
 
 
 def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> HostState:

@@ -136,7 +136,7 @@ def _check(nic: Nic, device: Allocated) -> None:
         raise PermanentError(f"device {device.name} ({nic}): driver is {config.driver}, but it is no PCI function")
     if link is None and config.configures_interface:
         raise PermanentError(
-            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool"
+            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
         )
     if link is not None:
         check_interface(nic, link, device)
@@ -153,11 +153,30 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
                 "give each request an interface.name of its own"
             )
         names[plan.pod.name] = device
+        _check_vrf(plans, device, plan)
         for each in plan.pod.addresses:
             ip = str(ipaddress.ip_interface(each.address).ip)
             if ip in addresses:
                 raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
             addresses[ip] = f"device {device} of the same claim"
+
+
+def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -> None:
+    """Refuse a VRF that another device of the claim wants with another table, or whose name is that of an interface."""
+    vrf = plan.pod.vrf
+    if vrf is None:
+        return
+    for name, other in plans.items():
+        if other.pod.name == vrf.name:
+            raise PermanentError(
+                f"device {name} would be interface {vrf.name} in the pod, which is the VRF of device {device}; "
+                "give one of them another name"
+            )
+        if other.pod.vrf is not None and other.pod.vrf.name == vrf.name and other.pod.vrf.table != vrf.table:
+            raise PermanentError(
+                f"devices {device} and {name} would both have VRF {vrf.name} in the pod, with table {vrf.table} and "
+                f"with table {other.pod.vrf.table}; give them one table"
+            )
 
 
 def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks, run_sandbo
 
 from dra_sdk import RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
+from dra_sdk.testing.crashes import assert_survives_crashes
 from tests.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -195,6 +196,16 @@ def test_an_interface_that_was_switched_off_is_switched_off_again(
     nic_driver.unprepare(prepared)
     wait_for_state(networks.node, before)
     wait(lambda: dhcp_server.kinds()[-1] == RELEASE)
+
+
+def test_a_kill_at_every_write_leaves_no_interface_switched_on(
+    nic_driver: DriverHarness, networks: PrivateNetworks, dhcp_server: DhcpServer
+) -> None:
+    networks.node.ip("link set nic0 down")
+    before = networks.node.state()
+    assert assert_survives_crashes(nic_driver, claim(ONE, config=BY_DHCP), lines=False) > 10
+    assert RELEASE in dhcp_server.kinds()
+    wait_for_state(networks.node, before)
 
 
 def test_a_lease_that_is_over_is_not_given_to_a_pod(
