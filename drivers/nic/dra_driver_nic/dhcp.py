@@ -67,7 +67,7 @@ class Lease:
     router: the default gateway; empty for none.
     routes: networks and their gateways (option 121); 0.0.0.0 for a network without a gateway.
     began: when the lease began, in seconds since the node booted.
-    seconds: how long it lasts. None: for ever.
+    seconds: how long it lasts. None: it has no end.
     renewal: after how many seconds it is to be renewed (T1).
     rebinding: after how many seconds any server may renew it (T2).
     """

@@ -64,7 +64,8 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
             raise PermanentError(f"{label}.mtu {wanted.mtu} exceeds {nic.pf.mtu}, the MTU of its physical function")
         if wanted.mtu < link.min_mtu or (link.max_mtu and wanted.mtu > link.max_mtu):
             raise PermanentError(f"{label}.mtu {wanted.mtu} must lie between {link.min_mtu} and {link.max_mtu}")
-        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in wanted.addresses or ()):
+        addresses = nic.addresses if wanted.addresses is None and not wanted.dhcp else wanted.addresses or ()
+        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in addresses):
             raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
     if wanted.hardware_addr is not None and nic.infiniband:
         raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +17,13 @@ from typing import Any
 
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
+from dra_driver_nic.attach import Attachment, HostState, PodState
+from dra_driver_nic.cni import Call, Chain
 from dra_driver_nic.config import CniConfig, InterfaceConfig, RouteConfig
 from dra_driver_nic.testing import PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
 
 from dra_sdk import DeviceStatus, PermanentError, RetriableError
+from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 from tests.cluster.harness.cache import Cache
 
@@ -303,3 +310,47 @@ def test_plugins_of_the_cni_project_configure_the_interface(
     driver.unprepare(prepared)
     wait_for_state(networks.node, before)
     driver.assert_clean()
+
+
+@pytest.fixture
+def host_root(tmp_path: Path) -> Iterator[Path]:
+    """The root of another host: it has its own procfs, a plugin, and the libraries of that plugin."""
+    directory = plugins_of_others()
+    if os.geteuid() or directory is None or shutil.which("ldd") is None:
+        pytest.skip("this needs root, ldd and the plugins of the CNI project")
+    root = tmp_path / "host"
+    plugin = directory / "tuning"
+    listed = subprocess.run(["ldd", str(plugin)], capture_output=True, text=True, check=False).stdout
+    for source, place in [(each, each) for each in re.findall(r"/\S+", listed)] + [
+        (str(plugin), "/opt/cni/bin/tuning")
+    ]:
+        copy = root / place.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
+    (root / "proc").mkdir()
+    (root / "tmp").mkdir()
+    subprocess.run(["mount", "-t", "proc", "proc", str(root / "proc")], check=True)
+    yield root
+    subprocess.run(["umount", str(root / "proc")], check=True)
+
+
+def test_plugins_run_in_the_root_of_the_host(networks: PrivateNetworks, host_root: Path) -> None:
+    pod = networks.add_pod("pod1")
+    pod.ip("link add net1 type veth peer name other")
+    plugin = {"type": "tuning", "sysctl": {"net.ipv4.conf.net1.arp_filter": "1"}, "dataDir": "/tmp"}
+    attachment = Attachment(
+        device="nic0",
+        tag="tag",
+        host=HostState(index=2, name="nic0", mac="02:00:00:00:00:01", mtu=1500, up=True),
+        pod=PodState(name="net1"),
+        cni={"name": "chained", "cniVersion": "1.0.0", "plugins": [plugin]},
+    )
+    access = NodeAccess(host_root, SystemEffects())
+    call = Call(container="sandbox-1", pod_namespace="default", pod_name="pod", pod_uid="uid")
+    with closing(networks.open(None)) as node, closing(pod.open()) as namespace:
+        chain = Chain(access, ("/opt/cni/bin",), node, attachment, call, "/run/netns/pod1")
+        result = chain.add(namespace)
+        assert result["interfaces"][0]["sandbox"] == "/run/netns/pod1"
+        assert chain.check(namespace, result) == ""
+        assert pod.state()["sysctls"]["/proc/sys/net/ipv4/conf/net1/arp_filter"] == "1\n"
+        chain.delete(namespace, result)

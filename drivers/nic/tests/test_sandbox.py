@@ -207,6 +207,7 @@ def test_a_device_is_published_unchanged_while_a_pod_has_it(
     [
         ({"mtu": 65535}, ""),
         ({"mtu": 1000, "addresses": ["fd07::5/64"]}, r"interface\.mtu 1000 must be at least 1280 for IPv6"),
+        ({"mtu": 1000}, r"interface\.mtu 1000 must be at least 1280 for IPv6"),
         ({"mtu": 60}, r"mtu.*68"),
         ({"name": "a" * 16}, r"interface\.name.*at most 15"),
         ({"addresses": ["10.1.1.5"]}, r"interface\.addresses.*prefix length"),
