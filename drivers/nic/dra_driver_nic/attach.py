@@ -124,6 +124,7 @@ class Attachment:
     host: the state on the node.
     pod: the state in the pod.
     parent: the shared interface on which it is a macvlan; empty for the interface of the device itself.
+    cni: the CNI network whose plugins are called for it, as the node's file has it; empty for none.
     """
 
     device: str
@@ -132,6 +133,7 @@ class Attachment:
     parent: str = ""
     host: HostState
     pod: PodState
+    cni: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Attachment:

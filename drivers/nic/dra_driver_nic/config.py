@@ -22,6 +22,7 @@ API_VERSION: Final = "dra.net/v1alpha1"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")
 _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE)
 _SYSCTL: Final = re.compile(r"(ipv4|ipv6)\.(conf|neigh)\.[a-z0-9_]+")
+_NETWORK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _FEATURE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _LARGEST_TABLE: Final = 0xFFFFFFFF
 _TABLES_OF_THE_KERNEL: Final = frozenset({253, MAIN_TABLE, LOCAL_TABLE})
@@ -66,6 +67,12 @@ def _sysctl(text: str) -> str:
     return text
 
 
+def _conflist(text: str) -> str:
+    if not _NETWORK.fullmatch(text):
+        raise ValueError(f"must be the name of a CNI network: letters, digits, '.', '_' and '-'; is {text!r}")
+    return text
+
+
 def _feature(text: str) -> str:
     if not _FEATURE.fullmatch(text):
         raise ValueError(f"must be a feature as `ethtool -k` names it, such as tx-checksum-ip-generic; is {text!r}")
@@ -100,6 +107,7 @@ Sysctl = Annotated[str, AfterValidator(_sysctl)]
 Table = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_table)]
 VrfTable = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_vrf_table)]
 Feature = Annotated[str, AfterValidator(_feature)]
+Conflist = Annotated[str, AfterValidator(_conflist)]
 Number = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF)]
 
 
@@ -135,6 +143,7 @@ class InterfaceConfig(_Section):
     addresses: tuple[IpWithPrefix, ...] | None = Field(
         default=None, max_length=16, description="Its addresses; by default the global ones that it has on the node."
     )
+    dhcp: bool = Field(default=False, strict=True, description="Whether a DHCP server gives it an IPv4 address.")
     mtu: int | None = Field(default=None, ge=68, le=65535, description="Its MTU in bytes.")
     hardware_addr: Mac | None = Field(default=None, description="Its MAC address.")
     arp_ignore: Literal[0, 1, 2, 3, 8] | None = Field(default=None, description="The sysctl arp_ignore.")
@@ -146,6 +155,8 @@ class InterfaceConfig(_Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.dhcp and self.addresses is not None:
+            raise ValueError("addresses cannot be given with dhcp")
         _refuse_twice("addresses", (str(ipaddress.ip_interface(each).ip) for each in self.addresses or ()))
         for field, key in (("arpIgnore", "ipv4.conf.arp_ignore"), ("arpAnnounce", "ipv4.conf.arp_announce")):
             given = self.arp_ignore if field == "arpIgnore" else self.arp_announce
@@ -214,6 +225,12 @@ class EthtoolConfig(_Section):
     )
 
 
+class CniConfig(_Section):
+    """Plugins of CNI that are called for the interface, after it is in the pod."""
+
+    conflist: Conflist = Field(description="The name of a network in a *.conflist of the node.")
+
+
 class VfConfig(_Section):
     """What the physical function prescribes for a virtual function. What is not given stays as it is."""
 
@@ -248,6 +265,7 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
         default=None, max_length=256, description="Neighbours; by default the permanent ones on the node."
     )
     ethtool: EthtoolConfig = Field(default_factory=EthtoolConfig)
+    cni: CniConfig | None = Field(default=None, description="Plugins of CNI that are chained after the interface.")
     vf: VfConfig | None = Field(default=None, description="For virtual functions only.")
     rdma: bool | None = Field(
         default=None,
@@ -263,13 +281,13 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
     def configures_interface(self) -> bool:
         """Whether it asks for anything that only an interface has."""
         configured = (self.interface, self.ethtool) != (InterfaceConfig(), EthtoolConfig())
-        return bool(configured or self.routes or self.rules or self.neighbors)
+        return bool(configured or self.routes or self.rules or self.neighbors or self.cni)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.driver is not None and self.configures_interface:
             raise ValueError(
-                f"interface, routes, rules, neighbors and ethtool cannot be given with driver {self.driver}"
+                f"interface, routes, rules, neighbors, ethtool and cni cannot be given with driver {self.driver}"
             )
         if self.interface.vrf is not None and self.rules:
             raise ValueError("rules cannot be given with interface.vrf: the kernel has a rule for its table")

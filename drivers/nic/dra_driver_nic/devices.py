@@ -62,6 +62,8 @@ class NicRecord:
     namespace: path of that pod's network namespace.
     tag: the alternative name that the interface has there.
     attached: whether the device is there, configured; False while it moves, also after a crash.
+    lease: its lease by DHCP; empty for none.
+    cni: for whom plugins of CNI were called, with their result; empty for none.
     """
 
     claim: str = ""
@@ -71,6 +73,8 @@ class NicRecord:
     namespace: str = ""
     tag: str = ""
     attached: bool = False
+    lease: dict[str, Any] = field(default_factory=dict)
+    cni: dict[str, Any] = field(default_factory=dict)
 
 
 def record_name(device: AllocatedDevice[Any] | HeldDevice) -> str:

@@ -11,6 +11,7 @@ from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import DRIVER_NAME, make_pool
 from dra_driver_nic.health import HealthMonitor
 from dra_driver_nic.kernel import LinkEvents
+from dra_driver_nic.leases import renewed_leases
 from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.picture import draw, read_network
 from dra_driver_nic.prepare import prepare, unprepare
@@ -46,7 +47,8 @@ class NicDriver:
     open_namespace: opens network namespaces; by default those of the kernel.
     open_rdma: opens sockets of RDMA netlink; by default those of the kernel.
     events: opens the source of the events by which it notices changes of interfaces.
-    interval: seconds between two readings of the health.
+    interval: seconds between two readings of the health, and between two looks at the leases by DHCP.
+    sandbox_seconds: how long the waits of a call about a sandbox may take together.
     """
 
     settings_class = NicSettings
@@ -60,6 +62,7 @@ class NicDriver:
         open_rdma: OpenRdmaSocket | None = None,
         events: Callable[[], UeventSource] = LinkEvents,
         interval: float = HEALTH_SECONDS,
+        sandbox_seconds: float = SANDBOX_SECONDS,
     ) -> None:
         self._settings = settings or NicSettings()
         self._effects = effects or SystemEffects()
@@ -67,6 +70,7 @@ class NicDriver:
         self._open_rdma = open_rdma
         self._events = events
         self._interval = interval
+        self._sandbox_seconds = sandbox_seconds
         self._monitors: dict[Path, HealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
@@ -83,8 +87,12 @@ class NicDriver:
         return make_pool(node.name, nic_node.devices(), nic_node.recorded(), functions)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds."""
-        uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
+        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds.
+
+        Leases by DHCP are renewed as long as it runs.
+        """
+        with renewed_leases(self._node(node), self._interval):
+            uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
 
     def _published(self, node: Node) -> Hashable:
         return repr(self._pool(node))
@@ -111,17 +119,17 @@ class NicDriver:
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Move the interfaces of the pod's claims into its network namespace, all or none."""
-        run_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+        run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
 
     def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Bring them back."""
-        stop_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+        stop_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
 
     def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> None:
         """Refuse a container whose pod cannot get the interfaces of its claims, and move those that are missing."""
         del held
         if container.claims:
-            create_container(self._node(node, SANDBOX_SECONDS), container)
+            create_container(self._node(node, self._sandbox_seconds), container)
 
     def _node(self, node: Node, seconds: float | None = None) -> NicNode:
         access = NodeAccess(node.root, self._effects, Clock())

@@ -23,8 +23,8 @@ FILE: Final = "nic-cards.yaml"
 _NODE: Final = "net-1"
 _WIDTH: Final = 130
 _TEXT: Final = """\
-# Two NVIDIA ConnectX cards with RDMA and two VFs each, both beside a GPU; an Intel X710 whose VFs are bound to vfio-pci;
-# a port of an Intel 82599ES that claims share (DRA_NIC_SHARED=enp4s0f0).
+# Two NVIDIA ConnectX cards with RDMA and two VFs each, both beside a GPU; an Intel X710 whose VFs are bound to
+# vfio-pci; a port of an Intel 82599ES that claims share (DRA_NIC_SHARED=enp4s0f0).
 """
 _SECOND_CARD: Final = replace(
     connectx(bus="9e", vfs=2, name="ens5f"),

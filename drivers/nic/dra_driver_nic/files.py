@@ -6,6 +6,7 @@ a device is the `DEVTYPE` of its `uevent`, or its name without digits.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
@@ -130,6 +131,11 @@ class FilesNetwork:
         del address
         raise _refusal(link)
 
+    def set_address(self, link: int, address: Address) -> None:
+        """Refused."""
+        del address
+        raise _refusal(link)
+
     def remove_address(self, link: int, address: Address) -> None:
         """Refused."""
         del address
@@ -152,6 +158,10 @@ class FilesNetwork:
         """Refused."""
         del neighbour
         raise _refusal(link)
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """Refused."""
+        raise NetworkError(f"interface {name} sends no packets: the node is a tree of files")
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """Refused."""

@@ -11,6 +11,7 @@ import errno
 import ipaddress
 import os
 import socket
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Final, TypeVar
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from dra_driver_nic import ethtool
+from dra_driver_nic import dhcp, ethtool
 from dra_driver_nic.cards import read_eswitch_modes, read_firmware
 from dra_driver_nic.links import (
     KERNEL,
@@ -62,6 +63,19 @@ _LARGEST: Final = 1 << 16  # bytes of one message
 _BUFFER: Final = 1 << 20
 # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
 _GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
+_SO_ATTACH_FILTER: Final = 26
+# Instructions of BPF, as socket(7) takes them: UDP over IPv4 that is no later fragment, to the port of DHCP clients.
+_TO_DHCP_CLIENTS: Final = (
+    (0x30, 0, 0, 9),  # load the protocol
+    (0x15, 0, 6, 17),  # UDP, else drop
+    (0x28, 0, 0, 6),  # load the place of the fragment
+    (0x45, 4, 0, 0x1FFF),  # drop if it is not the first
+    (0xB1, 0, 0, 0),  # the length of the header
+    (0x48, 0, 0, 2),  # load the port of the receiver
+    (0x15, 0, 1, dhcp.CLIENT_PORT),
+    (0x06, 0, 0, 0xFFFF),  # accept
+    (0x06, 0, 0, 0),  # drop
+)
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
 
 
@@ -235,6 +249,11 @@ class KernelNetwork:
         with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
             self._netlink.addr("add", index=link, **address_attributes(address))
 
+    def set_address(self, link: int, address: Address) -> None:
+        """As `Network.set_address`."""
+        with _changing(f"set address {address.address} of interface {link}"):
+            self._netlink.addr("replace", index=link, **address_attributes(address))
+
     def remove_address(self, link: int, address: Address) -> None:
         """As `Network.remove_address`."""
         local = ipaddress.ip_interface(address.address)
@@ -260,6 +279,19 @@ class KernelNetwork:
         """As `Network.add_neighbour`."""
         with _changing(f"add neighbour {neighbour.address} to interface {link}"):
             self._netlink.neigh("replace", ifindex=link, dst=neighbour.address, lladdr=neighbour.mac, state=_PERMANENT)
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """As `Network.packet_socket`."""
+        packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+        try:
+            code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _TO_DHCP_CLIENTS))
+            program = struct.pack("@HP", len(_TO_DHCP_CLIENTS), ctypes.addressof(code))
+            packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            packets.bind((name, dhcp.ETHERTYPE))
+        except OSError as error:
+            packets.close()
+            raise NetworkError(f"interface {name} cannot be opened: {error.strerror}", error.errno or 0) from error
+        return packets
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""

@@ -6,6 +6,7 @@ routes and neighbours are text and numbers, so that a claim's state file can hol
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
@@ -291,6 +292,9 @@ class Network(Protocol):
     def add_address(self, link: int, address: Address) -> None:
         """Add an address; one that it has already is no error."""
 
+    def set_address(self, link: int, address: Address) -> None:
+        """Add an address, or change how long one is valid that the interface has."""
+
     def remove_address(self, link: int, address: Address) -> None:
         """Remove an address."""
 
@@ -305,6 +309,9 @@ class Network(Protocol):
 
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """Add a permanent neighbour, or replace it."""
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """A packet socket (SOCK_DGRAM) of an interface for the answers of DHCP servers; it stays in this namespace."""
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """Change what a physical function prescribes for a virtual one; only what is not None."""

@@ -33,6 +33,11 @@ def macvlan_state(parent: Link, tag: str, config: NicConfig, label: str) -> Host
         raise PermanentError(
             f"{label}: ethtool cannot be given, because the claim gets a macvlan on a shared interface"
         )
+    if config.interface.dhcp:
+        raise PermanentError(
+            f"{label}: interface.dhcp cannot be given, because the address is asked for before the sandbox starts, and "
+            "only then the claim has a macvlan on the shared interface; give addresses"
+        )
     digest = hashlib.sha256(tag.encode()).hexdigest()
     mac = ":".join([_LOCAL_STATION, *(digest[each : each + 2] for each in range(0, 10, 2))])
     return HostState(index=0, name=f"{OWN_MACVLAN_PREFIX}{digest[:10]}", mac=mac, mtu=parent.mtu, up=False)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from dra_driver_nic.attach import Attachment, HostState, PodState
+from dra_driver_nic.cni import read_network
 from dra_driver_nic.config import EthtoolConfig, NicConfig, RouteConfig
 from dra_driver_nic.links import (
     MAIN_TABLE,
@@ -64,10 +65,13 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
             raise PermanentError(f"{label}.mtu {wanted.mtu} exceeds {nic.pf.mtu}, the MTU of its physical function")
         if wanted.mtu < link.min_mtu or (link.max_mtu and wanted.mtu > link.max_mtu):
             raise PermanentError(f"{label}.mtu {wanted.mtu} must lie between {link.min_mtu} and {link.max_mtu}")
-        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in wanted.addresses or ()):
+        addresses = nic.addresses if wanted.addresses is None and not wanted.dhcp else wanted.addresses or ()
+        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in addresses):
             raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
     if wanted.hardware_addr is not None and nic.infiniband:
         raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")
+    if wanted.dhcp and nic.infiniband:
+        raise PermanentError(f"{label}.dhcp is for Ethernet; this is InfiniBand")
 
 
 def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, number: int) -> Attachment:
@@ -82,7 +86,8 @@ def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, n
             namespace.run(lambda network: _refuse_addresses_of_node(network, 0, device.config, label))
             state = macvlan_state(link, tag, device.config, label)
             pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
-            return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name)
+            cni = _network(node, device.config, label)
+            return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, cni=cni)
         state = namespace.run(lambda network: _host_state(network, link, device.config, label))
         pod_ethtool = namespace.run(lambda network: _ethtool(network, link, device.config.ethtool, label))
     return Attachment(
@@ -91,7 +96,19 @@ def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, n
         pci=nic.pci.address if nic.pci is not None else "",
         host=state,
         pod=_pod_state(device.config, state, pod_ethtool),
+        cni=_network(node, device.config, label),
     )
+
+
+def _network(node: NicNode, config: NicConfig, label: str) -> dict[str, Any]:
+    """The CNI network of a configuration; empty for none. Raises PermanentError if the node has it not."""
+    if config.cni is None:
+        return {}
+    settings = node.settings
+    try:
+        return read_network(node.access, config.cni.conflist, settings.cni_conf_dir, settings.cni_bin_dirs)
+    except PermanentError as error:
+        raise PermanentError(f"{label}: {error}") from error
 
 
 def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> HostState:
@@ -187,13 +204,17 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
     """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
     wanted = config.interface
     vrf = Vrf(name=wanted.vrf.name, table=wanted.vrf.number) if wanted.vrf is not None else None
-    if wanted.addresses is None:
+    if wanted.dhcp:
+        addresses = []  # that of the lease follows when there is one
+    elif wanted.addresses is None:
         addresses = [replace(each, label="") for each in state.addresses if each.scope == UNIVERSE]
     else:
         addresses = [Address(address=each) for each in wanted.addresses]
     neighbours = state.neighbours
     if config.neighbors is not None:
         neighbours = tuple(Neighbour(address=each.destination, mac=each.hardware_addr) for each in config.neighbors)
+    # When an address by DHCP is replaced, the network of the old one, and so the routes through it, must stay.
+    by_dhcp = {"ipv4.conf.promote_secondaries": "1"} if wanted.dhcp else {}
     arp = {"ipv4.conf.arp_ignore": wanted.arp_ignore, "ipv4.conf.arp_announce": wanted.arp_announce}
     return PodState(
         name=wanted.name or state.name,
@@ -206,7 +227,7 @@ def _pod_state(config: NicConfig, state: HostState, settings: EthtoolSettings) -
             for each in config.rules
         ),
         neighbours=neighbours,
-        sysctls={**wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
+        sysctls={**by_dhcp, **wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
         ethtool=settings,
         vrf=vrf,
     )
@@ -221,7 +242,7 @@ def _usable_at_once(address: Address) -> Address:
 def _routes(config: NicConfig, state: HostState, vrf: Vrf | None) -> Iterator[Route]:
     """The routes of the pod; those that name no table are in that of the VRF, if there is one."""
     table = MAIN_TABLE if vrf is None else vrf.table
-    if config.routes is None:
+    if config.routes is None and not config.interface.dhcp:
         for route in state.routes:
             yield replace(route, table=table) if route.table == MAIN_TABLE else route
     for each in config.routes or ():

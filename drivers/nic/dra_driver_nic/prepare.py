@@ -15,6 +15,7 @@ from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import NicRecord, attributes, device_name, record_name
+from dra_driver_nic.leases import LEASE, end_lease, lease_address
 from dra_driver_nic.links import Link, Network
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
@@ -34,6 +35,7 @@ from dra_sdk import (
 from dra_sdk.hardware import read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 
+_SHARED_MAC: Final = frozenset({"ipvlan", "ipvtap"})
 _BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
 
 
@@ -75,6 +77,9 @@ def unprepare(node: NicNode, claim: HeldClaim) -> None:
 
 
 def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
+    if LEASE in entry:
+        end_lease(node, entry)
+        return
     if "functions" not in entry:
         VfStep.from_entry(entry).restore(node)
         return
@@ -138,7 +143,7 @@ def _check(nic: Nic, device: Allocated) -> None:
         raise PermanentError(f"device {device.name} ({nic}): driver and vf cannot be given for a shared interface")
     if link is None and config.configures_interface:
         raise PermanentError(
-            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool"
+            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
         )
     if link is not None:
         check_interface(nic, link, device)
@@ -155,11 +160,30 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
                 "give each request an interface.name of its own"
             )
         names[plan.pod.name] = device
+        _check_vrf(plans, device, plan)
         for each in plan.pod.addresses:
             ip = str(ipaddress.ip_interface(each.address).ip)
             if ip in addresses:
                 raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
             addresses[ip] = f"device {device} of the same claim"
+
+
+def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -> None:
+    """Refuse a VRF that another device of the claim wants with another table, or whose name is that of an interface."""
+    vrf = plan.pod.vrf
+    if vrf is None:
+        return
+    for name, other in plans.items():
+        if other.pod.name == vrf.name:
+            raise PermanentError(
+                f"device {name} would be interface {vrf.name} in the pod, which is the VRF of device {device}; "
+                "give one of them another name"
+            )
+        if other.pod.vrf is not None and other.pod.vrf.name == vrf.name and other.pod.vrf.table != vrf.table:
+            raise PermanentError(
+                f"devices {device} and {name} would both have VRF {vrf.name} in the pod, with table {vrf.table} and "
+                f"with table {other.pod.vrf.table}; give them one table"
+            )
 
 
 def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]:
@@ -183,6 +207,9 @@ def _prepare(
     data: dict[str, Any] = {RDMA: rdma} if rdma else {}
     if plan is None:
         return device.prepared(edits, data=data, status=status.prepared())
+    if device.config.interface.dhcp:
+        shared = nic.link is not None and nic.link.kind in _SHARED_MAC
+        plan = lease_address(node, claim, device.config, plan, _client(plan) if shared else "")
     data[ATTACHMENT] = plan.entry
     network = status.network_data(plan)
     told = {"interfaceName": network.interface_name, "mac": network.hardware_address}
@@ -203,6 +230,11 @@ def _pass_through(
     bound = vfio_device(read_pci_device(node.host, nic.pci.address))
     edits = ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound))
     return device.prepared(edits, status=status.prepared())
+
+
+def _client(plan: Attachment) -> str:
+    """The identifier of a DHCP client whose hardware address others have too: one for each claim and device."""
+    return f"00{plan.tag.encode().hex()}"
 
 
 def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:

@@ -5,22 +5,31 @@ All slow work was done in `dra_prepare`; here nothing is read that the claim's d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
 from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment, attach, is_tagged
+from dra_driver_nic.cni import Call, Chain, CniError
 from dra_driver_nic.devices import NicRecord, record_name
+from dra_driver_nic.dhcp import Lease
+from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
 from dra_driver_nic.macvlan import make_macvlans, remove_macvlan
 from dra_driver_nic.node import NicNode
 from dra_sdk import Container, DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
 
+log = logging.getLogger(__name__)
 ATTACHMENT = "attachment"
 """The key of an attachment in the data of a device."""
 RDMA = "rdma"
 """The key of the names of RDMA devices that move with the device, in its data."""
+
+_CALL: Final = "call"  # in a record: for whom plugins of CNI were called
+_RESULT: Final = "result"
 
 
 class InUseError(RetriableError):
@@ -35,12 +44,15 @@ class Move:
     device: the device in the claim.
     attachment: what happens to its interface. None for a device with RDMA alone.
     rdma: the names of its RDMA devices that move as well, in the exclusive mode of the kernel.
+    cni: what the status says of the plugins of CNI: their result as `cni`, a failed CHECK as `cniCheck`; empty
+        without plugins.
     """
 
     claim: HeldClaim
     device: HeldDevice
     attachment: Attachment | None
     rdma: tuple[str, ...]
+    cni: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def record(self) -> str:
@@ -75,15 +87,15 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     if not wanted:
         return
     try:
-        _attach(node, pod, wanted)
+        moved = _attach(node, pod, wanted)
     except InUseError:
         raise
     except DraError as error:
         for each in wanted:
             pod.report(each.claim, each.device, status.failed(error))
         raise
-    for each in wanted:
-        pod.report(each.claim, each.device, status.attached(each.attachment))
+    for each in moved:
+        pod.report(each.claim, each.device, status.attached(each.attachment, each.cni))
 
 
 def create_container(node: NicNode, container: Container) -> None:
@@ -104,7 +116,8 @@ def _is_in(record: NicRecord, pod: PodSandbox) -> bool:
     return record.pod == pod.uid and record.namespace == pod.network_namespace
 
 
-def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> None:
+def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[Move]:
+    """Move the devices; as they are moved, with the addresses that they have then."""
     if not pod.network_namespace:
         raise PermanentError(f"{pod} uses the network of its node (hostNetwork), so it cannot get {wanted[0]}")
     with ExitStack() as stack:
@@ -113,6 +126,7 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> None:
         target = stack.enter_context(node.pod_namespace(pod.network_namespace))
         if target is None:
             raise RetriableError(f"the network namespace {pod.network_namespace} of {pod} does not exist")
+        wanted = [_with_lease(each, records[each.record]) for each in wanted]
         for each in wanted:
             _take_from_before(node, namespace, each, records[each.record], pod)
         for each in wanted:
@@ -124,6 +138,7 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> None:
         try:
             for each in wanted:
                 node.move_rdma(each.rdma, namespace, target)
+            wanted = [_add_to_network(node, each, records[each.record], pod, (namespace, target)) for each in wanted]
         except BaseException as error:
             problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
             if problems:
@@ -133,6 +148,52 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> None:
             record = records[each.record]
             record.attached = True
             node.records.save(each.record, record)
+        return wanted
+
+
+def _with_lease(move: Move, record: NicRecord) -> Move:
+    """A move with the address that its interface has by DHCP now."""
+    if move.attachment is None or not record.lease:
+        return move
+    return replace(move, attachment=with_lease(move.attachment, Lease.from_entry(record.lease)))
+
+
+def _add_to_network(
+    node: NicNode, move: Move, record: NicRecord, pod: PodSandbox, namespaces: tuple[Namespace, Namespace]
+) -> Move:
+    """Call the plugins of CNI for an interface that is in the pod; the record says so first. Raises CniError."""
+    if move.attachment is None or not move.attachment.cni:
+        return move
+    call = Call(container=pod.id, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
+    record.cni = {_CALL: asdict(call)}
+    node.records.save(move.record, record)
+    chain = _chain(node, move.attachment, namespaces[0], record)
+    result = chain.add(namespaces[1])
+    record.cni[_RESULT] = result
+    node.records.save(move.record, record)
+    problem = chain.check(namespaces[1], result)
+    if problem:
+        log.warning("%s", problem)
+    return replace(move, cni={"cni": result, **({"cniCheck": problem} if problem else {})})
+
+
+def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> str:
+    """Undo that; what went wrong, if anything."""
+    if move.attachment is None or not record.cni:
+        return ""
+    with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+        try:
+            _chain(node, move.attachment, namespace, record).delete(pod, record.cni.get(_RESULT, {}))
+        except CniError as error:
+            return str(error)
+    record.cni = {}
+    node.records.save(move.record, record)
+    return ""
+
+
+def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: NicRecord) -> Chain:
+    call = Call(**record.cni[_CALL])
+    return Chain(node.access, node.settings.cni_bin_dirs, namespace, attachment, call, record.namespace)
 
 
 def _attach_interfaces(node: Namespace, pod: Namespace, interfaces: Sequence[Attachment]) -> None:
@@ -174,8 +235,9 @@ def _has_rdma(node: NicNode, namespace: Namespace, names: Collection[str]) -> bo
 def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
     """Bring the devices of a move back from the pod in which they are: RDMA first, because it stands on the interface.
 
-    Raises RetriableError.
+    Raises RetriableError, also if only a plugin of CNI has failed; the devices are back then.
     """
+    problem = _remove_from_network(node, move, record)
     if move.rdma:
         with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
             if pod is not None:
@@ -184,6 +246,8 @@ def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
         node.bring_back(move.attachment, record)
         with node.namespace() as namespace:
             remove_macvlan(namespace, move.attachment)
+    if problem:
+        raise RetriableError(f"{move} is back, but {problem}")
 
 
 def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:

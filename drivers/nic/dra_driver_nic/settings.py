@@ -39,6 +39,13 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
     settle_seconds: Annotated[float, Seconds(3600, "a link that flaps for longer is one that is down")] = Field(
         default=2.0, description="how long a carrier must stay as it is before it changes the health of a device"
     )
+    cni_conf_dir: HostPath = Field(
+        default="/etc/cni/net.d", description="where the CNI networks are that a claim may name"
+    )
+    cni_bin_dirs: Words = Field(default=("/opt/cni/bin",), description="where the plugins of these networks are")
+    dhcp_seconds: Annotated[float, Seconds(30, "the kubelet waits 45 for a claim")] = Field(
+        default=10.0, description="how long to wait for a DHCP server when a claim asks for an address"
+    )
     return_seconds: Annotated[float, Seconds(40, "the kubelet waits 45 for a claim")] = Field(
         default=10.0, description="how long to wait for an interface that comes back from a namespace that ended"
     )

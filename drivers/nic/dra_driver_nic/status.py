@@ -13,7 +13,10 @@ Source: KEP-4817.
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from dra_driver_nic.attach import Attachment
 from dra_sdk import Condition, DeviceStatus, NetworkData
@@ -21,6 +24,7 @@ from dra_sdk import Condition, DeviceStatus, NetworkData
 READY: Final = "Ready"
 MOST_ADDRESSES: Final = 16
 """So many the API takes; the pod may have more."""
+_MOST_DATA: Final = 8192  # characters; the API takes 10 KiB
 _LONGEST: Final = 1024  # characters of a message, so that the kernel's words cannot fill a claim
 
 
@@ -41,11 +45,15 @@ def waiting(attachment: Attachment) -> DeviceStatus:
     return _of_interface(attachment, ready=False, reason="WaitingForSandbox")
 
 
-def attached(attachment: Attachment | None) -> DeviceStatus:
-    """Of a device that is in the pod; None for one without an interface."""
+def attached(attachment: Attachment | None, data: Mapping[str, Any]) -> DeviceStatus:
+    """Of a device that is in the pod; None for one without an interface.
+
+    data: what else the status tells, such as the result of plugins of CNI; too much is left out.
+    """
     if attachment is None:
         return DeviceStatus(conditions=[Condition(type=READY, status=True, reason="Attached")])
-    return _of_interface(attachment, ready=True, reason="Attached")
+    found = _of_interface(attachment, ready=True, reason="Attached")
+    return replace(found, data=dict(data)) if len(json.dumps(data)) <= _MOST_DATA else found
 
 
 def failed(error: Exception) -> DeviceStatus:

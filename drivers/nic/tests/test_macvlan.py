@@ -117,6 +117,7 @@ def test_a_parent_that_has_gone_is_told(driver: DriverHarness, networks: Private
         (NicConfig(interface=InterfaceConfig(mtu=4001)), r"interface\.mtu 4001 exceeds 4000, the MTU of nic0"),
         (configured("10.9.0.1/24"), r"10\.9\.0\.1 of interface\.addresses is used"),
         (NicConfig(ethtool=EthtoolConfig(features={"gro": False})), "ethtool cannot be given"),
+        (NicConfig(interface=InterfaceConfig(dhcp=True)), r"interface\.dhcp cannot be given"),
         (NicConfig(driver="vfio-pci"), "driver is vfio-pci, but it is no PCI function"),
         (NicConfig(vf=VfConfig(vlan=7)), "vf is for virtual functions"),
     ],
