@@ -117,7 +117,7 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> None:
         attach(namespace, target, [each.attachment for each in wanted if each.attachment is not None])
         try:
             for each in wanted:
-                node.move_rdma(each.rdma, namespace, target)
+                _send_rdma(node, each, namespace, target)
         except BaseException as error:
             problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
             if problems:
@@ -127,6 +127,11 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> None:
             record = records[each.device.name]
             record.attached = True
             node.records.save(each.device.name, record)
+
+
+def _send_rdma(node: NicNode, move: Move, namespace: Namespace, pod: Namespace) -> None:
+    if missing := node.move_rdma(move.rdma, namespace, pod):
+        raise RetriableError(f"{move}: RDMA device {missing[0]} is not on the node; it may have gone")
 
 
 def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:
