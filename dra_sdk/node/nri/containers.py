@@ -97,14 +97,16 @@ class ContainerTable:
         self._report = report
         self._pods: dict[str, PodSandbox] = {}
         self._containers: dict[str, _Known] = {}
+        self._ended: dict[str, set[str]] = {}  # the claims that containers used which have ended, by the pod's id
 
     def replace(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> None:
         """Begin again with what a runtime describes when it connects."""
         self._pods = {each.id: self._pod(each) for each in pods}
-        known = {each.id: each for each in containers if each.state != pb.CONTAINER_STOPPED}
-        self._containers = {
-            name: self._known(each, self._pods.get(each.pod_sandbox_id)) for name, each in known.items()
-        }
+        self._containers = {each.id: self._known(each, self._pods.get(each.pod_sandbox_id)) for each in containers}
+        self._ended = {}
+        for each in containers:
+            if each.state == pb.CONTAINER_STOPPED:
+                self.remove(each.id)
 
     def add_pod(self, message: pb.PodSandbox) -> None:
         """A pod's sandbox has started."""
@@ -113,6 +115,7 @@ class ContainerTable:
     def remove_pod(self, pod: str) -> None:
         """A pod's sandbox was removed, and so were its containers."""
         self._pods.pop(pod, None)
+        self._ended.pop(pod, None)
         self._containers = {name: each for name, each in self._containers.items() if each.container.pod.id != pod}
 
     def add(self, pod: pb.PodSandbox, message: pb.Container) -> None:
@@ -120,9 +123,15 @@ class ContainerTable:
         self._pods.setdefault(pod.id, self._pod(pod))
         self._containers[message.id] = self._known(message, self._pods[pod.id])
 
-    def remove(self, container: str) -> bool:
-        """A container has stopped or was removed; whether it was known."""
-        return self._containers.pop(container, None) is not None
+    def remove(self, container: str, *, refused: bool = False) -> bool:
+        """A container has stopped, was removed or was refused; whether it was known.
+
+        Unless it was refused, its pod is known to use its claims until the pod ends.
+        """
+        known = self._containers.pop(container, None)
+        if known is not None and not refused and known.requests and known.container.pod.id in self._pods:
+            self._ended.setdefault(known.container.pod.id, set()).update(known.requests)
+        return known is not None
 
     def update(self, container: str, resources: ContainerResources, *, adjusted: bool) -> None:
         """Some resources of a container have changed; `adjusted` if the driver wanted it. Unknown ids are ignored."""
@@ -239,15 +248,16 @@ class ContainerTable:
         return found
 
     def _claims_of_pods(self, claims: Mapping[str, HeldClaim]) -> dict[str, tuple[HeldClaim, ...]]:
-        """By the UID of the pod: the claims that were reserved for it, then others that its containers use."""
+        """By the UID of the pod: the claims that were reserved for it, then others that its containers use or used."""
         found: dict[str, dict[str, HeldClaim]] = {}
         for name, claim in claims.items():
             for pod in claim.pods:
                 found.setdefault(pod, {})[name] = claim
-        for each in self._containers.values():
-            for name in each.requests:
-                if claim_of := _claim(claims, name, each.container.pod):
-                    found.setdefault(each.container.pod.uid, {})[name] = claim_of
+        used = [(each.container.pod, name) for each in self._containers.values() for name in each.requests]
+        used += [(self._pods[pod], name) for pod, names in self._ended.items() for name in sorted(names)]
+        for user, name in used:
+            if claim_of := _claim(claims, name, user):
+                found.setdefault(user.uid, {})[name] = claim_of
         return {pod: tuple(each.values()) for pod, each in found.items()}
 
 

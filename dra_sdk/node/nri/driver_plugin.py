@@ -232,7 +232,7 @@ class DriverPlugin:
         except BaseException as error:
             with self._changed:
                 if isinstance(error, StartRefusedError) or self._table.names_claim(message):  # it is not created
-                    self._table.remove(message.id)
+                    self._table.remove(message.id, refused=True)
             self._request_again()
             raise
         own = wanted.pop(message.id, ContainerResources()).changed(adjustment.resources)

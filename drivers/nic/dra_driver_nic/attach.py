@@ -195,7 +195,7 @@ def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
 
 
 def _tagged(network: Network, attachment: Attachment) -> Link | None:
-    return next((each for each in network.links() if attachment.tag in each.altnames), None)
+    return network.find(attachment.tag)
 
 
 def _check_pod(network: Network, attachments: Sequence[Attachment]) -> None:
@@ -228,8 +228,8 @@ def _ip(address: Address) -> str:
 def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
     """Move an interface to the pod under its temporary name."""
     state = attachment.host
-    link = next((each for each in network.links() if each.name == state.name), None)
-    if link is None:
+    link = network.find(state.name)
+    if link is None or link.name != state.name:
         raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
     network.add_altname(link.index, attachment.tag)
     network.change(link.index, up=False)

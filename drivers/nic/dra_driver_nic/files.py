@@ -59,6 +59,11 @@ class FilesNetwork:
         paths = self._directory.iterdir() if self._directory.is_dir() else ()
         return sorted((_link(path) for path in paths), key=lambda link: (link.index, link.name))
 
+    def find(self, name: str) -> Link | None:
+        """The interface with a name; sysfs has no alternative names."""
+        path = self._directory / name
+        return _link(path) if path.exists() else None
+
     def addresses(self, link: int) -> list[Address]:
         """None: sysfs has no addresses."""
         del link

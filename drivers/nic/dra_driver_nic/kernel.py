@@ -137,6 +137,17 @@ class KernelNetwork:
                 map(read_link, self._netlink.link("dump", ext_mask=_EXT_MASK_VF)), key=lambda link: link.index
             )
 
+    def find(self, name: str) -> Link | None:
+        """As `Network.find`."""
+        try:
+            with _reading(f"interface {name}"):
+                found = self._netlink.link("get", altname=name)
+        except NetworkError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise
+        return read_link(found[0]) if found else None
+
     def addresses(self, link: int) -> list[Address]:
         """As `Network.addresses`."""
         with _reading("addresses"):
@@ -353,7 +364,8 @@ def _reading(what: str) -> Iterator[None]:
     try:
         yield
     except (NetlinkError, OSError) as error:
-        raise NetworkError(f"{what} cannot be read from the kernel: {error}") from error
+        number = error.code if isinstance(error, NetlinkError) else error.errno or 0
+        raise NetworkError(f"{what} cannot be read from the kernel: {error}", number) from error
 
 
 @contextmanager

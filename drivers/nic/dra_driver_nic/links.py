@@ -250,6 +250,12 @@ class Network(Protocol):
     def links(self) -> list[Link]:
         """All interfaces."""
 
+    def find(self, name: str) -> Link | None:
+        """The interface with a name or an alternative name, without the settings of its virtual functions.
+
+        It takes the same time however many interfaces there are. None if there is none.
+        """
+
     def addresses(self, link: int) -> list[Address]:
         """The addresses of an interface, except those that the kernel makes by itself."""
 

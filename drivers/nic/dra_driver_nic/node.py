@@ -11,7 +11,7 @@ from dra_driver_nic.attach import Attachment, detach
 from dra_driver_nic.devices import OF_SHARE, NicRecord, device_name, nic_records, published
 from dra_driver_nic.files import FilesNamespace
 from dra_driver_nic.kernel import KernelNamespace
-from dra_driver_nic.links import Namespace, NetworkError, Snapshot
+from dra_driver_nic.links import Namespace, Snapshot
 from dra_driver_nic.nics import Nic, read_nics
 from dra_driver_nic.rdma_netlink import OpenRdmaSocket, RdmaSocket, devices, is_exclusive, move, open_socket
 from dra_driver_nic.selection import kept, shared
@@ -134,16 +134,18 @@ class NicNode:
         """The indexes of the RDMA devices that a namespace sees, by name. Raises NetworkError."""
         return namespace.run(lambda _network: devices(self._open_rdma))
 
-    def move_rdma(self, names: Collection[str], source: Namespace, target: Namespace) -> None:
-        """Move RDMA devices, as far as they are in `source`. Raises NetworkError if one is in neither namespace."""
+    def move_rdma(self, names: Collection[str], source: Namespace, target: Namespace) -> list[str]:
+        """Move those of some RDMA devices that `source` has; the others that `target` does not have either.
+
+        Raises NetworkError.
+        """
         if not names:
-            return
+            return []
         here, there = self.rdma_in(source), self.rdma_in(target)
         for name in names:
             if name in here:
                 self._move_rdma(name, here[name], source, target)
-            elif name not in there:
-                raise NetworkError(f"RDMA device {name} is in neither of the two network namespaces; it may have gone")
+        return [each for each in names if each not in here and each not in there]
 
     def _move_rdma(self, name: str, index: int, source: Namespace, target: Namespace) -> None:
         source.run(lambda _network: move(self._open_rdma, name, index, target.handle))

@@ -137,7 +137,7 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[
         _attach_interfaces(namespace, target, [each.attachment for each in wanted if each.attachment is not None])
         try:
             for each in wanted:
-                node.move_rdma(each.rdma, namespace, target)
+                _send_rdma(node, each, namespace, target)
             wanted = [_add_to_network(node, each, records[each.record], pod, (namespace, target)) for each in wanted]
         except BaseException as error:
             problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
@@ -205,6 +205,11 @@ def _attach_interfaces(node: Namespace, pod: Namespace, interfaces: Sequence[Att
         for each in interfaces:
             remove_macvlan(node, each)
         raise
+
+
+def _send_rdma(node: NicNode, move: Move, namespace: Namespace, pod: Namespace) -> None:
+    if missing := node.move_rdma(move.rdma, namespace, pod):
+        raise RetriableError(f"{move}: RDMA device {missing[0]} is not on the node; it may have gone")
 
 
 def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:

@@ -56,8 +56,13 @@ EVERY_FIELD: Final = NicConfig(
 class PrivateNamespace:
     """A new network namespace, which ends when it is closed and nothing else is in it."""
 
-    def __init__(self) -> None:
-        self._file = _in_thread(_new_namespace)
+    def __init__(self, file: int | None = None) -> None:
+        self._file = _in_thread(_new_namespace) if file is None else file
+
+    @classmethod
+    def of_this_thread(cls) -> PrivateNamespace:
+        """The namespace in which the calling thread is."""
+        return cls(os.open("/proc/thread-self/ns/net", os.O_RDONLY))
 
     @property
     def path(self) -> Path:
