@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from dra_driver_nic import NicDriver, NicSettings
 from dra_driver_nic.devices import SRIOV
 from dra_driver_nic.machines import MACHINES
 
+from dra_sdk import HealthStatus
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -20,7 +22,9 @@ MACHINE_NAMES = list(MACHINES)
 def plugged(dra_node: FakeNode, dra_driver: Any) -> Any:
     def plug(machine: str, settings: NicSettings | None = None) -> DriverHarness:
         MACHINES[machine].write(dra_node)
-        found: DriverHarness = dra_driver(NicDriver, settings=settings or NicSettings())
+        found: DriverHarness = dra_driver(
+            partial(NicDriver, effects=dra_node.effects, interval=0.05), settings=settings or NicSettings()
+        )
         return found
 
     return plug
@@ -152,3 +156,45 @@ def test_hundreds_of_vfs_are_published_in_several_slices(plugged: Any, mode: Any
     numbers = [each.attributes.get(f"{SRIOV}/vfID") for each in driver.devices.values()]
     assert sorted(each for each in numbers if isinstance(each, int)) == list(range(250))
     assert sorted(len(each["spec"].get("devices", ())) for each in driver.slices()) == sorted(sizes)
+
+
+# -- health
+
+
+def test_an_infiniband_port_that_goes_down_makes_its_device_unhealthy_until_it_is_active(plugged: Any) -> None:
+    driver = plugged("mlx5-infiniband", NicSettings(settle_seconds=0.01))
+    name, port = "pci-0000-5e-00-1", "/sys/class/infiniband/mlx5_2/ports/1/state"
+    driver.prepare(claim(request(where='device.attributes["dra.net"].rdmaDevice == "mlx5_2"')))
+    with driver.watching_health() as health:
+        health.wait(name, HealthStatus.HEALTHY)
+        driver.node.file(port, "1: DOWN\n")
+        assert health.wait(name, HealthStatus.UNHEALTHY).message == "port 1 of RDMA device mlx5_2 is DOWN"
+        assert health.devices["pci-0000-5e-00-2"].status is HealthStatus.HEALTHY
+        driver.node.remove("/sys/class/net/ibs2v0")  # its interface is in a pod, and the port is down all the same
+        driver.node.file(port, "2: INIT\n")
+        while health.devices[name].message != "port 1 of RDMA device mlx5_2 is INIT":
+            health.wait(name, HealthStatus.UNHEALTHY)
+        driver.node.file(port, "4: ACTIVE\n")
+        health.wait(name, HealthStatus.HEALTHY)
+
+
+def test_an_efa_whose_port_is_down_is_unhealthy(plugged: Any) -> None:
+    driver = plugged("efa", NicSettings(settle_seconds=0.01))
+    with driver.watching_health() as health:
+        health.wait("pci-0000-4f-1b-0", HealthStatus.HEALTHY)
+        driver.node.file("/sys/class/infiniband/rdmap79s27/ports/1/state", "1: DOWN\n")
+        assert health.wait("pci-0000-4f-1b-0", HealthStatus.UNHEALTHY).message.endswith("rdmap79s27 is DOWN")
+
+
+def test_a_claimed_vf_that_loses_its_kernel_driver_is_unhealthy(plugged: Any) -> None:
+    driver = plugged("ixgbe", NicSettings(settle_seconds=0.01))
+    driver.prepare(claim(request(where='has(device.attributes["dra.net"].ifName)')))
+    link = "/sys/bus/pci/devices/0000:04:10.0/driver"
+    target = str(driver.node.path(link).readlink())
+    with driver.watching_health() as health:
+        health.wait("pci-0000-04-10-0", HealthStatus.HEALTHY)
+        driver.node.remove(link)
+        message = health.wait("pci-0000-04-10-0", HealthStatus.UNHEALTHY).message
+        assert message == "PCI function 0000:04:10.0 has no kernel driver"
+        driver.node.link(link, target)
+        health.wait("pci-0000-04-10-0", HealthStatus.HEALTHY)
