@@ -260,7 +260,8 @@ def connectx(
     port: int = 0, *, bus: str = "3b", vfs: int = 0, switchdev: bool = False, up: bool = True, name: str = "ens1f"
 ) -> Port:
     """A port of an NVIDIA ConnectX-6 Dx (mlx5) behind a PCIe switch."""
-    first = 2 if port == 0 else 1 + 8
+    first, names = 2 if port == 0 else 1 + 8, f"{name}{port}v{{}}"
+    virtual = Vfs(number=vfs, device=0x101E, driver="mlx5_core", interface=names, first=first, rdma="mlx5_{}")
     return Port(
         address=f"0000:{bus}:00.{port}",
         vendor=_MELLANOX,
@@ -273,16 +274,7 @@ def connectx(
         port_name=f"p{port}",
         switch_id=f"341265a103420c0{port}" if switchdev else None,
         total_vfs=max(vfs, 8),
-        vfs=Vfs(
-            number=vfs,
-            device=0x101E,
-            driver="mlx5_core",
-            interface=f"{name}{port}v{{}}",
-            first=first,
-            rdma="mlx5_{}",
-        )
-        if vfs
-        else None,
+        vfs=virtual if vfs else None,
         rdma=f"mlx5_{port}",
         firmware="22.41.1000",
     )
@@ -379,15 +371,7 @@ def bnxt() -> Port:
         speed=100000,
         port_name="p0",
         total_vfs=64,
-        vfs=Vfs(
-            number=3,
-            device=0x1806,
-            driver="bnxt_en",
-            interface="ens4f0v{}",
-            first=16,
-            rdma="bnxt_re{}",
-            up=True,
-        ),
+        vfs=Vfs(number=3, device=0x1806, driver="bnxt_en", interface="ens4f0v{}", first=16, rdma="bnxt_re{}", up=True),
         rdma="bnxt_re0",
         firmware="230.0.157.0",
         guid="be97:e1ff:fe3c:9a20",
