@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri proto site recordings clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -86,6 +86,9 @@ bench: $(VENV)/.developed   ## side by side with the Go library; FLAGS=--quick f
 
 bench-nri: $(VENV)/.developed   ## how long a container runtime waits for the CPU driver
 	$(BIN)/python -m tests.bench.nri
+
+bench-net: $(VENV)/.developed   ## how long a container runtime waits for the network driver; needs root
+	$(BIN)/python -m tests.bench.net $(FLAGS)
 
 bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
 	$(BIN)/python -m tests.bench.matching $(FLAGS)

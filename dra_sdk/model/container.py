@@ -6,10 +6,13 @@ ContainerUpdate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dra_sdk.model.claim import HeldClaim
+from dra_sdk.model.claim import HeldClaim, HeldDevice
+from dra_sdk.model.status import DeviceStatus
+
+Report = Callable[[HeldClaim, HeldDevice, DeviceStatus], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,13 @@ class PodSandbox:
     labels: the pod's labels.
     annotations: the pod's annotations.
     claims: the claims of this driver that the pod uses: those that were reserved for it when they were prepared, and
-        those that its containers use. A pod that joins a claim which is prepared already is known from its containers
-        only, because the kubelet prepares a claim once on a node.
+        those that its containers use, also after they have ended. A pod that joins a claim which is prepared already is
+        known from its containers only, because the kubelet prepares a claim once on a node.
     cgroup_parent: the cgroup of the pod, as the kubelet states it to the runtime.
     network_namespace: the path of the pod's network namespace; empty if it has the host's.
+    report: replaces the status of a device of one of `claims` in the claim's `status.devices`: what `dra_prepare`
+        reported is a plan, and a hook that has set up the device in the pod, or failed to, knows more. Never waits; the
+        SDK writes the status soon, and again after a restart. Call it before an exception, too.
     """
 
     id: str
@@ -74,6 +80,7 @@ class PodSandbox:
     claims: Sequence[HeldClaim] = ()
     cgroup_parent: str = ""
     network_namespace: str = ""
+    report: Report = field(repr=False, compare=False, default=lambda _claim, _device, _status: None)
 
     def __str__(self) -> str:
         return f"pod {self.namespace}/{self.name}"

@@ -281,7 +281,8 @@ class DriverHarness:
 
     def _connect(self, runtime: FakeRuntime) -> None:
         path = runtime.simulated.path
-        runtime.connect(DriverPlugin(self.driver, self.node.node, self._preparer.held, path=path))
+        preparer = self._preparer
+        runtime.connect(DriverPlugin(self.driver, self.node.node, preparer.held, path=path, report=preparer.report))
 
     def _reserved(self, claim: JSON, pod: str) -> JSON:
         """The claim, reserved for a pod."""

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from dra_sdk import ContainerResources
+from dra_sdk import (
+    Claim,
+    Condition,
+    ContainerResources,
+    DeviceStatus,
+    NetworkData,
+    Node,
+    PodSandbox,
+    PreparedDevice,
+    RetriableError,
+)
 from dra_sdk.testing import DriverHarness, FakeNode, RefusedError, claim, request
 from tests.testing.cores import ALL, NAME, CoreDriver
 from tests.testing.lamps import LampDriver
@@ -123,3 +136,54 @@ def test_a_driver_without_such_hooks_needs_no_runtime(lamps: FakeNode) -> None:
     driver = DriverHarness(LampDriver, lamps)
     with pytest.raises(TypeError, match="has no hook about pods and containers"), driver.nri():
         pass
+
+
+class Plugging(CoreDriver):
+    """Reports a plan in prepare, and what has become of it when the pod's sandbox starts; `bad` pods fail."""
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        for device in claim.devices:
+            yield device.prepared(status=status(False, "Planned"))
+
+    def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+        for held in pod.claims:
+            for device in held.devices:
+                pod.report(held, device, status(pod.name != "bad", "Bad" if pod.name == "bad" else "Plugged"))
+        if pod.name == "bad":
+            raise RetriableError("as the pod asks")
+
+
+def status(ready: bool, reason: str) -> DeviceStatus:
+    network = NetworkData(interface_name="net1") if ready else None
+    return DeviceStatus(conditions=[Condition(type="Ready", status=ready, reason=reason)], network=network)
+
+
+def reported(driver: DriverHarness) -> list[tuple[str, str, Any]]:
+    """The devices of all claims, with the reason of the condition and the network data."""
+    return [
+        (each["device"], each["conditions"][0]["reason"], each.get("networkData"))
+        for found in driver.cluster.claims.values()
+        for each in found["status"].get("devices", [])
+    ]
+
+
+def test_a_hook_about_a_pod_reports_what_became_of_its_devices(dra_node: FakeNode) -> None:
+    driver = DriverHarness(Plugging, dra_node)
+    with driver.nri() as runtime:
+        asked = claim(request(count=2))
+        failed = driver.prepare(asked, pod="bad")
+        assert reported(driver) == [("core-0", "Planned", None), ("core-1", "Planned", None)]
+        with pytest.raises(RefusedError, match="as the pod asks"):
+            runtime.run_pod(failed)
+        assert reported(driver) == [("core-0", "Bad", None), ("core-1", "Bad", None)]
+        driver.unprepare(failed)
+        assert reported(driver) == []
+        prepared = driver.prepare(claim(request(count=2)), pod="good")
+        runtime.run_pod(prepared)
+        plugged = [(name, "Plugged", {"interfaceName": "net1"}) for name in ("core-0", "core-1")]
+        assert reported(driver) == plugged
+        driver.restart()
+        driver.prepare(prepared)
+        assert reported(driver) == plugged, "a restart and a repeated prepare keep it"
+        driver.unprepare(prepared)
+        assert reported(driver) == []

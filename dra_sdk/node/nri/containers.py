@@ -18,7 +18,7 @@ from typing import Any, Final
 from dra_sdk.errors import ClaimError
 from dra_sdk.hardware.cpuset import format_cpuset, parse_cpuset
 from dra_sdk.model.claim import Claim, HeldClaim
-from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox, Report
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.node.files import safe_id
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -91,39 +91,50 @@ class ContainerTable:
     """The pods and containers of the node, without those that have ended. Callers lock.
 
     driver: the name of the driver whose variables count.
+    report: takes the statuses of devices that hooks report (`PodSandbox.report`).
     """
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, driver: str, report: Report = lambda _claim, _device, _status: None) -> None:
         self._prefix = _prefix(driver)
         self._driver = driver
+        self._report = report
         self._pods: dict[str, PodSandbox] = {}
         self._containers: dict[str, _Known] = {}
+        self._ended: dict[str, set[str]] = {}  # the claims that containers used which have ended, by the pod's id
 
     def replace(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> None:
         """Begin again with what a runtime describes when it connects."""
-        self._pods = {each.id: _pod(each) for each in pods}
-        known = {each.id: each for each in containers if each.state != pb.CONTAINER_STOPPED}
-        self._containers = {
-            name: self._known(each, self._pods.get(each.pod_sandbox_id)) for name, each in known.items()
-        }
+        self._pods = {each.id: self._pod(each) for each in pods}
+        self._containers = {each.id: self._known(each, self._pods.get(each.pod_sandbox_id)) for each in containers}
+        self._ended = {}
+        for each in containers:
+            if each.state == pb.CONTAINER_STOPPED:
+                self.remove(each.id)
 
     def add_pod(self, message: pb.PodSandbox) -> None:
         """A pod's sandbox has started."""
-        self._pods[message.id] = _pod(message)
+        self._pods[message.id] = self._pod(message)
 
     def remove_pod(self, pod: str) -> None:
         """A pod's sandbox was removed, and so were its containers."""
         self._pods.pop(pod, None)
+        self._ended.pop(pod, None)
         self._containers = {name: each for name, each in self._containers.items() if each.container.pod.id != pod}
 
     def add(self, pod: pb.PodSandbox, message: pb.Container) -> None:
         """A container is being created."""
-        self._pods.setdefault(pod.id, _pod(pod))
+        self._pods.setdefault(pod.id, self._pod(pod))
         self._containers[message.id] = self._known(message, self._pods[pod.id])
 
-    def remove(self, container: str) -> bool:
-        """A container has stopped or was removed; whether it was known."""
-        return self._containers.pop(container, None) is not None
+    def remove(self, container: str, *, refused: bool = False) -> bool:
+        """A container has stopped, was removed or was refused; whether it was known.
+
+        Unless it was refused, its pod is known to use its claims until the pod ends.
+        """
+        known = self._containers.pop(container, None)
+        if known is not None and not refused and known.requests and known.container.pod.id in self._pods:
+            self._ended.setdefault(known.container.pod.id, set()).update(known.requests)
+        return known is not None
 
     def update(self, container: str, resources: ContainerResources, *, adjusted: bool) -> None:
         """Some resources of a container have changed; `adjusted` if the driver wanted it. Unknown ids are ignored."""
@@ -187,14 +198,29 @@ class ContainerTable:
     def container(self, pod: pb.PodSandbox, message: pb.Container, held: Sequence[HeldClaim]) -> Container:
         """One container with its claims; it need not be in the table."""
         claims = {safe_id(each.uid): each for each in held}
-        known = self._known(message, self._pods.get(pod.id) or _pod(pod))
+        known = self._known(message, self._pods.get(pod.id) or self._pod(pod))
         return _with_claims(known, claims, self._claims_of_pods(claims))
 
     def pod(self, message: pb.PodSandbox, held: Sequence[HeldClaim]) -> PodSandbox:
         """A pod with its claims."""
         claims = {safe_id(each.uid): each for each in held}
-        pod = self._pods.get(message.id) or _pod(message)
+        pod = self._pods.get(message.id) or self._pod(message)
         return replace(pod, claims=self._claims_of_pods(claims).get(pod.uid, ()))
+
+    def _pod(self, message: pb.PodSandbox) -> PodSandbox:
+        network = next((each.path for each in message.linux.namespaces if each.type == _NETWORK), "")
+        return PodSandbox(
+            message.id,
+            message.namespace,
+            message.name,
+            message.uid,
+            dict(message.labels),
+            dict(message.annotations),
+            (),
+            message.linux.cgroup_parent,
+            network,
+            self._report,
+        )
 
     def _known(self, message: pb.Container, pod: PodSandbox | None) -> _Known:
         try:
@@ -226,15 +252,16 @@ class ContainerTable:
         return found
 
     def _claims_of_pods(self, claims: Mapping[str, HeldClaim]) -> dict[str, tuple[HeldClaim, ...]]:
-        """By the UID of the pod: the claims that were reserved for it, then others that its containers use."""
+        """By the UID of the pod: the claims that were reserved for it, then others that its containers use or used."""
         found: dict[str, dict[str, HeldClaim]] = {}
         for name, claim in claims.items():
             for pod in claim.pods:
                 found.setdefault(pod, {})[name] = claim
-        for each in self._containers.values():
-            for name in each.requests:
-                if claim_of := _claim(claims, name, each.container.pod):
-                    found.setdefault(each.container.pod.uid, {})[name] = claim_of
+        used = [(each.container.pod, name) for each in self._containers.values() for name in each.requests]
+        used += [(self._pods[pod], name) for pod, names in self._ended.items() for name in sorted(names)]
+        for user, name in used:
+            if claim_of := _claim(claims, name, user):
+                found.setdefault(user.uid, {})[name] = claim_of
         return {pod: tuple(each.values()) for pod, each in found.items()}
 
 
@@ -257,21 +284,6 @@ def _with_claims(
 def _claim(claims: Mapping[str, HeldClaim], name: str, pod: PodSandbox) -> HeldClaim | None:
     found = claims.get(name)
     return found if found is not None and found.namespace == pod.namespace else None
-
-
-def _pod(message: pb.PodSandbox) -> PodSandbox:
-    network = next((each.path for each in message.linux.namespaces if each.type == _NETWORK), "")
-    return PodSandbox(
-        message.id,
-        message.namespace,
-        message.name,
-        message.uid,
-        dict(message.labels),
-        dict(message.annotations),
-        (),
-        message.linux.cgroup_parent,
-        network,
-    )
 
 
 def resources_of(message: pb.LinuxResources) -> ContainerResources:

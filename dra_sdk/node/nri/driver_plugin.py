@@ -28,7 +28,7 @@ from dra_sdk.errors import DraError, HardwareError, NriError, PermanentError, Re
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import HeldClaim
-from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
+from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox, Report
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources_of, update_of
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
@@ -59,6 +59,7 @@ class DriverPlugin:
     path: the runtime's socket.
     limits: how long a connection may take to begin.
     measure: returns a context manager for the handling of an event, by its name.
+    report: takes the statuses of devices that hooks report (`PodSandbox.report`); must not block.
     """
 
     def __init__(
@@ -71,10 +72,11 @@ class DriverPlugin:
         path: Path = SOCKET,
         limits: SessionLimits | None = None,
         measure: Measure = lambda _event: nullcontext(),
+        report: Report = lambda _claim, _device, _status: None,
     ) -> None:
         self._driver, self._node, self._held, self._measure = driver, node, held, measure
         self._synchronizes = driver.implements("dra_synchronize")
-        self._table = ContainerTable(driver.info.name)
+        self._table = ContainerTable(driver.info.name, report)
         self._changed = Condition()  # guards the table and what follows
         self._requested = False
         self._applying = False
@@ -232,7 +234,7 @@ class DriverPlugin:
         except BaseException as error:
             with self._changed:
                 if isinstance(error, StartRefusedError) or self._table.names_claim(message):  # it is not created
-                    self._table.remove(message.id)
+                    self._table.remove(message.id, refused=True)
             self._request_again()
             raise
         own = wanted.pop(message.id, ContainerResources()).changed(adjustment.resources)

@@ -125,6 +125,17 @@ class Checkpoint:
             statuses=tuple(_statuses(driver, prepared)),
         )
 
+    def reported(self, driver: str, device: HeldDevice, status: DeviceStatus) -> Checkpoint:
+        """The checkpoint with another status of a device. A condition that stays keeps its transition time."""
+        made = _status_json(driver, device, status, _now())
+        earlier = {_status_key(each): each for each in self.statuses}
+        known = earlier.get(_status_key(made), {}).get("conditions", ())
+        for condition in made.get("conditions", ()):
+            for each in known:
+                if (each["type"], each["status"]) == (condition["type"], condition["status"]):
+                    condition["lastTransitionTime"] = each["lastTransitionTime"]
+        return replace(self, statuses=tuple({**earlier, _status_key(made): made}.values()))
+
     def held(self, boot_id: str, deadline: Deadline) -> HeldClaim:
         """The claim as hooks see it; `boot_id` is that of the current boot."""
         return HeldClaim(
@@ -277,14 +288,22 @@ def _adapter() -> TypeAdapter[Checkpoint]:
 def _statuses(driver: str, prepared: Sequence[PreparedDevice]) -> list[JSON]:
     """One entry of `status.devices` for each device. If several requests have a device, the last status counts."""
     reported = [(each, each.status) for each in prepared if each.status is not None]
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if reported else ""
+    now = _now() if reported else ""
     found = {
         (each.pool, each.name, each.share_id): _status_json(driver, each, status, now) for each, status in reported
     }
     return list(found.values())
 
 
-def _status_json(driver: str, device: PreparedDevice, status: DeviceStatus, now: str) -> JSON:
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _status_key(entry: JSON) -> tuple[str, str, str | None]:
+    return entry["pool"], entry["device"], entry.get("shareID")
+
+
+def _status_json(driver: str, device: PreparedDevice | HeldDevice, status: DeviceStatus, now: str) -> JSON:
     """The entry of one device (AllocatedDeviceStatus); `now` becomes the transition time of its conditions."""
     network = status.network
     conditions = [

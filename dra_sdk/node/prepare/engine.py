@@ -32,6 +32,7 @@ from dra_sdk.model.claim import NO_DEADLINE, Claim, ClaimConfig, ClaimRef, Deadl
 from dra_sdk.model.config import OpaqueConfig
 from dra_sdk.model.driver import Node
 from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.files import safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.logs import LogFields
@@ -129,6 +130,25 @@ class Preparer:
     def held(self, *, but: str = "") -> list[HeldClaim]:
         """The claims that hold devices, except the one with UID `but`."""
         return [each.held(self._effects.boot_id, NO_DEADLINE) for each in self._store.others(but)]
+
+    def report(self, claim: HeldClaim, device: HeldDevice, status: DeviceStatus) -> None:
+        """Replace what `status.devices` of a prepared claim says about a device. A failure is logged.
+
+        Never waits, because hooks about pods call it. If a call for the claim is in flight, the status is written to
+        the API server but not recorded, so that a restart would write the earlier one. A claim that is no longer
+        prepared gets none.
+        """
+        try:
+            with self._locks.try_hold(claim_lock(claim.uid)) as is_free:
+                state = self._store.get(claim.uid)
+                if state is None or not self._is_current(state):
+                    return
+                state = state.reported(self._driver.info.name, device, status)
+                self._effects.announce(state.ref, state.statuses)
+                if is_free:
+                    self._store.put(state, survive_power_loss=False)
+        except StateError as error:
+            log.warning("%s: the status of device %s/%s is not recorded: %s", claim, device.pool, device.name, error)
 
     def unreadable(self) -> list[str]:
         """The state files that cannot be read, each with its reason: their claims hold their devices."""

@@ -7,16 +7,15 @@ one has ended its connection, because a runtime refuses what two plugins set in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Final
 
 from dra_sdk.loader import Driver
-from dra_sdk.model.claim import HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.node.nri.plugin import socket_below
+from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.instance import NRI_LOCK, InstanceLock
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.settings import Settings
@@ -34,7 +33,7 @@ class ContainerHooks:
     driver: the driver.
     node: the node.
     settings: the process's settings.
-    held: returns the claims that hold devices.
+    preparer: knows the claims that hold devices, and takes the statuses that hooks report.
     metrics: gets the events and the state of the connection.
     """
 
@@ -43,12 +42,18 @@ class ContainerHooks:
         driver: Driver,
         node: Node,
         settings: Settings,
-        held: Callable[[], Sequence[HeldClaim]],
+        preparer: Preparer,
         metrics: Metrics,
     ) -> None:
         self._socket = nri_socket(settings)
         self._plugin = DriverPlugin(
-            driver, node, held, index=settings.nri_index, path=self._socket, measure=metrics.nri_event
+            driver,
+            node,
+            preparer.held,
+            index=settings.nri_index,
+            path=self._socket,
+            measure=metrics.nri_event,
+            report=preparer.report,
         )
         metrics.add_nri_gauges(
             lambda: self._plugin.runtime is not None,

@@ -196,7 +196,7 @@ class DriverProcess:
             return None
         from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
 
-        return ContainerHooks(self.driver, self.node, self.settings, self.preparer.held, self.metrics)
+        return ContainerHooks(self.driver, self.node, self.settings, self.preparer, self.metrics)
 
     def _connect(self) -> KubeClient:
         agent = f"dra-sdk/{self.driver.info.name}"

@@ -129,7 +129,10 @@ def _fields(message: str) -> dict[int, _Field]:
 
 
 def _message(name: str, data: bytes) -> JSON:
-    """A message's fields by name, without unknown ones and without empty strings, which are encoded but mean unset."""
+    """A message's fields by name, without unknown ones and without empty strings, which are encoded but mean unset.
+
+    An empty `text` is kept: it is a pointer in Go, so it is encoded only if it is set.
+    """
     fields, found = _fields(name), dict[str, Any]()
     for number, value in _parts(data):
         field = fields.get(number)
@@ -142,7 +145,7 @@ def _message(name: str, data: bytes) -> JSON:
             found.setdefault(field.name, {})[key] = inner
         elif field.name == "inline":
             found |= _value(field.type, value)
-        elif (decoded := _value(field.type, value)) not in ("", None):
+        elif (decoded := _value(field.type, value)) not in ("", None) or (field.type == "text" and decoded == ""):
             found[field.name] = decoded
     return found
 

@@ -17,13 +17,26 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
-from dra_driver_nic.links import Address, Link, Namespace, Neighbour, Network, NetworkError, Route, Rule
+from dra_driver_nic.links import (
+    Address,
+    EthtoolSettings,
+    Link,
+    Namespace,
+    Neighbour,
+    Network,
+    NetworkError,
+    Route,
+    Rule,
+    Vrf,
+)
+from dra_driver_nic.vrf import check_vrf, enter_vrf, leave_vrf
 from dra_sdk import RetriableError
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 _ETHERNET: Final = len("02:00:00:00:00:01")
 _TAKEN: Final = frozenset({errno.EBUSY, errno.EEXIST})
@@ -42,6 +55,7 @@ class HostState:
     routes: the routes through it, but those of the kernel.
     neighbours: its permanent neighbours.
     sysctls: its sysctls.
+    ethtool: its features, channels and rings.
     """
 
     index: int
@@ -53,6 +67,7 @@ class HostState:
     routes: tuple[Route, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    ethtool: EthtoolSettings = field(default_factory=EthtoolSettings)
 
     @classmethod
     def read(cls, network: Network, link: Link) -> Self:
@@ -67,6 +82,7 @@ class HostState:
             routes=tuple(network.routes(link.index)),
             neighbours=tuple(network.neighbours(link.index)),
             sysctls=network.sysctls(link.name),
+            ethtool=network.ethtool(link.name),
         )
 
 
@@ -82,6 +98,8 @@ class PodState:
     rules: rules of policy routing.
     neighbours: its permanent neighbours.
     sysctls: sysctls that are set.
+    ethtool: features, channels and rings that are set.
+    vrf: the VRF to which it belongs. None for none.
     """
 
     name: str
@@ -92,6 +110,8 @@ class PodState:
     rules: tuple[Rule, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    ethtool: EthtoolSettings = field(default_factory=EthtoolSettings)
+    vrf: Vrf | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +123,17 @@ class Attachment:
     pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
     host: the state on the node.
     pod: the state in the pod.
+    parent: the shared interface on which it is a macvlan; empty for the interface of the device itself.
+    cni: the CNI network whose plugins are called for it, as the node's file has it; empty for none.
     """
 
     device: str
     tag: str
     pci: str = ""
+    parent: str = ""
     host: HostState
     pod: PodState
+    cni: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_entry(cls, entry: Mapping[str, Any]) -> Attachment:
@@ -127,7 +151,7 @@ class Attachment:
         return f"dra{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
-        return f"device {self.device} (interface {self.host.name})"
+        return f"device {self.device} (interface {self.parent or self.host.name})"
 
 
 _ADAPTER: Final = TypeAdapter(Attachment)
@@ -139,7 +163,7 @@ def attach(node: Namespace, pod: Namespace, attachments: Sequence[Attachment]) -
     Each of them is on the node, without its tag. Raises RetriableError; the node is then as before, unless its message
     says otherwise.
     """
-    pod.run(lambda network: _check_names(network, attachments))
+    pod.run(lambda network: _check_pod(network, attachments))
     started: list[Attachment] = []
     try:
         for each in attachments:
@@ -171,13 +195,24 @@ def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
 
 
 def _tagged(network: Network, attachment: Attachment) -> Link | None:
-    return next((each for each in network.links() if attachment.tag in each.altnames), None)
+    return network.find(attachment.tag)
 
 
-def _check_names(network: Network, attachments: Iterable[Attachment]) -> None:
-    """Refuse a name that the pod has already, before anything is moved."""
-    taken = {name for link in network.links() for name in (link.name, *link.altnames)}
+def _check_pod(network: Network, attachments: Sequence[Attachment]) -> None:
+    """Refuse a name or an address that the pod has already, before anything is moved."""
+    links = network.links()
+    taken = {name for link in links for name in (link.name, *link.altnames)}
+    addresses = {_ip(address): link.name for link in links for address in network.addresses(link.index)}
     for each in attachments:
+        for address in each.pod.addresses:
+            if _ip(address) in addresses:
+                interface = addresses[_ip(address)]
+                raise NetworkError(
+                    f"{each} cannot get address {_ip(address)} in the pod: interface {interface} of the pod has it",
+                    errno.EEXIST,
+                )
+        if each.pod.vrf is not None:
+            check_vrf(each.pod.vrf, links)
         if each.pod.name in taken:
             raise NetworkError(
                 f"{each} cannot be called {each.pod.name} in the pod: the pod has an interface of this name",
@@ -186,11 +221,15 @@ def _check_names(network: Network, attachments: Iterable[Attachment]) -> None:
         taken.add(each.pod.name)
 
 
+def _ip(address: Address) -> str:
+    return address.address.partition("/")[0]
+
+
 def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
     """Move an interface to the pod under its temporary name."""
     state = attachment.host
-    link = next((each for each in network.links() if each.name == state.name), None)
-    if link is None:
+    link = network.find(state.name)
+    if link is None or link.name != state.name:
         raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
     network.add_altname(link.index, attachment.tag)
     network.change(link.index, up=False)
@@ -211,6 +250,9 @@ def _configure(network: Network, link: int, state: PodState) -> None:
     network.change(link, name=state.name)
     if state.mac or state.mtu:
         network.change(link, mac=state.mac, mtu=state.mtu)
+    _set_ethtool(network, state)
+    if state.vrf is not None:
+        enter_vrf(network, link, state.vrf)
     for key, value in state.sysctls.items():
         network.set_sysctl(state.name, key, value)
     network.change(link, up=True)
@@ -222,6 +264,18 @@ def _configure(network: Network, link: int, state: PodState) -> None:
         network.add_route(link, route)
     for rule in state.rules:
         network.add_rule(rule)
+
+
+def _set_ethtool(network: Network, state: PodState) -> None:
+    wanted = state.ethtool
+    if wanted.channels:
+        network.set_channels(state.name, wanted.channels)
+    if wanted.rings:
+        network.set_rings(state.name, wanted.rings)
+    missed = network.set_features(state.name, wanted.features) if wanted.features else []
+    if missed:
+        told = ", ".join(f"{each} {'on' if wanted.features[each] else 'off'}" for each in missed)
+        raise NetworkError(f"the kernel does not switch {told} for interface {state.name}: another feature prevents it")
 
 
 def _in_order(routes: Iterable[Route]) -> list[Route]:
@@ -239,11 +293,18 @@ def _undo(node: Namespace, pod: Namespace, attachment: Attachment) -> str:
 
 
 def _return(network: Network, attachment: Attachment, node: Namespace) -> None:
-    """Move an interface, if it is here, to the node under its temporary name, and with its index if that is free."""
+    """Move an interface, if it is here, to the node under its temporary name, and with its index if that is free.
+
+    Its rules go first, and a VRF that was made for it and has no other interface.
+    """
     link = _tagged(network, attachment)
     if link is None:
         return
     network.change(link.index, up=False)
+    for rule in attachment.pod.rules:
+        network.remove_rule(rule)
+    if attachment.pod.vrf is not None:
+        leave_vrf(network, link, attachment.pod.vrf)
     network.change(link.index, name=attachment.temporary_name)
     try:
         network.move(link.index, node.handle, attachment.host.index)
@@ -260,6 +321,7 @@ def _restore(network: Network, attachment: Attachment) -> bool:
         return False
     state = attachment.host
     _restore_link(network, link, attachment)
+    _restore_ethtool(network, state)
     _restore_sysctls(network, state)
     network.change(link.index, up=state.up)
     wanted = {each.address for each in state.addresses}
@@ -297,6 +359,22 @@ def _restore_link(network: Network, link: Link, attachment: Attachment) -> None:
         network.change(link.index, mac=state.mac)
     if link.mtu != state.mtu:
         network.change(link.index, mtu=state.mtu)
+
+
+def _restore_ethtool(network: Network, state: HostState) -> None:
+    """Restore features, channels and rings, as far as they differ."""
+    now, wanted = network.ethtool(state.name), state.ethtool
+    if channels := _differing(wanted.channels, now.channels):
+        network.set_channels(state.name, channels)
+    if rings := _differing(wanted.rings, now.rings):
+        network.set_rings(state.name, rings)
+    if features := _differing(wanted.features, now.features):
+        network.set_features(state.name, features)
+
+
+def _differing(wanted: Mapping[str, T], now: Mapping[str, T]) -> dict[str, T]:
+    """What must change; what the interface no longer has cannot."""
+    return {key: value for key, value in wanted.items() if key in now and now[key] != value}
 
 
 def _restore_sysctls(network: Network, state: HostState) -> None:

@@ -22,7 +22,10 @@ API_VERSION: Final = "dra.net/v1alpha1"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")
 _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE)
 _SYSCTL: Final = re.compile(r"(ipv4|ipv6)\.(conf|neigh)\.[a-z0-9_]+")
+_NETWORK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_FEATURE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _LARGEST_TABLE: Final = 0xFFFFFFFF
+_TABLES_OF_THE_KERNEL: Final = frozenset({253, MAIN_TABLE, LOCAL_TABLE})
 
 
 def _interface_name(text: str) -> str:
@@ -64,6 +67,24 @@ def _sysctl(text: str) -> str:
     return text
 
 
+def _conflist(text: str) -> str:
+    if not _NETWORK.fullmatch(text):
+        raise ValueError(f"must be the name of a CNI network: letters, digits, '.', '_' and '-'; is {text!r}")
+    return text
+
+
+def _feature(text: str) -> str:
+    if not _FEATURE.fullmatch(text):
+        raise ValueError(f"must be a feature as `ethtool -k` names it, such as tx-checksum-ip-generic; is {text!r}")
+    return text
+
+
+def _vrf_table(number: int) -> int:
+    if number in _TABLES_OF_THE_KERNEL:
+        raise ValueError(f"must not be {number}, a table that every namespace has")
+    return number
+
+
 def _table(number: int) -> int:
     if number == LOCAL_TABLE:
         raise ValueError(f"must not be {LOCAL_TABLE}, the table local, which the kernel keeps")
@@ -84,12 +105,35 @@ IpNetwork = Annotated[str, AfterValidator(_network)]
 Ip = Annotated[str, AfterValidator(_ip)]
 Sysctl = Annotated[str, AfterValidator(_sysctl)]
 Table = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_table)]
+VrfTable = Annotated[int, Field(ge=1, le=_LARGEST_TABLE), AfterValidator(_vrf_table)]
+Feature = Annotated[str, AfterValidator(_feature)]
+Conflist = Annotated[str, AfterValidator(_conflist)]
+Number = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF)]
 
 
 class _Section(BaseModel):
     """A part of the configuration."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class VrfConfig(_Section):
+    """A VRF of the pod, to which the interface belongs. Interfaces with one name share it."""
+
+    name: InterfaceName = Field(description="The name of its interface.")
+    table: VrfTable | None = Field(
+        default=None, description="Its routing table; by default one from 1000 to 1999 that follows from the name."
+    )
+
+    @property
+    def number(self) -> int:
+        """Its routing table. The default is that of dranet: FNV-1a of the name, in 32 bits."""
+        if self.table is not None:
+            return self.table
+        found = 0x811C9DC5
+        for byte in self.name.encode():
+            found = ((found ^ byte) * 0x01000193) & 0xFFFFFFFF
+        return found % 1000 + 1000
 
 
 class InterfaceConfig(_Section):
@@ -99,6 +143,7 @@ class InterfaceConfig(_Section):
     addresses: tuple[IpWithPrefix, ...] | None = Field(
         default=None, max_length=16, description="Its addresses; by default the global ones that it has on the node."
     )
+    dhcp: bool = Field(default=False, strict=True, description="Whether a DHCP server gives it an IPv4 address.")
     mtu: int | None = Field(default=None, ge=68, le=65535, description="Its MTU in bytes.")
     hardware_addr: Mac | None = Field(default=None, description="Its MAC address.")
     arp_ignore: Literal[0, 1, 2, 3, 8] | None = Field(default=None, description="The sysctl arp_ignore.")
@@ -106,14 +151,19 @@ class InterfaceConfig(_Section):
     sysctls: dict[Sysctl, str] = Field(
         default={}, max_length=64, description="Sysctls of the interface, such as ipv4.conf.rp_filter."
     )
+    vrf: VrfConfig | None = Field(default=None, description="The VRF to which it belongs in the pod.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.dhcp and self.addresses is not None:
+            raise ValueError("addresses cannot be given with dhcp")
         _refuse_twice("addresses", (str(ipaddress.ip_interface(each).ip) for each in self.addresses or ()))
         for field, key in (("arpIgnore", "ipv4.conf.arp_ignore"), ("arpAnnounce", "ipv4.conf.arp_announce")):
             given = self.arp_ignore if field == "arpIgnore" else self.arp_announce
             if given is not None and key in self.sysctls:
                 raise ValueError(f"sysctls.{key} and {field} set the same value; give one of them")
+        if self.vrf is not None and self.vrf.name == self.name:
+            raise ValueError(f"vrf.name and name are both {self.name}; give the VRF another name")
         return self
 
 
@@ -124,7 +174,7 @@ class RouteConfig(_Section):
     gateway: Ip | None = Field(default=None, description="The next hop; may be missing with scope 253 (link) only.")
     source: Ip | None = Field(default=None, description="The preferred source address.")
     scope: Literal[0, 253] = Field(default=0, description="0: global, 253: link.")
-    table: Table = Field(default=MAIN_TABLE, description="The routing table.")
+    table: Table = Field(default=MAIN_TABLE, description="The routing table; by default that of the interface's VRF.")
     metric: int = Field(default=0, ge=0, le=0xFFFFFFFF, description="The priority; 0 for that of the kernel.")
 
     @model_validator(mode="after")
@@ -161,6 +211,26 @@ class NeighbourConfig(_Section):
     hardware_addr: Mac = Field(description="Its MAC address.")
 
 
+class EthtoolConfig(_Section):
+    """What `ethtool` sets of the interface. What is not given stays as it is."""
+
+    features: dict[Feature, Annotated[bool, Field(strict=True)]] = Field(
+        default={}, max_length=64, description="Features to switch, by the names or short names of `ethtool -K`."
+    )
+    channels: dict[Literal["rx", "tx", "other", "combined"], Number] = Field(
+        default={}, description="Numbers of queues, as `ethtool -L` sets them."
+    )
+    rings: dict[Literal["rx", "rxMini", "rxJumbo", "tx"], Number] = Field(
+        default={}, description="Numbers of entries of rings, as `ethtool -G` sets them."
+    )
+
+
+class CniConfig(_Section):
+    """Plugins of CNI that are called for the interface, after it is in the pod."""
+
+    conflist: Conflist = Field(description="The name of a network in a *.conflist of the node.")
+
+
 class VfConfig(_Section):
     """What the physical function prescribes for a virtual function. What is not given stays as it is."""
 
@@ -194,6 +264,8 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
     neighbors: tuple[NeighbourConfig, ...] | None = Field(
         default=None, max_length=256, description="Neighbours; by default the permanent ones on the node."
     )
+    ethtool: EthtoolConfig = Field(default_factory=EthtoolConfig)
+    cni: CniConfig | None = Field(default=None, description="Plugins of CNI that are chained after the interface.")
     vf: VfConfig | None = Field(default=None, description="For virtual functions only.")
     rdma: bool | None = Field(
         default=None,
@@ -208,12 +280,17 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
     @property
     def configures_interface(self) -> bool:
         """Whether it asks for anything that only an interface has."""
-        return bool(self.interface != InterfaceConfig() or self.routes or self.rules or self.neighbors)
+        configured = (self.interface, self.ethtool) != (InterfaceConfig(), EthtoolConfig())
+        return bool(configured or self.routes or self.rules or self.neighbors or self.cni)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.driver is not None and self.configures_interface:
-            raise ValueError(f"interface, routes, rules and neighbors cannot be given with driver {self.driver}")
+            raise ValueError(
+                f"interface, routes, rules, neighbors, ethtool and cni cannot be given with driver {self.driver}"
+            )
+        if self.interface.vrf is not None and self.rules:
+            raise ValueError("rules cannot be given with interface.vrf: the kernel has a rule for its table")
         if self.driver is not None and self.rdma:
             raise ValueError(f"rdma cannot be given with driver {self.driver}")
         _refuse_twice("routes", (f"{each.destination} of table {each.table}" for each in self.routes or ()))

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Final
 
 from dra_driver_nic.config import NicConfig
-from dra_driver_nic.devices import DRIVER_NAME, make_devices
+from dra_driver_nic.devices import DRIVER_NAME, make_pool
 from dra_driver_nic.health import HealthMonitor
 from dra_driver_nic.kernel import LinkEvents
+from dra_driver_nic.leases import renewed_leases
 from dra_driver_nic.node import NicNode, OpenNamespace
+from dra_driver_nic.picture import draw, read_network
 from dra_driver_nic.prepare import prepare, unprepare
-from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
+from dra_driver_nic.rdma_netlink import OpenRdmaSocket
+from dra_driver_nic.sandbox import create_container, run_pod_sandbox, stop_pod_sandbox
 from dra_driver_nic.settings import NicSettings
-from dra_sdk import Claim, Device, DeviceHealth, DriverInfo, HeldClaim, Node, PodSandbox, PreparedDevice
-from dra_sdk.hardware import uevents
+from dra_sdk import (
+    Claim,
+    Container,
+    DeviceHealth,
+    DriverInfo,
+    HealthStatus,
+    HeldClaim,
+    Node,
+    PodSandbox,
+    PreparedDevice,
+    ResourcePool,
+)
+from dra_sdk.hardware import read_pci_devices, uevents
 from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.uevents import UeventSource
@@ -31,8 +45,10 @@ class NicDriver:
 
     effects: what is done to the node's files, by default for real.
     open_namespace: opens network namespaces; by default those of the kernel.
+    open_rdma: opens sockets of RDMA netlink; by default those of the kernel.
     events: opens the source of the events by which it notices changes of interfaces.
-    interval: seconds between two readings of the health.
+    interval: seconds between two readings of the health, and between two looks at the leases by DHCP.
+    sandbox_seconds: how long the waits of a call about a sandbox may take together.
     """
 
     settings_class = NicSettings
@@ -43,31 +59,43 @@ class NicDriver:
         *,
         effects: Effects | None = None,
         open_namespace: OpenNamespace | None = None,
+        open_rdma: OpenRdmaSocket | None = None,
         events: Callable[[], UeventSource] = LinkEvents,
         interval: float = HEALTH_SECONDS,
+        sandbox_seconds: float = SANDBOX_SECONDS,
     ) -> None:
         self._settings = settings or NicSettings()
         self._effects = effects or SystemEffects()
         self._open_namespace = open_namespace
+        self._open_rdma = open_rdma
         self._events = events
         self._interval = interval
+        self._sandbox_seconds = sandbox_seconds
         self._monitors: dict[Path, HealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
         """Name and configuration; containers find the names of their interfaces in the metadata file."""
         return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True)
 
-    def dra_discover(self, node: Node) -> Iterator[Device]:
+    def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """Every network device that claims may have, also while a pod has it."""
+        yield self._pool(node)
+
+    def _pool(self, node: Node) -> ResourcePool:
         nic_node = self._node(node)
-        return make_devices(nic_node.devices(), nic_node.recorded())
+        functions = read_pci_devices(node) if self._settings.device_mode == "partitionable" else ()
+        return make_pool(node.name, nic_node.devices(), nic_node.recorded(), functions)
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
-        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds."""
-        uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
+        """Notice what would be published differently, by netlink's events; RDMA ports within ten seconds.
+
+        Leases by DHCP are renewed as long as it runs.
+        """
+        with renewed_leases(self._node(node), self._interval):
+            uevents.watch(lambda: self._published(node), changed, stop, (), source=self._events)
 
     def _published(self, node: Node) -> Hashable:
-        return tuple((each.name, tuple(sorted(each.attributes.items()))) for each in self.dra_discover(node))
+        return repr(self._pool(node))
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:
         """Read carriers, RDMA ports and kernel drivers every few seconds."""
@@ -82,15 +110,28 @@ class NicDriver:
         """Bring the claim's interfaces back, and undo what its journal lists."""
         unprepare(self._node(node, CALL_SECONDS), claim)
 
+    def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
+        """Who has which interface, card by card."""
+        nic_node = self._node(node)
+        report = HealthMonitor(nic_node, settle=0.0).read()
+        unhealthy = frozenset(each.device for each in report if each.status is HealthStatus.UNHEALTHY)
+        return draw(read_network(nic_node, unhealthy), held)
+
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Move the interfaces of the pod's claims into its network namespace, all or none."""
-        run_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+        run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
 
     def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Bring them back."""
-        stop_pod_sandbox(self._node(node, SANDBOX_SECONDS), pod)
+        stop_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
+
+    def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> None:
+        """Refuse a container whose pod cannot get the interfaces of its claims, and move those that are missing."""
+        del held
+        if container.claims:
+            create_container(self._node(node, self._sandbox_seconds), container)
 
     def _node(self, node: Node, seconds: float | None = None) -> NicNode:
         access = NodeAccess(node.root, self._effects, Clock())
         limited = access if seconds is None else access.within(seconds)
-        return NicNode(limited, self._settings, self._open_namespace)
+        return NicNode(limited, self._settings, self._open_namespace, self._open_rdma)

@@ -6,12 +6,15 @@ a device is the `DEVTYPE` of its `uevent`, or its name without digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 from dra_driver_nic.links import (
     Address,
+    EthtoolLimits,
+    EthtoolSettings,
     Link,
     Neighbour,
     Network,
@@ -20,6 +23,7 @@ from dra_driver_nic.links import (
     Rule,
     Snapshot,
     VfSettings,
+    Vrf,
 )
 from dra_driver_nic.rdma import pci_address_of, text_or_empty
 from dra_sdk.hardware import Host, optional, read_int
@@ -55,6 +59,11 @@ class FilesNetwork:
         paths = self._directory.iterdir() if self._directory.is_dir() else ()
         return sorted((_link(path) for path in paths), key=lambda link: (link.index, link.name))
 
+    def find(self, name: str) -> Link | None:
+        """The interface with a name; sysfs has no alternative names."""
+        path = self._directory / name
+        return _link(path) if path.exists() else None
+
     def addresses(self, link: int) -> list[Address]:
         """None: sysfs has no addresses."""
         del link
@@ -89,6 +98,24 @@ class FilesNetwork:
         del name, mtu, mac, up
         raise _refusal(link)
 
+    def set_master(self, link: int, master: int) -> None:
+        """Refused."""
+        del master
+        raise _refusal(link)
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """Refused."""
+        raise NetworkError(f"VRF {vrf.name} cannot be added to a tree of files")
+
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """Refused."""
+        del name, mac
+        raise _refusal(parent)
+
+    def remove_link(self, link: int) -> None:
+        """Refused."""
+        raise _refusal(link)
+
     def move(self, link: int, namespace: int, index: int = 0) -> None:
         """Refused."""
         del namespace, index
@@ -109,6 +136,11 @@ class FilesNetwork:
         del address
         raise _refusal(link)
 
+    def set_address(self, link: int, address: Address) -> None:
+        """Refused."""
+        del address
+        raise _refusal(link)
+
     def remove_address(self, link: int, address: Address) -> None:
         """Refused."""
         del address
@@ -123,10 +155,18 @@ class FilesNetwork:
         """Refused."""
         raise NetworkError(f"rule {rule.priority} cannot be added to a tree of files")
 
+    def remove_rule(self, rule: Rule) -> None:
+        """Refused."""
+        raise NetworkError(f"rule {rule.priority} cannot be removed from a tree of files")
+
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """Refused."""
         del neighbour
         raise _refusal(link)
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """Refused."""
+        raise NetworkError(f"interface {name} sends no packets: the node is a tree of files")
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """Refused."""
@@ -136,6 +176,28 @@ class FilesNetwork:
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """Refused."""
         raise NetworkError(f"sysctl {key} of interface {name} cannot be {value}: the node is a tree of files")
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """None: sysfs has no settings of ethtool."""
+        del name
+        return EthtoolSettings()
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """None."""
+        del name
+        return EthtoolLimits()
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """Refused."""
+        raise NetworkError(f"features {', '.join(features)} of interface {name} cannot be set in a tree of files")
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """Refused."""
+        raise NetworkError(f"channels {', '.join(channels)} of interface {name} cannot be set in a tree of files")
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """Refused."""
+        raise NetworkError(f"rings {', '.join(rings)} of interface {name} cannot be set in a tree of files")
 
 
 def _refusal(link: int) -> NetworkError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from threading import Event
 
 from dra_driver_nic.devices import NicRecord
 from dra_driver_nic.links import Link
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.rdma import RdmaDevice, read_rdma_devices
 from dra_sdk import DeviceHealth, DraError
 from dra_sdk.hardware import health
 from dra_sdk.hardware.health import HealthTracker
@@ -19,12 +20,13 @@ class HealthMonitor:
     """Reads the health of a node's devices again and again.
 
     node: the node.
+    settle: seconds for which a problem must last; by default those of the settings.
     clock: a steady clock, in seconds.
     """
 
-    def __init__(self, node: NicNode, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: NicNode, settle: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._node = node
-        self._tracker = HealthTracker(settle=node.settings.settle_seconds, clock=clock)
+        self._tracker = HealthTracker(settle=node.settings.settle_seconds if settle is None else settle, clock=clock)
         self._known: set[str] = set()
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:
@@ -35,6 +37,7 @@ class HealthMonitor:
         """Read all devices once. A device that is no longer published has no health."""
         try:
             nics, records = self._node.devices(), self._node.recorded()
+            rdma = {each.name: each for each in read_rdma_devices(self._node.host)}
         except (DraError, OSError) as error:
             for name in self._known:
                 self._tracker.unreadable(name, str(error))
@@ -44,26 +47,34 @@ class HealthMonitor:
             self._tracker.publish(name, {name: None} if name in now else {})
         self._known = now
         for name in sorted(now):
-            nic = nics.get(name)
-            problems = self._problems_in_pod(records[name]) if nic is None else _problems(nic)
+            nic, record = nics.get(name), records.get(name)
+            problems = self._problems_of_function(record) if record is not None else []
+            problems = problems or (_problems(nic) if nic is not None else self._problems_in_pod(records[name], rdma))
             self._tracker.observe(name, problems)
         return self._tracker.report()
 
-    def _problems_in_pod(self, record: NicRecord) -> list[str]:
-        """Of a device that a pod has: its PCI function, which the node still shows, and the link in the pod."""
+    def _problems_of_function(self, record: NicRecord) -> list[str]:
+        """Of the PCI function of a device that a claim has, which the node shows also while a pod has the interface."""
         address = record.attributes.get("pciAddress")
         function = self._node.function(str(address))
-        if address is not None and not function.exists():
+        if address is None:
+            return []
+        if not function.exists():
             return [f"PCI function {address} has gone from the node"]
-        if address is not None and not (function / "driver").exists():
-            return [f"PCI function {address} has no kernel driver"]
+        return [] if (function / "driver").exists() else [f"PCI function {address} has no kernel driver"]
+
+    def _problems_in_pod(self, record: NicRecord, rdma: Mapping[str, RdmaDevice]) -> list[str]:
+        """Of a device whose interface is in a pod: the link there, and its RDMA device as far as the node shows it."""
         with self._node.pod_namespace(record.namespace) as pod:
             links = pod.run(lambda network: network.links()) if pod is not None else []
-        return [problem for link in links if record.tag in link.altnames for problem in _link_problems(link)]
+        found = [problem for link in links if record.tag in link.altnames for problem in _link_problems(link)]
+        device = rdma.get(str(record.attributes.get("rdmaDevice")))
+        return [*found, *(_rdma_problems(device) if device is not None else ())]
 
 
 def _problems(nic: Nic) -> list[str]:
-    return [*(_link_problems(nic.link) if nic.link is not None else ()), *_rdma_problems(nic)]
+    link = _link_problems(nic.link) if nic.link is not None else []
+    return [*link, *(problem for each in nic.rdma for problem in _rdma_problems(each))]
 
 
 def _link_problems(link: Link) -> list[str]:
@@ -71,11 +82,10 @@ def _link_problems(link: Link) -> list[str]:
     return [f"interface {link.name} has no carrier"] if link.up and not link.carrier else []
 
 
-def _rdma_problems(nic: Nic) -> list[str]:
-    """InfiniBand ports count; the port of an Ethernet card follows its interface, which may be switched off."""
+def _rdma_problems(device: RdmaDevice) -> list[str]:
+    """The port of an Ethernet card follows its interface, which may be switched off; all others count."""
     return [
-        f"port {port.number} of RDMA device {each.name} is {port.state or 'in an unknown state'}"
-        for each in nic.rdma
-        for port in each.ports
-        if port.link_layer == "InfiniBand" and port.state != "ACTIVE"
+        f"port {port.number} of RDMA device {device.name} is {port.state or 'in an unknown state'}"
+        for port in device.ports
+        if port.link_layer != "Ethernet" and port.state != "ACTIVE"
     ]

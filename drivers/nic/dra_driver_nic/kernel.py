@@ -11,7 +11,8 @@ import errno
 import ipaddress
 import os
 import socket
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -21,10 +22,14 @@ from typing import Any, Final, TypeVar
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from dra_driver_nic import dhcp, ethtool
+from dra_driver_nic.cards import read_eswitch_modes, read_firmware
 from dra_driver_nic.links import (
     KERNEL,
     LOCAL_TABLE,
     Address,
+    EthtoolLimits,
+    EthtoolSettings,
     Link,
     Neighbour,
     Network,
@@ -33,6 +38,7 @@ from dra_driver_nic.links import (
     Rule,
     Snapshot,
     VfSettings,
+    Vrf,
 )
 from dra_driver_nic.messages import (
     address_attributes,
@@ -57,6 +63,19 @@ _LARGEST: Final = 1 << 16  # bytes of one message
 _BUFFER: Final = 1 << 20
 # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
 _GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
+_SO_ATTACH_FILTER: Final = 26
+# Instructions of BPF, as socket(7) takes them: UDP over IPv4 that is no later fragment, to the port of DHCP clients.
+_TO_DHCP_CLIENTS: Final = (
+    (0x30, 0, 0, 9),  # load the protocol
+    (0x15, 0, 6, 17),  # UDP, else drop
+    (0x28, 0, 0, 6),  # load the place of the fragment
+    (0x45, 4, 0, 0x1FFF),  # drop if it is not the first
+    (0xB1, 0, 0, 0),  # the length of the header
+    (0x48, 0, 0, 2),  # load the port of the receiver
+    (0x15, 0, 1, dhcp.CLIENT_PORT),
+    (0x06, 0, 0, 0xFFFF),  # accept
+    (0x06, 0, 0, 0),  # drop
+)
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
 
 
@@ -118,6 +137,17 @@ class KernelNetwork:
                 map(read_link, self._netlink.link("dump", ext_mask=_EXT_MASK_VF)), key=lambda link: link.index
             )
 
+    def find(self, name: str) -> Link | None:
+        """As `Network.find`."""
+        try:
+            with _reading(f"interface {name}"):
+                found = self._netlink.link("get", altname=name)
+        except NetworkError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise
+        return read_link(found[0]) if found else None
+
     def addresses(self, link: int) -> list[Address]:
         """As `Network.addresses`."""
         with _reading("addresses"):
@@ -159,7 +189,14 @@ class KernelNetwork:
             defaults = [each for each in self._routes() if is_default_route(each)]
         single = {each.get_attr("RTA_OIF") for each in defaults}
         several = {hop["oif"] for each in defaults for hop in each.get_attr("RTA_MULTIPATH") or ()}
-        return Snapshot(self.links(), addresses, frozenset(single | several) - {None})
+        links = self.links()
+        return Snapshot(
+            links,
+            addresses,
+            frozenset(single | several) - {None},
+            read_firmware(each.name for each in links if not each.kind),
+            read_eswitch_modes(),
+        )
 
     def _routes(self) -> Iterator[Any]:
         """All routes but those of the table `local`, which the kernel keeps, and of caches."""
@@ -179,6 +216,28 @@ class KernelNetwork:
         told = ", ".join(f"{key} {value}" for key, value in changes.items())
         with _changing(f"set {told} of interface {link}"):
             self._netlink.link("set", index=link, **changes)
+
+    def set_master(self, link: int, master: int) -> None:
+        """As `Network.set_master`."""
+        with _changing(f"make interface {link} belong to interface {master}"):
+            self._netlink.link("set", index=link, master=master)
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """As `Network.add_vrf`."""
+        with _changing(f"add VRF {vrf.name} with table {vrf.table}"):
+            self._netlink.link("add", ifname=vrf.name, kind="vrf", vrf_table=vrf.table, state="up")
+        for key in ("tcp_l3mdev_accept", "udp_l3mdev_accept"):
+            _write_sysctl(_SYSCTLS / "ipv4" / key, "1")
+
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """As `Network.add_macvlan`."""
+        with _changing(f"add macvlan {name} on interface {parent}"):
+            self._netlink.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge", address=mac)
+
+    def remove_link(self, link: int) -> None:
+        """As `Network.remove_link`."""
+        with _changing(f"remove interface {link}", errno.ENODEV):
+            self._netlink.link("del", index=link)
 
     def move(self, link: int, namespace: int, index: int = 0) -> None:
         """As `Network.move`."""
@@ -201,6 +260,11 @@ class KernelNetwork:
         with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
             self._netlink.addr("add", index=link, **address_attributes(address))
 
+    def set_address(self, link: int, address: Address) -> None:
+        """As `Network.set_address`."""
+        with _changing(f"set address {address.address} of interface {link}"):
+            self._netlink.addr("replace", index=link, **address_attributes(address))
+
     def remove_address(self, link: int, address: Address) -> None:
         """As `Network.remove_address`."""
         local = ipaddress.ip_interface(address.address)
@@ -217,10 +281,28 @@ class KernelNetwork:
         with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
             self._netlink.rule("add", **rule_attributes(rule))
 
+    def remove_rule(self, rule: Rule) -> None:
+        """As `Network.remove_rule`."""
+        with _changing(f"remove rule {rule.priority} for table {rule.table}", errno.ENOENT):
+            self._netlink.rule("del", **rule_attributes(rule))
+
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """As `Network.add_neighbour`."""
         with _changing(f"add neighbour {neighbour.address} to interface {link}"):
             self._netlink.neigh("replace", ifindex=link, dst=neighbour.address, lladdr=neighbour.mac, state=_PERMANENT)
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """As `Network.packet_socket`."""
+        packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+        try:
+            code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _TO_DHCP_CLIENTS))
+            program = struct.pack("@HP", len(_TO_DHCP_CLIENTS), ctypes.addressof(code))
+            packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            packets.bind((name, dhcp.ETHERTYPE))
+        except OSError as error:
+            packets.close()
+            raise NetworkError(f"interface {name} cannot be opened: {error.strerror}", error.errno or 0) from error
+        return packets
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
@@ -245,13 +327,36 @@ class KernelNetwork:
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """As `Network.set_sysctl`."""
         family, kind, entry = key.split(".")
-        path = _SYSCTLS / family / kind / name / entry
-        try:
-            path.write_text(value, encoding="ascii")
-        except OSError as error:
-            raise NetworkError(
-                f"sysctl {path} cannot be set to {value!r}: {error.strerror}", error.errno or 0
-            ) from error
+        _write_sysctl(_SYSCTLS / family / kind / name / entry, value)
+
+    # -- ethtool
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """As `Network.ethtool`."""
+        return ethtool.read(name)
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """As `Network.ethtool_limits`."""
+        return ethtool.read_limits(name)
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """As `Network.set_features`."""
+        return ethtool.set_features(name, features)
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """As `Network.set_channels`."""
+        ethtool.set_channels(name, channels)
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """As `Network.set_rings`."""
+        ethtool.set_rings(name, rings)
+
+
+def _write_sysctl(path: Path, value: str) -> None:
+    try:
+        path.write_text(value, encoding="ascii")
+    except OSError as error:
+        raise NetworkError(f"sysctl {path} cannot be set to {value!r}: {error.strerror}", error.errno or 0) from error
 
 
 @contextmanager
@@ -259,7 +364,8 @@ def _reading(what: str) -> Iterator[None]:
     try:
         yield
     except (NetlinkError, OSError) as error:
-        raise NetworkError(f"{what} cannot be read from the kernel: {error}") from error
+        number = error.code if isinstance(error, NetlinkError) else error.errno or 0
+        raise NetworkError(f"{what} cannot be read from the kernel: {error}", number) from error
 
 
 @contextmanager

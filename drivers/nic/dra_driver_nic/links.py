@@ -6,6 +6,7 @@ routes and neighbours are text and numbers, so that a claim's state file can hol
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
@@ -79,6 +80,7 @@ class Link:
     parent: index of the interface on which it stands, in this namespace; 0 for none.
     master: index of the bridge, bond or VRF that it belongs to; 0 for none.
     vfs: settings of its virtual functions.
+    table: routing table of a VRF; 0 for all other kinds.
     """
 
     index: int
@@ -97,6 +99,7 @@ class Link:
     parent: int = 0
     master: int = 0
     vfs: tuple[VfSettings, ...] = ()
+    table: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,18 +186,62 @@ class Neighbour:
     mac: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vrf:
+    """A VRF of a pod: interfaces in it have a routing table of their own.
+
+    name: name of its interface.
+    table: number of the routing table.
+    """
+
+    name: str
+    table: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EthtoolSettings:
+    """Settings of an interface that `ethtool` shows.
+
+    features: features that can be switched, each with whether it is requested (`ethtool -k`).
+    channels: numbers of queues, by `rx`, `tx`, `other` and `combined` (`ethtool -l`).
+    rings: numbers of entries of rings, by `rx`, `rxMini`, `rxJumbo` and `tx` (`ethtool -g`).
+    """
+
+    features: Mapping[str, bool] = field(default_factory=dict)
+    channels: Mapping[str, int] = field(default_factory=dict)
+    rings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EthtoolLimits:
+    """What these settings may be.
+
+    fixed: features that the interface knows, but that cannot be switched.
+    channels: the largest numbers of queues; what is missing cannot be set.
+    rings: the largest numbers of entries of rings; what is missing cannot be set.
+    """
+
+    fixed: tuple[str, ...] = ()
+    channels: Mapping[str, int] = field(default_factory=dict)
+    rings: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What discovery reads of a namespace by netlink, all at once.
+    """What discovery asks the kernel about a namespace, all at once.
 
     links: its interfaces.
     addresses: the addresses of each interface, by index.
     default_routes: the interfaces through which default routes of the main table go, by index.
+    firmware: the firmware versions of interfaces that tell one, by name.
+    eswitch_modes: `legacy` or `switchdev` for cards that tell it, by PCI address.
     """
 
     links: Sequence[Link] = ()
     addresses: Mapping[int, Sequence[Address]] = field(default_factory=dict)
     default_routes: Collection[int] = frozenset()
+    firmware: Mapping[str, str] = field(default_factory=dict)
+    eswitch_modes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Network(Protocol):
@@ -202,6 +249,12 @@ class Network(Protocol):
 
     def links(self) -> list[Link]:
         """All interfaces."""
+
+    def find(self, name: str) -> Link | None:
+        """The interface with a name or an alternative name, without the settings of its virtual functions.
+
+        It takes the same time however many interfaces there are. None if there is none.
+        """
 
     def addresses(self, link: int) -> list[Address]:
         """The addresses of an interface, except those that the kernel makes by itself."""
@@ -221,6 +274,18 @@ class Network(Protocol):
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
         """Change an interface; only what is given."""
 
+    def set_master(self, link: int, master: int) -> None:
+        """Make an interface belong to a VRF, by its index; 0 for none."""
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        """Add a VRF and switch it on; servers that are in no VRF answer in it, too."""
+
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """Add a macvlan on another interface, which bridges it with the others there."""
+
+    def remove_link(self, link: int) -> None:
+        """Remove an interface in software."""
+
     def move(self, link: int, namespace: int, index: int = 0) -> None:
         """Move an interface to another namespace, an open file; `index` is the index that it gets there, 0 for any."""
 
@@ -233,6 +298,9 @@ class Network(Protocol):
     def add_address(self, link: int, address: Address) -> None:
         """Add an address; one that it has already is no error."""
 
+    def set_address(self, link: int, address: Address) -> None:
+        """Add an address, or change how long one is valid that the interface has."""
+
     def remove_address(self, link: int, address: Address) -> None:
         """Remove an address."""
 
@@ -242,8 +310,14 @@ class Network(Protocol):
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; one that exists already is no error."""
 
+    def remove_rule(self, rule: Rule) -> None:
+        """Remove a rule; one that does not exist is no error."""
+
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """Add a permanent neighbour, or replace it."""
+
+    def packet_socket(self, name: str) -> socket.socket:
+        """A packet socket (SOCK_DGRAM) of an interface for the answers of DHCP servers; it stays in this namespace."""
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """Change what a physical function prescribes for a virtual one; only what is not None."""
@@ -253,6 +327,21 @@ class Network(Protocol):
 
     def set_sysctl(self, name: str, key: str, value: str) -> None:
         """Set a sysctl of an interface."""
+
+    def ethtool(self, name: str) -> EthtoolSettings:
+        """The features, channels and rings of an interface."""
+
+    def ethtool_limits(self, name: str) -> EthtoolLimits:
+        """What they may be."""
+
+    def set_features(self, name: str, features: Mapping[str, bool]) -> list[str]:
+        """Switch features of an interface; those that are not as wanted then, because another one prevents it."""
+
+    def set_channels(self, name: str, channels: Mapping[str, int]) -> None:
+        """Set numbers of queues of an interface."""
+
+    def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
+        """Set numbers of entries of an interface's rings."""
 
 
 class Namespace(Protocol):

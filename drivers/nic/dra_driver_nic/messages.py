@@ -47,7 +47,15 @@ def read_link(message: Any) -> Link:
         parent=0 if elsewhere else attribute("IFLA_LINK") or 0,
         master=attribute("IFLA_MASTER") or 0,
         vfs=tuple(map(_vf, (attribute("IFLA_VFINFO_LIST") or {"attrs": ()})["attrs"])),
+        table=_vrf_table(info),
     )
+
+
+def _vrf_table(info: Any) -> int:
+    if not info or info.get_attr("IFLA_INFO_KIND") != "vrf":
+        return 0
+    data = info.get_attr("IFLA_INFO_DATA")
+    return int(data.get_attr("IFLA_VRF_TABLE") or 0) if data else 0
 
 
 def _vf(entry: Any) -> VfSettings:

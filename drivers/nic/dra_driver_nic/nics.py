@@ -1,24 +1,26 @@
-"""The network devices of a node, from sysfs and a snapshot by netlink; and which of them must stay with the node.
+"""The network devices of a node, from sysfs and a snapshot by netlink.
 
-All of this is pure: `read_nics` reads files below a root, and takes what netlink says as an argument.
+This is pure: `read_nics` reads files below a root, and takes what netlink says as an argument. Which of them claims may
+have is the subject of `dra_driver_nic.selection`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
 from dra_driver_nic.links import INFINIBAND, LOOPBACK, Link, Snapshot
 from dra_driver_nic.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
 from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, PciDevice, optional, read_int, read_pci_devices
+from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
-_STACKED: Final = frozenset({"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec", "ipoib"})
-_REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+")
+OWN_MACVLAN_PREFIX: Final = "dramv"
+"""How the names begin of macvlans that this driver makes on the node."""
+_OWN_MACVLAN: Final = re.compile(OWN_MACVLAN_PREFIX + r"[0-9a-f]{10}")
+_REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+|\d+")  # the second form is that of kernels before 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,8 @@ class PhysicalFunction:
     interface: name of its network interface; empty if it is not in the node's namespace.
     link: index of that interface; 0 if it is not there.
     mtu: MTU of that interface, which a virtual function cannot exceed; 0 if it is not known.
+    speed: megabits per second. None if the interface reports none.
+    eswitch_mode: `legacy` or `switchdev`; empty if it is not known.
     """
 
     pci: PciDevice
@@ -37,19 +41,25 @@ class PhysicalFunction:
     interface: str = ""
     link: int = 0
     mtu: int = 0
+    speed: int | None = None
+    eswitch_mode: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
     """One network device: an interface with its PCI function and RDMA devices, as far as it has them.
 
-    link: its interface. None for a device that has RDMA alone.
+    link: its interface. None for a device that has RDMA alone, and for a virtual function whose driver makes none.
     addresses: global addresses of the interface, with prefix length.
     pci: its PCI function. None for an interface in software.
     pf: the physical function. None if this is no virtual function.
     port: number of the port of a PCI function with several, from 0.
-    speed: megabits per second. None if the interface reports none.
+    speed: megabits per second; of a virtual function that is switched off those of its physical one. None if neither
+        reports any.
     rdma: its RDMA devices.
+    eswitch_mode: of a card: `legacy` or `switchdev`; empty if it is not known.
+    firmware: version of its firmware; empty if it is not known.
+    shared: whether it stays with the node, and claims get macvlans on it.
     """
 
     link: Link | None
@@ -59,11 +69,16 @@ class Nic:
     port: int = 0
     speed: int | None = None
     rdma: tuple[RdmaDevice, ...] = ()
+    eswitch_mode: str = ""
+    firmware: str = ""
+    shared: bool = False
 
     def __str__(self) -> str:
         if self.link is not None:
             return f"interface {self.link.name}"
-        return f"RDMA device {self.rdma[0].name}" if self.rdma else "a network device"
+        if self.rdma:
+            return f"RDMA device {self.rdma[0].name}"
+        return f"function {self.pci.address}" if self.pci is not None else "a network device"
 
     @property
     def infiniband(self) -> bool:
@@ -76,104 +91,110 @@ class Nic:
 def read_nics(host: Host, snapshot: Snapshot) -> tuple[Nic, ...]:
     """The network devices of a node, by PCI address and port, then those in software by name.
 
-    The representors of virtual functions and the interface `lo` are left out.
+    Left out are the representors of virtual functions, the macvlans of claims, and the interface `lo`. A virtual
+    function without an interface is a device if its driver is VFIO, or if it has none; otherwise its interface is in
+    another network namespace.
     """
-    functions = {each.address: each for each in read_pci_devices(host)}
-    rdma = read_rdma_devices(host)
-    found = []
-    for link in snapshot.links:
-        directory = host.sys / "class/net" / link.name
-        if link.arp_type == LOOPBACK or _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
-            continue
-        pci = functions.get(pci_address_of(directory))
-        addresses = tuple(each.address for each in snapshot.addresses.get(link.index, ()) if not each.scope)
-        found.append(
-            Nic(
-                link=link,
-                addresses=addresses,
-                pci=pci,
-                pf=_physical_function(host, functions, snapshot, pci),
-                port=optional(read_int, directory / "dev_port") or 0,
-                speed=_speed(host, link),
-                rdma=tuple(each for each in rdma if _belongs(each, link, pci)),
-            )
+    return tuple(sorted(_Reader(host, snapshot).read(), key=_order))
+
+
+class _Reader:
+    """Reads the devices of one node, and each file once: a card may have hundreds of virtual functions."""
+
+    def __init__(self, host: Host, snapshot: Snapshot) -> None:
+        self._host, self._snapshot = host, snapshot
+        self._functions = {each.address: each for each in read_pci_devices(host)}
+        self._rdma = read_rdma_devices(host)
+        self._rdma_by_place: dict[
+            str, list[RdmaDevice]
+        ] = {}  # by interface where the kernel tells it, else by function
+        for device in self._rdma:
+            for place in device.interfaces or {device.pci}:
+                self._rdma_by_place.setdefault(place, []).append(device)
+        self._links: list[tuple[Link, str]] = []  # with the address of the function
+        self._switches: set[str] = set()  # functions with representors
+        for link in snapshot.links:
+            directory = host.sys / "class/net" / link.name
+            address = pci_address_of(directory)
+            if _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
+                self._switches.add(address)
+            elif link.arp_type != LOOPBACK and not _OWN_MACVLAN.fullmatch(link.name):
+                self._links.append((link, address))
+        self._interfaces = {address: link for link, address in reversed(self._links) if address}
+        self._numbers = {
+            address: (pf, number)
+            for pf in self._functions.values()
+            if pf.sriov is not None
+            for number, address in enumerate(pf.sriov.vfs)
+        }
+
+    def read(self) -> list[Nic]:
+        """All devices, in no order."""
+        found = [self._with_interface(link, self._functions.get(address)) for link, address in self._links]
+        taken = {each.name for nic in found for each in nic.rdma}
+        for device in self._rdma:
+            pci = self._functions.get(device.pci)
+            if device.name not in taken and pci is not None:
+                found.append(self._without_interface(pci, device))
+        shown = {nic.pci.address for nic in found if nic.pci is not None}
+        for address in self._numbers.keys() - shown:
+            pci = self._functions.get(address)
+            if (
+                pci is not None
+                and pci.base_class == NETWORK_CLASS
+                and (pci.driver is None or is_vfio_driver(pci.driver))
+            ):
+                found.append(self._without_interface(pci))
+        return found
+
+    def _with_interface(self, link: Link, pci: PciDevice | None) -> Nic:
+        pf = self._physical_function(pci)
+        speed = _speed(self._host, link)
+        return Nic(
+            link=link,
+            addresses=tuple(each.address for each in self._snapshot.addresses.get(link.index, ()) if not each.scope),
+            pci=pci,
+            pf=pf,
+            port=optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0,
+            speed=pf.speed if speed is None and pf is not None else speed,
+            rdma=tuple(self._rdma_of(link, pci)),
+            eswitch_mode=self._eswitch_mode(pci),
+            firmware=self._snapshot.firmware.get(link.name, ""),
         )
-    taken = {each.name for nic in found for each in nic.rdma}
-    for device in rdma:
-        pci = functions.get(device.pci)
-        if device.name not in taken and pci is not None:
-            found.append(Nic(link=None, pci=pci, pf=_physical_function(host, functions, snapshot, pci), rdma=(device,)))
-    return tuple(sorted(found, key=_order))
 
+    def _without_interface(self, pci: PciDevice, *rdma: RdmaDevice) -> Nic:
+        pf = self._physical_function(pci)
+        speed = None if pf is None else pf.speed
+        return Nic(link=None, pci=pci, pf=pf, speed=speed, rdma=rdma, eswitch_mode=self._eswitch_mode(pci))
 
-def kept(
-    nics: Sequence[Nic], snapshot: Snapshot, protect: Collection[str], software: Collection[str]
-) -> dict[int, str]:
-    """The interfaces that no claim may have, by index, each with the reason as the end of a sentence.
+    def _rdma_of(self, link: Link, pci: PciDevice | None) -> list[RdmaDevice]:
+        found = self._rdma_by_place.get(link.name, []) + (self._rdma_by_place.get(pci.address, []) if pci else [])
+        return sorted(found, key=lambda each: each.name)
 
-    protect: patterns of names that an operator protects.
-    software: kinds of software interfaces that claims may have.
-    """
-    uplinks = _uplinks(snapshot)
-    names = {each.index: each.name for each in snapshot.links}
-    reasons = {}
-    for nic in nics:
-        link = nic.link
+    def _physical_function(self, pci: PciDevice | None) -> PhysicalFunction | None:
+        if pci is None or pci.address not in self._numbers:
+            return None
+        pf, number = self._numbers[pci.address]
+        mode = self._eswitch_mode(pf)
+        link = self._interfaces.get(pf.address)
         if link is None:
-            continue
-        above = [each.name for each in snapshot.links if each.parent == link.index and each.kind in _STACKED]
-        pattern = next((each for each in protect if fnmatchcase(link.name, each)), None)
-        if link.index in uplinks:
-            reasons[link.index] = "is an uplink of the node: a default route goes through it"
-        elif pattern is not None:
-            reasons[link.index] = f"is protected by the setting protect: {pattern}"
-        elif nic.pci is None and link.kind not in software:
-            reasons[link.index] = f"is of kind {link.kind or 'unknown'}, which the setting software does not name"
-        elif link.master:
-            reasons[link.index] = f"belongs to interface {names.get(link.master, link.master)}"
-        elif above:
-            reasons[link.index] = f"carries interface {', '.join(sorted(above))}"
-        elif nic.pci is not None and nic.pci.sriov is not None and nic.pci.sriov.vfs:
-            reasons[link.index] = f"has {len(nic.pci.sriov.vfs)} virtual functions, which are devices of their own"
-    return reasons
+            return PhysicalFunction(pci=pf, number=number, eswitch_mode=mode)
+        return PhysicalFunction(
+            pci=pf,
+            number=number,
+            interface=link.name,
+            link=link.index,
+            mtu=link.mtu,
+            speed=_speed(self._host, link),
+            eswitch_mode=mode,
+        )
 
-
-def _uplinks(snapshot: Snapshot) -> set[int]:
-    """The interfaces of default routes, and all on which they stand or which belong to them."""
-    links = {each.index: each for each in snapshot.links}
-    found: set[int] = set()
-    queue = [each for each in snapshot.default_routes if each in links]
-    while queue:
-        index = queue.pop()
-        if index in found:
-            continue
-        found.add(index)
-        queue += [each.index for each in snapshot.links if each.master == index]
-        if links[index].kind in _STACKED and links[index].parent in links:
-            queue.append(links[index].parent)
-    return found
-
-
-def _physical_function(
-    host: Host, functions: Mapping[str, PciDevice], snapshot: Snapshot, pci: PciDevice | None
-) -> PhysicalFunction | None:
-    pf = functions.get(pci.physical_function or "") if pci is not None else None
-    if pci is None or pf is None or pf.sriov is None or pci.address not in pf.sriov.vfs:
-        return None
-    number = pf.sriov.vfs.index(pci.address)
-    for link in snapshot.links:
-        directory = host.sys / "class/net" / link.name
-        representor = _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name"))
-        if not representor and pci_address_of(directory) == pf.address:
-            return PhysicalFunction(pci=pf, number=number, interface=link.name, link=link.index, mtu=link.mtu)
-    return PhysicalFunction(pci=pf, number=number)
-
-
-def _belongs(device: RdmaDevice, link: Link, pci: PciDevice | None) -> bool:
-    """Whether an RDMA device belongs to an interface: by name where the kernel tells it, else by PCI function."""
-    if device.interfaces:
-        return link.name in device.interfaces
-    return pci is not None and device.pci == pci.address
+    def _eswitch_mode(self, pci: PciDevice | None) -> str:
+        """What devlink says; without it, a card that can have virtual functions and shows no representors is legacy."""
+        if pci is None or pci.sriov is None:
+            return ""
+        told = self._snapshot.eswitch_modes.get(pci.address)
+        return told or ("switchdev" if pci.address in self._switches else "legacy")
 
 
 def _speed(host: Host, link: Link) -> int | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dra_driver_nic.attach import Attachment, detach
-from dra_driver_nic.devices import NicRecord, device_name, nic_records, published
+from dra_driver_nic.devices import OF_SHARE, NicRecord, device_name, nic_records, published
 from dra_driver_nic.files import FilesNamespace
 from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import Namespace, Snapshot
-from dra_driver_nic.nics import Nic, kept, read_nics
+from dra_driver_nic.nics import Nic, read_nics
+from dra_driver_nic.rdma_netlink import OpenRdmaSocket, RdmaSocket, devices, is_exclusive, move, open_socket
+from dra_driver_nic.selection import kept, shared
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import RetriableError
 from dra_sdk.hardware import Host, optional, read_text
@@ -30,11 +32,13 @@ class NicNode:
     access: the node and the means to act on it.
     settings: the settings of the driver.
     open_namespace: opens network namespaces. None: those of the kernel, or of the tree of files that the node is.
+    open_rdma: opens sockets of RDMA netlink. None: those of the kernel; a tree of files has none.
     """
 
     access: NodeAccess
     settings: NicSettings
     open_namespace: OpenNamespace | None = None
+    open_rdma: OpenRdmaSocket | None = None
 
     @property
     def host(self) -> Host:
@@ -99,23 +103,55 @@ class NicNode:
         """The devices that claims may have and whose interface is on the node, by name."""
         snapshot = self.snapshot()
         nics = read_nics(self.host, snapshot)
-        return published(nics, snapshot, self.settings.protect, self.settings.software)
+        return published(nics, snapshot, self.settings)
 
     def absence(self, name: str) -> str:
         """Why a device is not among `devices`, as the end of a sentence."""
         snapshot = self.snapshot()
-        nics = read_nics(self.host, snapshot)
-        reasons = kept(nics, snapshot, self.settings.protect, self.settings.software)
+        nics = shared(read_nics(self.host, snapshot), snapshot, self.settings)
+        reasons = kept(nics, snapshot, self.settings)
         for nic in nics:
             if nic.link is not None and device_name(nic) == name and nic.link.index in reasons:
                 return f"{nic} {reasons[nic.link.index]}"
         return "its interface is not on the node: something else has taken, renamed or removed it"
 
     def recorded(self) -> dict[str, NicRecord]:
-        """The devices that claims have, by name."""
+        """The devices that claims have, by name; but not those that are shared."""
         records = self.records
-        found = {name: records.read(name) for name in records.devices()}
+        found = {name: records.read(name) for name in records.devices() if OF_SHARE not in name}
         return {name: each for name, each in found.items() if each != NicRecord()}
+
+    # -- RDMA
+
+    def moves_rdma(self) -> bool:
+        """Whether RDMA devices move with their interface (the kernel's exclusive mode). Raises NetworkError."""
+        if self.open_rdma is None and not self._is_this_machine():
+            return False
+        with self.namespace() as namespace:
+            return namespace.run(lambda _network: is_exclusive(self._open_rdma))
+
+    def rdma_in(self, namespace: Namespace) -> dict[str, int]:
+        """The indexes of the RDMA devices that a namespace sees, by name. Raises NetworkError."""
+        return namespace.run(lambda _network: devices(self._open_rdma))
+
+    def move_rdma(self, names: Collection[str], source: Namespace, target: Namespace) -> list[str]:
+        """Move those of some RDMA devices that `source` has; the others that `target` does not have either.
+
+        Raises NetworkError.
+        """
+        if not names:
+            return []
+        here, there = self.rdma_in(source), self.rdma_in(target)
+        for name in names:
+            if name in here:
+                self._move_rdma(name, here[name], source, target)
+        return [each for each in names if each not in here and each not in there]
+
+    def _move_rdma(self, name: str, index: int, source: Namespace, target: Namespace) -> None:
+        source.run(lambda _network: move(self._open_rdma, name, index, target.handle))
+
+    def _open_rdma(self) -> RdmaSocket:
+        return (self.open_rdma or open_socket)()
 
     # -- interfaces that are away
 

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from dra_driver_nic.attach import Attachment, HostState, PodState
+from dra_driver_nic import status
+from dra_driver_nic.attach import Attachment
 from dra_driver_nic.config import NicConfig
-from dra_driver_nic.devices import NicRecord, attributes
-from dra_driver_nic.links import UNIVERSE, Address, Link, Neighbour, Network, Route, Rule
+from dra_driver_nic.devices import NicRecord, attributes, device_name, record_name
+from dra_driver_nic.leases import LEASE, end_lease, lease_address
+from dra_driver_nic.links import Link, Network
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.plan import Allocated, check_interface, plan_attachment
 from dra_driver_nic.rdma import CONNECTION_MANAGER, pci_address_of
-from dra_driver_nic.sandbox import ATTACHMENT, attachments
+from dra_driver_nic.sandbox import ATTACHMENT, RDMA, attachments, bring_back, moves
 from dra_driver_nic.virtual_functions import VfStep
 from dra_sdk import (
-    AllocatedDevice,
     Claim,
     ContainerEdits,
     DeviceNode,
-    DeviceStatus,
     HeldClaim,
-    NetworkData,
     PermanentError,
     PreparedDevice,
     RetriableError,
@@ -36,12 +35,8 @@ from dra_sdk import (
 from dra_sdk.hardware import read_pci_device
 from dra_sdk.hardware.vfio import Passthrough, vfio_device
 
-_NODAD: Final = 0x02  # IFA_F_NODAD
-_IPV6: Final = 6
-_MIN_IPV6_MTU: Final = 1280
+_SHARED_MAC: Final = frozenset({"ipvlan", "ipvtap"})
 _BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a function
-
-Allocated = AllocatedDevice[NicConfig]
 
 
 def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
@@ -52,36 +47,39 @@ def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
         if not device.admin_access:
             _check(found[device.name], device)
     plans = {
-        device.name: _attachment(node, claim, device, found[device.name], number)
+        record_name(device): plan_attachment(node, claim, device, found[device.name], number)
         for number, device in enumerate(claim.devices)
         if not device.admin_access and found[device.name].link is not None
     }
-    _check_together(claim, {each.name: plans[each.name] for each in claim.devices if each.name in plans})
+    _check_together(claim, plans)
     for device in claim.devices:
         claim.deadline.check()
         if device.admin_access:  # another claim may hold the device, so nothing is changed
             yield device.prepared()
         elif device.config.driver is not None:
-            yield _pass_through(node, claim, device, found[device.name], plans.get(device.name))
+            yield _pass_through(node, claim, device, found[device.name], plans.get(record_name(device)))
         else:
-            yield _prepare(node, claim, device, found[device.name], plans.get(device.name))
+            yield _prepare(node, claim, device, found[device.name], plans.get(record_name(device)))
 
 
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
     """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
     if not claim.rebooted:
-        for attachment in reversed([*attachments(claim)]):
-            with node.records.locked(attachment.device) as record:
-                node.bring_back(attachment, record)
+        for each in reversed([*moves(claim)]):
+            with node.records.locked(each.record) as record:
+                bring_back(node, each, record)
         for entry in reversed(claim.journal):
             _undo(node, entry)
     for device in claim.devices:
-        with node.records.locked(device.name) as record:
+        with node.records.locked(record_name(device)) as record:
             if record.claim == claim.uid:
-                node.records.save(device.name, NicRecord())
+                node.records.save(record_name(device), NicRecord())
 
 
 def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
+    if LEASE in entry:
+        end_lease(node, entry)
+        return
     if "functions" not in entry:
         VfStep.from_entry(entry).restore(node)
         return
@@ -136,26 +134,19 @@ def _check(nic: Nic, device: Allocated) -> None:
         raise PermanentError(f"device {device.name} ({nic}): vf is for virtual functions, and it is none")
     if config.driver is not None and nic.pci is None:
         raise PermanentError(f"device {device.name} ({nic}): driver is {config.driver}, but it is no PCI function")
+    if link is None and not nic.rdma and config.driver is None:
+        bound = "no kernel driver" if nic.pci is None or nic.pci.driver is None else f"kernel driver {nic.pci.driver}"
+        raise PermanentError(
+            f"device {device.name} has {bound}, so it has no interface; ask for it with driver: vfio-pci"
+        )
+    if nic.shared and (config.driver is not None or config.vf is not None):
+        raise PermanentError(f"device {device.name} ({nic}): driver and vf cannot be given for a shared interface")
     if link is None and config.configures_interface:
         raise PermanentError(
-            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors"
+            f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
         )
     if link is not None:
-        _check_interface(nic, link, device)
-
-
-def _check_interface(nic: Nic, link: Link, device: Allocated) -> None:
-    wanted = device.config.interface
-    label = f"device {device.name} ({nic}): interface"
-    if wanted.mtu is not None:
-        if nic.pf is not None and nic.pf.mtu and wanted.mtu > nic.pf.mtu:
-            raise PermanentError(f"{label}.mtu {wanted.mtu} exceeds {nic.pf.mtu}, the MTU of its physical function")
-        if wanted.mtu < link.min_mtu or (link.max_mtu and wanted.mtu > link.max_mtu):
-            raise PermanentError(f"{label}.mtu {wanted.mtu} must lie between {link.min_mtu} and {link.max_mtu}")
-        if wanted.mtu < _MIN_IPV6_MTU and any(":" in each for each in wanted.addresses or ()):
-            raise PermanentError(f"{label}.mtu {wanted.mtu} must be at least {_MIN_IPV6_MTU} for IPv6 addresses")
-    if wanted.hardware_addr is not None and nic.infiniband:
-        raise PermanentError(f"{label}.hardwareAddr cannot be set: InfiniBand addresses are fixed")
+        check_interface(nic, link, device)
 
 
 def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) -> None:
@@ -169,6 +160,7 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
                 "give each request an interface.name of its own"
             )
         names[plan.pod.name] = device
+        _check_vrf(plans, device, plan)
         for each in plan.pod.addresses:
             ip = str(ipaddress.ip_interface(each.address).ip)
             if ip in addresses:
@@ -176,80 +168,29 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
             addresses[ip] = f"device {device} of the same claim"
 
 
+def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -> None:
+    """Refuse a VRF that another device of the claim wants with another table, or whose name is that of an interface."""
+    vrf = plan.pod.vrf
+    if vrf is None:
+        return
+    for name, other in plans.items():
+        if other.pod.name == vrf.name:
+            raise PermanentError(
+                f"device {name} would be interface {vrf.name} in the pod, which is the VRF of device {device}; "
+                "give one of them another name"
+            )
+        if other.pod.vrf is not None and other.pod.vrf.name == vrf.name and other.pod.vrf.table != vrf.table:
+            raise PermanentError(
+                f"devices {device} and {name} would both have VRF {vrf.name} in the pod, with table {vrf.table} and "
+                f"with table {other.pod.vrf.table}; give them one table"
+            )
+
+
 def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]:
     for claim in held:
         for each in attachments(claim):
             for address in each.pod.addresses:
                 yield str(ipaddress.ip_interface(address.address).ip), f"{each} of {claim}"
-
-
-# -- plans
-
-
-def _attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, number: int) -> Attachment:
-    """What happens to the interface of a device: how it is now, and how the pod gets it."""
-    link = nic.link
-    if link is None:
-        raise ValueError(f"device {device.name} has no interface")
-    with node.namespace() as namespace:
-        shared = namespace.run(lambda network: network.shared_routes(link.index))
-        if shared:
-            raise PermanentError(
-                f"device {device.name} ({nic}): route {', '.join(shared)} goes through it and other interfaces, "
-                "and would not come back as it was"
-            )
-        state = namespace.run(lambda network: HostState.read(network, link))
-    return Attachment(
-        device=device.name,
-        tag=f"dra-{claim.uid}-{number}",
-        pci=nic.pci.address if nic.pci is not None else "",
-        host=state,
-        pod=_pod_state(device.config, state),
-    )
-
-
-def _pod_state(config: NicConfig, state: HostState) -> PodState:
-    """How the pod gets an interface: as configured; addresses, routes and neighbours else as on the node."""
-    wanted = config.interface
-    if wanted.addresses is None:
-        addresses = [replace(each, label="") for each in state.addresses if each.scope == UNIVERSE]
-    else:
-        addresses = [Address(address=each) for each in wanted.addresses]
-    routes = state.routes if config.routes is None else [_route(each) for each in config.routes]
-    neighbours = state.neighbours
-    if config.neighbors is not None:
-        neighbours = tuple(Neighbour(address=each.destination, mac=each.hardware_addr) for each in config.neighbors)
-    arp = {"ipv4.conf.arp_ignore": wanted.arp_ignore, "ipv4.conf.arp_announce": wanted.arp_announce}
-    return PodState(
-        name=wanted.name or state.name,
-        mac=wanted.hardware_addr or "",
-        mtu=wanted.mtu or 0,
-        addresses=tuple(map(_usable_at_once, addresses)),
-        routes=tuple(routes),
-        rules=tuple(
-            Rule(priority=each.priority, source=each.source or "", destination=each.destination or "", table=each.table)
-            for each in config.rules
-        ),
-        neighbours=neighbours,
-        sysctls={**wanted.sysctls, **{key: str(value) for key, value in arp.items() if value is not None}},
-    )
-
-
-def _usable_at_once(address: Address) -> Address:
-    """Without duplicate address detection, which takes a second: a sandbox must start sooner."""
-    is_ipv6 = ipaddress.ip_interface(address.address).version == _IPV6
-    return replace(address, flags=address.flags | _NODAD) if is_ipv6 else address
-
-
-def _route(config: Any) -> Route:
-    return Route(
-        destination=config.destination,
-        gateway=config.gateway or "",
-        source=config.source or "",
-        scope=config.scope,
-        table=config.table,
-        metric=config.metric,
-    )
 
 
 # -- steps
@@ -262,15 +203,17 @@ def _prepare(
     _begin(node, claim, device, nic)
     nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
+    rdma = _rdma_that_moves(node, device, nic)
+    data: dict[str, Any] = {RDMA: rdma} if rdma else {}
     if plan is None:
-        return device.prepared(edits)
-    mac = plan.pod.mac or plan.host.mac
-    network = NetworkData(
-        interface_name=plan.pod.name, hardware_address=mac, ips=[each.address for each in plan.pod.addresses]
-    )
-    told = {"interfaceName": plan.pod.name, "mac": mac}
-    status = DeviceStatus(network=network)
-    return device.prepared(edits, data={ATTACHMENT: plan.entry}, status=status, metadata=told)
+        return device.prepared(edits, data=data, status=status.prepared())
+    if device.config.interface.dhcp:
+        shared = nic.link is not None and nic.link.kind in _SHARED_MAC
+        plan = lease_address(node, claim, device.config, plan, _client(plan) if shared else "")
+    data[ATTACHMENT] = plan.entry
+    network = status.network_data(plan)
+    told = {"interfaceName": network.interface_name, "mac": network.hardware_address}
+    return device.prepared(edits, data=data, status=status.waiting(plan), metadata=told)
 
 
 def _pass_through(
@@ -285,7 +228,13 @@ def _pass_through(
     claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry})
     step.bind(node.access)
     bound = vfio_device(read_pci_device(node.host, nic.pci.address))
-    return device.prepared(ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound)))
+    edits = ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound))
+    return device.prepared(edits, status=status.prepared())
+
+
+def _client(plan: Attachment) -> str:
+    """The identifier of a DHCP client whose hardware address others have too: one for each claim and device."""
+    return f"00{plan.tag.encode().hex()}"
 
 
 def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:
@@ -293,12 +242,48 @@ def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) 
 
     First the attributes of the device are kept, so that it is published as it is now while the claim has it.
     """
-    with node.records.locked(device.name):
-        node.records.save(device.name, NicRecord(claim=claim.uid, attributes=attributes(nic)))
+    with node.records.locked(record_name(device)):
+        node.records.save(record_name(device), NicRecord(claim=claim.uid, attributes=attributes(nic)))
+    _refuse_other_partition(node, nic)
     if device.config.vf is not None and nic.pf is not None:
         step = VfStep.plan(node, nic.pf, device.config.vf)
         claim.journal(step.entry)
         step.apply(node)
+
+
+def _refuse_other_partition(node: NicNode, nic: Nic) -> None:
+    """Refuse a physical function of which claims have virtual ones, and the other way round.
+
+    The scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
+    of this claim is written before, so of two claims at the same time at least one sees the other.
+    """
+    if nic.pci is None or nic.shared:
+        return
+    held = {str(each.attributes.get("pciAddress")): name for name, each in node.recorded().items()}
+    others = [nic.pf.pci.address] if nic.pf is not None else nic.pci.sriov.vfs if nic.pci.sriov is not None else ()
+    for address in others:
+        if address in held:
+            raise RetriableError(
+                f"device {device_name(nic)}: a claim has {held[address]}, and a physical function is used as a whole "
+                "or by its virtual functions; the cluster needs the feature DRAPartitionableDevices"
+            )
+    if nic.pf is None and others:
+        there = {each.pci.address for each in node.devices().values() if each.pci is not None}
+        missing = [each for each in others if each not in there]
+        if missing:
+            raise RetriableError(f"device {device_name(nic)}: something else uses its virtual function {missing[0]}")
+
+
+def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
+    """The RDMA devices that go to the pod. PermanentError for IPoIB, whose interface ends when its device moves."""
+    if device.config.rdma is False or not nic.rdma or nic.shared or not node.moves_rdma():
+        return []
+    if nic.link is not None and nic.infiniband:
+        raise PermanentError(
+            f"device {device.name} ({nic}): RDMA devices move to pods here (`rdma system` is exclusive), and then the "
+            "kernel makes an interface of InfiniBand again; use `rdma system set netns shared`, or rdma: false"
+        )
+    return [each.name for each in nic.rdma]
 
 
 def _rdma_nodes(nic: Nic) -> list[str]:

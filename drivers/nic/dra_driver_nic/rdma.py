@@ -16,6 +16,8 @@ from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, numbered, optional, parse_pci_address, read_text
 
 CONNECTION_MANAGER: Final = "/dev/infiniband/rdma_cm"
+INFINIBAND_LAYER: Final = "InfiniBand"
+_GUID_GROUPS: Final = 4
 _VALUE: Final = re.compile(r"\d+:\s*(\S+)")  # `4: ACTIVE`
 _RATE: Final = re.compile(r"([\d.]+) Gb/sec")
 
@@ -32,6 +34,7 @@ class RdmaPort:
     lid: local identifier of InfiniBand; 0 for none.
     interfaces: names of its network interfaces.
     pkeys: partition keys, such as 0xffff, without those that are 0.
+    guid: its GUID on InfiniBand, such as `0c42:a103:0065:1235`; empty if it has none.
     """
 
     number: int
@@ -42,6 +45,7 @@ class RdmaPort:
     lid: int
     interfaces: frozenset[str]
     pkeys: tuple[int, ...]
+    guid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class RdmaDevice:
 
     name: its name, such as `mlx5_0`.
     pci: PCI address; empty for a device in software.
-    node_guid: its GUID, such as `0c42:a103:0065:1234`; empty if it has none.
+    node_guid: its GUID, such as `0c42:a103:0065:1234`; empty if it has none, as an EFA.
     firmware: version of the firmware; empty if the kernel shows none.
     parent: network interface on which a device in software stands; empty for none.
     ports: its ports.
@@ -115,7 +119,7 @@ def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
     return RdmaDevice(
         name=path.name,
         pci=pci_address_of(path / "device"),
-        node_guid=optional(read_text, path / "node_guid") or "",
+        node_guid=_guid(optional(read_text, path / "node_guid") or ""),
         firmware=optional(read_text, path / "fw_ver") or "",
         parent=optional(read_text, path / "parent") or "",
         ports=tuple(_read_port(each, number) for number, each in numbered(path / "ports", "").items()),
@@ -127,16 +131,24 @@ def _read_port(path: Path, number: int) -> RdmaPort:
     rate = _RATE.match(optional(read_text, path / "rate") or "")
     interfaces = {text_or_empty(each) for each in numbered(path / "gid_attrs/ndevs", "").values()}
     keys = {int(read_text(each), 16) for each in numbered(path / "pkeys", "").values()}
+    layer = optional(read_text, path / "link_layer") or ""
+    first = text_or_empty(path / "gids/0") if layer == INFINIBAND_LAYER else ""
     return RdmaPort(
         number=number,
         state=_word(path / "state"),
         physical_state=_word(path / "phys_state"),
-        link_layer=optional(read_text, path / "link_layer") or "",
+        link_layer=layer,
         gigabits=float(rate[1]) if rate else None,
         lid=int(optional(read_text, path / "lid") or "0", 16),
         interfaces=frozenset(interfaces - {""}),
         pkeys=tuple(sorted(keys - {0}, reverse=True)),
+        guid=_guid(":".join(first.split(":")[_GUID_GROUPS:])),  # the second half of its first address
     )
+
+
+def _guid(text: str) -> str:
+    """A GUID; empty if it is zero, which is none."""
+    return text if text.strip("0:") else ""
 
 
 def _word(path: Path) -> str:

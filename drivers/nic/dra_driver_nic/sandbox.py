@@ -1,74 +1,268 @@
-"""What happens when a pod's sandbox starts and stops: its interfaces go there, and come back.
+"""What happens when a pod's sandbox starts and stops: its interfaces and RDMA devices go there, and come back.
 
 All slow work was done in `dra_prepare`; here nothing is read that the claim's data does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
+from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment, attach, is_tagged
-from dra_driver_nic.devices import NicRecord
+from dra_driver_nic.cni import Call, Chain, CniError
+from dra_driver_nic.devices import NicRecord, record_name
+from dra_driver_nic.dhcp import Lease
+from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
+from dra_driver_nic.macvlan import make_macvlans, remove_macvlan
 from dra_driver_nic.node import NicNode
-from dra_sdk import HeldClaim, PermanentError, PodSandbox, RetriableError
+from dra_sdk import Container, DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
 
+log = logging.getLogger(__name__)
 ATTACHMENT = "attachment"
 """The key of an attachment in the data of a device."""
+RDMA = "rdma"
+"""The key of the names of RDMA devices that move with the device, in its data."""
+
+_CALL: Final = "call"  # in a record: for whom plugins of CNI were called
+_RESULT: Final = "result"
+
+
+class InUseError(RetriableError):
+    """A device is in another pod. What its claim's status says stays true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A device that goes to a pod.
+
+    claim: its claim.
+    device: the device in the claim.
+    attachment: what happens to its interface. None for a device with RDMA alone.
+    rdma: the names of its RDMA devices that move as well, in the exclusive mode of the kernel.
+    cni: what the status says of the plugins of CNI: their result as `cni`, a failed CHECK as `cniCheck`; empty
+        without plugins.
+    """
+
+    claim: HeldClaim
+    device: HeldDevice
+    attachment: Attachment | None
+    rdma: tuple[str, ...]
+    cni: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def record(self) -> str:
+        """The name of its record."""
+        return record_name(self.device)
+
+    def __str__(self) -> str:
+        return f"device {self.device.name}" if self.attachment is None else str(self.attachment)
+
+
+def moves(claim: HeldClaim) -> Iterator[Move]:
+    """The devices of a claim that move."""
+    for device in claim.devices:
+        entry, rdma = device.data.get(ATTACHMENT), tuple(device.data.get(RDMA, ()))
+        if entry is not None or rdma:
+            yield Move(claim, device, Attachment.from_entry(entry) if entry is not None else None, rdma)
 
 
 def attachments(claim: HeldClaim) -> Iterator[Attachment]:
     """The interfaces that a claim moves."""
-    for device in claim.devices:
-        if ATTACHMENT in device.data:
-            yield Attachment.from_entry(device.data[ATTACHMENT])
+    for each in moves(claim):
+        if each.attachment is not None:
+            yield each.attachment
 
 
 def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
-    """Move and configure all interfaces of a pod's claims, or none.
+    """Move and configure all devices of a pod's claims, or none, and report what became of them.
 
     Raises PermanentError for a pod in the node's own network, RetriableError if the kernel refuses a step.
     """
-    wanted = [each for claim in pod.claims for each in attachments(claim)]
+    wanted = [each for claim in pod.claims for each in moves(claim)]
     if not wanted:
         return
+    try:
+        moved = _attach(node, pod, wanted)
+    except InUseError:
+        raise
+    except DraError as error:
+        for each in wanted:
+            pod.report(each.claim, each.device, status.failed(error))
+        raise
+    for each in moved:
+        pod.report(each.claim, each.device, status.attached(each.attachment, each.cni))
+
+
+def create_container(node: NicNode, container: Container) -> None:
+    """A container starts only if its pod has the devices of its claims.
+
+    The pod has not if the driver was away when its sandbox started, or if it has joined a claim of another pod, for
+    which the kubelet prepares nothing. Then they are moved now. Raises as `run_pod_sandbox`.
+    """
+    for claim in container.claims:
+        for each in moves(claim):
+            record = node.records.read(each.record)
+            if not (record.attached and _is_in(record, container.pod)):
+                run_pod_sandbox(node, container.pod)
+                return
+
+
+def _is_in(record: NicRecord, pod: PodSandbox) -> bool:
+    return record.pod == pod.uid and record.namespace == pod.network_namespace
+
+
+def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[Move]:
+    """Move the devices; as they are moved, with the addresses that they have then."""
     if not pod.network_namespace:
         raise PermanentError(f"{pod} uses the network of its node (hostNetwork), so it cannot get {wanted[0]}")
     with ExitStack() as stack:
-        records = {each.device: stack.enter_context(node.records.locked(each.device)) for each in wanted}
+        records = {each.record: stack.enter_context(node.records.locked(each.record)) for each in wanted}
         namespace = stack.enter_context(node.namespace())
         target = stack.enter_context(node.pod_namespace(pod.network_namespace))
         if target is None:
             raise RetriableError(f"the network namespace {pod.network_namespace} of {pod} does not exist")
+        wanted = [_with_lease(each, records[each.record]) for each in wanted]
         for each in wanted:
-            _take_from_before(node, namespace, each, records[each.device], pod)
+            _take_from_before(node, namespace, each, records[each.record], pod)
         for each in wanted:
-            record = records[each.device]
-            record.pod, record.pod_name = pod.uid, f"{pod.namespace}/{pod.name}"
-            record.namespace, record.tag = pod.network_namespace, each.tag
-            node.records.save(each.device, record)
-        attach(namespace, target, wanted)
+            record = records[each.record]
+            record.pod, record.pod_name, record.attached = pod.uid, f"{pod.namespace}/{pod.name}", False
+            record.namespace, record.tag = pod.network_namespace, each.attachment.tag if each.attachment else ""
+            node.records.save(each.record, record)
+        _attach_interfaces(namespace, target, [each.attachment for each in wanted if each.attachment is not None])
+        try:
+            for each in wanted:
+                _send_rdma(node, each, namespace, target)
+            wanted = [_add_to_network(node, each, records[each.record], pod, (namespace, target)) for each in wanted]
+        except BaseException as error:
+            problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
+            if problems:
+                raise RetriableError(f"{error}; and the undo failed: {'; '.join(problems)}") from error
+            raise
+        for each in wanted:
+            record = records[each.record]
+            record.attached = True
+            node.records.save(each.record, record)
+        return wanted
 
 
-def _take_from_before(
-    node: NicNode, namespace: Namespace, attachment: Attachment, record: NicRecord, pod: PodSandbox
-) -> None:
-    """Bring an interface back that an earlier sandbox has, or that a crash has left on the way."""
+def _with_lease(move: Move, record: NicRecord) -> Move:
+    """A move with the address that its interface has by DHCP now."""
+    if move.attachment is None or not record.lease:
+        return move
+    return replace(move, attachment=with_lease(move.attachment, Lease.from_entry(record.lease)))
+
+
+def _add_to_network(
+    node: NicNode, move: Move, record: NicRecord, pod: PodSandbox, namespaces: tuple[Namespace, Namespace]
+) -> Move:
+    """Call the plugins of CNI for an interface that is in the pod; the record says so first. Raises CniError."""
+    if move.attachment is None or not move.attachment.cni:
+        return move
+    call = Call(container=pod.id, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
+    record.cni = {_CALL: asdict(call)}
+    node.records.save(move.record, record)
+    chain = _chain(node, move.attachment, namespaces[0], record)
+    result = chain.add(namespaces[1])
+    record.cni[_RESULT] = result
+    node.records.save(move.record, record)
+    problem = chain.check(namespaces[1], result)
+    if problem:
+        log.warning("%s", problem)
+    return replace(move, cni={"cni": result, **({"cniCheck": problem} if problem else {})})
+
+
+def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> str:
+    """Undo that; what went wrong, if anything."""
+    if move.attachment is None or not record.cni:
+        return ""
+    with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+        try:
+            _chain(node, move.attachment, namespace, record).delete(pod, record.cni.get(_RESULT, {}))
+        except CniError as error:
+            return str(error)
+    record.cni = {}
+    node.records.save(move.record, record)
+    return ""
+
+
+def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: NicRecord) -> Chain:
+    call = Call(**record.cni[_CALL])
+    return Chain(node.access, node.settings.cni_bin_dirs, namespace, attachment, call, record.namespace)
+
+
+def _attach_interfaces(node: Namespace, pod: Namespace, interfaces: Sequence[Attachment]) -> None:
+    """Make those that stand on shared interfaces, and move and configure all."""
+    try:
+        make_macvlans(node, interfaces)
+        attach(node, pod, interfaces)
+    except Exception:
+        for each in interfaces:
+            remove_macvlan(node, each)
+        raise
+
+
+def _send_rdma(node: NicNode, move: Move, namespace: Namespace, pod: Namespace) -> None:
+    if missing := node.move_rdma(move.rdma, namespace, pod):
+        raise RetriableError(f"{move}: RDMA device {missing[0]} is not on the node; it may have gone")
+
+
+def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:
+    try:
+        bring_back(node, move, records[move.record])
+    except (DraError, OSError) as error:
+        return f"{move}: {error}"
+    return ""
+
+
+def _take_from_before(node: NicNode, namespace: Namespace, move: Move, record: NicRecord, pod: PodSandbox) -> None:
+    """Bring a device back that an earlier sandbox has, or that a crash has left on the way."""
+    attachment = move.attachment
     if record.pod and record.pod != pod.uid:
         with node.pod_namespace(record.namespace) as other:
-            if other is not None and is_tagged(other, attachment):
-                raise RetriableError(f"{attachment} is in pod {record.pod_name}; it can be in one pod only")
-    if record.namespace or is_tagged(namespace, attachment):
-        node.bring_back(attachment, record)
+            if other is not None and (
+                is_tagged(other, attachment) if attachment is not None else _has_rdma(node, other, move.rdma)
+            ):
+                raise InUseError(f"{move} is in pod {record.pod_name}; it can be in one pod only")
+    if record.namespace or (attachment is not None and is_tagged(namespace, attachment)):
+        bring_back(node, move, record)
+
+
+def _has_rdma(node: NicNode, namespace: Namespace, names: Collection[str]) -> bool:
+    return not node.rdma_in(namespace).keys().isdisjoint(names)
+
+
+def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
+    """Bring the devices of a move back from the pod in which they are: RDMA first, because it stands on the interface.
+
+    Raises RetriableError, also if only a plugin of CNI has failed; the devices are back then.
+    """
+    problem = _remove_from_network(node, move, record)
+    if move.rdma:
+        with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+            if pod is not None:
+                node.move_rdma(move.rdma, pod, namespace)
+    if move.attachment is not None:
+        node.bring_back(move.attachment, record)
+        with node.namespace() as namespace:
+            remove_macvlan(namespace, move.attachment)
+    if problem:
+        raise RetriableError(f"{move} is back, but {problem}")
 
 
 def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     """Bring back what a pod's sandbox has. Raises RetriableError; `dra_unprepare` tries again."""
     for claim in pod.claims:
-        for each in attachments(claim):
-            with node.records.locked(each.device) as record:
+        for each in moves(claim):
+            with node.records.locked(each.record) as record:
                 if record.pod == pod.uid and pod.network_namespace in {record.namespace, ""}:
-                    node.bring_back(each, record)
+                    bring_back(node, each, record)
                     record.pod = record.pod_name = record.namespace = record.tag = ""
-                    node.records.save(each.device, record)
+                    record.attached = False
+                    node.records.save(each.record, record)
+                    pod.report(each.claim, each.device, status.detached())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dra_sdk import DriverSettings, HostPath, Seconds, Words
+
+DeviceMode = Literal["individual", "partitionable"]
+"""Whether a physical function that has virtual ones is a device too."""
 
 
 class NicSettings(DriverSettings, prefix="DRA_NIC_"):
@@ -23,8 +26,25 @@ class NicSettings(DriverSettings, prefix="DRA_NIC_"):
         default=("dummy", "ipvlan", "macvlan", "vlan"),
         description="kinds of software interfaces that are published, as `ip -d link` names them",
     )
+    device_mode: DeviceMode = Field(
+        default="individual",
+        description="individual: a PF that has VFs is no device; partitionable: it is one too, and a claim has either "
+        "the PF or VFs of it, which needs `DRAPartitionableDevices`",
+    )
+    shared: Words = Field(
+        default=(),
+        description="names of interfaces that stay with the node, and on which claims get a macvlan each, with `*` for "
+        "any characters; an uplink only by its full name; needs `DRAConsumableCapacity`",
+    )
     settle_seconds: Annotated[float, Seconds(3600, "a link that flaps for longer is one that is down")] = Field(
         default=2.0, description="how long a carrier must stay as it is before it changes the health of a device"
+    )
+    cni_conf_dir: HostPath = Field(
+        default="/etc/cni/net.d", description="where the CNI networks are that a claim may name"
+    )
+    cni_bin_dirs: Words = Field(default=("/opt/cni/bin",), description="where the plugins of these networks are")
+    dhcp_seconds: Annotated[float, Seconds(30, "the kubelet waits 45 for a claim")] = Field(
+        default=10.0, description="how long to wait for a DHCP server when a claim asks for an address"
     )
     return_seconds: Annotated[float, Seconds(40, "the kubelet waits 45 for a claim")] = Field(
         default=10.0, description="how long to wait for an interface that comes back from a namespace that ended"

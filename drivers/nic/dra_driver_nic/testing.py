@@ -16,9 +16,17 @@ from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
 
-from dra_driver_nic.config import InterfaceConfig, NeighbourConfig, NicConfig, RouteConfig, RuleConfig
+from dra_driver_nic.config import (
+    EthtoolConfig,
+    InterfaceConfig,
+    NeighbourConfig,
+    NicConfig,
+    RouteConfig,
+    RuleConfig,
+)
 from dra_driver_nic.driver import NicDriver
 from dra_driver_nic.kernel import KernelNamespace
+from dra_driver_nic.links import EthtoolSettings
 from dra_sdk import PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode
 
@@ -40,6 +48,7 @@ EVERY_FIELD: Final = NicConfig(
     ),
     rules=(RuleConfig(priority=50, source="10.1.1.0/24", table=99),),
     neighbors=(NeighbourConfig(destination="10.1.1.9", hardware_addr="02:00:00:00:00:99"),),
+    ethtool=EthtoolConfig(features={"tso": False, "rx-gro": True}, channels={"rx": 1, "tx": 1}),
 )
 """A configuration of an interface with every field that a veth can have."""
 
@@ -47,8 +56,13 @@ EVERY_FIELD: Final = NicConfig(
 class PrivateNamespace:
     """A new network namespace, which ends when it is closed and nothing else is in it."""
 
-    def __init__(self) -> None:
-        self._file = _in_thread(_new_namespace)
+    def __init__(self, file: int | None = None) -> None:
+        self._file = _in_thread(_new_namespace) if file is None else file
+
+    @classmethod
+    def of_this_thread(cls) -> PrivateNamespace:
+        """The namespace in which the calling thread is."""
+        return cls(os.open("/proc/thread-self/ns/net", os.O_RDONLY))
 
     @property
     def path(self) -> Path:
@@ -98,7 +112,15 @@ class PrivateNamespace:
             "rules": self.ip("rule", "-6 rule"),
             "routes": sorted(self.ip("route show table all", "-6 route show table all").splitlines()),
             "sysctls": self.enter(_sysctls),
+            "ethtool": {name: self._ethtool(name) for name in sorted(self.names() - {"lo"})},
         }
+
+    def _ethtool(self, name: str) -> EthtoolSettings:
+        opened = self.open()
+        try:
+            return opened.run(lambda network: network.ethtool(name))
+        finally:
+            opened.close()
 
     def close(self) -> None:
         """Leave it."""
@@ -207,7 +229,8 @@ def write_interface(
     """Write an interface of `/sys/class/net`.
 
     device: the directory of its device below /sys/devices, such as `pci0000:00/0000:00:05.0`; empty for software.
-    files: other files of the interface with their content, such as `speed=25000`.
+    files: other files of the interface with their content, such as `speed=25000`; None for a file that the kernel
+        refuses to read, and an archive therefore lacks.
     """
     directory = f"/sys/devices/{device}/net/{name}" if device else f"/sys/devices/virtual/net/{name}"
     content = {
@@ -222,7 +245,8 @@ def write_interface(
         **files,
     }
     for key, value in content.items():
-        node.file(f"{directory}/{key}", f"{value}\n")
+        if value is not None:
+            node.file(f"{directory}/{key}", f"{value}\n")
     if device:
         node.link(f"{directory}/device", "../..")
     node.link(f"/sys/class/net/{name}", f"../../{directory.removeprefix('/sys/')}")
@@ -237,11 +261,13 @@ def write_rdma_device(
     layer: str = "Ethernet",
     state: str = "4: ACTIVE",
     interfaces: Sequence[str] = (),
+    **files: object,
 ) -> None:
     """Write an RDMA device with one port, and its device nodes.
 
     device: the directory of its device below /sys/devices.
     number: the number of its `uverbs`.
+    files: other files of the device with their content, such as `fw_ver="1.2"` or `**{"ports/1/pkeys/1": "0x8001"}`.
     """
     directory = f"/sys/devices/{device}/infiniband/{name}"
     port = f"{directory}/ports/1"
@@ -258,6 +284,7 @@ def write_rdma_device(
         f"/sys/class/infiniband_verbs/uverbs{number}/ibdev": name,
         f"/sys/class/infiniband_mad/umad{number}/ibdev": name,
         **{f"{port}/gid_attrs/ndevs/{each}": interface for each, interface in enumerate(interfaces)},
+        **{f"{directory}/{key}": value for key, value in files.items()},
     }.items():
         node.file(path, f"{content}\n")
     node.link(f"{directory}/device", "../..")

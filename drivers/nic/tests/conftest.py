@@ -17,6 +17,7 @@ from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks
 from dra_sdk.testing import DriverHarness, FakeNode
 from tests.waiting import wait
 
+_QUEUES = "numtxqueues 2 numrxqueues 2"
 NEEDS_ROOT = "network namespaces need root and the program ip"
 
 
@@ -30,7 +31,7 @@ def networks() -> Iterator[PrivateNetworks]:
     made.node.ip("link set lo up")
     for number in (0, 1):
         made.node.ip(
-            f"link add wire{number} type veth peer name nic{number}",
+            f"link add wire{number} {_QUEUES} type veth peer name nic{number} {_QUEUES}",
             f"link set wire{number} up",
             f"link set nic{number} mtu 4000 up",
             f"addr add 10.9.{number}.1/24 dev nic{number}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dra_driver_nic.devices import NicRecord, attributes, device_name, make_devices, published
+from dra_driver_nic import NicSettings
+from dra_driver_nic.devices import NicRecord, attributes, device_name, make_pool, published
 from dra_driver_nic.links import INFINIBAND, Link, Snapshot
 from dra_driver_nic.nics import Nic, PhysicalFunction
 from dra_driver_nic.rdma import RdmaDevice, RdmaPort
@@ -89,6 +90,40 @@ def test_a_vf_has_the_attributes_of_dranet_and_of_the_sriov_driver(vf: Nic) -> N
     }
 
 
+def test_a_device_with_too_many_attributes_goes_without_the_least_useful(vf: Nic) -> None:
+    assert vf.pf is not None
+    port = replace(PORT, link_layer="InfiniBand", guid="0c42:a103:0065:1235")
+    full = replace(
+        vf,
+        link=replace(LINK, alias="rail 3", arp_type=INFINIBAND),
+        pf=replace(vf.pf, eswitch_mode="legacy"),
+        rdma=(replace(RDMA, ports=(port,)),),
+    )
+    found = attributes(full)
+    assert len(found) == 31, "and the capacity bandwidth"
+    assert not {"type", "alias", "ipv6"} & found.keys()
+    assert (found["ipv4"], found["rdmaPortGuid"], found["rdmaPKeys"]) == (
+        "10.0.0.3/24",
+        "0c42:a103:0065:1235",
+        "0xffff",
+    )
+
+
+def test_a_switch_above_a_function_is_told_and_a_root_port_is_none(dra_node: FakeNode) -> None:
+    ports = ("0000:00:01.0", "0000:01:00.0", "0000:02:04.0")
+    machine = replace(
+        regular_machine(),
+        pci=(
+            FakePci(address="0000:03:00.0", bridges=ports),
+            FakePci(address="0000:09:00.0", bridges=("0000:00:02.0",)),
+        ),
+    )
+    host = dra_node.machine(machine)
+    below, direct = (Nic(link=LINK, pci=read_pci_device(host, each)) for each in ("0000:03:00.0", "0000:09:00.0"))
+    assert attributes(below)["pcieSwitch"] == "0000:01:00.0"
+    assert "pcieSwitch" not in attributes(direct)
+
+
 def test_a_pf_tells_how_many_vfs_it_has(vf: Nic) -> None:
     assert vf.pf is not None
     found = attributes(Nic(link=LINK, pci=vf.pf.pci))
@@ -124,13 +159,13 @@ def test_a_pci_function_is_named_after_its_address_and_port(vf: Nic) -> None:
 
 def test_of_interfaces_with_one_name_the_first_is_published(vf: Nic) -> None:
     second = replace(vf, link=replace(LINK, index=6, name="ens1f0v3s0"))
-    assert published((vf, second), Snapshot(), (), ()) == {"pci-0000-3b-00-5": vf}
+    assert published((vf, second), Snapshot(), NicSettings()) == {"pci-0000-3b-00-5": vf}
 
 
 def test_a_device_that_a_claim_has_keeps_its_attributes(vf: Nic) -> None:
     record = NicRecord(claim="uid", attributes={"ifName": "ens1f0v3"})
-    (there,) = make_devices({"pci-0000-3b-00-5": vf}, {"pci-0000-3b-00-5": record})
-    (away,) = make_devices({}, {"pci-0000-3b-00-5": record})
+    (there,) = make_pool("node-1", {"pci-0000-3b-00-5": vf}, {"pci-0000-3b-00-5": record}).devices
+    (away,) = make_pool("node-1", {}, {"pci-0000-3b-00-5": record}).devices
     assert there.attributes == away.attributes == {"ifName": "ens1f0v3"}
 
 

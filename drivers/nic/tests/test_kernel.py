@@ -22,6 +22,17 @@ def node(networks: PrivateNetworks) -> Iterator[KernelNamespace]:
         yield opened
 
 
+def test_an_interface_is_found_by_either_name(node: KernelNamespace) -> None:
+    def find(network: Network) -> list[int | None]:
+        network.add_altname(NIC0, "dra-an-alternative-name-that-is-long")
+        found = map(network.find, ("nic0", "dra-an-alternative-name-that-is-long", "nic7"))
+        return [each and each.index for each in found]
+
+    assert node.run(find) == [NIC0, NIC0, None]
+    (listed,) = [each for each in node.run(lambda network: network.links()) if each.index == NIC0]
+    assert node.run(lambda network: network.find("nic0")) == listed
+
+
 @pytest.mark.parametrize(
     "address",
     [

@@ -1,4 +1,4 @@
-"""The driver is killed before every change on the way to a pod and back, and a pod starts a hundred times."""
+"""The driver is killed before every change on the way to a pod and back; and pods come and go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from dra_driver_nic import NicDriver, NicSettings
+from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.links import Namespace, Network
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
 
@@ -21,6 +21,8 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 T = TypeVar("T")
 ONE = request("nic", where='device.attributes["dra.net"].ifName == "nic0"')
 BOTH = request("nics", count=2)
+CYCLES = int(os.environ.get("DRA_SDK_TEST_NIC_CYCLES", "10"))
+"""How many pods come and go; 100 is what the driver's README speaks of."""
 
 
 class KillingNetwork:
@@ -50,21 +52,27 @@ class Kill:
     def __init__(self, after: int) -> None:
         self._left = after
 
-    def change(self, method: Callable[..., None], *arguments: Any, **named: Any) -> None:
+    def change(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
         self._left -= 1
-        method(*arguments, **named)
+        return method(*arguments, **named)
 
 
-def killed_after(changes: int, node: FakeNode, networks: PrivateNetworks, work: Callable[[NicDriver], None]) -> bool:
+def killed_after(
+    changes: int,
+    node: FakeNode,
+    networks: PrivateNetworks,
+    work: Callable[[NicDriver], None],
+    shared: tuple[str, ...] = (),
+) -> bool:
     """Run a new driver in a child process that is killed after some changes; False if it ended before."""
     child = os.fork()
     if not child:
         status = 1
         try:
             kill = Kill(changes)
-            settings = NicSettings(software=("veth",), protect=("wire*",))
+            settings = NicSettings(software=("veth",), protect=("wire*",), shared=shared)
             work(
                 NicDriver(
                     settings,
@@ -149,17 +157,55 @@ def test_a_kill_at_any_change_of_a_return_is_repaired(
 
 
 @pytest.mark.timeout(300)
-def test_a_hundred_cycles_with_two_interfaces_leave_the_node_as_it_was(
+@pytest.mark.parametrize("hook", ["run", "stop", "unprepare"])
+def test_a_kill_at_any_change_of_a_share_of_an_interface_is_repaired(
+    dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, hook: str
+) -> None:
+    settings = NicSettings(software=("veth",), protect=("wire*",), shared=("nic0",))
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open)
+    driver: DriverHarness = dra_driver(made, settings=settings)
+    before = networks.node.state()
+    killed = 0
+    for changes in points():
+        networks.add_pod("pod1")
+        prepared = driver.prepare(claim(ONE, config=NicConfig(interface=EVERY_FIELD.interface)))
+        pod = sandbox(driver, "pod1") if hook == "run" else run_sandbox(driver, "pod1")
+
+        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
+            if hook == "run":
+                killed.dra_run_pod_sandbox(pod, dra_node.node)
+            elif hook == "stop":
+                killed.dra_stop_pod_sandbox(pod, dra_node.node)
+            else:
+                killed.dra_unprepare(pod.claims[0], dra_node.node)
+
+        ended = not killed_after(changes, dra_node, networks, work, ("nic0",))
+        driver.restart()
+        driver.unprepare(prepared)
+        wait_for_state(networks.node, before)
+        driver.assert_clean()
+        if ended:
+            break
+        killed += 1
+    assert killed > 4
+
+
+@pytest.mark.timeout(30 + 10 * CYCLES)
+def test_pods_with_two_interfaces_come_and_go_and_leave_the_node_as_it_was(
     nic_driver: DriverHarness, networks: PrivateNetworks
 ) -> None:
+    """Through the driver's NRI plugin and a container runtime that is simulated."""
     before = networks.node.state()
-    for number in range(100):
-        pod = networks.add_pod("pod")
-        pod.ip("link set lo up", "link add eth0 type veth peer name peer0")  # other interfaces have the next indexes
-        prepared = nic_driver.prepare(claim(BOTH))
-        made = run_sandbox(nic_driver, "pod", f"uid-{number}")
-        assert {"nic0", "nic1"} <= pod.names()
-        stop_sandbox(nic_driver, made)
-        nic_driver.unprepare(prepared)
-        networks.end_pod("pod")
+    with nic_driver.nri() as runtime:
+        for number in range(1, CYCLES + 1):
+            pod = networks.add_pod(f"sandbox-{number}")
+            pod.ip("link set lo up", "link add eth0 type veth peer name peer0")  # others have the next indexes
+            prepared = nic_driver.prepare(claim(BOTH))
+            sandbox = runtime.run_pod(prepared)
+            assert {"nic0", "nic1"} <= pod.names()
+            sandbox.stop()
+            sandbox.remove()
+            nic_driver.unprepare(prepared)
+            networks.end_pod(f"sandbox-{number}")
     wait_for_state(networks.node, before)
+    nic_driver.assert_clean()

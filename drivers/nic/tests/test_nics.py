@@ -1,14 +1,12 @@
-"""Discovery on sysfs trees: physical and virtual functions, ports, RDMA, software; and what stays with the node."""
+"""Discovery on sysfs trees: physical and virtual functions, ports, RDMA, software."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from dra_driver_nic.files import FilesNetwork
 from dra_driver_nic.links import Address, Link, Snapshot
-from dra_driver_nic.nics import Nic, kept, read_nics
+from dra_driver_nic.nics import Nic, read_nics
 from dra_driver_nic.testing import write_interface, write_rdma_device
 
 from dra_sdk.hardware import Host
@@ -139,53 +137,3 @@ def test_global_addresses_belong_to_a_device(dra_node: FakeNode) -> None:
     addresses = (Address(address="10.0.0.1/24"), Address(address="fe80::1/64", scope=253))
     snapshot = Snapshot([Link(index=2, name="eth0")], {2: addresses})
     assert [each.addresses for each in read(dra_node, snapshot)] == [("10.0.0.1/24",)]
-
-
-# -- what stays with the node
-
-
-def link(index: int, name: str, kind: str = "dummy", *, master: int = 0, parent: int = 0) -> Link:
-    return Link(index=index, name=name, kind=kind, master=master, parent=parent)
-
-
-@pytest.mark.parametrize(
-    ("links", "uplinks", "reasons"),
-    [
-        ([link(2, "a"), link(3, "b")], {2}, {2: "is an uplink"}),
-        ([link(2, "a"), link(3, "b")], {2, 3}, {2: "is an uplink", 3: "is an uplink"}),
-        ([link(2, "bond0", "bond"), link(3, "a", master=2)], {2}, {2: "is an uplink", 3: "is an uplink"}),
-        ([link(2, "a"), link(3, "a.7", "vlan", parent=2)], {3}, {2: "is an uplink", 3: "is an uplink"}),
-        (
-            [link(2, "br0", "bridge"), link(3, "bond0", "bond", master=2), link(4, "a", master=3)],
-            {2},
-            {2: "is an uplink", 3: "is an uplink", 4: "is an uplink"},
-        ),
-        ([link(2, "a"), link(3, "m0", "macvlan", parent=2)], {2}, {2: "is an uplink"}),
-        ([link(2, "a"), link(3, "m0", "macvlan", parent=2)], set(), {2: "carries interface m0"}),
-        (
-            [link(2, "br0", "bridge"), link(3, "a", master=2)],
-            set(),
-            {2: "is of kind", 3: "belongs to interface br0"},
-        ),
-        (
-            [link(2, "veth0", "veth", parent=3), link(3, "veth1", "veth", parent=2)],
-            set(),
-            {2: "is of", 3: "is of"},
-        ),
-        ([link(2, "mgmt0")], set(), {2: "is protected by the setting protect: mgmt*"}),
-    ],
-)
-def test_what_the_node_needs_stays_with_it(
-    dra_node: FakeNode, links: Sequence[Link], uplinks: set[int], reasons: dict[int, str]
-) -> None:
-    snapshot = Snapshot(links, {}, uplinks)
-    found = kept(read(dra_node, snapshot), snapshot, ["mgmt*"], ["dummy", "macvlan", "vlan"])
-    assert found.keys() == reasons.keys()
-    for index, reason in reasons.items():
-        assert reason in found[index]
-
-
-def test_a_pf_with_vfs_stays_with_the_node(dra_node: FakeNode) -> None:
-    plug_pf(dra_node, 2)
-    found = kept(read(dra_node), FilesNetwork(Host(dra_node.root)).snapshot(), (), ())
-    assert found == {2: "has 2 virtual functions, which are devices of their own"}

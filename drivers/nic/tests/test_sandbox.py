@@ -207,6 +207,7 @@ def test_a_device_is_published_unchanged_while_a_pod_has_it(
     [
         ({"mtu": 65535}, ""),
         ({"mtu": 1000, "addresses": ["fd07::5/64"]}, r"interface\.mtu 1000 must be at least 1280 for IPv6"),
+        ({"mtu": 1000}, r"interface\.mtu 1000 must be at least 1280 for IPv6"),
         ({"mtu": 60}, r"mtu.*68"),
         ({"name": "a" * 16}, r"interface\.name.*at most 15"),
         ({"addresses": ["10.1.1.5"]}, r"interface\.addresses.*prefix length"),
@@ -240,6 +241,78 @@ def test_a_name_or_address_that_is_used_already_is_refused(nic_driver: DriverHar
     nic_driver.prepare(claim(ONE, config=addressed))
     with pytest.raises(PermanentError, match=r"device nic1: address 10\.1\.1\.5 .* is used by device nic0"):
         nic_driver.prepare(claim(config=addressed))
+
+
+def test_an_mtu_that_the_parent_does_not_carry_is_refused(nic_driver: DriverHarness, networks: PrivateNetworks) -> None:
+    networks.node.ip("link add link wire1 name mac0 type macvlan mode bridge")
+    before = networks.node.state()
+    asked = claim(
+        request(where='device.attributes["dra.net"].type == "macvlan"'),
+        config=NicConfig(interface=InterfaceConfig(mtu=1600)),
+    )
+    with pytest.raises(PermanentError, match=r"interface\.mtu 1600 exceeds 1500, the MTU of wire1, on which it stands"):
+        nic_driver.prepare(asked)
+    assert networks.node.state() == before
+
+
+def test_an_mtu_that_the_parent_no_longer_carries_is_undone(
+    nic_driver: DriverHarness, networks: PrivateNetworks
+) -> None:
+    networks.node.ip("link add link wire1 name mac0 type macvlan mode bridge", "link set wire1 mtu 2000")
+    wanted = request(where='device.attributes["dra.net"].type == "macvlan"')
+    nic_driver.prepare(claim(wanted, config=NicConfig(interface=InterfaceConfig(mtu=1900))))
+    networks.node.ip("link set wire1 mtu 1500")
+    before = networks.node.state()
+    pod = networks.add_pod("pod1")
+    with pytest.raises(RetriableError, match="refused to set mtu 1900 of interface"):
+        run_sandbox(nic_driver, "pod1")
+    wait_for_state(networks.node, before)
+    assert pod.names() == {"lo"}
+
+
+def test_an_address_of_another_interface_of_the_node_is_refused(
+    nic_driver: DriverHarness, networks: PrivateNetworks
+) -> None:
+    before = networks.node.state()
+    asked = claim(ONE, config=NicConfig(interface=InterfaceConfig(addresses=("10.9.1.1/24",))))
+    with pytest.raises(PermanentError, match=r"10\.9\.1\.1 of interface\.addresses is used by interface nic1 of the"):
+        nic_driver.prepare(asked)
+    assert networks.node.state() == before
+
+
+def test_an_address_that_the_pod_has_already_is_refused_before_anything_moves(
+    nic_driver: DriverHarness, networks: PrivateNetworks
+) -> None:
+    before = networks.node.state()
+    pod = networks.add_pod("pod1")
+    pod.ip("link add eth0 type veth peer name other", "addr add 10.1.1.5/16 dev eth0")
+    nic_driver.prepare(claim(ONE, config=NicConfig(interface=InterfaceConfig(addresses=("10.1.1.5/24",)))))
+    with pytest.raises(RetriableError, match=r"cannot get address 10\.1\.1\.5 in the pod: interface eth0 of the pod"):
+        run_sandbox(nic_driver, "pod1")
+    wait_for_state(networks.node, before)
+    assert pod.names() == {"lo", "eth0", "other"}
+
+
+@pytest.mark.parametrize("change", ["link set nic0 down name taken0", "link del nic0"])
+def test_an_interface_that_another_tool_took_after_prepare_is_told(
+    nic_driver: DriverHarness, networks: PrivateNetworks, change: str
+) -> None:
+    pod = networks.add_pod("pod1")
+    prepared = nic_driver.prepare(claim(BOTH))
+    networks.node.ip(change)
+    before = networks.node.state()
+    with pytest.raises(RetriableError, match="is not on the node; something else has taken, renamed or removed it"):
+        run_sandbox(nic_driver, "pod1")
+    wait_for_state(networks.node, before)
+    assert pod.names() == {"lo"}
+    nic_driver.unprepare(prepared)
+    wait_for_state(networks.node, before)
+
+
+def test_a_sysctl_that_the_kernel_does_not_have_is_refused(nic_driver: DriverHarness) -> None:
+    asked = claim(ONE, config=NicConfig(interface=InterfaceConfig(sysctls={"ipv4.conf.arp_magic": "1"})))
+    with pytest.raises(PermanentError, match=r"interface\.sysctls: the kernel has no sysctl ipv4\.conf\.arp_magic"):
+        nic_driver.prepare(asked)
 
 
 def test_an_interface_of_a_route_with_several_hops_is_refused(

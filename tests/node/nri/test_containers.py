@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,6 +79,19 @@ def test_a_claim_of_another_namespace_or_without_devices_does_not_count() -> Non
 def test_containers_that_have_stopped_do_not_count() -> None:
     found = table(container(0), container(1, state=pb.CONTAINER_STOPPED))
     assert [each.id for each in found.containers([])] == ["c0"]
+
+
+def test_a_pod_uses_the_claims_of_its_containers_until_it_ends() -> None:
+    joined = replace(HELD, pods=())
+    found = table(
+        container(0, f"{ENV}a=cards"), container(1, f"{ENV}a=cards", of=1, state=pb.CONTAINER_STOPPED), pods=3
+    )
+    found.add(pod(2), container(2, f"{ENV}a=cards", of=2))
+    found.remove("c0")
+    found.remove("c2", refused=True)
+    assert [found.pod(pod(number), [joined]).claims for number in range(3)] == [(joined,), (joined,), ()]
+    found.remove_pod("s0")
+    assert found.pod(pod(0), [joined]).claims == ()
 
 
 def test_a_pod_takes_its_containers_along() -> None:

@@ -56,6 +56,25 @@ def test_a_device_of_several_requests_has_one_status() -> None:
     assert reasons(completed((mine, "First"), (admin, None))) == [("lamp-0", None, "First")]
 
 
+def test_a_reported_status_replaces_that_of_its_device_alone() -> None:
+    devices = [AllocatedDevice("r", "p", f"lamp-{number}", None) for number in (0, 1)]
+    state = completed((devices[0], "One"), (devices[1], None))
+    state = state.reported("lamps.example.com", state.devices[1], _status("Two"))
+    state = state.reported("lamps.example.com", state.devices[0], _status("Three"))
+    assert reasons(state) == [("lamp-0", None, "Three"), ("lamp-1", None, "Two")]
+
+
+def test_a_condition_keeps_its_transition_time_until_its_status_changes() -> None:
+    state = completed((AllocatedDevice("r", "p", "lamp-0", None), "One"))
+    long_ago = "2020-01-01T00:00:00Z"
+    state.statuses[0]["conditions"][0]["lastTransitionTime"] = long_ago
+    state = state.reported("lamps.example.com", state.devices[0], _status("Two"))
+    assert state.statuses[0]["conditions"][0]["lastTransitionTime"] == long_ago
+    dark = DeviceStatus(conditions=[Condition(type="Ready", status=False, reason="Dark")])
+    state = state.reported("lamps.example.com", state.devices[0], dark)
+    assert state.statuses[0]["conditions"][0]["lastTransitionTime"] != long_ago
+
+
 def test_the_variable_of_a_request_comes_with_its_first_device() -> None:
     devices = [AllocatedDevice("r/sub", "p", "lamp-0", None), AllocatedDevice("r/sub", "p", "lamp-1", None)]
     prepared = [devices[0].prepared(), devices[1].prepared(ContainerEdits(env={"A": "1"}))]

@@ -50,6 +50,18 @@ def test_values_that_are_zero_but_set_are_kept() -> None:
     assert found["spec"]["pool"]["generation"] == 0
 
 
+def test_an_attribute_that_is_an_empty_string_is_kept() -> None:
+    entry = part(1, b"alias") + part(2, part(4, b""))
+    spec = part(6, part(1, b"nic0") + part(2, entry) + part(5, b""))
+    found = decode(MAGIC + part(1, part(2, b"ResourceSlice")) + part(2, part(2, spec)))
+    assert found["spec"]["devices"] == [{"name": "nic0", "attributes": {"alias": {"string": ""}}}]
+
+
+def part(number: int, content: bytes) -> bytes:
+    """A field of a message, whose content is shorter than 128 bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -1,0 +1,219 @@
+"""RDMA devices move to pods and back in the kernel's exclusive mode: real namespaces, RDMA netlink in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dra_driver_nic import NicConfig, NicDriver, NicSettings
+from dra_driver_nic.links import NetworkError
+from dra_driver_nic.testing import (
+    PrivateNamespace,
+    PrivateNetworks,
+    run_sandbox,
+    stop_sandbox,
+    wait_for_state,
+    write_interface,
+    write_rdma_device,
+)
+
+from dra_sdk import PermanentError, RetriableError
+from dra_sdk.testing import DriverHarness, FakeNode, claim, request
+from dra_sdk.testing.sysfs import FakePci, regular_machine
+
+pytest_plugins = ["dra_sdk.testing.plugin"]
+EFA = "0000:5e:00.0"
+NIC0 = request("nic", where='device.attributes["dra.net"].?ifName.orValue("") == "nic0"')
+ALONE = request("efa", where='device.attributes["dra.net"].?rdmaDevice.orValue("") == "rdmap0s6"')
+_HEADER = struct.Struct("=IHHII")
+
+
+class RdmaKernel:
+    """RDMA devices in network namespaces, which `open` serves as the kernel does, to the thread's namespace.
+
+    where: the namespace of each device, as the number of its inode, by name.
+    exclusive: the mode; in the shared mode every namespace sees every device.
+    refused: the error number with which moves are refused; 0 for none.
+    """
+
+    def __init__(self, node: PrivateNamespace, *names: str, exclusive: bool = True) -> None:
+        self._home = node.enter(namespace_of_thread)
+        self.where = dict.fromkeys(names, self._home)
+        self.exclusive = exclusive
+        self.refused = 0
+        self.moved: list[str] = []
+
+    def open(self) -> RdmaConnection:
+        return RdmaConnection(self, namespace_of_thread())
+
+    def names_in(self, namespace: PrivateNamespace) -> set[str]:
+        inode = namespace.enter(namespace_of_thread)
+        return {name for name, where in self.where.items() if where == inode}
+
+
+class RdmaConnection:
+    """A socket of netlink in one namespace."""
+
+    def __init__(self, kernel: RdmaKernel, namespace: int) -> None:
+        self._kernel, self._namespace = kernel, namespace
+        self._answer = b""
+
+    def send(self, message: bytes) -> int:
+        _length, kind, _flags, sequence, _port = _HEADER.unpack_from(message)
+        answers = {1: self._devices, 2: self._move, 6: self._mode}[kind & 0x3FF](message[_HEADER.size :])
+        self._answer = b"".join(
+            _HEADER.pack(_HEADER.size + len(body), kind, 0, sequence, 0) + body for kind, body in answers
+        )
+        return len(message)
+
+    def recv(self, size: int) -> bytes:
+        assert len(self._answer) <= size
+        return self._answer
+
+    def close(self) -> None:
+        self._answer = b""
+
+    def _mode(self, _attributes: bytes) -> Iterator[tuple[int, bytes]]:
+        yield 0x1406, struct.pack("=HHB3x", 5, 66, not self._kernel.exclusive)
+        yield 2, bytes(20)
+
+    def _devices(self, _attributes: bytes) -> Iterator[tuple[int, bytes]]:
+        for index, (name, where) in enumerate(self._kernel.where.items()):
+            if where == self._namespace or not self._kernel.exclusive:
+                text = name.encode() + b"\0"
+                padding = bytes(-len(text) % 4)
+                yield 0x1401, struct.pack("=HHIHH", 8, 1, index, 4 + len(text), 2) + text + padding
+        yield 3, bytes(4)
+
+    def _move(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
+        _, _, index, _, _, file = struct.unpack("=HHIHHI", attributes)
+        name = list(self._kernel.where)[index]
+        here = self._kernel.where[name] == self._namespace
+        number = self._kernel.refused if here else errno.ENODEV
+        if not number:
+            self._kernel.where[name] = os.fstat(file).st_ino
+            self._kernel.moved.append(name)
+        yield 2, struct.pack("=i16x", -number)
+
+
+def namespace_of_thread() -> int:
+    return Path("/proc/thread-self/ns/net").stat().st_ino
+
+
+@pytest.fixture
+def kernel(networks: PrivateNetworks) -> RdmaKernel:
+    return RdmaKernel(networks.node, "rxe0", "rdmap0s6")
+
+
+@pytest.fixture
+def driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, kernel: RdmaKernel) -> DriverHarness:
+    """nic0 has the RDMA device rxe0; rdmap0s6 is a function with RDMA alone."""
+    dra_node.machine(replace(regular_machine(), pci=(FakePci(address=EFA, vendor=0x1D0F, driver="efa"),)))
+    write_rdma_device(dra_node, "rxe0", "virtual/rdma", 0, interfaces=["nic0"])
+    write_rdma_device(dra_node, "rdmap0s6", f"pci0000:00/{EFA}", 7, layer="Unspecified")
+    settings = NicSettings(software=("veth",), protect=("wire*",))
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, open_rdma=kernel.open)
+    found: DriverHarness = dra_driver(made, settings=settings)
+    return found
+
+
+def test_an_rdma_device_goes_to_the_pod_with_its_interface_and_comes_back(
+    driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    before, pod = networks.node.state(), networks.add_pod("pod1")
+    prepared = driver.prepare(claim(NIC0))
+    nodes = {"/dev/infiniband/uverbs0", "/dev/infiniband/umad0", "/dev/infiniband/rdma_cm"}
+    assert set(prepared.container().devices) == nodes
+    made = run_sandbox(driver, "pod1")
+    assert kernel.names_in(pod) == {"rxe0"}
+    assert "nic0" in pod.names()
+    stop_sandbox(driver, made)
+    assert kernel.names_in(networks.node) == {"rxe0", "rdmap0s6"}
+    driver.unprepare(prepared)
+    assert kernel.moved == ["rxe0", "rxe0"]
+    wait_for_state(networks.node, before)
+
+
+def test_a_device_with_rdma_alone_goes_to_the_pod(
+    driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    pod = networks.add_pod("pod1")
+    prepared = driver.prepare(claim(ALONE))
+    run_sandbox(driver, "pod1")
+    assert kernel.names_in(pod) == {"rdmap0s6"}
+    driver.restart()
+    driver.unprepare(prepared)
+    assert kernel.names_in(networks.node) == {"rxe0", "rdmap0s6"}
+    driver.assert_clean()
+
+
+@pytest.mark.parametrize("config", [NicConfig(), NicConfig(rdma=False)])
+def test_nothing_moves_in_the_shared_mode_or_without_rdma(
+    driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel, config: NicConfig
+) -> None:
+    kernel.exclusive = config.rdma is False
+    networks.add_pod("pod1")
+    prepared = driver.prepare(claim(NIC0, config=config))
+    run_sandbox(driver, "pod1")
+    driver.unprepare(prepared)
+    assert kernel.moved == []
+
+
+def test_an_rdma_device_that_cannot_move_undoes_the_whole_pod(
+    driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    before, pod = networks.node.state(), networks.add_pod("pod1")
+    prepared = driver.prepare(claim(ALONE, NIC0))
+    kernel.refused = errno.EOPNOTSUPP
+    told = "refused to move RDMA device rdmap0s6 to another network namespace: Operation not supported"
+    with pytest.raises(NetworkError, match=told):
+        run_sandbox(driver, "pod1")
+    assert kernel.names_in(pod) == set()
+    assert pod.names() == {"lo"}
+    wait_for_state(networks.node, before)
+    driver.unprepare(prepared)
+    driver.assert_clean()
+
+
+def test_a_device_that_has_gone_from_the_machine_is_told(
+    driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    networks.add_pod("pod1")
+    driver.prepare(claim(NIC0))
+    del kernel.where["rxe0"]
+    with pytest.raises(RetriableError, match=r"nic0\): RDMA device rxe0 is not on the node; it may have gone$"):
+        run_sandbox(driver, "pod1")
+
+
+def test_a_namespace_that_ended_has_returned_its_device_already(
+    driver: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    networks.add_pod("pod1")
+    prepared = driver.prepare(claim(ALONE))
+    run_sandbox(driver, "pod1")
+    networks.end_pod("pod1")
+    kernel.where["rdmap0s6"] = networks.node.enter(namespace_of_thread)
+    driver.unprepare(prepared)
+    driver.assert_clean()
+
+
+def test_an_interface_of_infiniband_is_refused_in_the_exclusive_mode(
+    dra_node: FakeNode, dra_driver: Any, kernel: RdmaKernel
+) -> None:
+    dra_node.machine(replace(regular_machine(), pci=(FakePci(address=EFA, driver="mlx5_core"),)))
+    write_interface(dra_node, "ib0", 2, f"pci0000:00/{EFA}", type=32)
+    write_rdma_device(dra_node, "mlx5_0", f"pci0000:00/{EFA}", 7, layer="InfiniBand")
+    driver = dra_driver(partial(NicDriver, effects=dra_node.effects, open_rdma=kernel.open))
+    asked = claim()
+    with pytest.raises(PermanentError, match=r"\(interface ib0\): RDMA devices move to pods here"):
+        driver.prepare(asked)
+    kernel.exclusive = False
+    prepared = driver.prepare(asked)
+    assert "/dev/infiniband/uverbs7" in prepared.container().devices
