@@ -6,7 +6,7 @@ Everything that a configuration can ask in vain is found here, before anything c
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -111,30 +111,44 @@ def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> 
             f"{label}: route {', '.join(shared)} goes through it and other interfaces, "
             "and would not come back as it was"
         )
-    links = network.links()
-    parent = next((each for each in links if link.parent and each.index == link.parent), None)
-    mtu = config.interface.mtu
-    if parent is not None and link.kind in _SMALLER_THAN_PARENT and mtu is not None and mtu > parent.mtu:
-        raise PermanentError(
-            f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
-        )
-    others = {
-        _ip(address.address): each.name
-        for each in links
-        if each.index != link.index
-        for address in network.addresses(each.index)
-    }
-    for text in config.interface.addresses or ():
-        if _ip(text) in others:
-            raise PermanentError(
-                f"{label}: address {_ip(text)} of interface.addresses is used by interface {others[_ip(text)]} "
-                "of the node"
-            )
+    _check_parent(network, link, config.interface.mtu, label)
+    _check_addresses(network, link, config.interface.addresses or (), label)
     state = HostState.read(network, link)
     unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
     if unknown and state.sysctls:
         raise PermanentError(f"{label}: interface.sysctls: the kernel has no sysctl {', '.join(unknown)} for it")
     return state
+
+
+def _check_parent(network: Network, link: Link, mtu: int | None, label: str) -> None:
+    """Refuse an MTU that the interface on which this one stands does not carry."""
+    if mtu is None or not link.parent or link.kind not in _SMALLER_THAN_PARENT:
+        return
+    parent = next((each for each in network.links() if each.index == link.parent), None)
+    if parent is not None and mtu > parent.mtu:
+        raise PermanentError(
+            f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
+        )
+
+
+def _check_addresses(network: Network, link: Link, wanted: Collection[str], label: str) -> None:
+    """Refuse an address that another interface of the node has."""
+    if not wanted:
+        return
+    snapshot = network.snapshot()
+    names = {each.index: each.name for each in snapshot.links}
+    others = {
+        _ip(address.address): names.get(index, index)
+        for index, addresses in snapshot.addresses.items()
+        if index != link.index
+        for address in addresses
+    }
+    for text in wanted:
+        if _ip(text) in others:
+            raise PermanentError(
+                f"{label}: address {_ip(text)} of interface.addresses is used by interface {others[_ip(text)]} "
+                "of the node"
+            )
 
 
 def _ip(text: str) -> str:
