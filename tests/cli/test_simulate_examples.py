@@ -114,6 +114,19 @@ EXPECTED = {
             {"cpus": ["cpudevnuma001"], "memory": ["memory-numa1"], "hugepages": ["hugepages-2mi-numa1"]},
         ),
     },
+    "nic/gpu-and-vf": {
+        "default/train-0": ("net-1", {"gpu": ["gpu-0"], "nic": ["pci-0000-9e-00-2"]}),
+        "default/train-1": ("net-1", {"gpu": ["gpu-1"], "nic": ["pci-0000-3b-00-2"]}),
+        "default/train-2": None,
+    },
+    "nic/dpdk": {"default/packets": ("net-1", {"ports": ["pci-0000-18-0a-0", "pci-0000-18-0a-1"]})},
+    "nic/kubevirt": {"default/virt-launcher-machine": ("net-1", {"nic": ["pci-0000-9e-00-2"]})},
+    "nic/macvlan": {
+        "default/web-0": ("net-1", {"nic": ["pci-0000-04-00-0"]}),
+        "default/web-1": ("net-1", {"nic": ["pci-0000-04-00-0"]}),
+        "default/web-2": None,
+        "default/logs": ("net-1", {"nic": ["pci-0000-04-00-0"]}),
+    },
     "hardware-cpu": {
         "default/neutral": ("amd-1", {"cpus": ["socket-0"]}),
         "default/for-amd": ("amd-1", {"cpus": ["socket-0"]}),

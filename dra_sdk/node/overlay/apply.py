@@ -21,6 +21,7 @@ class Rule:
     attributes: the attributes to add.
     taints: the taints to add.
     override: whether it replaces what a device already has.
+    publish: whether these devices are published. None: the rule does not say.
     """
 
     where: str
@@ -29,6 +30,7 @@ class Rule:
     attributes: Mapping[str, AttributeValue]
     taints: tuple[DeviceTaint, ...]
     override: bool
+    publish: bool | None = None
 
     def concerns(self, node: str) -> bool:
         """Return whether the rule is for a node."""
@@ -42,7 +44,7 @@ class Rule:
 class Overlaid(NamedTuple):
     """The result of applying an overlay.
 
-    pools: the pools, with everything that could be added.
+    pools: the pools, with everything that could be added, and without the devices that are not published.
     problems: one sentence for each thing that could not be added.
     """
 
@@ -95,14 +97,18 @@ class _Problems:
 
 
 def _pool(pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems) -> ResourcePool:
-    devices = [_device(device, pool, rules, driver, problems) for device in pool.devices]
-    changed = any(new is not old for new, old in zip(devices, pool.devices, strict=True))
-    return replace(pool, devices=devices) if changed else pool
+    found = [_device(device, pool, rules, driver, problems) for device in pool.devices]
+    changed = any(new is not old for new, old in zip(found, pool.devices, strict=True))
+    return replace(pool, devices=[each for each in found if each is not None]) if changed else pool
 
 
-def _device(device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems) -> Device:
+def _device(
+    device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: str, problems: _Problems
+) -> Device | None:
+    """The device with everything that rules add; None if it is not published."""
     view = DeviceView.of(device, driver)
     changes = _Changes(device, f"{pool.name}/{device.name}", driver, problems)
+    published = True
     for rule in rules:
         try:
             selected = rule.selects(view)
@@ -111,7 +117,8 @@ def _device(device: Device, pool: ResourcePool, rules: Sequence[Rule], driver: s
             continue
         if selected:
             changes.add(rule)
-    return changes.device()
+            published = published if rule.publish is None else rule.publish
+    return changes.device() if published else None
 
 
 class _Changes:

@@ -80,6 +80,7 @@ class _RuleModel(_Model):
     attributes: the attributes to add, by name.
     taints: the taints to add.
     override: whether the rule replaces what a device already has.
+    publish: whether these devices are published; None if the rule does not say.
     """
 
     match: str | None = None
@@ -87,11 +88,12 @@ class _RuleModel(_Model):
     attributes: dict[str, Annotated[Any, PlainValidator(_attribute)]] = Field(default_factory=dict)
     taints: list[_TaintModel] = Field(default_factory=list)
     override: bool = False
+    publish: bool | None = None
 
     @model_validator(mode="after")
     def _does_something(self) -> _RuleModel:
-        if not self.attributes and not self.taints:
-            raise ValueError("has neither attributes nor taints")
+        if not self.attributes and not self.taints and self.publish is None:
+            raise ValueError("has neither attributes nor taints nor publish")
         return self
 
 
@@ -150,7 +152,7 @@ class _Reader:
         added = tuple(DeviceTaint(key=each.key, value=each.value, effect=each.effect) for each in source.taints)
         selector = self._selector(source, place)
         nodes = tuple(source.nodes or ())
-        return Rule(_field(place), selector, nodes, source.attributes, added, source.override)
+        return Rule(_field(place), selector, nodes, source.attributes, added, source.override, source.publish)
 
     def _selector(self, source: _RuleModel, place: FieldPath) -> cel.Selector | None:
         if source.match is None:

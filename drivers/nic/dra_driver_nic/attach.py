@@ -123,12 +123,14 @@ class Attachment:
     pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
     host: the state on the node.
     pod: the state in the pod.
+    parent: the shared interface on which it is a macvlan; empty for the interface of the device itself.
     cni: the CNI network whose plugins are called for it, as the node's file has it; empty for none.
     """
 
     device: str
     tag: str
     pci: str = ""
+    parent: str = ""
     host: HostState
     pod: PodState
     cni: Mapping[str, Any] = field(default_factory=dict)
@@ -149,7 +151,7 @@ class Attachment:
         return f"dra{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
-        return f"device {self.device} (interface {self.host.name})"
+        return f"device {self.device} (interface {self.parent or self.host.name})"
 
 
 _ADAPTER: Final = TypeAdapter(Attachment)

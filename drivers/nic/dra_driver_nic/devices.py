@@ -17,13 +17,24 @@ from dra_driver_nic.nics import NETWORK_CLASS, Nic
 from dra_driver_nic.rdma import INFINIBAND_LAYER
 from dra_driver_nic.selection import kept, shared
 from dra_driver_nic.settings import NicSettings
-from dra_sdk import Capacity, CounterConsumption, CounterSet, Device, RequestPolicy, ResourcePool
+from dra_sdk import (
+    AllocatedDevice,
+    Capacity,
+    CounterConsumption,
+    CounterSet,
+    Device,
+    HeldDevice,
+    RequestPolicy,
+    ResourcePool,
+)
 from dra_sdk.hardware import PciDevice, pci_attributes
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
 
 DRIVER_NAME: Final = "dra.net"
 SRIOV: Final = "sriovnetwork.k8snetworkplumbingwg.io"
+OF_SHARE: Final = "."
+"""What is between the names of a device and a share in the name of a record; no device has it in its name."""
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DASHES: Final = str.maketrans(":.", "--")
 _LONGEST: Final = 64  # bytes of an attribute
@@ -64,6 +75,11 @@ class NicRecord:
     attached: bool = False
     lease: dict[str, Any] = field(default_factory=dict)
     cni: dict[str, Any] = field(default_factory=dict)
+
+
+def record_name(device: AllocatedDevice[Any] | HeldDevice) -> str:
+    """Under which name the record of a claim's device is kept: each share of a shared one has its own."""
+    return device.name if device.share_id is None else f"{device.name}{OF_SHARE}{device.share_id}"
 
 
 def nic_records(node: NodeAccess, directory: str) -> Records[NicRecord]:

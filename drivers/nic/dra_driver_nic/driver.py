@@ -13,6 +13,7 @@ from dra_driver_nic.health import HealthMonitor
 from dra_driver_nic.kernel import LinkEvents
 from dra_driver_nic.leases import renewed_leases
 from dra_driver_nic.node import NicNode, OpenNamespace
+from dra_driver_nic.picture import draw, read_network
 from dra_driver_nic.prepare import prepare, unprepare
 from dra_driver_nic.rdma_netlink import OpenRdmaSocket
 from dra_driver_nic.sandbox import create_container, run_pod_sandbox, stop_pod_sandbox
@@ -22,6 +23,7 @@ from dra_sdk import (
     Container,
     DeviceHealth,
     DriverInfo,
+    HealthStatus,
     HeldClaim,
     Node,
     PodSandbox,
@@ -107,6 +109,13 @@ class NicDriver:
     def dra_unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Bring the claim's interfaces back, and undo what its journal lists."""
         unprepare(self._node(node, CALL_SECONDS), claim)
+
+    def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
+        """Who has which interface, card by card."""
+        nic_node = self._node(node)
+        report = HealthMonitor(nic_node, settle=0.0).read()
+        unhealthy = frozenset(each.device for each in report if each.status is HealthStatus.UNHEALTHY)
+        return draw(read_network(nic_node, unhealthy), held)
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Move the interfaces of the pod's claims into its network namespace, all or none."""

@@ -102,6 +102,11 @@ class FilesNetwork:
         """Refused."""
         raise NetworkError(f"VRF {vrf.name} cannot be added to a tree of files")
 
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """Refused."""
+        del name, mac
+        raise _refusal(parent)
+
     def remove_link(self, link: int) -> None:
         """Refused."""
         raise _refusal(link)

@@ -20,12 +20,13 @@ class HealthMonitor:
     """Reads the health of a node's devices again and again.
 
     node: the node.
+    settle: seconds for which a problem must last; by default those of the settings.
     clock: a steady clock, in seconds.
     """
 
-    def __init__(self, node: NicNode, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: NicNode, settle: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._node = node
-        self._tracker = HealthTracker(settle=node.settings.settle_seconds, clock=clock)
+        self._tracker = HealthTracker(settle=node.settings.settle_seconds if settle is None else settle, clock=clock)
         self._known: set[str] = set()
 
     def watch(self, stop: Event, interval: float) -> Iterator[list[DeviceHealth]]:

@@ -218,6 +218,11 @@ class KernelNetwork:
         for key in ("tcp_l3mdev_accept", "udp_l3mdev_accept"):
             _write_sysctl(_SYSCTLS / "ipv4" / key, "1")
 
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """As `Network.add_macvlan`."""
+        with _changing(f"add macvlan {name} on interface {parent}"):
+            self._netlink.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge", address=mac)
+
     def remove_link(self, link: int) -> None:
         """As `Network.remove_link`."""
         with _changing(f"remove interface {link}", errno.ENODEV):

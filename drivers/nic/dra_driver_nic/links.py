@@ -274,6 +274,9 @@ class Network(Protocol):
     def add_vrf(self, vrf: Vrf) -> None:
         """Add a VRF and switch it on; servers that are in no VRF answer in it, too."""
 
+    def add_macvlan(self, name: str, parent: int, mac: str) -> None:
+        """Add a macvlan on another interface, which bridges it with the others there."""
+
     def remove_link(self, link: int) -> None:
         """Remove an interface in software."""
 

@@ -17,8 +17,9 @@ from dra_sdk.hardware import Host, PciDevice, optional, read_int, read_pci_devic
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
-OWN_MACVLAN: Final = re.compile(r"dramv[0-9a-f]{10}")
-"""The names that this driver gives macvlans which it makes on the node."""
+OWN_MACVLAN_PREFIX: Final = "dramv"
+"""How the names begin of macvlans that this driver makes on the node."""
+_OWN_MACVLAN: Final = re.compile(OWN_MACVLAN_PREFIX + r"[0-9a-f]{10}")
 _REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+|\d+")  # the second form is that of kernels before 5.0
 
 
@@ -117,7 +118,7 @@ class _Reader:
             address = pci_address_of(directory)
             if _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
                 self._switches.add(address)
-            elif link.arp_type != LOOPBACK and not OWN_MACVLAN.fullmatch(link.name):
+            elif link.arp_type != LOOPBACK and not _OWN_MACVLAN.fullmatch(link.name):
                 self._links.append((link, address))
         self._interfaces = {address: link for link, address in reversed(self._links) if address}
         self._numbers = {

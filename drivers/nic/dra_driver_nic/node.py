@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from dra_driver_nic.attach import Attachment, detach
-from dra_driver_nic.devices import NicRecord, device_name, nic_records, published
+from dra_driver_nic.devices import OF_SHARE, NicRecord, device_name, nic_records, published
 from dra_driver_nic.files import FilesNamespace
 from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import Namespace, NetworkError, Snapshot
@@ -116,9 +116,9 @@ class NicNode:
         return "its interface is not on the node: something else has taken, renamed or removed it"
 
     def recorded(self) -> dict[str, NicRecord]:
-        """The devices that claims have, by name."""
+        """The devices that claims have, by name; but not those that are shared."""
         records = self.records
-        found = {name: records.read(name) for name in records.devices()}
+        found = {name: records.read(name) for name in records.devices() if OF_SHARE not in name}
         return {name: each for name, each in found.items() if each != NicRecord()}
 
     # -- RDMA

@@ -26,6 +26,7 @@ from dra_driver_nic.links import (
     Rule,
     Vrf,
 )
+from dra_driver_nic.macvlan import macvlan_state
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
 from dra_sdk import AllocatedDevice, Claim, PermanentError
@@ -79,12 +80,19 @@ def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, n
     if link is None:
         raise ValueError(f"device {device.name} has no interface")
     label = f"device {device.name} ({nic})"
+    tag = f"dra-{claim.uid}-{number}"
     with node.namespace() as namespace:
+        if nic.shared:
+            namespace.run(lambda network: _check_addresses(network, 0, device.config.interface.addresses or (), label))
+            state = macvlan_state(link, tag, device.config, label)
+            pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
+            cni = _network(node, device.config, label)
+            return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, cni=cni)
         state = namespace.run(lambda network: _host_state(network, link, device.config, label))
         pod_ethtool = namespace.run(lambda network: _ethtool(network, link, device.config.ethtool, label))
     return Attachment(
         device=device.name,
-        tag=f"dra-{claim.uid}-{number}",
+        tag=tag,
         pci=nic.pci.address if nic.pci is not None else "",
         host=state,
         pod=_pod_state(device.config, state, pod_ethtool),
@@ -112,7 +120,7 @@ def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> 
             "and would not come back as it was"
         )
     _check_parent(network, link, config.interface.mtu, label)
-    _check_addresses(network, link, config.interface.addresses or (), label)
+    _check_addresses(network, link.index, config.interface.addresses or (), label)
     state = HostState.read(network, link)
     unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
     if unknown and state.sysctls:
@@ -131,8 +139,8 @@ def _check_parent(network: Network, link: Link, mtu: int | None, label: str) -> 
         )
 
 
-def _check_addresses(network: Network, link: Link, wanted: Collection[str], label: str) -> None:
-    """Refuse an address that another interface of the node has."""
+def _check_addresses(network: Network, link: int, wanted: Collection[str], label: str) -> None:
+    """Refuse an address that another interface of the node has; 0 for an interface that is not on the node yet."""
     if not wanted:
         return
     snapshot = network.snapshot()
@@ -140,7 +148,7 @@ def _check_addresses(network: Network, link: Link, wanted: Collection[str], labe
     others = {
         _ip(address.address): names.get(index, index)
         for index, addresses in snapshot.addresses.items()
-        if index != link.index
+        if index != link
         for address in addresses
     }
     for text in wanted:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment
 from dra_driver_nic.config import NicConfig
-from dra_driver_nic.devices import NicRecord, attributes
+from dra_driver_nic.devices import NicRecord, attributes, device_name, record_name
 from dra_driver_nic.leases import LEASE, end_lease, lease_address
 from dra_driver_nic.links import Link, Network
 from dra_driver_nic.nics import Nic
@@ -47,33 +47,33 @@ def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
         if not device.admin_access:
             _check(found[device.name], device)
     plans = {
-        device.name: plan_attachment(node, claim, device, found[device.name], number)
+        record_name(device): plan_attachment(node, claim, device, found[device.name], number)
         for number, device in enumerate(claim.devices)
         if not device.admin_access and found[device.name].link is not None
     }
-    _check_together(claim, {each.name: plans[each.name] for each in claim.devices if each.name in plans})
+    _check_together(claim, plans)
     for device in claim.devices:
         claim.deadline.check()
         if device.admin_access:  # another claim may hold the device, so nothing is changed
             yield device.prepared()
         elif device.config.driver is not None:
-            yield _pass_through(node, claim, device, found[device.name], plans.get(device.name))
+            yield _pass_through(node, claim, device, found[device.name], plans.get(record_name(device)))
         else:
-            yield _prepare(node, claim, device, found[device.name], plans.get(device.name))
+            yield _prepare(node, claim, device, found[device.name], plans.get(record_name(device)))
 
 
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
     """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
     if not claim.rebooted:
         for each in reversed([*moves(claim)]):
-            with node.records.locked(each.device.name) as record:
+            with node.records.locked(each.record) as record:
                 bring_back(node, each, record)
         for entry in reversed(claim.journal):
             _undo(node, entry)
     for device in claim.devices:
-        with node.records.locked(device.name) as record:
+        with node.records.locked(record_name(device)) as record:
             if record.claim == claim.uid:
-                node.records.save(device.name, NicRecord())
+                node.records.save(record_name(device), NicRecord())
 
 
 def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
@@ -134,6 +134,13 @@ def _check(nic: Nic, device: Allocated) -> None:
         raise PermanentError(f"device {device.name} ({nic}): vf is for virtual functions, and it is none")
     if config.driver is not None and nic.pci is None:
         raise PermanentError(f"device {device.name} ({nic}): driver is {config.driver}, but it is no PCI function")
+    if link is None and not nic.rdma and config.driver is None:
+        bound = "no kernel driver" if nic.pci is None or nic.pci.driver is None else f"kernel driver {nic.pci.driver}"
+        raise PermanentError(
+            f"device {device.name} has {bound}, so it has no interface; ask for it with driver: vfio-pci"
+        )
+    if nic.shared and (config.driver is not None or config.vf is not None):
+        raise PermanentError(f"device {device.name} ({nic}): driver and vf cannot be given for a shared interface")
     if link is None and config.configures_interface:
         raise PermanentError(
             f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
@@ -235,17 +242,41 @@ def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) 
 
     First the attributes of the device are kept, so that it is published as it is now while the claim has it.
     """
-    with node.records.locked(device.name):
-        node.records.save(device.name, NicRecord(claim=claim.uid, attributes=attributes(nic)))
+    with node.records.locked(record_name(device)):
+        node.records.save(record_name(device), NicRecord(claim=claim.uid, attributes=attributes(nic)))
+    _refuse_other_partition(node, nic)
     if device.config.vf is not None and nic.pf is not None:
         step = VfStep.plan(node, nic.pf, device.config.vf)
         claim.journal(step.entry)
         step.apply(node)
 
 
+def _refuse_other_partition(node: NicNode, nic: Nic) -> None:
+    """Refuse a physical function of which claims have virtual ones, and the other way round.
+
+    The scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
+    of this claim is written before, so of two claims at the same time at least one sees the other.
+    """
+    if nic.pci is None or nic.shared:
+        return
+    held = {str(each.attributes.get("pciAddress")): name for name, each in node.recorded().items()}
+    others = [nic.pf.pci.address] if nic.pf is not None else nic.pci.sriov.vfs if nic.pci.sriov is not None else ()
+    for address in others:
+        if address in held:
+            raise RetriableError(
+                f"device {device_name(nic)}: a claim has {held[address]}, and a physical function is used as a whole "
+                "or by its virtual functions; the cluster needs the feature DRAPartitionableDevices"
+            )
+    if nic.pf is None and others:
+        there = {each.pci.address for each in node.devices().values() if each.pci is not None}
+        missing = [each for each in others if each not in there]
+        if missing:
+            raise RetriableError(f"device {device_name(nic)}: something else uses its virtual function {missing[0]}")
+
+
 def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
     """The RDMA devices that go to the pod. PermanentError for IPoIB, whose interface ends when its device moves."""
-    if device.config.rdma is False or not nic.rdma or not node.moves_rdma():
+    if device.config.rdma is False or not nic.rdma or nic.shared or not node.moves_rdma():
         return []
     if nic.link is not None and nic.infiniband:
         raise PermanentError(

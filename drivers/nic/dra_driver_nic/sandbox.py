@@ -14,10 +14,11 @@ from typing import Any, Final
 from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment, attach, is_tagged
 from dra_driver_nic.cni import Call, Chain, CniError
-from dra_driver_nic.devices import NicRecord
+from dra_driver_nic.devices import NicRecord, record_name
 from dra_driver_nic.dhcp import Lease
 from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
+from dra_driver_nic.macvlan import make_macvlans, remove_macvlan
 from dra_driver_nic.node import NicNode
 from dra_sdk import Container, DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
 
@@ -52,6 +53,11 @@ class Move:
     attachment: Attachment | None
     rdma: tuple[str, ...]
     cni: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def record(self) -> str:
+        """The name of its record."""
+        return record_name(self.device)
 
     def __str__(self) -> str:
         return f"device {self.device.name}" if self.attachment is None else str(self.attachment)
@@ -100,7 +106,7 @@ def create_container(node: NicNode, container: Container) -> None:
     """
     for claim in container.claims:
         for each in moves(claim):
-            record = node.records.read(each.device.name)
+            record = node.records.read(each.record)
             if not (record.attached and _is_in(record, container.pod)):
                 run_pod_sandbox(node, container.pod)
                 return
@@ -115,35 +121,33 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[
     if not pod.network_namespace:
         raise PermanentError(f"{pod} uses the network of its node (hostNetwork), so it cannot get {wanted[0]}")
     with ExitStack() as stack:
-        records = {each.device.name: stack.enter_context(node.records.locked(each.device.name)) for each in wanted}
+        records = {each.record: stack.enter_context(node.records.locked(each.record)) for each in wanted}
         namespace = stack.enter_context(node.namespace())
         target = stack.enter_context(node.pod_namespace(pod.network_namespace))
         if target is None:
             raise RetriableError(f"the network namespace {pod.network_namespace} of {pod} does not exist")
-        wanted = [_with_lease(each, records[each.device.name]) for each in wanted]
+        wanted = [_with_lease(each, records[each.record]) for each in wanted]
         for each in wanted:
-            _take_from_before(node, namespace, each, records[each.device.name], pod)
+            _take_from_before(node, namespace, each, records[each.record], pod)
         for each in wanted:
-            record = records[each.device.name]
+            record = records[each.record]
             record.pod, record.pod_name, record.attached = pod.uid, f"{pod.namespace}/{pod.name}", False
             record.namespace, record.tag = pod.network_namespace, each.attachment.tag if each.attachment else ""
-            node.records.save(each.device.name, record)
-        attach(namespace, target, [each.attachment for each in wanted if each.attachment is not None])
+            node.records.save(each.record, record)
+        _attach_interfaces(namespace, target, [each.attachment for each in wanted if each.attachment is not None])
         try:
             for each in wanted:
                 node.move_rdma(each.rdma, namespace, target)
-            wanted = [
-                _add_to_network(node, each, records[each.device.name], pod, (namespace, target)) for each in wanted
-            ]
+            wanted = [_add_to_network(node, each, records[each.record], pod, (namespace, target)) for each in wanted]
         except BaseException as error:
             problems = [problem for each in reversed(wanted) if (problem := _undo(node, each, records))]
             if problems:
                 raise RetriableError(f"{error}; and the undo failed: {'; '.join(problems)}") from error
             raise
         for each in wanted:
-            record = records[each.device.name]
+            record = records[each.record]
             record.attached = True
-            node.records.save(each.device.name, record)
+            node.records.save(each.record, record)
         return wanted
 
 
@@ -162,11 +166,11 @@ def _add_to_network(
         return move
     call = Call(container=pod.id, pod_namespace=pod.namespace, pod_name=pod.name, pod_uid=pod.uid)
     record.cni = {_CALL: asdict(call)}
-    node.records.save(move.device.name, record)
+    node.records.save(move.record, record)
     chain = _chain(node, move.attachment, namespaces[0], record)
     result = chain.add(namespaces[1])
     record.cni[_RESULT] = result
-    node.records.save(move.device.name, record)
+    node.records.save(move.record, record)
     problem = chain.check(namespaces[1], result)
     if problem:
         log.warning("%s", problem)
@@ -183,7 +187,7 @@ def _remove_from_network(node: NicNode, move: Move, record: NicRecord) -> str:
         except CniError as error:
             return str(error)
     record.cni = {}
-    node.records.save(move.device.name, record)
+    node.records.save(move.record, record)
     return ""
 
 
@@ -192,9 +196,20 @@ def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: 
     return Chain(node.access, node.settings.cni_bin_dirs, namespace, attachment, call, record.namespace)
 
 
+def _attach_interfaces(node: Namespace, pod: Namespace, interfaces: Sequence[Attachment]) -> None:
+    """Make those that stand on shared interfaces, and move and configure all."""
+    try:
+        make_macvlans(node, interfaces)
+        attach(node, pod, interfaces)
+    except Exception:
+        for each in interfaces:
+            remove_macvlan(node, each)
+        raise
+
+
 def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:
     try:
-        bring_back(node, move, records[move.device.name])
+        bring_back(node, move, records[move.record])
     except (DraError, OSError) as error:
         return f"{move}: {error}"
     return ""
@@ -229,6 +244,8 @@ def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
                 node.move_rdma(move.rdma, pod, namespace)
     if move.attachment is not None:
         node.bring_back(move.attachment, record)
+        with node.namespace() as namespace:
+            remove_macvlan(namespace, move.attachment)
     if problem:
         raise RetriableError(f"{move} is back, but {problem}")
 
@@ -237,10 +254,10 @@ def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     """Bring back what a pod's sandbox has. Raises RetriableError; `dra_unprepare` tries again."""
     for claim in pod.claims:
         for each in moves(claim):
-            with node.records.locked(each.device.name) as record:
+            with node.records.locked(each.record) as record:
                 if record.pod == pod.uid and pod.network_namespace in {record.namespace, ""}:
                     bring_back(node, each, record)
                     record.pod = record.pod_name = record.namespace = record.tag = ""
                     record.attached = False
-                    node.records.save(each.device.name, record)
+                    node.records.save(each.record, record)
                     pod.report(each.claim, each.device, status.detached())

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from dra_driver_nic import NicDriver, NicSettings
+from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.links import Namespace, Network
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
 
@@ -57,14 +57,20 @@ class Kill:
         return method(*arguments, **named)
 
 
-def killed_after(changes: int, node: FakeNode, networks: PrivateNetworks, work: Callable[[NicDriver], None]) -> bool:
+def killed_after(
+    changes: int,
+    node: FakeNode,
+    networks: PrivateNetworks,
+    work: Callable[[NicDriver], None],
+    shared: tuple[str, ...] = (),
+) -> bool:
     """Run a new driver in a child process that is killed after some changes; False if it ended before."""
     child = os.fork()
     if not child:
         status = 1
         try:
             kill = Kill(changes)
-            settings = NicSettings(software=("veth",), protect=("wire*",))
+            settings = NicSettings(software=("veth",), protect=("wire*",), shared=shared)
             work(
                 NicDriver(
                     settings,
@@ -146,6 +152,40 @@ def test_a_kill_at_any_change_of_a_return_is_repaired(
             break
         killed += 1
     assert killed > 10
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("hook", ["run", "stop", "unprepare"])
+def test_a_kill_at_any_change_of_a_share_of_an_interface_is_repaired(
+    dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, hook: str
+) -> None:
+    settings = NicSettings(software=("veth",), protect=("wire*",), shared=("nic0",))
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open)
+    driver: DriverHarness = dra_driver(made, settings=settings)
+    before = networks.node.state()
+    killed = 0
+    for changes in points():
+        networks.add_pod("pod1")
+        prepared = driver.prepare(claim(ONE, config=NicConfig(interface=EVERY_FIELD.interface)))
+        pod = sandbox(driver, "pod1") if hook == "run" else run_sandbox(driver, "pod1")
+
+        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
+            if hook == "run":
+                killed.dra_run_pod_sandbox(pod, dra_node.node)
+            elif hook == "stop":
+                killed.dra_stop_pod_sandbox(pod, dra_node.node)
+            else:
+                killed.dra_unprepare(pod.claims[0], dra_node.node)
+
+        ended = not killed_after(changes, dra_node, networks, work, ("nic0",))
+        driver.restart()
+        driver.unprepare(prepared)
+        wait_for_state(networks.node, before)
+        driver.assert_clean()
+        if ended:
+            break
+        killed += 1
+    assert killed > 4
 
 
 @pytest.mark.timeout(300)

@@ -23,13 +23,14 @@ def rule(
     match: str | None = None,
     nodes: tuple[str, ...] = (),
     override: bool = False,
+    publish: bool | None = None,
 ) -> Rule:
-    return Rule("", cel.compile(match) if match else None, nodes, attributes or {}, taints, override)
+    return Rule("", cel.compile(match) if match else None, nodes, attributes or {}, taints, override, publish)
 
 
 def apply(devices: Sequence[Device], *rules: Rule, node: str = "gpu-1") -> Overlaid:
     numbered = [
-        Rule(f"rules[{index}]", each.match, each.nodes, each.attributes, each.taints, each.override)
+        Rule(f"rules[{index}]", each.match, each.nodes, each.attributes, each.taints, each.override, each.publish)
         for index, each in enumerate(rules)
     ]
     return Overlay("file", tuple(numbered)).apply([ResourcePool("gpu-1", devices)], driver=DRIVER, node=node)
@@ -205,3 +206,22 @@ def test_without_an_expression_every_device_is_selected():
     assert rule().selects(view)
     assert rule(match="device.attributes['d'].index == 1").selects(view)
     assert not rule(match="device.attributes['d'].index == 2").selects(view)
+
+
+def test_the_last_rule_that_says_so_decides_whether_a_device_is_published():
+    some = f'device.attributes["{DRIVER}"].index'
+    found = apply(
+        gpus(4),
+        rule(publish=False),
+        rule(match=f"{some} >= 2", publish=True),
+        rule({"t.example.com/rail": 1}, match=f"{some} == 3"),
+        rule(match=f"{some} == 2", publish=False, nodes=("other-*",)),
+    )
+    assert [device.name for device in found.pools[0].devices] == ["gpu-2", "gpu-3"]
+    assert attributes(found) == [{"index": 2}, {"index": 3, "t.example.com/rail": 1}]
+
+
+def test_a_rule_that_fails_on_a_device_leaves_it_published():
+    found = apply(gpus(1), rule(match=f'device.attributes["{DRIVER}"].none == 1', publish=False))
+    assert [device.name for device in found.pools[0].devices] == ["gpu-0"]
+    assert len(found.problems) == 1

@@ -94,7 +94,7 @@ def test_no_rules_is_an_overlay(tmp_path: Path):
         ("{match: 'device.foo', attributes: {a: 1}}", "rules[0].match: line 1, column 7: undefined field 'foo'"),
         ("{match: '1', attributes: {a: 1}}", "must evaluate to bool or the unknown type, not int"),
         ("{nodes: [], attributes: {a: 1}}", "rules[0].nodes: List should have at least 1 item"),
-        ("{override: true}", "rules[0]: has neither attributes nor taints"),
+        ("{override: true}", "rules[0]: has neither attributes nor taints nor publish"),
         ("5", "rules[0]: Input should be a valid dictionary"),
     ],
 )
