@@ -249,13 +249,13 @@ def _usable_at_once(address: Address) -> Address:
 
 
 def _routes(config: NicConfig, state: HostState, vrf: Vrf | None) -> Iterator[Route]:
-    """The routes of the pod; those that name no table are in that of the VRF, if there is one."""
+    """The routes of the pod; those of the main table are in that of the VRF, if there is one."""
     table = MAIN_TABLE if vrf is None else vrf.table
     if config.routes is None and not config.interface.dhcp:
         for route in state.routes:
             yield replace(route, table=table) if route.table == MAIN_TABLE else route
     for each in config.routes or ():
-        yield _route(each, each.table if "table" in each.model_fields_set else table)
+        yield _route(each, table if each.table == MAIN_TABLE else each.table)
 
 
 def _route(config: RouteConfig, table: int) -> Route:
