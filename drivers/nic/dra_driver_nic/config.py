@@ -174,7 +174,7 @@ class RouteConfig(_Section):
     gateway: Ip | None = Field(default=None, description="The next hop; may be missing with scope 253 (link) only.")
     source: Ip | None = Field(default=None, description="The preferred source address.")
     scope: Literal[0, 253] = Field(default=0, description="0: global, 253: link.")
-    table: Table = Field(default=MAIN_TABLE, description="The routing table; by default that of the interface's VRF.")
+    table: Table = Field(default=MAIN_TABLE, description="The routing table; with a VRF, 254 means that of the VRF.")
     metric: int = Field(default=0, ge=0, le=0xFFFFFFFF, description="The priority; 0 for that of the kernel.")
 
     @model_validator(mode="after")

@@ -110,7 +110,7 @@ def end_lease(node: NicNode, entry: Mapping[str, Any]) -> None:
         if link is not None and kept:
             try:
                 _release(node, namespace, name, Lease.from_entry(kept))
-            except (RetriableError, OSError) as error:
+            except (RetriableError, OSError, ValueError) as error:
                 log.warning("the lease of device %s is not released, and ends by itself: %s", device, error)
         if link is not None and not entry["up"]:
             index = link.index
@@ -163,14 +163,14 @@ def _renew_until(node: NicNode, ended: Event, seconds: float) -> None:
         for device, record in records.items():
             if not record.lease or ended.is_set():
                 continue
-            lease = Lease.from_entry(record.lease)
-            if lease.seconds is None or boot_seconds() < max(_due(lease), next_attempts.get(device, 0.0)):
-                continue
-            next_attempts[device] = boot_seconds() + _pause(lease)
             try:
+                lease = Lease.from_entry(record.lease)
+                if lease.seconds is None or boot_seconds() < max(_due(lease), next_attempts.get(device, 0.0)):
+                    continue
+                next_attempts[device] = boot_seconds() + _pause(lease)
                 _renew(node, device, record, lease)
-            except (DraError, OSError) as error:
-                log.warning("the lease of %s for device %s is not renewed: %s", lease.ip, device, error)
+            except (DraError, OSError, ValueError) as error:  # also a record that another version has written
+                log.warning("the lease of device %s is not renewed: %s", device, error)
 
 
 def _due(lease: Lease) -> float:

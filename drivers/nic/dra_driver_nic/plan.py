@@ -6,7 +6,7 @@ Everything that a configuration can ask in vain is found here, before anything c
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, n
     tag = f"dra-{claim.uid}-{number}"
     with node.namespace() as namespace:
         if nic.shared:
-            namespace.run(lambda network: _refuse_addresses_of_node(network, 0, device.config, label))
+            namespace.run(lambda network: _check_addresses(network, 0, device.config.interface.addresses or (), label))
             state = macvlan_state(link, tag, device.config, label)
             pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
             cni = _network(node, device.config, label)
@@ -119,14 +119,8 @@ def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> 
             f"{label}: route {', '.join(shared)} goes through it and other interfaces, "
             "and would not come back as it was"
         )
-    links = network.links()
-    parent = next((each for each in links if link.parent and each.index == link.parent), None)
-    mtu = config.interface.mtu
-    if parent is not None and link.kind in _SMALLER_THAN_PARENT and mtu is not None and mtu > parent.mtu:
-        raise PermanentError(
-            f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
-        )
-    _refuse_addresses_of_node(network, link.index, config, label)
+    _check_parent(network, link, config.interface.mtu, label)
+    _check_addresses(network, link.index, config.interface.addresses or (), label)
     state = HostState.read(network, link)
     unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
     if unknown and state.sysctls:
@@ -134,15 +128,30 @@ def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> 
     return state
 
 
-def _refuse_addresses_of_node(network: Network, link: int, config: NicConfig, label: str) -> None:
-    """Refuse an address that another interface of the node has."""
+def _check_parent(network: Network, link: Link, mtu: int | None, label: str) -> None:
+    """Refuse an MTU that the interface on which this one stands does not carry."""
+    if mtu is None or not link.parent or link.kind not in _SMALLER_THAN_PARENT:
+        return
+    parent = next((each for each in network.links() if each.index == link.parent), None)
+    if parent is not None and mtu > parent.mtu:
+        raise PermanentError(
+            f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
+        )
+
+
+def _check_addresses(network: Network, link: int, wanted: Collection[str], label: str) -> None:
+    """Refuse an address that another interface of the node has; 0 for an interface that is not on the node yet."""
+    if not wanted:
+        return
+    snapshot = network.snapshot()
+    names = {each.index: each.name for each in snapshot.links}
     others = {
-        _ip(address.address): each.name
-        for each in network.links()
-        if each.index != link
-        for address in network.addresses(each.index)
+        _ip(address.address): names.get(index, index)
+        for index, addresses in snapshot.addresses.items()
+        if index != link
+        for address in addresses
     }
-    for text in config.interface.addresses or ():
+    for text in wanted:
         if _ip(text) in others:
             raise PermanentError(
                 f"{label}: address {_ip(text)} of interface.addresses is used by interface {others[_ip(text)]} "
@@ -240,13 +249,13 @@ def _usable_at_once(address: Address) -> Address:
 
 
 def _routes(config: NicConfig, state: HostState, vrf: Vrf | None) -> Iterator[Route]:
-    """The routes of the pod; those that name no table are in that of the VRF, if there is one."""
+    """The routes of the pod; those of the main table are in that of the VRF, if there is one."""
     table = MAIN_TABLE if vrf is None else vrf.table
     if config.routes is None and not config.interface.dhcp:
         for route in state.routes:
             yield replace(route, table=table) if route.table == MAIN_TABLE else route
     for each in config.routes or ():
-        yield _route(each, each.table if "table" in each.model_fields_set else table)
+        yield _route(each, table if each.table == MAIN_TABLE else each.table)
 
 
 def _route(config: RouteConfig, table: int) -> Route:

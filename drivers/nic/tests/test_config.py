@@ -120,6 +120,7 @@ def test_a_configuration_without_interface_fits_devices_that_have_none() -> None
 
 
 def test_the_configuration_in_the_readme_is_valid() -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
-    (entry,) = yaml.safe_load(block)["spec"]["spec"]["devices"]["config"]
+    blocks = re.findall(r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+    (template,) = [each for each in map(yaml.safe_load, blocks) if each["kind"] == "ResourceClaimTemplate"]
+    (entry,) = template["spec"]["spec"]["devices"]["config"]
     assert NicConfig.decode(entry["opaque"]["parameters"]).vf is not None

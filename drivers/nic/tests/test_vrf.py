@@ -88,6 +88,22 @@ def test_the_table_of_a_vrf_without_one_is_that_of_dranet() -> None:
     }
 
 
+def test_routes_of_the_main_table_are_in_that_of_the_vrf(nic_driver: DriverHarness) -> None:
+    routes = tuple(
+        RouteConfig(destination=f"10.{number}.0.0/16", gateway="10.9.0.2", table=table)
+        for number, table in enumerate((254, 77), start=50)
+    )
+    interface = InterfaceConfig(vrf=VrfConfig(name="red", table=100))
+    for config, tables in (
+        (NicConfig(interface=interface, routes=routes), [100, 77]),
+        (NicConfig(interface=interface), [100]),
+    ):
+        prepared = nic_driver.prepare(claim(ONE, config=config))
+        (held,) = nic_driver.held
+        assert [each["table"] for each in held.devices[0].data["attachment"]["pod"]["routes"]] == tables
+        nic_driver.unprepare(prepared)
+
+
 def has_vrf(networks: PrivateNetworks) -> bool:
     with contextlib.suppress(AssertionError):
         networks.node.ip("link add probe0 type vrf table 9", "link del probe0")
