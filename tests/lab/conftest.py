@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.progress import Progress
 from tests.cluster.manifests import device_class
-from tests.lab.harness.node import LIMIT, Node
+from tests.lab.harness.node import LIMIT, PAUSE, Node
 
 collect_ignore = [] if os.environ.get("DRA_SDK_LAB") else ["inside", "rebooted"]
 
@@ -26,21 +29,55 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
     joined.leave()
 
 
-@pytest.fixture(scope="session")
-def cpus(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest]:
-    """The CPU driver under the drivers' own account, registered with the kubelet."""
-    classes = "/apis/resource.k8s.io/v1/deviceclasses"
-    if node.api.get(f"{classes}/dra.cpu") is None:
-        node.api.create(classes, device_class("dra.cpu", "dra.cpu"))
-    driver = DriverUnderTest(node, "cpu", "dra.cpu", tmp_path_factory.mktemp("driver"))
+class NodeDriver(DriverUnderTest):
+    """A driver on the node."""
+
+    def wait(self, check: Callable[[], object], timeout: float = LIMIT) -> None:
+        """Does what `DriverUnderTest.wait` does, at longer intervals: see `PAUSE`."""
+
+        def check_after_pause() -> object:
+            time.sleep(PAUSE)
+            return check()
+
+        super().wait(check_after_pause, timeout)
+
+
+@contextmanager
+def running(node: Node, target: str, name: str, directory: Path, **variables: str) -> Iterator[NodeDriver]:
+    """Runs a driver under the drivers' own account; the kubelet and containerd know it. `variables` are its settings.
+
+    There is a DeviceClass of its name for all its devices.
+    """
+    add_class(node, name, name)
+    driver = NodeDriver(node, target, name, directory)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRA_CPU_SHARED_POOL", "optional")  # two claims of two CPUs have all four
-        driver.start()
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        driver.start("--nri-socket", str(node.nri_socket))
     try:
-        driver.wait(driver.ready, LIMIT)
+        driver.wait(lambda: connections(driver) and driver.ready())
         yield driver
         assert driver.stop(LIMIT) == 0, driver.log_text()
     finally:
         if driver.running():
             driver.kill()
         print(driver.log_text())
+
+
+def add_class(node: Node, name: str, driver: str, condition: str = "true") -> None:
+    """Creates a DeviceClass for devices of a driver, unless the boot before has created it."""
+    path = "/apis/resource.k8s.io/v1/deviceclasses"
+    if node.api.get(f"{path}/{name}") is None:
+        node.api.create(path, device_class(name, driver, condition))
+
+
+def connections(driver: NodeDriver) -> int:
+    """Returns how often a driver has connected to containerd since its start."""
+    return driver.log_since_start().count("connected to containerd")
+
+
+@pytest.fixture(scope="session")
+def cpus(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeDriver]:
+    """The CPU driver."""
+    with running(node, "cpu", "dra.cpu", tmp_path_factory.mktemp("cpus")) as driver:
+        yield driver

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.manifests import claim, container, pod, request
+from dra_sdk.hardware import CpuSet, parse_cpuset
+from tests.cluster.manifests import claim, container, pod, request, where
 from tests.lab.harness.node import LIMIT, Node
 
 JSON = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 
-def create_claim(node: Node, name: str, cpus: int, where: str = "true") -> None:
-    """Creates a claim of CPUs of one NUMA node; `where` is a CEL expression that the device must fulfil."""
-    wanted: JSON = {"capacity": {"requests": {"dra.cpu/cpu": str(cpus)}}, "selectors": [{"cel": {"expression": where}}]}
-    node.api.create(CLAIMS, claim(name, [request("cpu", "dra.cpu", **wanted)]))
+def cpus(number: int, condition: str = "true") -> JSON:
+    """Returns the request `cpus`, for CPUs of one NUMA node; `condition` is a CEL expression for the device."""
+    return request("cpus", "dra.cpu", capacity={"requests": {"dra.cpu/cpu": str(number)}}, **where(condition))
+
+
+def of_numa_node(number: int) -> str:
+    """Returns the CEL expression for devices of a NUMA node."""
+    return f'device.attributes["resource.kubernetes.io"].numaNode == {number}'
+
+
+def create_claim(
+    node: Node, name: str, *requests: JSON, configs: Sequence[JSON] = (), aligned_by: Sequence[str] = ()
+) -> None:
+    """Creates a claim; its devices have the same values of the attributes `aligned_by`."""
+    made = claim(name, list(requests), list(configs))
+    made["spec"]["devices"]["constraints"] = [{"matchAttribute": each} for each in aligned_by]
+    node.api.create(CLAIMS, made)
 
 
 def create(node: Node, name: str, *claims: str, resources: JSON | None = None) -> None:
@@ -30,9 +46,10 @@ def create(node: Node, name: str, *claims: str, resources: JSON | None = None) -
     node.api.create(PODS, made)
 
 
-def wait(node: Node, name: str) -> None:
-    """Waits until a pod runs and is ready."""
-    node.wait_pod(name, timeout=LIMIT)
+def wait(node: Node, *names: str) -> None:
+    """Waits until pods run and are ready."""
+    for name in names:
+        node.wait_pod(name, timeout=LIMIT)
 
 
 def run(node: Node, name: str, *claims: str, resources: JSON | None = None) -> None:
@@ -57,8 +74,14 @@ def delete_claims(node: Node, *names: str) -> None:
         node.wait_gone("resourceclaim", name, timeout=LIMIT)
 
 
-def given_cpus(node: Node, name: str) -> dict[str, str]:
-    """Returns the CPUs that a pod's container was told, by the UID of the claim."""
+def devices(node: Node, name: str) -> Mapping[str, str]:
+    """Returns the devices that the scheduler has allocated to a claim, by request."""
+    results = node.api.get(f"{CLAIMS}/{name}")["status"]["allocation"]["devices"]["results"]
+    return {each["request"]: each["device"] for each in results}
+
+
+def told_cpus(node: Node, name: str) -> dict[str, str]:
+    """Returns the CPUs that a pod's container was told, by the UID of the claim, or UID and request."""
     words = Path(f"/proc/{node.container_process(name).pid}/environ").read_text().split("\0")
     pairs = (word.partition("=") for word in words)
     return {key.removeprefix(prefix): value for key, _, value in pairs if key.startswith(prefix := "DRA_CPUSET_")}
@@ -68,3 +91,13 @@ def cgroup(node: Node, name: str) -> Path:
     """Returns the control group of a pod's container; its parent is that of the pod."""
     (line,) = Path(f"/proc/{node.container_process(name).pid}/cgroup").read_text().splitlines()
     return Path("/sys/fs/cgroup", line.removeprefix("0::/"))
+
+
+def given_cpus(node: Node, name: str) -> CpuSet:
+    """Returns the CPUs on which the kernel runs a pod's container."""
+    return parse_cpuset((cgroup(node, name) / "cpuset.cpus.effective").read_text().strip())
+
+
+def given_memory(node: Node, name: str) -> str:
+    """Returns the NUMA nodes that a pod's container is limited to; empty if it is not."""
+    return (cgroup(node, name) / "cpuset.mems").read_text().strip()

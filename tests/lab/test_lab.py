@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.progress import Progress
-from tests.lab.harness.layers import ensure_layers
+from tests.lab.harness.layers import compile_checkout, ensure_layers
 from tests.lab.harness.machine import run_tests
 from tests.lab.harness.outcome import INSIDE, REBOOTED, ROOT, expected_tests
 from tests.lab.harness.plane import node_plane
@@ -28,6 +28,7 @@ def outcome(pytestconfig):
         progress = Progress()
         cache = Cache.from_env()
         layers = ensure_layers(cache, ROOT, progress)
+        compile_checkout(layers, ROOT, progress)
         with node_plane(cache, os.environ.get("KUBE_VERSION") or DEFAULT_VERSION, progress) as plane:
             return run_tests(layers, ROOT, [[INSIDE, "-v"], [REBOOTED, "-v"]], progress, plane=plane)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
-from tests.lab.harness.layers import ensure_layers
+from tests.lab.harness.layers import compile_checkout, ensure_layers
 from tests.lab.harness.machine import TIME_LIMIT, Limits, run_tests
 from tests.lab.harness.outcome import INSIDE, REBOOTED, ROOT
 from tests.lab.harness.plane import ensure_binaries, node_plane
@@ -58,6 +58,7 @@ def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> 
     if options.command == "prepare":
         ensure_binaries(cache, version, progress)
         return 0
+    compile_checkout(layers, ROOT, progress)
     with node_plane(cache, version, progress) as plane:
         found = run_tests(layers, ROOT, _boots(rest), progress, plane=plane, limits=Limits(options.seconds))
     if found.status is None:

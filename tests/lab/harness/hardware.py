@@ -1,8 +1,8 @@
 """The hardware of the virtual machine, as QEMU's command line.
 
-There are two sockets. Each is a NUMA node with a PCI root complex of its own. Each core has two threads. An IOMMU
-offers interrupt remapping, which VFIO requires. The PCI functions are real device models, so that real kernel drivers
-bind to them:
+There are two sockets. Each is a NUMA node with a PCI root complex of its own, and has two cores of two threads. An
+IOMMU offers interrupt remapping, which VFIO requires. The PCI functions are real device models, so that real kernel
+drivers bind to them:
 
 - slot A and slot B, one on each node: an igb NIC with virtual functions (SR-IOV), alone in its IOMMU group;
 - slot C: two functions of one card, .0 and .1, an e1000e each;
@@ -55,12 +55,14 @@ _KERNEL = (
 class Hardware:
     """The size of the machine.
 
-    sockets: the number of sockets, each a NUMA node with one core.
+    sockets: the number of sockets, each a NUMA node.
+    cores: the number of cores of each socket.
     threads: the number of threads of each core.
     memory: the memory of each NUMA node, MiB.
     """
 
     sockets: int = 2
+    cores: int = 2
     threads: int = 2
     memory: int = 2048
 
@@ -69,20 +71,20 @@ class Hardware:
         return [*self._processors(), *self._memory(), *_BOARD, *self._roots(), *_functions()]
 
     def _processors(self) -> list[str]:
-        total = self.sockets * self.threads
+        total = self.sockets * self.cores * self.threads
         # One thread runs all CPUs in turn. With a thread for each CPU, QEMU 10.0.13 loses interrupts and the kernel
         # hangs: see "When it hangs" in the README. The model of the IOMMU expects a CPU of Intel.
         return [
             *("-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel"),
-            *("-smp", f"{total},sockets={self.sockets},cores=1,threads={self.threads}"),
+            *("-smp", f"{total},sockets={self.sockets},cores={self.cores},threads={self.threads}"),
         ]
 
     def _memory(self) -> list[str]:
-        words = ["-m", str(self.sockets * self.memory)]
+        words, cpus = ["-m", str(self.sockets * self.memory)], self.cores * self.threads
         for node in range(self.sockets):
-            first = node * self.threads
+            first = node * cpus
             words += ["-object", f"memory-backend-ram,size={self.memory}M,id=memory{node}"]
-            words += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{first + self.threads - 1}"]
+            words += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{first + cpus - 1}"]
         return words
 
     def _roots(self) -> list[str]:

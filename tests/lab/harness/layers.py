@@ -37,6 +37,7 @@ KUBERNETES, RUNTIME = "/lab/kube", "/lab/runtime"
 """Where the virtual machine has the kubelet, and containerd with the CNI plugins."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 """Platforms of wheels that the systems' C library can load."""
+_MODULES = ("dra_sdk", "drivers", "tests")
 _PREFIX = "dra-sdk-lab-"
 _GRACE = 10.0
 """Seconds until a new directory has its lock."""
@@ -155,6 +156,16 @@ def ensure_layers(cache: Cache, checkout: Path, progress: Progress, system: Syst
             _ensure(python, "installing Python packages", progress, lambda at: make_python(at, base, wanted))
             _remove_others(layers)
     return layers
+
+
+def compile_checkout(layers: Layers, checkout: Path, progress: Progress) -> None:
+    """Compiles the modules of the checkout that have changed, for the system's Python.
+
+    The virtual machine would take a minute for it: every instruction is emulated there.
+    """
+    compile_ = ["python3", "-m", "compileall", "-q", "-j", "0", *(f"{CHECKOUT}/{name}" for name in _MODULES)]
+    with progress.step("compiling the checkout's modules"):
+        run(in_root(layers.base, compile_, read={}, write={CHECKOUT: checkout}))
 
 
 def python_packages(checkout: Path) -> PythonPackages:

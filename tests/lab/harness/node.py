@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from tests.cluster.harness import configuration, pki
 from tests.cluster.harness.cluster import Cluster
@@ -24,13 +25,19 @@ from tests.lab.harness.layers import KUBERNETES, RESULTS
 from tests.lab.harness.plane import ADDRESS, HANDED_OVER, NODE, NODE_ADDRESS, PORT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from tests.cluster.harness.progress import Progress
+
+T = TypeVar("T")
 
 LIMIT: Final = 800.0
 """Seconds for one wait, a little less than pytest allows for a test. On an idle machine, the slowest takes less than a
 minute."""
 _CACHE: Final = str(Path(KUBERNETES).parent)
 _DISK: Final = Path("/dev/vda")
+PAUSE: Final = 1.0
+"""Seconds before each check of a wait. One CPU emulates all of the node, and a request needs a connection with TLS."""
 _SLOWER: Final = 30
 """How many times slower than a real node it may be; time limits of containerd are so much longer."""
 _CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -89,6 +96,23 @@ class Node(Cluster):
             node.wait_namespace("default")
             step.detail = f"{NODE} is ready after {_uptime()} s"
         return node
+
+    def wait_until(
+        self, check: Callable[[], T | None], what: str, timeout: float = LIMIT, watch: Iterable[str] | None = None
+    ) -> T:
+        """Does what `Cluster.wait_until` does, at longer intervals: a check takes time from what it waits for."""
+
+        def check_after_pause() -> T | None:
+            time.sleep(PAUSE)
+            return check()
+
+        return super().wait_until(check_after_pause, what, timeout, watch)
+
+    def apply(self, *objects: Mapping[str, Any] | str) -> None:
+        """Does what `Cluster.apply` does, without the schemas of all kinds, which kubectl would read for a minute."""
+        texts = [each if isinstance(each, str) else json.dumps(each) for each in objects]
+        flags = ("--validate=false", "--openapi-patch=false")
+        self.kubectl("apply", *flags, "-f", "-", input="".join(f"---\n{text}\n" for text in texts))
 
     def start(self, component: str, timeout: float = LIMIT) -> None:
         """Starts a component that was stopped or killed, and waits until the kubelet reaches the containers again."""

@@ -11,7 +11,7 @@ from pathlib import Path
 COMMAND = [sys.executable, "-m", "dra_sdk.cli.main", "discover", "cpu", "-o", "json"]
 
 
-def test_the_cpu_driver_finds_two_sockets_of_one_core_with_two_threads():
+def test_the_cpu_driver_finds_two_sockets_of_two_cores_with_two_threads():
     found = subprocess.run(COMMAND, env={**os.environ, "NODE_NAME": "lab"}, capture_output=True, text=True, check=True)
     devices = [device for each in json.loads(found.stdout)["items"] for device in each["spec"]["devices"]]
     assert [device["name"] for device in devices] == ["cpudevnuma000", "cpudevnuma001"]
@@ -19,17 +19,17 @@ def test_the_cpu_driver_finds_two_sockets_of_one_core_with_two_threads():
         attributes = device["attributes"]
         assert attributes["socketID"] == {"int": node}
         assert attributes["smtEnabled"] == {"bool": True}
-        assert attributes["numCPUs"] == {"int": 2}
+        assert attributes["numCPUs"] == {"int": 4}
         assert attributes["resource.kubernetes.io/numaNode"] == {"int": node}
-        assert device["capacity"]["dra.cpu/cpu"]["value"] == "2"
+        assert device["capacity"]["dra.cpu/cpu"]["value"] == "4"
 
 
 def test_the_kernel_shows_the_same_layout():
     nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"))
-    assert [(path / "cpulist").read_text().strip() for path in nodes] == ["0-1", "2-3"]
+    assert [(path / "cpulist").read_text().strip() for path in nodes] == ["0-3", "4-7"]
     cpus = Path("/sys/devices/system/cpu")
     siblings = {(path / "topology/thread_siblings_list").read_text().strip() for path in cpus.glob("cpu[0-9]*")}
-    assert siblings == {"0-1", "2-3"}
+    assert siblings == {"0-1", "2-3", "4-5", "6-7"}
 
 
 def test_a_kernel_that_hangs_panics():

@@ -4,5 +4,7 @@ from pathlib import Path
 
 from tests.lab.harness.layers import RESULTS
 
-HELD = Path(RESULTS, "held.json")
-"""The CPUs that the pod `held` had before, by the UID of its claim."""
+HELD, BESIDE = "held", "beside"
+"""A pod with the claim of its name, and one without claim, which ran when the machine was turned off."""
+STATE = Path(RESULTS, "held.json")
+"""The CPUs that the claim had then, by its UID."""

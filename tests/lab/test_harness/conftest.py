@@ -1,4 +1,4 @@
-"""A busybox without dynamic linker, from the machine's files, which `make test-lab` makes before it runs tests."""
+"""The files of the machine, which `make test-lab` makes before it runs tests, and a static busybox from them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import pytest
 
 from tests.cluster.harness.cache import Cache
 from tests.cluster.harness.progress import Progress
-from tests.lab.harness.layers import ensure_layers
+from tests.lab.harness.layers import Layers, ensure_layers
 from tests.lab.harness.outcome import ROOT
 
 
 @pytest.fixture(scope="session")
-def busybox() -> Path:
-    return ensure_layers(Cache.from_env(), ROOT, Progress()).base / "usr/bin/busybox"
+def machine_layers() -> Layers:
+    return ensure_layers(Cache.from_env(), ROOT, Progress())
+
+
+@pytest.fixture(scope="session")
+def busybox(machine_layers: Layers) -> Path:
+    return machine_layers.base / "usr/bin/busybox"

@@ -11,11 +11,11 @@ def options(words, name):
     return [value for option, value in pairwise(words) if option == name]
 
 
-def test_sockets_threads_and_nodes():
-    words = Hardware(sockets=2, threads=2, memory=512).arguments()
-    assert options(words, "-smp") == ["4,sockets=2,cores=1,threads=2"]
+def test_sockets_cores_threads_and_nodes():
+    words = Hardware(sockets=2, cores=2, threads=2, memory=512).arguments()
+    assert options(words, "-smp") == ["8,sockets=2,cores=2,threads=2"]
     assert options(words, "-m") == ["1024"]
-    assert [node.rpartition("cpus=")[2] for node in options(words, "-numa")] == ["0-1", "2-3"]
+    assert [node.rpartition("cpus=")[2] for node in options(words, "-numa")] == ["0-3", "4-7"]
     roots = [device for device in options(words, "-device") if device.startswith("pxb-pcie")]
     assert [root.rpartition(",")[2] for root in roots] == ["numa_node=0", "numa_node=1"]
 

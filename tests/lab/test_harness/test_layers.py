@@ -16,7 +16,16 @@ from tests.cluster.harness.debian import Tool
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness import layers
-from tests.lab.harness.layers import LAB, Layers, ensure_layers, in_namespaces, in_root, key, python_packages
+from tests.lab.harness.layers import (
+    LAB,
+    Layers,
+    compile_checkout,
+    ensure_layers,
+    in_namespaces,
+    in_root,
+    key,
+    python_packages,
+)
 from tests.lab.harness.outcome import ROOT
 from tests.waiting import wait
 
@@ -116,6 +125,17 @@ def test_the_machine_gets_everything_that_the_project_asks_for():
     (points,) = [text for path, text in found.metadata.items() if path.endswith("entry_points.txt")]
     assert "[dra_sdk.drivers]\ncpu = dra_driver_cpu:CpuDriver\n" in points
     assert "[console_scripts]\ndra-sdk = dra_sdk.cli.main:main\n" in points
+
+
+def test_the_modules_of_a_checkout_are_compiled_for_the_python_of_the_machine(tmp_path, machine_layers):
+    for name in ("dra_sdk", "drivers", "tests"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.py").write_text("value = 1\n")
+    compile_checkout(machine_layers, tmp_path, Progress())
+    (version,) = [path.name for path in (machine_layers.base / "usr/lib").glob("python3.*")]
+    tag = version.removeprefix("python").replace(".", "")
+    found = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.pyc")}
+    assert found == {Path(name, f"__pycache__/module.cpython-{tag}.pyc") for name in ("dra_sdk", "drivers", "tests")}
 
 
 def test_extras_that_name_others_of_the_project_are_left_to_these(tmp_path):
