@@ -75,9 +75,10 @@ class Deaf(LampDriver):
     """Mistake: ignores `stop` until the test ends it."""
 
     def __init__(self) -> None:
-        self.released = Event()
+        self.started, self.released = Event(), Event()
 
     def dra_watch(self) -> None:
+        self.started.set()
         self.released.wait()
 
 
@@ -169,7 +170,7 @@ def test_a_hook_that_ignores_stop_is_an_error(dra_driver, monkeypatch):
     monkeypatch.setattr(watching, "LIMIT", 0.5)
     text = "dra_watch of driver lamps.example.com still runs 0.5 s after stop was set"
     with pytest.raises(AssertionError, match=text), running:
-        pass
+        assert driver.plugin.started.wait(30)  # a hook that has not begun when the block ends is not called at all
     driver.plugin.released.set()
     wait(lambda: not any(each.name == "watch" for each in threading.enumerate()))
 

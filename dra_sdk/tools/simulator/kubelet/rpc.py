@@ -90,7 +90,9 @@ class Connectivity:
         with _SUBSCRIBING:
             before = set(threading.enumerate())
             channel.subscribe(self._changed, try_to_connect=True)
-            self._pollers = [each for each in threading.enumerate() if each not in before and each.daemon]
+            others = [each for each in threading.enumerate() if each not in before]
+        # One that another part of the process is about to start is listed, too; it is not alive yet, and not grpc's.
+        self._pollers = [each for each in others if each.daemon and each.is_alive()]
 
     def stop(self) -> None:
         """Ends the observation."""
