@@ -43,8 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each connection that a peer closes is logged
     given = sys.argv[1:] if arguments is None else arguments
-    parsed = make_parser(given).parse_args(given)
     try:
+        parsed = make_parser(given).parse_args(given)
         return int(parsed.run(parsed))
     except DraError as error:
         for line in error_lines(error):

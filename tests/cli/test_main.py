@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -134,3 +135,14 @@ def test_ctrl_c_has_the_status_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("dra_sdk.cli.drivers.run", interrupt)
     assert main(["drivers"]) == 130
+
+
+def test_who_reads_no_further_gets_no_traceback() -> None:
+    """As with `dra-sdk run cpu --help | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "dra_sdk.cli.main", "run", "cpu", "--help"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
