@@ -230,7 +230,7 @@ SETTINGS = (
         "overlay_file",
         "DRA_SDK_OVERLAY_FILE",
         None,
-        "YAML file that adds attributes and taints to devices",
+        "YAML file that adds attributes and taints to devices, or leaves devices out",
         path,
         "FILE",
     ),
