@@ -153,6 +153,9 @@ class _Schema:
         if "items" in found:
             item = f"i{depth}"
             parts.append(f"{value}.all({item}, {self.matches(found['items'], item, depth + 1)})")
+        if "propertyNames" in found:
+            key = f"n{depth}"
+            parts.append(f"{value}.all({key}, {self.matches(found['propertyNames'], key, depth + 1)})")
         if kind == "object":
             parts += self._object(found, value, depth)
         of_type = "true"
@@ -174,6 +177,8 @@ class _Schema:
         kind = "a number" if found.get("type") == "number" else _TYPES.get(found.get("type", ""), ("", "a value"))[1]
         if "items" in found:
             kind += f" in which each is {self.words(found['items'])}"
+        if "propertyNames" in found:
+            kind += f" in which each key is {self.words(found['propertyNames'])}"
         return ", ".join([kind, *limits])
 
     def _object_in(self, schema: JSON) -> JSON | None:
@@ -201,7 +206,12 @@ class _Schema:
         return f"{value}.all({key}, {key} in {_literal(list(properties))} || {fits})"
 
     def _check_keywords(self, schema: JSON) -> None:
-        known = _WITHOUT_EFFECT | _LIMITS.keys() | _OBJECT | {"anyOf", "oneOf", "allOf", "const", "enum", "items"}
+        known = (
+            _WITHOUT_EFFECT
+            | _LIMITS.keys()
+            | _OBJECT
+            | {"anyOf", "oneOf", "allOf", "const", "enum", "items", "propertyNames"}
+        )
         known |= {"discriminator"} if "oneOf" in schema else set()
         if unknown := schema.keys() - known:
             raise SettingsError(f"a policy cannot check {', '.join(sorted(unknown))} of JSON Schema: {schema!r:.200}")

@@ -13,7 +13,7 @@ from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness.layers import compile_checkout, ensure_layers
 from tests.lab.harness.machine import run_tests
-from tests.lab.harness.outcome import INSIDE, REBOOTED, ROOT, expected_tests
+from tests.lab.harness.outcome import INSIDE, NEEDS_KERNEL, REBOOTED, ROOT, expected_tests
 from tests.lab.harness.plane import node_plane
 
 pytestmark = pytest.mark.timeout(0)  # the machine has a time limit of its own, which also removes it
@@ -30,7 +30,7 @@ def outcome(pytestconfig):
         layers = ensure_layers(cache, ROOT, progress)
         compile_checkout(layers, ROOT, progress)
         with node_plane(cache, os.environ.get("KUBE_VERSION") or DEFAULT_VERSION, progress) as plane:
-            return run_tests(layers, ROOT, [[INSIDE, "-v"], [REBOOTED, "-v"]], progress, plane=plane)
+            return run_tests(layers, ROOT, [[INSIDE, NEEDS_KERNEL, "-v"], [REBOOTED, "-v"]], progress, plane=plane)
 
 
 @pytest.mark.parametrize("test", expected_tests())

@@ -43,6 +43,7 @@ class Shape(OpaqueConfig, api_version=VERSION):
     part: Part | None = None
     parts: list[Part] = Field(default=[], max_length=2)
     numbers: dict[str, int] = Field(default={}, max_length=2)
+    sides: dict[Literal["left", "right"], int] = {}
     either: int | Literal["all"] = "all"
 
 
@@ -119,6 +120,8 @@ WRONG: Final[list[tuple[str, Any]]] = [
     ("Shape: parts must be", shape(parts=[{"width": 1, "depth": 2}])),
     ("Shape: numbers must be an object, of at most 2 keys", shape(numbers={"a": "x"})),
     ("Shape: numbers must be", shape(numbers={"a": 1, "b": 2, "c": 3})),
+    ('Shape: sides must be an object in which each key is "left" or "right"', shape(sides={"top": 1})),
+    ("Shape: sides must be", shape(sides={"left": "x"})),
     ('Shape: either must be an integer or "all"', shape(either="none")),
     ("Strict: size is required", {"apiVersion": VERSION, "kind": "Strict"}),
     ("Strict: unknown field; known: size", {"apiVersion": VERSION, "kind": "Strict", "size": 1, "small": 1}),

@@ -12,6 +12,7 @@ from pydantic import Field
 from dra_sdk import DriverInfo, OpaqueConfig
 from dra_sdk.cel.parser import parse
 from dra_sdk.errors import ConfigError, SettingsError
+from dra_sdk.loader import load_driver
 from dra_sdk.tools.config_policy import config_policy
 from tests.cel.second_opinion import celpy_environment
 from tests.tools.config_policies import NAME, RIGHT, WRONG, Shape, ShapeDriver, Strict, entry
@@ -94,6 +95,14 @@ def test_what_is_stored_already_is_never_stopped() -> None:
     (condition,) = policy["spec"]["matchConditions"]
     assert condition["expression"] == 'request.operation == "CREATE" || object.spec != oldObject.spec'
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "gpu-amd", "nic"])
+def test_the_reference_drivers_have_a_policy_of_correct_expressions(name: str) -> None:
+    policy, _ = config_policy(load_driver(name).info)
+    for each in [*policy["spec"]["variables"], *policy["spec"]["validations"]]:
+        parse(each["expression"])
+    assert len(policy["spec"]["validations"]) > 5
 
 
 def test_a_driver_without_configuration_has_no_policy() -> None:

@@ -24,7 +24,7 @@ from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 from tests.lab.harness.layers import compile_checkout, ensure_layers
 from tests.lab.harness.machine import TIME_LIMIT, Limits, run_tests
-from tests.lab.harness.outcome import INSIDE, REBOOTED, ROOT
+from tests.lab.harness.outcome import INSIDE, NEEDS_KERNEL, REBOOTED, ROOT
 from tests.lab.harness.plane import ensure_binaries, node_plane
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> 
 def _boots(arguments: list[str]) -> list[list[str]]:
     """Returns the arguments for pytest of each boot."""
     if not arguments:
-        return [[INSIDE], [REBOOTED]]
+        return [[INSIDE, NEEDS_KERNEL], [REBOOTED]]
     boots: list[list[str]] = [[]]
     for each in arguments:
         if each == "--then":
