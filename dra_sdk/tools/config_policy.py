@@ -51,7 +51,10 @@ _LIMITS: Final = {
     "maxProperties": ("size({0}) <= {1}", "of at most {} keys"),
 }
 """The keyword of JSON Schema → CEL for a value and the limit, and how a message says it."""
-_OBJECT: Final = frozenset({"type", "properties", "required", "additionalProperties"})
+_CHECKED: Final = frozenset(
+    "type properties required additionalProperties propertyNames items anyOf oneOf allOf const enum".split()
+)
+"""Other keywords that a policy checks."""
 
 
 def config_policy(info: DriverInfo) -> list[JSON]:
@@ -206,12 +209,7 @@ class _Schema:
         return f"{value}.all({key}, {key} in {_literal(list(properties))} || {fits})"
 
     def _check_keywords(self, schema: JSON) -> None:
-        known = (
-            _WITHOUT_EFFECT
-            | _LIMITS.keys()
-            | _OBJECT
-            | {"anyOf", "oneOf", "allOf", "const", "enum", "items", "propertyNames"}
-        )
+        known = _WITHOUT_EFFECT | _LIMITS.keys() | _CHECKED
         known |= {"discriminator"} if "oneOf" in schema else set()
         if unknown := schema.keys() - known:
             raise SettingsError(f"a policy cannot check {', '.join(sorted(unknown))} of JSON Schema: {schema!r:.200}")

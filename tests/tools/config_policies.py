@@ -43,7 +43,7 @@ class Shape(OpaqueConfig, api_version=VERSION):
     part: Part | None = None
     parts: list[Part] = Field(default=[], max_length=2)
     numbers: dict[str, int] = Field(default={}, max_length=2)
-    sides: dict[Literal["left", "right"], int] = {}
+    sides: dict[Literal["left", "right"], int] = Field(default={})
     either: int | Literal["all"] = "all"
 
 
