@@ -52,7 +52,19 @@ _LIMITS: Final = {
 }
 """The keyword of JSON Schema → CEL for a value and the limit, and how a message says it."""
 _CHECKED: Final = frozenset(
-    "type properties required additionalProperties propertyNames items anyOf oneOf allOf const enum".split()
+    [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "propertyNames",
+        "items",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "const",
+        "enum",
+    ]
 )
 """Other keywords that a policy checks."""
 
