@@ -102,7 +102,9 @@ class DriverHooks(Protocol):
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Act when the sandbox of a pod that uses this driver's claims has started, before its containers are created.
 
-        An exception fails the pod's start; the kubelet tries again with a new sandbox. Must be quick: the runtime
+        An exception fails the pod's start; the kubelet tries again with a new sandbox. containerd (2.1.9) does not
+        remove a sandbox that fails here, and with two of one pod it does not start again: where another way is left,
+        log the problem and refuse the containers in `dra_create_container`. Must be quick: the runtime
         waits 2 s, and handles no other pod of the node until then. The same holds for all hooks about containers: they
         answer from memory, after 1 s the SDK answers an error in their place.
 

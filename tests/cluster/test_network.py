@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,10 @@ def interfaces() -> Iterator[None]:
                 f"route add 10.205.{number}.0/24 via 10.204.{number}.2",
             )
             Path(f"/proc/sys/net/ipv4/conf/{name}/arp_ignore").write_text("2")
+        deadline = time.monotonic() + 60
+        while "tentative" in ip("-6 addr show") or "DOWN" in ip(*(f"-o link show {name}" for name in NAMES)):
+            assert time.monotonic() < deadline, ip("addr show")  # the kernel looks for a second who has the address
+            time.sleep(0.1)
         yield
     finally:
         remove_interfaces()
@@ -77,11 +82,11 @@ def remove_interfaces() -> None:
             ip(f"link del {name}")
 
 
-def state() -> dict[str, object]:
+def state() -> list[str]:
     """What `ip` and the sysctls say about the interfaces of the test."""
     routes = [each for each in ip("route show table all", "-6 route show table all").splitlines() if "drat" in each]
     found = [path for name in NAMES for path in sorted(Path("/proc/sys/net").glob(f"ipv[46]/*/{name}/*"))]
-    return {"links": links(*NAMES), "routes": sorted(routes), "sysctls": {str(path): _read(path) for path in found}}
+    return [*links(*NAMES), *sorted(routes), *(f"{path}: {_read(path)}" for path in found)]
 
 
 def links(*names: str) -> list[str]:
@@ -198,7 +203,7 @@ def wait_event(cluster: Cluster, name: str, words: str) -> None:
     cluster.wait_until(told, f"an event of {name} with: {words}")
 
 
-def wait_restored(cluster: Cluster, before: T, read: Callable[[], T]) -> None:
+def wait_restored(cluster: Cluster, before: list[str], read: Callable[[], list[str]]) -> None:
     """Wait until the interfaces are as they were, which takes the kernel a moment; AssertionError with what differs."""
 
     def restored() -> bool:
@@ -210,7 +215,8 @@ def wait_restored(cluster: Cluster, before: T, read: Callable[[], T]) -> None:
     try:
         cluster.wait_until(restored, "the interfaces are as before")
     finally:
-        assert read() == before
+        now = read()
+        assert (set(now) - set(before), set(before) - set(now)) == (set(), set())
 
 
 def wait_in_pod(cluster: Cluster, name: str, device: str) -> None:

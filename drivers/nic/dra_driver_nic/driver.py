@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
@@ -22,6 +23,7 @@ from dra_sdk import (
     Claim,
     Container,
     DeviceHealth,
+    DraError,
     DriverInfo,
     HealthStatus,
     HeldClaim,
@@ -35,6 +37,7 @@ from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.uevents import UeventSource
 
+log = logging.getLogger(__name__)
 HEALTH_SECONDS: Final = 5.0
 CALL_SECONDS: Final = 40.0  # for all waits of one call together: the kubelet gives up after 45 without a reason
 SANDBOX_SECONDS: Final = 0.8  # likewise: after 1 the SDK answers the container runtime with an error
@@ -118,8 +121,15 @@ class NicDriver:
         return draw(read_network(nic_node, unhealthy), held)
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
-        """Move the interfaces of the pod's claims into its network namespace, all or none."""
-        run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
+        """Move the interfaces of the pod's claims into its network namespace, all or none.
+
+        If that fails, `dra_create_container` tries again, and refuses the containers. The sandbox itself must not fail
+        here: containerd (2.1.9) keeps what belongs to such a sandbox, and with two of one pod it does not start again.
+        """
+        try:
+            run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
+        except DraError as error:
+            log.warning("%s: its containers are refused until this succeeds: %s", pod, error)
 
     def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Bring them back."""

@@ -48,11 +48,13 @@ def test_an_attachment_that_fails_has_its_reason_in_the_status(
     with nic_driver.nri() as runtime:
         networks.add_pod("sandbox-1").ip("link add nic0 type veth peer name other")
         prepared = nic_driver.prepare(claim(ONE))
+        pod = runtime.run_pod(prepared)  # a sandbox that fails would stay in containerd for ever
         with pytest.raises(RefusedError, match="cannot be called nic0 in the pod"):
-            runtime.run_pod(prepared)
+            pod.create_container()
         assert status_of(nic_driver, prepared) == ("False", "AttachFailed", told, None)
-        networks.add_pod("sandbox-2")
-        runtime.run_pod(prepared)
+        pod.stop()
+        networks.add_pod("sandbox-3")
+        runtime.run_pod(prepared).create_container()
         assert status_of(nic_driver, prepared)[:2] == ("True", "Attached")
 
 
