@@ -83,9 +83,13 @@ def remove_interfaces() -> None:
 
 
 def state() -> list[str]:
-    """What `ip` and the sysctls say about the interfaces of the test."""
+    """What `ip` and the sysctls say about the interfaces of the test.
+
+    But not whether IPv4 is forwarded, which the plugin of CNI turns on for all interfaces with a cluster's first pod.
+    """
     routes = [each for each in ip("route show table all", "-6 route show table all").splitlines() if "drat" in each]
     found = [path for name in NAMES for path in sorted(Path("/proc/sys/net").glob(f"ipv[46]/*/{name}/*"))]
+    found = [path for path in found if path.match("ipv6/*/*/*") or path.name != "forwarding"]
     return [*links(*NAMES), *sorted(routes), *(f"{path}: {_read(path)}" for path in found)]
 
 
