@@ -6,6 +6,7 @@ Source: KEP-4680; Kubernetes 1.36 pkg/kubelet/cm/dra/healthinfo.go.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from dra_sdk.tools.simulator.kubelet.rpc import HealthStream
     from dra_sdk.tools.simulator.kubelet.timing import KubeletTiming
 
+log = logging.getLogger(__name__)
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 UNKNOWN = "Unknown"
 MESSAGE_BYTES = 1024
 _ELLIPSIS = "..."
 _EXPIRY_CHECK_SECONDS = 0.1
+_END_SECONDS = 10.0  # for a cancelled stream; it usually ends within a millisecond
 _NAMES = {dra_health_v1_pb2.HEALTHY: HEALTHY, dra_health_v1_pb2.UNHEALTHY: UNHEALTHY}
 
 
@@ -122,16 +125,22 @@ class HealthMonitor:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._stream: HealthStream | None = None
-        self._thread = threading.Thread(target=self._run, name=f"kubelet-health-{plugin.info.driver}")
+        self._thread = threading.Thread(target=self._run, name=f"kubelet-health-{plugin.info.driver}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the stream and waits for the thread."""
+        """Ends the stream and waits for the thread. The plugin is not called any more."""
         self._stopping.set()
         with self._lock:
             if self._stream:
                 self._stream.cancel()
-        self._thread.join()
+        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive():
+            # gRPC does not always end a stream that is cancelled while the server goes away.
+            self._plugin.disconnect()
+            self._thread.join(_END_SECONDS)
+        if self._thread.is_alive():
+            log.error("%s: gRPC does not end the cancelled health stream; its thread is left", self._plugin.info.driver)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

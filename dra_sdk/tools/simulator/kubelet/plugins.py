@@ -81,6 +81,12 @@ class Plugin:
         service, timeout = self.info.service, self._timing.call
         self._call(UNPREPARE, claims, lambda: rpc.unprepare(self.channel, service, claims, timeout))
 
+    def disconnect(self) -> None:
+        """Closes the channel; calls in flight fail."""
+        if self.connectivity:
+            self.connectivity.stop()
+        self.channel.close()
+
     def _call(
         self, kind: str, claims: Sequence[ClaimRef], send: Callable[[], Answers]
     ) -> dict[str, tuple[PreparedDevice, ...]]:
@@ -190,9 +196,7 @@ class Plugins:
             stop_health = self._health.pop(plugin)
             self._sync(driver)
         stop_health()
-        if plugin.connectivity:
-            plugin.connectivity.stop()
-        plugin.channel.close()
+        plugin.disconnect()
 
     def set_notified(self, plugin: Plugin) -> None:
         """Notes that the plugin was told of its registration."""
