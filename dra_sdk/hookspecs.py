@@ -102,14 +102,14 @@ class DriverHooks(Protocol):
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Act when the sandbox of a pod that uses this driver's claims has started, before its containers are created.
 
-        An exception fails the pod's start; the kubelet tries again with a new sandbox. containerd (2.1.9) does not
-        remove a sandbox that fails here, and with two of one pod it does not start again: where another way is left,
-        log the problem and refuse the containers in `dra_create_container`. Must be quick: the runtime
-        waits 2 s, and handles no other pod of the node until then. The same holds for all hooks about containers: they
-        answer from memory, after 1 s the SDK answers an error in their place.
+        Must be repeatable. An exception, or an answer that is late, does not fail the sandbox, which runtimes do not
+        always remove then. It refuses the containers of the pod: the hook is called again before each of them is
+        created, until it succeeds. So it is also called for a sandbox that started while the driver was away, again
+        after a restart of the driver, when the pod may have all, and for a pod that begins to use a claim which is
+        prepared for another pod. Calls for one sandbox do not overlap.
 
-        The kubelet prepares a claim once on a node. So the hook is not called for a pod that begins to use a claim
-        which is prepared already for another pod.
+        Must be quick: the runtime waits 2 s, and handles no other pod of the node until then. The same holds for all
+        hooks about containers: they answer from memory, after 1 s the SDK answers in their place.
         """
 
     @hookspec(firstresult=True)

@@ -90,7 +90,7 @@ class FakeRuntime:
             raise AssertionError(f"the answer of dra_synchronize is not applied after {WAIT_SECONDS:g} s")
 
     def run_pod(self, *claims: PreparedClaim, name: str = "", namespace: str = "default") -> FakePod:
-        """The sandbox of a pod that uses these claims starts; RefusedError if the driver fails it.
+        """The sandbox of a pod that uses these claims starts; if the driver's hook fails, its containers are refused.
 
         Without a name it is the pod that the first claim is reserved for, otherwise a new one.
         """

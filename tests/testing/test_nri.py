@@ -173,8 +173,9 @@ def test_a_hook_about_a_pod_reports_what_became_of_its_devices(dra_node: FakeNod
         asked = claim(request(count=2))
         failed = driver.prepare(asked, pod="bad")
         assert reported(driver) == [("core-0", "Planned", None), ("core-1", "Planned", None)]
+        bad = runtime.run_pod(failed)
         with pytest.raises(RefusedError, match="as the pod asks"):
-            runtime.run_pod(failed)
+            bad.create_container()
         assert reported(driver) == [("core-0", "Bad", None), ("core-1", "Bad", None)]
         driver.unprepare(failed)
         assert reported(driver) == []

@@ -7,8 +7,9 @@ No lock is held while a hook runs, so that a slow hook delays no other event. So
 overlap, one in an event and one outside, and the answer of the earlier one may be applied last. Each side counts the
 changes of the other; if there were any during its own, `dra_synchronize` runs once more.
 
-An error of a hook fails the start of a pod or container that uses claims of the driver. For others it is logged, unless
-the hook refuses them by PermanentError or RetriableError.
+An error of a hook about a container refuses a container that uses claims of the driver; for others it is logged, unless
+the hook refuses them by PermanentError or RetriableError. An error of `dra_run_pod_sandbox` refuses all containers of
+the pod (`sandboxes.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.events import Event as NriEvent
 from dra_sdk.node.nri.plugin import SOCKET, NriPlugin
+from dra_sdk.node.nri.sandboxes import Sandboxes
 from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, StartRefusedError, Subscription
 from dra_sdk.node.threads import RestartingThread
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -76,6 +78,7 @@ class DriverPlugin:
     ) -> None:
         self._driver, self._node, self._held, self._measure = driver, node, held, measure
         self._synchronizes = driver.implements("dra_synchronize")
+        self._sandboxes = Sandboxes(driver, node)
         self._table = ContainerTable(driver.info.name, report)
         self._changed = Condition()  # guards the table and what follows
         self._requested = False
@@ -135,9 +138,9 @@ class DriverPlugin:
     def _subscriptions(self) -> dict[NriEvent, Subscription]:
         ignore = FailurePolicy.IGNORE
         found: dict[NriEvent, tuple[Callable[[Any], Message | Response | None], Any]] = {
-            NriEvent.RUN_POD_SANDBOX: (self._run_pod, self._policy_for_pod),
+            NriEvent.RUN_POD_SANDBOX: (self._run_pod, ignore),
             NriEvent.REMOVE_POD_SANDBOX: (self._remove_pod, ignore),
-            NriEvent.CREATE_CONTAINER: (self._create, self._policy),
+            NriEvent.CREATE_CONTAINER: (self._create, self._policy_of_creation),
             NriEvent.UPDATE_CONTAINER: (self._resize, self._policy),
             NriEvent.STOP_CONTAINER: (self._stop_container, ignore),
             NriEvent.REMOVE_CONTAINER: (self._remove, ignore),
@@ -156,23 +159,25 @@ class DriverPlugin:
     def _policy(self, request: Any) -> FailurePolicy:
         return FailurePolicy.FAIL if self._table.names_claim(request.container) else FailurePolicy.IGNORE
 
-    def _policy_for_pod(self, request: pb.PodSandboxEvent) -> FailurePolicy:
+    def _policy_of_creation(self, request: pb.CreateContainerRequest) -> FailurePolicy:
+        policy = self._policy(request)
+        if policy is FailurePolicy.FAIL or self._sandboxes.is_ready(request.pod.id):
+            return policy
         try:
             uses = any(request.pod.uid in each.pods for each in self._held())
-        except DraError:
-            return FailurePolicy.FAIL
-        return FailurePolicy.FAIL if uses else FailurePolicy.IGNORE
+        except DraError:  # which the handler meets, too
+            return policy
+        return FailurePolicy.FAIL if uses else policy
 
     # Pods
 
     def _run_pod(self, request: pb.PodSandboxEvent) -> None:
         with self._changed:
             self._table.add_pod(request.pod)
-        pod = self._pod(request.pod)
-        if pod.claims:
-            self._driver.run_pod_sandbox(pod, self._node)
+        self._sandboxes.ensure(self._pod(request.pod))
 
     def _stop_pod(self, request: pb.PodSandboxEvent) -> None:
+        self._sandboxes.forget(request.pod.id)
         pod = self._pod(request.pod)
         if pod.claims:
             self._driver.stop_pod_sandbox(pod, self._node)
@@ -183,6 +188,7 @@ class DriverPlugin:
             return self._table.pod(message, held)
 
     def _remove_pod(self, request: pb.PodSandboxEvent) -> None:
+        self._sandboxes.forget(request.pod.id)
         with self._changed:
             self._table.remove_pod(request.pod.id)
 
@@ -196,6 +202,7 @@ class DriverPlugin:
             with self._changed:
                 self._table.replace(pods, containers)
                 self._not_started.clear()
+            self._sandboxes.retain({each.id for each in pods})
             try:
                 held = self._held()
                 self._warn(pods, containers, held)
@@ -229,6 +236,7 @@ class DriverPlugin:
             self._table.check(message, request.pod.namespace, held)
             with self._changed:
                 container = self._table.container(request.pod, message, held)
+            self._ensure_sandbox(container.pod)
             adjustment = self._adjustment(container, held)
             wanted = self._wanted(held, message.id, known.changed(adjustment.resources))
         except BaseException as error:
@@ -244,6 +252,12 @@ class DriverPlugin:
             update=[update_of(name, resources) for name, resources in updates.items()],
         )
         return Response(answer, partial(self._sent, {**updates, message.id: own}, others))
+
+    def _ensure_sandbox(self, pod: PodSandbox) -> None:
+        try:
+            self._sandboxes.ensure(pod)
+        except Exception as error:
+            raise StartRefusedError(str(error)) from error
 
     def _adjustment(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment:
         try:

@@ -17,13 +17,11 @@ from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.picture import draw, read_network
 from dra_driver_nic.prepare import prepare, unprepare
 from dra_driver_nic.rdma_netlink import OpenRdmaSocket
-from dra_driver_nic.sandbox import create_container, run_pod_sandbox, stop_pod_sandbox
+from dra_driver_nic.sandbox import run_pod_sandbox, stop_pod_sandbox
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import (
     Claim,
-    Container,
     DeviceHealth,
-    DraError,
     DriverInfo,
     HealthStatus,
     HeldClaim,
@@ -121,25 +119,12 @@ class NicDriver:
         return draw(read_network(nic_node, unhealthy), held)
 
     def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
-        """Move the interfaces of the pod's claims into its network namespace, all or none.
-
-        If that fails, `dra_create_container` tries again, and refuses the containers. The sandbox itself must not fail
-        here: containerd (2.1.9) keeps what belongs to such a sandbox, and with two of one pod it does not start again.
-        """
-        try:
-            run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
-        except DraError as error:
-            log.warning("%s: its containers are refused until this succeeds: %s", pod, error)
+        """Move the interfaces of the pod's claims into its network namespace, all or none."""
+        run_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
 
     def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Bring them back."""
         stop_pod_sandbox(self._node(node, self._sandbox_seconds), pod)
-
-    def dra_create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> None:
-        """Refuse a container whose pod cannot get the interfaces of its claims, and move those that are missing."""
-        del held
-        if container.claims:
-            create_container(self._node(node, self._sandbox_seconds), container)
 
     def _node(self, node: Node, seconds: float | None = None) -> NicNode:
         access = NodeAccess(node.root, self._effects, Clock())

@@ -20,7 +20,7 @@ from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
 from dra_driver_nic.macvlan import make_macvlans, remove_macvlan
 from dra_driver_nic.node import NicNode
-from dra_sdk import Container, DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
+from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
 
 log = logging.getLogger(__name__)
 ATTACHMENT = "attachment"
@@ -81,10 +81,11 @@ def attachments(claim: HeldClaim) -> Iterator[Attachment]:
 def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     """Move and configure all devices of a pod's claims, or none, and report what became of them.
 
-    Raises PermanentError for a pod in the node's own network, RetriableError if the kernel refuses a step.
+    Does nothing if the pod has them all. Raises PermanentError for a pod in the node's own network, RetriableError if
+    the kernel refuses a step.
     """
     wanted = [each for claim in pod.claims for each in moves(claim)]
-    if not wanted:
+    if _has_all(node, pod, wanted):
         return
     try:
         moved = _attach(node, pod, wanted)
@@ -98,22 +99,20 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
         pod.report(each.claim, each.device, status.attached(each.attachment, each.cni))
 
 
-def create_container(node: NicNode, container: Container) -> None:
-    """A container starts only if its pod has the devices of its claims.
-
-    The pod has not if the driver was away when its sandbox started, or if it has joined a claim of another pod, for
-    which the kubelet prepares nothing. Then they are moved now. Raises as `run_pod_sandbox`.
-    """
-    for claim in container.claims:
-        for each in moves(claim):
-            record = node.records.read(each.record)
-            if not (record.attached and _is_in(record, container.pod)):
-                run_pod_sandbox(node, container.pod)
-                return
+def _has_all(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> bool:
+    """Whether a pod has all devices: by the records, and by what is in its network namespace."""
+    for each in wanted:
+        record = node.records.read(each.record)
+        if not (record.attached and record.pod == pod.uid and record.namespace == pod.network_namespace):
+            return False
+    with node.pod_namespace(pod.network_namespace) as there:
+        return not wanted or (there is not None and all(_has(node, there, each) for each in wanted))
 
 
-def _is_in(record: NicRecord, pod: PodSandbox) -> bool:
-    return record.pod == pod.uid and record.namespace == pod.network_namespace
+def _has(node: NicNode, namespace: Namespace, move: Move) -> bool:
+    if move.attachment is not None:
+        return is_tagged(namespace, move.attachment)
+    return _has_rdma(node, namespace, move.rdma)
 
 
 def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[Move]:
@@ -225,9 +224,7 @@ def _take_from_before(node: NicNode, namespace: Namespace, move: Move, record: N
     attachment = move.attachment
     if record.pod and record.pod != pod.uid:
         with node.pod_namespace(record.namespace) as other:
-            if other is not None and (
-                is_tagged(other, attachment) if attachment is not None else _has_rdma(node, other, move.rdma)
-            ):
+            if other is not None and _has(node, other, move):
                 raise InUseError(f"{move} is in pod {record.pod_name}; it can be in one pod only")
     if record.namespace or (attachment is not None and is_tagged(namespace, attachment)):
         bring_back(node, move, record)

@@ -27,7 +27,7 @@ from dra_driver_nic.config import (
 from dra_driver_nic.driver import NicDriver
 from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import EthtoolSettings
-from dra_sdk import Container, PodSandbox
+from dra_sdk import PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode
 
 T = TypeVar("T")
@@ -199,11 +199,9 @@ def nic_driver(driver: DriverHarness) -> NicDriver:
 
 
 def run_sandbox(driver: DriverHarness, pod: str, uid: str = "uid-1") -> PodSandbox:
-    """Start such a sandbox, and a container with all its claims, without a container runtime."""
+    """Start such a sandbox without a container runtime."""
     made = sandbox(driver, pod, uid)
     nic_driver(driver).dra_run_pod_sandbox(made, driver.node.node)
-    container = Container("container-1", "main", made, made.claims)
-    nic_driver(driver).dra_create_container(container, driver.held, driver.node.node)
     return made
 
 

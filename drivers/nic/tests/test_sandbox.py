@@ -13,7 +13,7 @@ from dra_driver_nic import NicConfig
 from dra_driver_nic.config import InterfaceConfig, RouteConfig
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
 
-from dra_sdk import AllocatedDevice, Claim, ConfigError, Container, PermanentError, RetriableError
+from dra_sdk import AllocatedDevice, Claim, ConfigError, PermanentError, RetriableError
 from dra_sdk.testing import DriverHarness, claim, request
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -151,10 +151,8 @@ def test_an_interface_is_in_one_pod_but_a_new_sandbox_of_that_pod_gets_it(
 def test_a_pod_in_the_nodes_network_is_refused(nic_driver: DriverHarness, networks: PrivateNetworks) -> None:
     nic_driver.prepare(claim(ONE))
     made = replace(sandbox(nic_driver, "pod1"), network_namespace="")
-    container = Container("container-1", "main", made, made.claims)
-    nic_driver.plugin.dra_run_pod_sandbox(made, nic_driver.node.node)
     with pytest.raises(PermanentError, match=r"uses the network of its node \(hostNetwork\)"):
-        nic_driver.plugin.dra_create_container(container, nic_driver.held, nic_driver.node.node)
+        nic_driver.plugin.dra_run_pod_sandbox(made, nic_driver.node.node)
 
 
 def test_a_name_that_the_node_has_given_away_is_told(nic_driver: DriverHarness, networks: PrivateNetworks) -> None:
