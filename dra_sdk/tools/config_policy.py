@@ -144,8 +144,9 @@ class _Schema:
             if within is None:
                 yield _Rule(f"!({present}) || {self.matches(field, inner)}", f"{name} must be {self.words(field)}")
                 continue
-            can_be_null = " || type({0}) == null_type" if self.resolved(field) is not within else ""
-            is_right = f"type({inner}) == map{can_be_null.format(inner)}"
+            is_right = f"type({inner}) == map"
+            if self.resolved(field) is not within:
+                is_right += f" || type({inner}) == null_type"
             yield _Rule(f"!({present}) || {is_right}", f"{name} must be an object")
             for each in self.fields(within, inner, (*path, key)):
                 yield _Rule(f"{present} && type({inner}) == map ? ({each.expression}) : true", each.message)

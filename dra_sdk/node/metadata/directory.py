@@ -72,9 +72,8 @@ class MetadataDirectory:
             path = self._data / each.path
             try:
                 path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                self._files.write(
-                    path, each.content.encode(), 0o644, whole=False
-                )  # a container's user need not be root
+                # A container's user need not be root.
+                self._files.write(path, each.content.encode(), 0o644, whole=False)
             except OSError as error:
                 raise ClaimError(f"cannot write device metadata {path}: {error.strerror}") from error
 
