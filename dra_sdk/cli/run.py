@@ -1,4 +1,4 @@
-"""`dra-sdk run NAME`: run a driver until SIGTERM or SIGINT.
+"""`dra-sdk run NAME`: run a driver until SIGTERM or SIGINT, or until the container runtime that started it ends.
 
 A flag has precedence over its environment variable (in brackets), the variable over the file of --config, and the file
 over the default. Exit status: 0 the driver was stopped, 1 it was stopped while a hook still ran, 2 it could not start.
@@ -53,17 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
     check_host_root(settings.host_root)
     set_up_logging(settings.log_level, settings.log_format)
     others = set(threading.enumerate())
-    signals: SimpleQueue[signal.Signals] = SimpleQueue()  # signal handlers may use its lock, unlike that of an Event
+    reasons: SimpleQueue[str] = SimpleQueue()  # signal handlers may use its lock, unlike that of an Event
 
     def stop(number: int, _frame: FrameType | None) -> None:
         _on_signal(exit_at_once)
-        signals.put(signal.Signals(number))
+        reasons.put(signal.Signals(number).name)
 
     driver = load_driver(arguments.driver, settings.driver)
     gc.freeze()  # what was imported is never garbage; a full collection would stop all threads to examine it
-    with DriverProcess(driver, settings) as process:
+    with DriverProcess(driver, settings, ended=reasons.put) as process:
         _on_signal(stop)
-        log.info("%s: stopping", signals.get().name)
+        log.info("%s: stopping", reasons.get())
     busy = _running([each for each in threading.enumerate() if each not in others and not each.daemon])
     if process.is_busy:
         busy.append("a call of the kubelet")

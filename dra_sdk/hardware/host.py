@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 def read_text(path: Path) -> str:
     """Return the content of a file without leading and trailing white space. HardwareError if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return path.read_bytes().decode(errors="replace").strip()
     except OSError as error:
         raise HardwareError(f"{path}: cannot be read: {error.strerror}") from error
 

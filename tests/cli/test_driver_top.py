@@ -36,10 +36,10 @@ def test_the_cpu_driver_draws_who_has_which_cpu(run, node):
     assert (shown.status, shown.err) == (0, "")
     assert shown.out.splitlines() == [
         "SOCKET  NUMA  L3  CPUS  CORES",
-        "0       0     0   0-7   AA .. .. ..",
+        "0       0     0   0-7   .. AA .. ..",
         "",
-        "A  default/web  0,4",
-        ".  shared by all other containers: 1-3,5-7",
+        "A  default/web  1,5",
+        ".  shared by all other containers: 0,2-4,6-7",
     ]
 
 

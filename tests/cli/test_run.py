@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,10 @@ from dra_sdk.cli import run
 from dra_sdk.cli.main import main
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime import process
+from dra_sdk.tools.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator.nri import NriRuntime
+from tests.testing.cores import NAME
+from tests.waiting import LONG
 
 
 def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +51,7 @@ def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.
     passed_over = []
 
     class NoProcess:
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             passed_over.append(gc.get_freeze_count())
             raise SettingsError("no process")
 
@@ -60,6 +66,27 @@ def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.
             signal.signal(number, handler)
     assert status == 2
     assert passed_over[0] > 10_000
+
+
+def test_a_process_that_a_container_runtime_starts_ends_in_order_with_the_runtime(tmp_path: Path) -> None:
+    with EmbeddedCluster() as cluster, NriRuntime(tmp_path / "nri.sock", request_timeout=LONG) as runtime:
+        command = [sys.executable, "-m", "dra_sdk.cli.main", "run", "tests.testing.cores:CoreDriver"]
+        command += ["--node-name", cluster.node_name, "--kubeconfig", str(cluster.kubeconfig)]
+        command += ["--kubelet-dir", str(cluster.registry_dir.parent), "--cdi-dir", str(cluster.cdi_dir)]
+        with runtime.launch() as inherited:
+            environment = {**os.environ, "NRI_PLUGIN_SOCKET": str(inherited.fileno()), "NRI_PLUGIN_IDX": "07"}
+            started = subprocess.Popen(command, env=environment, pass_fds=[inherited.fileno()], stderr=subprocess.PIPE)
+        with started:
+            try:
+                assert runtime.wait_plugins(1, LONG)
+                cluster.kubelet.wait_for_driver(NAME)
+                assert runtime.plugins == [f"07-{NAME}"]
+                runtime.stop()
+                _, log = started.communicate(timeout=LONG)
+            finally:
+                started.kill()
+    assert b"the container runtime has ended the connection that it started this process with: stopping" in log
+    assert started.returncode == 0
 
 
 @pytest.mark.parametrize("command", ["run", "discover"])

@@ -12,11 +12,12 @@ from typing import Any
 from dra_sdk.errors import ClaimError, InvalidObjectError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import Claim, ClaimRef, PreparedDevice
+from dra_sdk.model.device import Device
 from dra_sdk.model.edits import ContainerEdits, Mount
 from dra_sdk.node.files import Files, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.metadata import MetadataFile
-from dra_sdk.node.metadata.document import VERSIONS, DeviceMetadata, device_entry
+from dra_sdk.node.metadata.document import ATTRIBUTES_LIMIT, VERSIONS, DeviceMetadata, device_entry, encode
 from dra_sdk.node.metadata.layout import (
     FILE,
     HOST_DIRECTORY,
@@ -42,17 +43,38 @@ class MetadataDirectory:
     def __init__(self, driver: str, data: Path, files: Files, versions: Sequence[str] = VERSIONS) -> None:
         self._driver, self._data, self._files, self._versions = driver, data, files, versions
         self._updating = Lock()
+        self._published: dict[tuple[str, str], tuple[Device, JSON]] = {}
 
     def build(self, claim: Claim[Any], prepared: Sequence[PreparedDevice]) -> list[MetadataFile]:
         """The files of a claim: published attributes, and what the driver added.
 
         ClaimError for a name that cannot be part of a path, InvalidObjectError for a device that breaks a limit.
         """
-        devices = [
-            replace(after, metadata={**(before.device.attributes if before.device else {}), **after.metadata})
+        entries = [
+            (after.request, self._entry(before.device, after))
             for before, after in zip(claim.devices, prepared, strict=True)
         ]
-        return claim_files(self._driver, claim.raw, devices, self._versions)
+        return _files(self._driver, claim.raw, entries, self._versions)
+
+    def _entry(self, published: Device | None, device: PreparedDevice) -> JSON:
+        """The entry of one device: its published attributes, which are checked once, and those of this claim."""
+        entry = device_entry(self._driver, device)
+        if published is None:
+            return entry
+        known = self._published.get((device.pool, device.name))
+        if known is None or known[0] is not published:
+            alone = replace(device, metadata=published.attributes, status=None)
+            known = (published, device_entry(self._driver, alone).get("attributes", {}))
+            self._published[device.pool, device.name] = known
+        added = entry.get("attributes", {})
+        attributes = {**known[1], **added}
+        values = sum(
+            len(value) if isinstance(value, list) else 1 for each in attributes.values() for value in each.values()
+        )
+        if len(attributes) < len(known[1]) + len(added) or values > ATTRIBUTES_LIMIT:  # to be checked together
+            return device_entry(self._driver, replace(device, metadata={**published.attributes, **device.metadata}))
+        ends = {key: entry[key] for key in ("networkData",) if key in entry}
+        return {key: entry[key] for key in ("driver", "pool", "name")} | {"attributes": attributes} | ends
 
     def mounts(self, files: Iterable[MetadataFile]) -> dict[str, ContainerEdits]:
         """For each request the read-only mount of its file."""
@@ -100,14 +122,33 @@ class MetadataDirectory:
             self.write([file])
         return file
 
-    def remove(self, ref: ClaimRef) -> None:
-        """Remove a claim's files; nothing to do if there are none, or if they are of a newer claim of that name."""
+    def remove(self, ref: ClaimRef, files: Sequence[MetadataFile] = ()) -> None:
+        """Remove a claim's files; nothing to do if there are none, or if they are of a newer claim of that name.
+
+        files: what was written for the claim. Files that are still as they were written are not read as documents.
+        """
+        if files and self._remove_unchanged(files):
+            return
         try:
             directory = self._data / HOST_DIRECTORY / claim_directory(ref.namespace, ref.name)
         except ClaimError:  # no API server can have a claim of this name, so it has no files
             return
         if _owner(directory) in {None, ref.uid}:
             _remove_tree(directory)
+
+    def _remove_unchanged(self, files: Sequence[MetadataFile]) -> bool:
+        """Remove these files and their directories if all of them are unchanged, and there are no others."""
+        paths = [self._data / each.path for each in files]
+        try:
+            if any(path.read_bytes() != each.content.encode() for path, each in zip(paths, files, strict=True)):
+                return False
+            for path in paths:
+                path.unlink()
+                path.parent.rmdir()
+            paths[0].parent.parent.rmdir()
+        except OSError:
+            return False
+        return True
 
     def sweep(self, is_held: Callable[[str], bool], locks: NamedLocks | None = None) -> None:
         """Remove the files of claims that are neither held (`held` is called with the UID) nor locked.
@@ -135,17 +176,24 @@ def claim_files(
     Subrequests of one request share its file, each with an entry of its own. Raises ClaimError for a name that cannot
     be part of a path, InvalidObjectError for a device that breaks a limit.
     """
+    return _files(driver, claim, [(device.request, device_entry(driver, device)) for device in devices], versions)
+
+
+def _files(
+    driver: str, claim: Mapping[str, Any], entries: Iterable[tuple[str, JSON]], versions: Sequence[str]
+) -> list[MetadataFile]:
+    """The files of `claim` with these entries of devices, each with its request."""
     identity = identify(claim)
     by_base: dict[str, dict[str, list[JSON]]] = {}
-    for device in devices:
-        requests = by_base.setdefault(checked_base_request(device.request), {})
-        requests.setdefault(device.request, []).append(device_entry(driver, device))
+    for request, entry in entries:
+        by_base.setdefault(checked_base_request(request), {}).setdefault(request, []).append(entry)
     about = {"name": identity.name, "namespace": identity.namespace, "uid": identity.uid, "generation": 1}
+    pod_claim = {"podClaimName": identity.pod_claim} if identity.pod_claim is not None else {}
     found = []
     for base, requests in by_base.items():
-        listed = [{"name": name, "devices": entries} for name, entries in requests.items()]
-        fields = {"metadata": about, "podClaimName": identity.pod_claim, "requests": listed}
-        found.append(_file(driver, identity, base, DeviceMetadata.model_validate(fields).encode(versions)))
+        listed = [{"name": name, "devices": devices} for name, devices in requests.items()]
+        content = encode({"metadata": about, **pod_claim, "requests": listed}, versions)
+        found.append(_file(driver, identity, base, content))
     return found
 
 

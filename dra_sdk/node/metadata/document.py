@@ -36,6 +36,8 @@ VERSIONS: Final = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha1")
 ADDRESSES_LIMIT: Final = 16
 INTERFACE_NAME_LIMIT: Final = 256  # bytes
 HARDWARE_ADDRESS_LIMIT: Final = 128  # bytes
+ATTRIBUTES_LIMIT: Final = 32
+"""How many attributes a device may have; a list counts as one, and releases differ in how many items are allowed."""
 
 
 class _Part(BaseModel):
@@ -117,9 +119,14 @@ class DeviceMetadata(_Part):
 
     def encode(self, versions: Sequence[str] = VERSIONS) -> str:
         """The text of the file: a line for each version. Indented, it takes six times as long."""
-        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        objects = ({"kind": KIND, "apiVersion": version, **body} for version in versions)
-        return "".join(f"{json.dumps(each)}\n" for each in objects)
+        return encode(self.model_dump(mode="json", by_alias=True, exclude_defaults=True), versions)
+
+
+def encode(fields: JSON, versions: Sequence[str] = VERSIONS) -> str:
+    """The text of a file with these fields, which are the same in each version, so they are encoded once."""
+    body = json.dumps(fields).removeprefix("{")
+    heads = (json.dumps({"kind": KIND, "apiVersion": version}).removesuffix("}") for version in versions)
+    return "".join(f"{head}, {body}\n" for head in heads)
 
 
 def known_versions(wanted: Sequence[str]) -> tuple[str, ...]:

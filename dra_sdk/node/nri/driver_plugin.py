@@ -34,7 +34,7 @@ from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources_of, update_of
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.events import Event as NriEvent
-from dra_sdk.node.nri.plugin import SOCKET, NriPlugin
+from dra_sdk.node.nri.plugin import SOCKET, Launch, NriPlugin
 from dra_sdk.node.nri.sandboxes import Sandboxes
 from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, StartRefusedError, Subscription
 from dra_sdk.node.threads import RestartingThread
@@ -60,6 +60,8 @@ class DriverPlugin:
     index: 0 to 99; runtimes call plugins in this order. SettingsError for another one.
     path: the runtime's socket.
     limits: how long a connection may take to begin.
+    launch: how the runtime started this process, if it did: with that connection, name and index.
+    ended: called when the connection of `launch` has ended, but not by `stop`.
     measure: returns a context manager for the handling of an event, by its name.
     report: takes the statuses of devices that hooks report (`PodSandbox.report`); must not block.
     """
@@ -73,6 +75,8 @@ class DriverPlugin:
         index: int = INDEX,
         path: Path = SOCKET,
         limits: SessionLimits | None = None,
+        launch: Launch | None = None,
+        ended: Callable[[], None] = lambda: None,
         measure: Measure = lambda _event: nullcontext(),
         report: Report = lambda _claim, _device, _status: None,
     ) -> None:
@@ -88,7 +92,14 @@ class DriverPlugin:
         self._failed_updates = 0
         self._not_started: set[str] = set()  # containers that had no cgroup when it was to be written
         self._plugin = NriPlugin(
-            driver.info.name, index, self._synchronize, self._subscriptions(), path=path, limits=limits
+            driver.info.name,
+            index,
+            self._synchronize,
+            self._subscriptions(),
+            path=path,
+            limits=limits,
+            launch=launch,
+            ended=ended,
         )
         self._thread = RestartingThread(f"NRI updates of {driver.info.name}", self._update)
 

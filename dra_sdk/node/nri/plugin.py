@@ -1,14 +1,21 @@
-"""A plugin that stays connected: it connects, and connects again after the runtime's restart."""
+"""A plugin that stays connected: it connects, and connects again after the runtime's restart.
+
+A runtime can also start a plugin itself. Then the plugin inherits a connected socket, which serves once: the runtime
+starts the plugin again after its own restart.
+
+Source: containerd/nri pkg/stub (connect), pkg/api (PluginSocketEnvVar and the names beside it).
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Event
-from typing import Final
+from typing import Final, Self
 
 from dra_sdk.errors import NriError, SettingsError
 from dra_sdk.hardware.host_paths import follow
@@ -28,6 +35,10 @@ FIRST_DELAY: Final = 0.25
 LAST_DELAY: Final = 5.0
 """Seconds; the delay doubles up to this. Containers that start without the plugin are not adjusted."""
 
+SOCKET_VARIABLE: Final = "NRI_PLUGIN_SOCKET"
+NAME_VARIABLE: Final = "NRI_PLUGIN_NAME"
+INDEX_VARIABLE: Final = "NRI_PLUGIN_IDX"
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 _LAST_INDEX: Final = 99
 
@@ -35,6 +46,50 @@ _LAST_INDEX: Final = 99
 def socket_below(root: Path) -> Path:
     """`SOCKET` of the host whose root is `root`."""
     return SOCKET if root == Path("/") else follow(root, SOCKET)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a runtime gives to a plugin that it starts itself.
+
+    connection: the socket, connected to the runtime. It cannot be opened again when it ends.
+    name: the plugin's name; None if the plugin may choose it.
+    index: 0 to 99; None if the plugin may choose it.
+    """
+
+    connection: socket.socket
+    name: str | None = None
+    index: int | None = None
+
+    @classmethod
+    def take(cls, environment: MutableMapping[str, str]) -> Self | None:
+        """Take what the runtime has put into the environment; None if it has not started this process.
+
+        The variable of the socket is removed, so that child processes are not told of it. SettingsError names the
+        variable that has no meaning.
+        """
+        number = environment.pop(SOCKET_VARIABLE, "")
+        if not number:
+            return None
+        index = environment.get(INDEX_VARIABLE) or None
+        if index is not None and not re.fullmatch("[0-9]{1,2}", index):
+            raise SettingsError(f"environment variable {INDEX_VARIABLE}={index!r}: must be a number from 0 to 99")
+        name = environment.get(NAME_VARIABLE) or None
+        return cls(_inherited(number), name, None if index is None else int(index))
+
+
+def _inherited(number: str) -> socket.socket:
+    """The socket with this file descriptor, which no child process inherits."""
+    problem = f"environment variable {SOCKET_VARIABLE}={number!r}: must be the file descriptor of a unix socket"
+    try:
+        sock = socket.socket(fileno=int(number))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{problem}: {error}") from error
+    if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
+        sock.detach()
+        raise SettingsError(f"{problem} that has a connection")
+    sock.set_inheritable(False)
+    return sock
 
 
 class NriPlugin:
@@ -46,6 +101,8 @@ class NriPlugin:
     subscriptions: what the plugin does at which event. Events that the runtime is too old for are left out, and logged.
     path: the runtime's socket.
     limits: how long a connection may take to begin.
+    launch: how the runtime started this process, if it did. The plugin uses that connection, name and index.
+    ended: called when the connection of `launch` has ended, but not by `stop`.
 
     SettingsError if name or index are not allowed. Handlers must be quick: they answer from memory, because the runtime
     handles no other pod of the node until then.
@@ -60,12 +117,18 @@ class NriPlugin:
         *,
         path: Path = SOCKET,
         limits: SessionLimits | None = None,
+        launch: Launch | None = None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
+        if launch is not None:
+            name = name if launch.name is None else launch.name
+            index = index if launch.index is None else launch.index
         if not _NAME.fullmatch(name):
             raise SettingsError(f"NRI plugin name {name!r}: only letters, digits and _.+- are allowed")
         if not 0 <= index <= _LAST_INDEX:
             raise SettingsError(f"NRI plugin {name}: index {index} is not between 0 and {_LAST_INDEX}")
-        self.path = path
+        self._path, self._peer = path, f"the socket of {SOCKET_VARIABLE}" if launch else str(path)
+        self._connection, self._ended = launch.connection if launch else None, ended
         self._plugin = Plugin(name, index, synchronize, subscriptions)
         self._limits = limits or SessionLimits()
         self._handlers = HandlerThreads(f"nri-{name}")
@@ -100,6 +163,8 @@ class NriPlugin:
             if self._session:
                 self._session.close()
         ended = self._thread.stop(timeout)
+        if self._connection is not None:
+            self._connection.close()  # open only if no session has begun
         return self._handlers.stop(timeout) and ended
 
     def wait_synchronized(self, timeout: float, connections: int = 1) -> bool:
@@ -118,39 +183,56 @@ class NriPlugin:
         with self._changed:
             session, runtime = self._session, self._runtime
         if session is None or runtime is None:
-            raise NriError(f"{self.path}: UpdateContainers: the plugin is not connected")
+            raise NriError(f"{self._peer}: UpdateContainers: the plugin is not connected")
         if self._handlers.is_current():
-            raise NriError(f"{self.path}: UpdateContainers: a handler must return its updates instead")
+            raise NriError(f"{self._peer}: UpdateContainers: a handler must return its updates instead")
         if runtime.nri < SAFE_UPDATES:
             needed = ".".join(str(each) for each in SAFE_UPDATES)
-            raise NriError(f"{self.path}: UpdateContainers: {runtime} may deadlock; NRI {needed} is needed")
+            raise NriError(f"{self._peer}: UpdateContainers: {runtime} may deadlock; NRI {needed} is needed")
         return session.update_containers(updates, timeout)
 
     def _run(self, stop: Event) -> None:
         """Connect and stay connected until `stop`; NriError if a connection fails, after which the thread repeats."""
+        if self._connection is not None:
+            self._run_once(self._connection, stop)
+            return
         while not stop.is_set():
             self._thread.delay = min(self._thread.delay, LAST_DELAY)
             sock = self._connect(stop)
             if sock is None:
                 return
-            session = Session(sock, str(self.path), self._plugin, self._handlers, self._limits)
-            with self._changed:
-                if self._stopped:
-                    session.close()
-                    return
-                self._session = session
-            try:
-                session.run(self._synchronized)
-            except NriError:
-                if not stop.is_set():
-                    raise
-            finally:
-                with self._changed:
-                    self._session = self._runtime = None
-                    self._changed.notify_all()
+            self._use(sock, stop)
             if not stop.is_set():
-                log.warning("%s: the runtime has closed the connection; connecting again", self.path)
+                log.warning("%s: the runtime has closed the connection; connecting again", self._peer)
                 stop.wait(FIRST_DELAY)
+
+    def _run_once(self, sock: socket.socket, stop: Event) -> None:
+        """Stay connected until the runtime ends the connection that it has made."""
+        try:
+            self._use(sock, stop)
+        except NriError as error:
+            log.error("%s", error)
+        if not stop.is_set():
+            log.warning("%s: the connection has ended; only the runtime can start the plugin again", self._peer)
+            self._ended()
+
+    def _use(self, sock: socket.socket, stop: Event) -> None:
+        """Use a connected socket until the connection ends; NriError if it did not end in order or by `stop`."""
+        session = Session(sock, self._peer, self._plugin, self._handlers, self._limits)
+        with self._changed:
+            if self._stopped:
+                session.close()
+                return
+            self._session = session
+        try:
+            session.run(self._synchronized)
+        except NriError:
+            if not stop.is_set():
+                raise
+        finally:
+            with self._changed:
+                self._session = self._runtime = None
+                self._changed.notify_all()
 
     def _connect(self, stop: Event) -> socket.socket | None:
         """A connected socket; None if `stop` came first. What keeps it from connecting is logged once."""
@@ -159,12 +241,12 @@ class NriPlugin:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(CONNECT_SECONDS)
             try:
-                sock.connect(str(self.path))
+                sock.connect(str(self._path))
             except OSError as error:
                 sock.close()
                 problem = error.strerror or str(error)
                 if problem != said:
-                    log.warning("%s: cannot connect to the container runtime: %s; trying again", self.path, problem)
+                    log.warning("%s: cannot connect to the container runtime: %s; trying again", self._peer, problem)
                 said = problem
                 stop.wait(delay)
                 delay = min(2 * delay, LAST_DELAY)
@@ -174,7 +256,7 @@ class NriPlugin:
 
     def _synchronized(self, runtime: RuntimeInfo) -> None:
         self._thread.progressed()
-        log.info("%s: connected to %s", self.path, runtime)
+        log.info("%s: connected to %s", self._peer, runtime)
         with self._changed:
             self._runtime = runtime
             self._connections += 1

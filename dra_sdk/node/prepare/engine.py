@@ -36,6 +36,7 @@ from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.files import safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.logs import LogFields
+from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare.allocation import (
     Allocated,
     Published,
@@ -241,10 +242,10 @@ class Preparer:
         if state.statuses:
             self._effects.announce(state.ref, state.statuses)
 
-    def _remove_files(self, ref: ClaimRef) -> None:
+    def _remove_files(self, ref: ClaimRef, metadata: Sequence[MetadataFile] = ()) -> None:
         self._cdi.remove(ref.uid)
         if self._effects.metadata:
-            self._effects.metadata.remove(ref)
+            self._effects.metadata.remove(ref, metadata)
 
     def _give_up(self, run: HookRun, error: BaseException) -> None:
         """Undo a failed attempt. If that fails too, the checkpoint stays and the next call tries again."""
@@ -262,7 +263,7 @@ class Preparer:
         if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
             self._store.begin_undo(state)
         self._driver.unprepare(state.held(self._effects.boot_id, deadline), self._node)
-        self._remove_files(state.ref)
+        self._remove_files(state.ref, state.metadata)
         self._store.delete(state.uid)
         if state.statuses:
             self._effects.announce(state.ref, ())

@@ -7,6 +7,8 @@ one has ended its connection, because a runtime refuses what two plugins set in 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -14,7 +16,7 @@ from typing import Final
 from dra_sdk.loader import Driver
 from dra_sdk.model.driver import Node
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
-from dra_sdk.node.nri.plugin import socket_below
+from dra_sdk.node.nri.plugin import Launch, socket_below
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime.instance import NRI_LOCK, InstanceLock
 from dra_sdk.node.runtime.metrics import Metrics
@@ -35,6 +37,7 @@ class ContainerHooks:
     settings: the process's settings.
     preparer: knows the claims that hold devices, and takes the statuses that hooks report.
     metrics: gets the events and the state of the connection.
+    ended: called when the connection ends that the runtime gave to this process when it started it.
     """
 
     def __init__(
@@ -44,14 +47,19 @@ class ContainerHooks:
         settings: Settings,
         preparer: Preparer,
         metrics: Metrics,
+        *,
+        ended: Callable[[], None],
     ) -> None:
         self._socket = nri_socket(settings)
+        self._launch = Launch.take(os.environ)
         self._plugin = DriverPlugin(
             driver,
             node,
             preparer.held,
             index=settings.nri_index,
             path=self._socket,
+            launch=self._launch,
+            ended=ended,
             measure=metrics.nri_event,
             report=preparer.report,
         )
@@ -70,7 +78,7 @@ class ContainerHooks:
             self._succession.start()
             return
         self._plugin.start()
-        if self._socket.exists() and not self._plugin.wait_synchronized(CONNECT_SECONDS):
+        if (self._launch or self._socket.exists()) and not self._plugin.wait_synchronized(CONNECT_SECONDS):
             log.warning(
                 "%s: not connected after %g s; containers start without the driver", self._socket, CONNECT_SECONDS
             )

@@ -15,8 +15,9 @@ if no other process of the driver registers within 30 s.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,9 +70,18 @@ class DriverProcess:
     registration: answers the kubelet's registration.
     lock: keeps other instances out of the data directory.
     containers: calls the driver's hooks about pods and containers; None if it has none.
+
+    `ended` is called with the reason when the process has nothing more to do and should be stopped.
     """
 
-    def __init__(self, driver: Driver, settings: Settings, *, files: Files | None = None) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        settings: Settings,
+        *,
+        files: Files | None = None,
+        ended: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
         if not settings.registry.is_dir():
             raise SettingsError(
                 f"{settings.registry} is not a directory; a kubelet makes it, so check --kubelet-dir "
@@ -85,7 +95,7 @@ class DriverProcess:
         self.metrics = Metrics(name)
         driver.measure = self.metrics.hook
         private_directory(self.data, DATA_MODE)
-        self._files = files or Files()
+        self._files, self._ended = files or Files(), ended
         self.locks = NamedLocks(self.data / CLAIM_LOCKS if shared else None)
         self._boot_id = read_boot_id(settings.host_root)
         self._api = ApiConnection(self._connect)
@@ -196,7 +206,8 @@ class DriverProcess:
             return None
         from dra_sdk.node.runtime.container_hooks import ContainerHooks  # noqa: PLC0415 (NRI is for few drivers)
 
-        return ContainerHooks(self.driver, self.node, self.settings, self.preparer, self.metrics)
+        ended = partial(self._ended, "the container runtime has ended the connection that it started this process with")
+        return ContainerHooks(self.driver, self.node, self.settings, self.preparer, self.metrics, ended=ended)
 
     def _connect(self) -> KubeClient:
         agent = f"dra-sdk/{self.driver.info.name}"

@@ -27,11 +27,24 @@ class StaticPolicyError(PermanentError):
 
 
 def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
-    """The online CPUs that claims can get.
+    """The online CPUs that claims can get: those that are published.
+
+    Containers without claims need a CPU too. So where the settings leave all online CPUs to claims, the lowest one is
+    kept back, unless the shared pool is optional. It is one that the kernel does not isolate, if there is such a CPU.
+    Where devices are whole cores, the other threads of its core are kept back with it.
 
     Raises DraError if a reserved CPU does not exist: a mistyped list would give claims CPUs that the system needs. Also
     if claims should get isolated CPUs only, and there are none.
     """
+    found = _unreserved_cpus(topology, settings)
+    if settings.shared_pool == "optional" or found != topology.online:
+        return found
+    first = min(found - topology.isolated or found)
+    whole = settings.full_cores or settings.device_mode == "partitionable"
+    return found - (topology.siblings(first) if whole else {first})
+
+
+def _unreserved_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
     unknown = settings.reserved_cpus - topology.online - topology.offline
     if unknown:
         raise DraError(

@@ -69,7 +69,7 @@ class CpuGroup:
 def cpu_groups(topology: CpuTopology, settings: CpuSettings) -> list[CpuGroup]:
     """All groups that are published, in the order in which the scheduler tries them: small ones before those around.
 
-    A group whose CPUs are all reserved is left out. Raises the errors of `allocatable_cpus`, and DraError if the
+    A group of which claims can get no CPU is left out. Raises the errors of `allocatable_cpus`, and DraError if the
     machine has no L3 cache to group by.
     """
     cpus = allocatable_cpus(topology, settings)

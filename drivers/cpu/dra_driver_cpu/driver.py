@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Event, Lock
 
-from dra_driver_cpu.allocatable import cpus_of, held_cpus, refuse_static_policy
+from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus, refuse_static_policy
 from dra_driver_cpu.config import CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
@@ -35,7 +35,6 @@ from dra_sdk.hardware import (
     CpuSet,
     CpuTopology,
     format_cpuset,
-    optional,
     read_cpus,
     read_cpuset,
     read_pci_roots,
@@ -95,7 +94,7 @@ class CpuDriver:
         for device in claim.devices:
             picked.append(self._pick(device, topology, held.union(*picked)))
         if self._settings.shared_pool == "required":
-            self._leave_shared_cpus(claim, topology.online, picked)
+            self._leave_shared_cpus(claim, topology, held, picked)
         for device, cpus in zip(claim.devices, picked, strict=True):
             edits, name = request_edits(claim, device, CPU_VARIABLE, _cpus_of_request(claim, device, picked))
             yield device.prepared(edits, data=device.config.data(cpus), cdi_name=name, metadata=_metadata(cpus))
@@ -120,13 +119,12 @@ class CpuDriver:
         return draw(read_cpus(node), claims, self._settings.reserved_cpus)
 
     def _current_topology(self, node: Node) -> CpuTopology:
-        """The CPUs of the node; those that were read last, if the same ones are online and isolated.
+        """The CPUs of the node; those that were read last, if the same ones are online.
 
         Reading them all takes a dozen files for each CPU. How CPUs share cores and caches changes only with them.
         """
-        root, found = node.sys / "devices/system/cpu", self._topology
-        isolated = optional(read_cpuset, root / "isolated") or frozenset()
-        if found is None or found.online != read_cpuset(root / "online") or found.isolated != isolated:
+        found = self._topology
+        if found is None or found.online != read_cpuset(node.sys / "devices/system/cpu/online"):
             found = self._topology = read_cpus(node)
         return found
 
@@ -141,21 +139,23 @@ class CpuDriver:
         except NotEnoughCpusError as error:
             raise NotEnoughCpusError(f"device {device.name}: {error}") from error
 
-    def _leave_shared_cpus(self, claim: Claim[CpuConfig], online: CpuSet, picked: Sequence[CpuSet]) -> None:
+    def _leave_shared_cpus(
+        self, claim: Claim[CpuConfig], topology: CpuTopology, held: CpuSet, picked: Sequence[CpuSet]
+    ) -> None:
         """Raise EmptySharedPoolError if a claim that picked these CPUs leaves none for containers without claims.
 
-        Claims that share a device are prepared one after the other. So where nothing is left of a claim's own devices,
-        and nothing is reserved, two claims could take the last CPUs at the same time: they are recorded first.
+        No claim picks a CPU that is not published. But the one that is kept back changes when it goes offline, or with
+        the settings, and an earlier claim may hold it until it ends. Then two claims could take the last CPUs at the
+        same time: they are recorded first.
         """
-        exclusive = [
-            (each.hardware, cpus) for each, cpus in zip(claim.devices, picked, strict=True) if not each.admin_access
-        ]
-        taken: CpuSet = frozenset().union(*(cpus for _, cpus in exclusive))
-        sure = self._settings.reserved_cpus.union(*(hardware for hardware, _ in exclusive)) & online
+        devices = zip(claim.devices, picked, strict=True)
+        taken: CpuSet = frozenset().union(*(cpus for device, cpus in devices if not device.admin_access))
+        unpublished = topology.online - allocatable_cpus(topology, self._settings)
+        if not taken or unpublished - held:
+            return
         with self._reserving:
-            if taken and not sure - held_cpus(claim.held()) - taken:
-                claim.journal({CPUS: format_cpuset(taken)})
-            check_shared_pool(online, held_cpus(claim.held()), taken)
+            claim.journal({CPUS: format_cpuset(taken)})
+            check_shared_pool(topology.online, held_cpus(claim.held()), taken)
 
     def _reserve(self, claim: Claim[CpuConfig]) -> None:
         """Record the CPUs of a claim, and raise an error if another claim has some of them.

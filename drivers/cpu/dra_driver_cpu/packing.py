@@ -15,7 +15,10 @@ _Level = Callable[[Cpu], int | None]
 
 
 class Packing:
-    """Takes CPUs near each other from the free ones of one topology. In every step `free` has at least `need` CPUs."""
+    """Takes CPUs near each other from the free ones of one topology. In every step `free` has at least `need` CPUs.
+
+    It is made for one pick, and remembers how sets of CPUs were divided: each step asks for many of them again.
+    """
 
     def __init__(self, topology: CpuTopology) -> None:
         self.topology = topology
@@ -23,12 +26,18 @@ class Packing:
         nested = len(topology.numa_nodes) >= len(topology.sockets)
         self._levels: tuple[_Level, ...] = (*((socket, node) if nested else (node, socket)), lambda cpu: cpu.l3)
 
+        self._whole: dict[CpuSet, list[CpuSet]] = {}
+        self._parts: dict[tuple[CpuSet, int], list[CpuSet]] = {}
+
     # -- cores
 
     def whole_cores(self, free: CpuSet) -> list[CpuSet]:
         """The cores whose online threads are all free, the largest first, then by number."""
-        cores = {self.topology.siblings(cpu) for cpu in free}
-        return sorted((core for core in cores if core <= free), key=lambda core: (-len(core), min(core)))
+        if free not in self._whole:
+            cores = {self.topology.siblings(cpu) for cpu in free}
+            found = sorted((core for core in cores if core <= free), key=lambda core: (-len(core), min(core)))
+            self._whole[free] = found
+        return self._whole[free]
 
     def loose(self, free: CpuSet, need: int) -> int:
         """How many of `need` CPUs must be single threads."""
@@ -77,11 +86,13 @@ class Packing:
 
     def _split(self, free: CpuSet, depth: int) -> list[CpuSet]:
         """Divide `free` by the first `depth` levels together: a cache that spans two nodes counts as two."""
-        parts: dict[tuple[int | None, ...], set[int]] = {}
-        for cpu in free:
-            key = tuple(level(self.topology.by_id[cpu]) for level in self._levels[:depth])
-            parts.setdefault(key, set()).add(cpu)
-        return [frozenset(part) for part in parts.values()]
+        if (free, depth) not in self._parts:
+            parts: dict[tuple[int | None, ...], set[int]] = {}
+            for cpu in free:
+                key = tuple(level(self.topology.by_id[cpu]) for level in self._levels[:depth])
+                parts.setdefault(key, set()).add(cpu)
+            self._parts[free, depth] = [frozenset(part) for part in parts.values()]
+        return self._parts[free, depth]
 
     def _take_whole(self, free: CpuSet, need: int) -> CpuSet:
         taken: CpuSet = frozenset()

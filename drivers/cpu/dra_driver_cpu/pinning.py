@@ -64,8 +64,8 @@ class NoCpuError(RetriableError):
 def check_shared_pool(online: CpuSet, held: CpuSet, picked: CpuSet) -> None:
     """Refuse a claim that picked the last CPUs: containers without claims could then run only on claimed ones.
 
-    `held` are the CPUs of other claims. Reserved CPUs are never picked, so a node that has some refuses no claim.
-    Raises EmptySharedPoolError.
+    `held` are the CPUs of other claims. Not all CPUs are published, so this happens only while an earlier claim holds
+    the CPU that is kept back now. Raises EmptySharedPoolError.
     """
     if picked and not online - held - picked:
         others = online & held
@@ -113,7 +113,7 @@ class Pinning:
         """The CPUs of containers without claims; never those of a claim.
 
         If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only
-        if the last free CPU went offline, because `check_shared_pool` keeps one, or if the pool is optional.
+        if the last free CPU went offline, because one is kept back, or if the pool is optional.
         """
         free = self.online - held_cpus(self.held)
         unreserved = free - self.reserved

@@ -34,8 +34,8 @@ class CpuSettings(DriverSettings, prefix="DRA_CPU_"):
     )
     shared_pool: Literal["required", "optional"] = Field(
         default="required",
-        description="required: a claim for the last CPU is refused if none is reserved, because containers without "
-        "claims need one; optional: it is not, and new containers without claims are refused instead",
+        description="required: if no CPU is reserved, the lowest one is kept back, because containers without claims "
+        "need one; optional: claims can have all CPUs, and then new containers without claims are refused",
     )
     isolated_cpus: Literal["include", "exclude", "only"] = Field(
         default="include",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,11 @@ def held(uid: str, cpus: str, *, admin: bool = False, journal: str = "") -> Held
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, "0-7"),
+        ({}, "1-7"),
+        ({"shared_pool": "optional"}, "0-7"),
+        ({"full_cores": True}, "1-3,5-7"),
+        ({"device_mode": "individual"}, "1-7"),
+        ({"device_mode": "partitionable"}, "1-3,5-7"),
         ({"reserved_cpus": "0"}, "1-7"),
         ({"reserved_cpus": "0", "full_cores": True}, "1-3,5-7"),
         ({"isolated_cpus": "exclude"}, "0-2,4-6"),
@@ -51,9 +56,28 @@ def test_claims_get_what_the_settings_leave(topology, settings, expected):
     assert format_cpuset(allocatable_cpus(topology, CpuSettings.model_validate(settings))) == expected
 
 
+@pytest.mark.parametrize(
+    ("offline", "isolated", "settings", "kept"),
+    [
+        ("", "", {}, {0}),
+        ("0", "", {}, {1}),
+        ("0-2", "", {}, {3}),
+        ("", "0-1", {}, {2}),
+        ("", "0-3", {}, {0}),
+        ("", "0-3", {"isolated_cpus": "only"}, {0}),
+        ("1", "", {"reserved_cpus": "1"}, {0}),
+    ],
+)
+def test_the_lowest_online_cpu_is_kept_back_if_the_settings_leave_none(tmp_path, offline, isolated, settings, kept):
+    """A CPU that the kernel isolates only if it isolates all, a reserved CPU counts only while it is online."""
+    made = replace(regular_machine(cores=4, threads=1), isolated=parse_cpuset(isolated))
+    found = read_cpus(made.offlined(*parse_cpuset(offline)).write(tmp_path))
+    assert found.online - allocatable_cpus(found, CpuSettings.model_validate(settings)) == kept
+
+
 def test_a_reserved_cpu_that_does_not_exist_is_an_error(tmp_path):
     found = read_cpus(regular_machine(cores=2, threads=1).offlined(1).write(tmp_path))
-    assert allocatable_cpus(found, CpuSettings(reserved_cpus=parse_cpuset("1"))) == {0}
+    assert allocatable_cpus(found, CpuSettings(reserved_cpus=parse_cpuset("1"), shared_pool="optional")) == {0}
     with pytest.raises(DraError, match="reserved CPUs 7-8 do not exist; online are 0"):
         allocatable_cpus(found, CpuSettings(reserved_cpus=parse_cpuset("7-8")))
 

@@ -15,19 +15,24 @@ SDK = {"restart", "rolling", "load"}
 """Levels of which the SDK alone decides; `tests/tools/conformance/test_own_drivers.py` has them."""
 
 
+LARGE = regular_machine(sockets=2, cores=8, l3_caches=2)
+TWO_CPUS = regular_machine(cores=2, threads=1)
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "mode",
+    ("machine", "mode"),
     [
-        {"DRA_CPU_DEVICE_MODE": "individual"},
-        {"DRA_CPU_DEVICE_MODE": "partitionable"},
-        {"DRA_CPU_GROUP_BY": "l3cache", "DRA_CPU_FULL_CORES": "true", "DRA_CPU_RESERVED_CPUS": "0"},
+        (LARGE, {"DRA_CPU_DEVICE_MODE": "individual"}),
+        (LARGE, {"DRA_CPU_DEVICE_MODE": "partitionable"}),
+        (LARGE, {"DRA_CPU_GROUP_BY": "l3cache", "DRA_CPU_FULL_CORES": "true", "DRA_CPU_RESERVED_CPUS": "0"}),
+        (TWO_CPUS, {}),
     ],
-    ids=lambda mode: next(iter(mode.values())),
+    ids=["individual", "partitionable", "l3cache", "two CPUs"],
 )
-def test_the_driver_conforms(mode, tmp_path, monkeypatch):
+def test_the_driver_conforms(machine, mode, tmp_path, monkeypatch):
     node = FakeNode(tmp_path)
-    node.machine(regular_machine(sockets=2, cores=8, l3_caches=2))
+    node.machine(machine)
     for name, value in mode.items():
         monkeypatch.setenv(name, value)
     with Target(driver="cpu", host_root=node.root, timeouts=Timeouts(quiet=0.5)).open() as run:

@@ -30,12 +30,13 @@ MODES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def publish(tmp_path: Path) -> Publish:
-    """The pool of a machine with settings."""
+    """The pool of a machine with settings. Where they reserve no CPU, none is kept back for others."""
     numbers = count()
 
     def published(machine: FakeMachine, **settings: Any) -> ResourcePool:
         host = machine.write(tmp_path / f"host-{next(numbers)}")
         roots = read_pci_roots(host) if settings.get("expose_pcie_roots") else ()
+        settings = {"shared_pool": "optional", **settings}
         return cpu_pool("node-1", read_cpus(host), CpuSettings(**settings), roots)
 
     return published
@@ -66,6 +67,34 @@ def policy(device: Device) -> RequestPolicy | None:
 )
 def test_groups_have_the_names_of_the_existing_driver(publish, mode, expected):
     assert cpus_of(publish(xeon(cores=4), reserved_cpus=parse_cpuset("0"), **MODES[mode])) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "first"),
+    [
+        ("numanode", ("cpudevnuma000", "1-3,8-11", 7)),
+        ("socket", ("cpudevsocket000", "1-3,8-11", 7)),
+        ("l3cache", ("cpudevl3cache000", "1-3,8-11", 7)),
+        ("machine", ("cpudevmachine", "1-15", 15)),
+        ("individual", ("cpudev008", "8", None)),
+        ("partitionable", ("cpudevsocket000core001", "1,9", 2)),
+    ],
+)
+def test_without_reserved_cpus_one_is_kept_back_from_every_device(publish, mode, first):
+    """In the mode `partitionable` its core, because a device is never a part of a core that others use."""
+    pool = publish(xeon(cores=4), shared_pool="required", **MODES[mode])
+    capacity = pool.devices[0].capacity.get(CAPACITY)
+    assert (pool.devices[0].name, format_cpuset(pool.devices[0].hardware), capacity and int(capacity.value)) == first
+    kept = {0, 8} if mode == "partitionable" else {0}
+    assert frozenset().union(*(each.hardware for each in pool.devices)) == frozenset(range(16)) - kept
+    if mode == "partitionable":
+        assert [dict(each.counters) for each in pool.counter_sets] == [{"l3cache-000": 3}, {"l3cache-001": 4}]
+
+
+def test_a_machine_with_one_cpu_publishes_it_only_if_the_shared_pool_is_optional(publish):
+    one = regular_machine(cores=1, threads=1)
+    assert publish(one, shared_pool="required").devices == []
+    assert cpus_of(publish(one, shared_pool="optional")) == {"cpudevnuma000": "0"}
 
 
 def test_single_cpus_follow_each_other_by_core_and_have_the_number_of_the_cpu(publish):
@@ -99,9 +128,10 @@ def test_a_device_keeps_its_name_when_other_cpus_go_offline(tmp_path):
 
 def test_cores_with_the_same_numbers_have_different_names(tmp_path):
     clustered = regular_machine(cores=4, threads=1).changed(lambda cpu: replace(cpu, core_id=cpu.core_id % 2))
-    groups = cpu_groups(read_cpus(clustered.write(tmp_path)), CpuSettings(device_mode="partitionable"))
+    settings = CpuSettings(device_mode="partitionable", reserved_cpus=parse_cpuset("0"))
+    groups = cpu_groups(read_cpus(clustered.write(tmp_path)), settings)
     names = {each.name: set(each.cpus) for each in groups if each.kind == "core"}
-    assert names == {f"cpudevcore00{number}": {number} for number in range(4)}
+    assert names == {f"cpudevcore00{number}": {number} for number in range(1, 4)}
 
 
 def test_a_machine_without_l3_caches_is_not_grouped_by_them(publish):

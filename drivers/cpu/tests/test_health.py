@@ -60,7 +60,7 @@ def test_a_device_that_is_had_as_a_whole_is_unhealthy_while_a_cpu_is_offline(tmp
     health.look()
     write(MACHINE.offlined(3), tmp_path, 1)
     assert messages(health)[name] == (HealthStatus.UNHEALTHY, "CPUs 3 are offline")
-    assert messages(health)[name.replace("3", "0").replace("1", "0")] == (HealthStatus.HEALTHY, "")
+    assert messages(health)[name.replace("3", "1").replace("socket001", "socket000")] == (HealthStatus.HEALTHY, "")
     write(MACHINE, tmp_path, 2)
     assert messages(health)[name] == (HealthStatus.HEALTHY, "")
 

@@ -13,6 +13,7 @@ import pytest
 from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
 from dra_driver_cpu.allocatable import cpus_of
 from dra_driver_cpu.pick import NoSuchCpusError, NotEnoughCpusError
+from dra_driver_cpu.pinning import EmptySharedPoolError
 
 from dra_sdk import ClaimError, DraError
 from dra_sdk.hardware import CpuSet, format_cpuset, parse_cpuset
@@ -162,6 +163,21 @@ def test_claims_that_are_prepared_at_the_same_time_never_overlap(start, settings
     assert sum(map(len, found)) == len(frozenset().union(*found))
     assert not frozenset().union(*found) & {0, 1}
     assert all(len(each) >= amount for each, amount in zip(sorted(found, key=len), sorted(amounts), strict=True))
+
+
+def test_claims_for_the_last_cpus_at_the_same_time_leave_one(start):
+    """CPU 0 is kept back and goes offline. So CPU 1 is kept back in its place, which a claim holds already."""
+    driver = start(regular_machine(cores=3, threads=1), device_mode="individual", reserved_cpus=frozenset())
+    driver.prepare(claim("cpu"))
+    driver.node.file("/sys/devices/system/cpu/online", "1-3")
+    last = [driver.allocate(claim("cpu")) for _ in range(2)]
+    for _ in range(5):
+        answers = at_the_same_time(driver, last)
+        (done,) = [each for each in answers if isinstance(each, PreparedClaim)]
+        assert [type(each) for each in answers if each is not done] == [EmptySharedPoolError]
+        assert sorted(map(format_cpuset, held(driver).values())) in (["1", "2"], ["1", "3"])
+        for each in last:
+            driver.unprepare(each)
 
 
 # -- what a device and a claim say

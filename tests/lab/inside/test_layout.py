@@ -19,9 +19,9 @@ def test_the_cpu_driver_finds_two_sockets_of_two_cores_with_two_threads():
         attributes = device["attributes"]
         assert attributes["socketID"] == {"int": node}
         assert attributes["smtEnabled"] == {"bool": True}
-        assert attributes["numCPUs"] == {"int": 4}
+        assert attributes["numCPUs"] == {"int": 3 + node}  # CPU 0 is kept back for pods without claims
         assert attributes["resource.kubernetes.io/numaNode"] == {"int": node}
-        assert device["capacity"]["dra.cpu/cpu"]["value"] == "4"
+        assert device["capacity"]["dra.cpu/cpu"]["value"] == str(3 + node)
 
 
 def test_the_kernel_shows_the_same_layout():

@@ -25,7 +25,7 @@ def test_the_pod_runs_on_its_cpus_again_and_others_do_not_get_them(node: Node, c
     assert node_pods.given_cpus(node, HELD) == held
     cpus.wait(lambda: node_pods.given_cpus(node, BESIDE) == ALL - held)
 
-    node_pods.create_claim(node, OTHER, node_pods.cpus(2, node_pods.of_numa_node(min(held) // 4)))
+    node_pods.create_claim(node, OTHER, node_pods.cpus(2, node_pods.of_numa_node(1)))
     node_pods.run(node, OTHER, OTHER)
     other = node_pods.given_cpus(node, OTHER)
     assert len(other) == 2

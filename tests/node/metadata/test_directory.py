@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 
-from dra_sdk import ContainerEdits, Mount
+from dra_sdk import AllocatedDevice, Claim, ContainerEdits, Device, Mount, Node
 from dra_sdk.errors import ClaimError, InvalidObjectError
 from dra_sdk.model.claim import ClaimRef
 from dra_sdk.model.status import NetworkData
@@ -317,3 +318,60 @@ def test_each_request_gets_a_read_only_bind_mount_that_cdi_takes():
 def test_a_file_is_plain_text_that_can_be_remembered():
     (file,) = claim_files(DRIVER, CLAIM, [device(model="é")])
     assert MetadataFile(**{name: str(getattr(file, name)) for name in MetadataFile.__slots__}) == file
+
+
+# -- claims of a driver
+
+
+def attributed(**attributes):
+    return Device("gpu-0", attributes=attributes)
+
+
+def built(directory, published, **metadata):
+    """The attributes in the file of a claim for a published device, to which the driver added `metadata`."""
+    ref = {"namespace": "default", "name": "my-claim", "uid": "uid-1"}
+    allocated = AllocatedDevice("gpu", "node-a", "gpu-0", None, device=published)
+    claim = Claim(**ref, node=Node("node-a"), devices=[allocated], raw={"metadata": ref})
+    (file,) = directory.build(claim, [allocated.prepared(metadata=metadata)])
+    return json.loads(file.content.splitlines()[0])["requests"][0]["devices"][0].get("attributes", {})
+
+
+def test_a_file_has_the_published_attributes_and_those_that_the_driver_added(directory):
+    published = attributed(model="A", slots=2)
+    for cpuset in ("0", "1"):
+        expected = {"model": {"string": "A"}, "slots": {"int": 2}, "cpuset": {"string": cpuset}}
+        assert built(directory, published, cpuset=cpuset) == expected
+    assert built(directory, published) == {"model": {"string": "A"}, "slots": {"int": 2}}
+    assert built(directory, attributed(model="B")) == {"model": {"string": "B"}}, "it was published again"
+    assert built(directory, attributed()) == {}
+
+
+def test_what_the_driver_adds_replaces_a_published_attribute(directory):
+    assert built(directory, attributed(model="A"), model=7) == {"model": {"int": 7}}
+
+
+def test_published_and_added_attributes_together_have_the_limits_of_a_device(directory):
+    published = attributed(**{f"a{number}": number for number in range(31)})
+    assert len(built(directory, published, last=1)) == 32
+    with pytest.raises(InvalidObjectError, match="must have at most 32 attributes and capacities together, has 33"):
+        built(directory, published, one=1, more=2)
+
+
+def test_a_changed_file_of_the_claim_is_removed_and_one_of_a_newer_claim_stays(directory, tmp_path, root):
+    ref = ClaimRef("default", "my-claim", "uid-1")
+    written = files(requests=("gpu", "nic"))
+    directory.write(written)
+    (tmp_path / written[1].path).write_text(files()[0].content)
+    directory.remove(ref, written)
+    assert not root.exists() or present(root) == []
+    directory.write(files(uid="uid-2"))
+    directory.remove(ref, written)
+    assert present(root) == ["default_my-claim/gpu/metadata.json"]
+
+
+def test_what_else_lies_beside_the_files_is_removed_with_them(directory, tmp_path, root):
+    written = files()
+    directory.write(written)
+    (tmp_path / written[0].path).with_name("metadata.json.new").touch()
+    directory.remove(ClaimRef("default", "my-claim", "uid-1"), written)
+    assert list(root.iterdir()) == []

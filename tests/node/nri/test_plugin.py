@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as ThreadEvent
@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from dra_sdk.errors import NriError, SettingsError
 from dra_sdk.node.nri.events import Event
-from dra_sdk.node.nri.plugin import NriPlugin
+from dra_sdk.node.nri.plugin import Launch, NriPlugin
 from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, Subscription
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
-from tests.node.nri.nri_objects import container, nothing, pinned, plugin, pod, repinned
+from tests.node.nri.nri_objects import LIMITS, container, nothing, pinned, plugin, pod, repinned
 from tests.waiting import LONG, wait
 
 
@@ -70,6 +70,87 @@ def test_a_name_that_nri_forbids_is_refused(name: str) -> None:
 def test_an_index_has_two_digits(index: int) -> None:
     with pytest.raises(SettingsError, match=f"NRI plugin x: index {index} is not between 0 and 99"):
         NriPlugin("x", index, nothing, {})
+
+
+# Started by the runtime
+
+
+@contextmanager
+def launched(environment: dict[str, str], ended: Callable[[], None] = lambda: None) -> Iterator[NriPlugin]:
+    """A plugin in a process that a runtime has started with this environment."""
+    started = NriPlugin("own", 10, nothing, {}, limits=LIMITS, launch=Launch.take(environment), ended=ended)
+    started.start()
+    try:
+        yield started
+    finally:
+        assert started.stop(LONG)
+
+
+def test_a_plugin_that_the_runtime_starts_uses_its_connection_name_and_index(runtime: NriRuntime) -> None:
+    environment = {"NRI_PLUGIN_SOCKET": str(runtime.launch().detach())}
+    environment |= {"NRI_PLUGIN_NAME": "given", "NRI_PLUGIN_IDX": "07"}
+    ends = ThreadEvent()
+    with launched(environment, ends.set) as plugin:
+        assert "NRI_PLUGIN_SOCKET" not in environment
+        assert plugin.wait_synchronized(LONG)
+        assert runtime.plugins == ["07-given"]
+    assert not ends.is_set(), "it was stopped"
+
+
+def test_a_plugin_that_the_runtime_starts_may_keep_its_own_name(runtime: NriRuntime) -> None:
+    with launched({"NRI_PLUGIN_SOCKET": str(runtime.launch().detach()), "NRI_PLUGIN_NAME": ""}) as plugin:
+        assert plugin.wait_synchronized(LONG)
+        assert runtime.plugins == ["10-own"]
+
+
+@pytest.mark.parametrize("when", ["connected", "before Synchronize"])
+def test_the_end_of_an_inherited_connection_is_told_once_and_it_is_not_opened_again(
+    path: Path, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    ends: list[str] = []
+    with NriRuntime(path, request_timeout=LONG) as runtime:
+        ours, theirs = socket.socketpair()
+        sock = runtime.launch() if when == "connected" else theirs
+        with launched({"NRI_PLUGIN_SOCKET": str(sock.detach())}, lambda: ends.append("ended")) as plugin:
+            if when == "connected":
+                assert plugin.wait_synchronized(LONG)
+            runtime.stop()
+            ours.close()
+            wait(lambda: ends)
+        theirs.close()
+        assert plugin.connections == (when == "connected")
+    assert ends == ["ended"]
+    assert "only the runtime can start the plugin again" in caplog.text
+
+
+def test_a_plugin_that_is_stopped_before_it_starts_closes_its_connection() -> None:
+    ours, theirs = socket.socketpair()
+    plugin = NriPlugin("own", 10, nothing, {}, launch=Launch.take({"NRI_PLUGIN_SOCKET": str(theirs.detach())}))
+    assert plugin.stop(LONG)
+    with ours:
+        assert ours.recv(1) == b""
+
+
+def test_a_process_that_no_runtime_has_started_has_no_connection() -> None:
+    assert Launch.take({"NRI_PLUGIN_NAME": "x"}) is None
+    assert Launch.take({"NRI_PLUGIN_SOCKET": ""}) is None
+
+
+@pytest.mark.parametrize("number", ["three", "-1", "987654", "file", "udp"])
+def test_what_is_no_connected_socket_is_refused(tmp_path: Path, number: str) -> None:
+    with (tmp_path / "file").open("w") as file, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        number = {"file": str(file.fileno()), "udp": str(udp.fileno())}.get(number, number)
+        with pytest.raises(
+            SettingsError, match=f"NRI_PLUGIN_SOCKET='{number}': must be the file descriptor of a unix socket"
+        ):
+            Launch.take({"NRI_PLUGIN_SOCKET": number})
+
+
+@pytest.mark.parametrize("index", ["x", "100", "-1"])
+def test_an_index_of_the_environment_that_is_no_index_is_refused(index: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(SettingsError, match=f"NRI_PLUGIN_IDX='{index}': must be a number from 0 to 99"):
+        Launch.take({"NRI_PLUGIN_SOCKET": str(theirs.fileno()), "NRI_PLUGIN_IDX": index})
 
 
 VERSIONS = ["0.3.0", "0.6.1", "0.8.0", "0.9.0", "0.10.0", "0.11.0", "0.12.0", "0.12.1"]

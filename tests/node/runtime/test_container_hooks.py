@@ -76,6 +76,23 @@ def test_containers_follow_claims_that_the_kubelet_has_prepared_and_unprepared(
     assert f'dra_sdk_nri_failed_updates{{driver="{NAME}"}} 0.0' in text
 
 
+def test_a_process_that_the_runtime_starts_serves_pods_and_ends_with_the_runtime(
+    cluster: EmbeddedCluster, runtime: NriRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NRI_PLUGIN_SOCKET", str(runtime.launch().detach()))
+    monkeypatch.setenv("NRI_PLUGIN_IDX", "05")
+    reasons: list[str] = []
+    with DriverProcess(Driver.of(CoreDriver()), settings_for(cluster), ended=reasons.append):
+        assert runtime.wait_plugins(1, LONG)
+        assert runtime.plugins == [f"05-{NAME}"]
+        cpus = shared_container(runtime)
+        claimed(cluster, "one")
+        wait(lambda: cpus() == "1-7")
+        runtime.stop()
+        wait(lambda: reasons)
+    assert reasons == ["the container runtime has ended the connection that it started this process with"]
+
+
 class HotplugDriver(CoreDriver):
     """CPUs 6 and 7 are online once `online` is set."""
 

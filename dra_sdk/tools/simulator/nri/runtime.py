@@ -72,7 +72,8 @@ class NriRuntime:
         self._started_pods: set[str] = set()
         self._changed = Condition()  # held during an event, as containerd's lock
         self._plugins: list[PluginConnection] = []
-        self._starting: PluginConnection | None = None
+        self._starting: set[PluginConnection] = set()
+        self._launching: list[Thread] = []
         self._dropped: list[PluginConnection] = []
         self._listener: socket.socket | None = None
         self._thread: Thread | None = None
@@ -105,9 +106,11 @@ class NriRuntime:
         if self._listener is None or self._thread is None:
             return
         self._listener.shutdown(socket.SHUT_RDWR)
-        if starting := self._starting:
+        for starting in list(self._starting):  # without the lock, which a plugin that synchronizes may hold
             starting.close()
-        self._thread.join(_JOIN)
+        for thread in (self._thread, *self._launching):
+            thread.join(_JOIN)
+        self._launching.clear()
         self._listener.close()
         self._listener = None
         with self._changed:
@@ -115,6 +118,14 @@ class NriRuntime:
             self._changed.notify_all()
         for plugin in plugins:
             _end(plugin)
+
+    def launch(self) -> socket.socket:
+        """Begin with a plugin that the runtime starts itself. Returns the socket that the plugin's process inherits."""
+        ours, theirs = socket.socketpair()
+        thread = Thread(target=self._take_in, args=(ours,), name="nri-launch", daemon=True)
+        self._launching.append(thread)
+        thread.start()
+        return theirs
 
     @property
     def plugins(self) -> list[str]:
@@ -242,7 +253,7 @@ class NriRuntime:
             self._tell(Event.REMOVE_CONTAINER, request)
             del self._containers[container]
 
-    # The rest runs with the lock held, but for _accept.
+    # The rest runs with the lock held, but for _accept and _take_in.
 
     def _tell(self, event: Event, request: Any) -> None:
         for plugin in list(self._plugins):
@@ -317,19 +328,23 @@ class NriRuntime:
                 sock, _ = listener.accept()
             except OSError:
                 return  # stopped
-            plugin = PluginConnection(sock, str(self.path), self.info, update=self._update, log=self.calls.append)
-            self._starting = plugin
-            self._end_dropped()
-            try:
-                plugin.start(self._registration_timeout, configure_first=self._configure_first)
-                with self._changed:
-                    self._synchronize(plugin)
-            except NriError as error:
-                log.info("%s", error)
-                self.problems.append(error)
-                _end(plugin)
-            finally:
-                self._starting = None
+            self._take_in(sock)
+
+    def _take_in(self, sock: socket.socket) -> None:
+        """Let a plugin register, and synchronize it."""
+        plugin = PluginConnection(sock, str(self.path), self.info, update=self._update, log=self.calls.append)
+        self._starting.add(plugin)
+        self._end_dropped()
+        try:
+            plugin.start(self._registration_timeout, configure_first=self._configure_first)
+            with self._changed:
+                self._synchronize(plugin)
+        except NriError as error:
+            log.info("%s", error)
+            self.problems.append(error)
+            _end(plugin)
+        finally:
+            self._starting.discard(plugin)
 
     def _end_dropped(self) -> None:
         with self._changed:

@@ -12,7 +12,7 @@ from tests.lab.rebooted import BESIDE, HELD, STATE
 
 
 def test_a_pod_holds_a_claim_when_the_machine_is_turned_off(node: Node, cpus: NodeDriver) -> None:
-    node_pods.create_claim(node, HELD, node_pods.cpus(2))
+    node_pods.create_claim(node, HELD, node_pods.cpus(2, node_pods.of_numa_node(1)))  # four CPUs
     node_pods.create(node, BESIDE)
     node_pods.create(node, HELD, HELD)
     node_pods.wait(node, BESIDE, HELD)
