@@ -23,6 +23,7 @@ from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 from dra_sdk.tools.manifests import Chart
 from dra_sdk.tools.simulator import EmbeddedCluster
+from tests.bench.conformance import RUNS
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
 from tests.waiting import wait
@@ -299,3 +300,14 @@ def test_the_driver_of_cores_lives_through_the_demo_with_a_container_runtime(run
     shown = run("demo", "cores_driver:CoresDriver", "--host-root", tmp_path)
     assert (shown.status, shown.err) == (0, "")
     assert "DRA_CLAIM_cores.example.com_" in shown.out
+
+
+def test_the_page_with_the_results_of_drivers_has_their_commands_and_rows() -> None:
+    """`python -m tests.bench.conformance` runs the same commands, and prints the rows."""
+    page = (ROOT / "docs/conformance-results.md").read_text()
+    results, _, rest = page.partition("## Commands\n")
+    assert [line for block in re.findall(r"```sh\n(.*?)```", rest, re.DOTALL) for line in block.splitlines()] == [
+        run.line for run in RUNS.values()
+    ]
+    for name in RUNS:
+        assert re.search(rf"^\| `{name}` \| .+ \| \d+/\d+ \| \d+/\d+ \| .+ \|$", results, re.MULTILINE), name

@@ -36,11 +36,9 @@ _SITE = _Site()
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make anchors as GitHub does, and put the pages of files into the navigation."""
+    """Make anchors as GitHub does."""
     _SITE.read()
     config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
-    files = [{path: place} for path, place in _SITE.places.items() if place.startswith("files/")]
-    config.nav = [*(config.nav or []), {"Files": files}]
     return config
 
 

@@ -58,6 +58,13 @@ class Recording:
     tail: int = 0
 
 
+_CHANGING: Final = (
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "7fe72a71-fa34-41be-8dfe-856703ddd0c6"),
+    (re.compile(r"(?<=/tmp/)dra-\w{8}"), "dra-ar8cbybx"),
+    (re.compile(r"\b\d+(\.\d+)? (m?s)\b"), r"… \2"),
+)
+"""UIDs, temporary directories, durations."""
+
 RECORDINGS: Final = (
     Recording("demo", "dra-sdk demo cpu --host-root server", "the whole life of a claim", head=34, tail=12),
     Recording("explain", "dra-sdk explain pizza.yaml --claim default/dave", "why a claim gets nothing", 1),
@@ -124,7 +131,12 @@ def _read(screen: io.FileIO) -> bytes:
 
 
 def shown(recording: Recording, output: str) -> list[str]:
-    """The lines of the picture: the command, and its output without the middle of a long one."""
+    """The lines of the picture: the command, and its output without the middle of a long one.
+
+    What differs from run to run is replaced, so that `make recordings` changes a picture only with its command.
+    """
+    for pattern, replacement in _CHANGING:
+        output = pattern.sub(replacement, output)
     lines = [line for line in output.rstrip("\n").split("\n") if not _SLOW.match(line)]
     if len(lines) > recording.head + recording.tail:
         end = lines[-recording.tail :] if recording.tail else []

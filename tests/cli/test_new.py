@@ -15,11 +15,12 @@ import yaml
 from cookiecutter.main import cookiecutter
 
 from dra_sdk.cli.new import KINDS, template_directory
+from dra_sdk.hookspecs import DriverHooks
 from tests.cli.commands import Run, runner
 
 ROOT = Path(__file__).parents[2]
 HOOKS = ["driver_info", "discover", "prepare", "unprepare", "watch", "device_health"]
-OF_CONTAINERS = ["run_pod_sandbox", "create_container", "synchronize", "top"]
+FURTHER = ["run_pod_sandbox", "stop_pod_sandbox", "create_container", "synchronize", "remove_container", "top"]
 ALL_NAMES = """
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from threading import Event
 from dra_sdk import Container, ContainerAdjustment, ContainerResources, DeviceHealth, HealthStatus
 from dra_sdk import HeldClaim, PodSandbox
 from dra_sdk.hardware import polling
+from dra_sdk.hookspecs import DriverHooks
 """
 LONGEST = "a" * 28
 PROGRAM = """
@@ -95,21 +97,26 @@ def test_the_author_reads_at_most_sixty_lines(bake: Bake, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_driver_has_every_hook_at_least_as_a_comment(bake: Bake, kind: str) -> None:
     text = (bake(kind) / "src/my_driver/driver.py").read_text()
-    wanted = HOOKS + (OF_CONTAINERS if kind == "bare" else [])
+    wanted = HOOKS + (FURTHER if kind == "bare" else [])
     assert re.findall(r"^    (?:# )?def dra_(\w+)", text, re.MULTILINE) == wanted
+
+
+def test_the_template_has_all_hooks_of_the_sdk() -> None:
+    hooks = {name for name in vars(DriverHooks) if name.startswith("dra_")}
+    assert {f"dra_{name}" for name in HOOKS + FURTHER} == hooks
 
 
 @pytest.mark.timeout(300)
 def test_the_hooks_that_are_comments_are_right(bake: Bake) -> None:
-    """With each `# ` taken away, the driver is typed, and the SDK takes it."""
+    """With each `# ` taken away, the driver has the types that `DriverHooks` wants, and the SDK takes it."""
     folder = bake("bare")
     path = folder / "src/my_driver/driver.py"
     text = path.read_text()
     hooks = re.findall(r"^    # def dra_.*?(?=^    #$|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert len(hooks) == len(HOOKS) - 3 + len(OF_CONTAINERS)
+    assert len(hooks) == len(HOOKS) - 3 + len(FURTHER)
     code = [re.sub("^    # ", "    ", hook, flags=re.MULTILINE) for hook in hooks]
     docstring, _, rest = text.partition("\n\n")
-    path.write_text("\n".join([docstring, ALL_NAMES, rest, *code]))
+    path.write_text("\n".join([docstring, ALL_NAMES, rest, *code, "", "HOOKS: DriverHooks = MyDriver()", ""]))
     assert python(folder, "mypy", "--strict", "src") == ""
     assert python(folder / "src", "dra_sdk.cli.main", "discover", "my_driver.driver:MyDriver") == ""
 

@@ -57,12 +57,15 @@ class {{ cookiecutter.__class }}Driver:
     # A driver that acts when pods and containers start says so; the container runtime must have NRI on:
     #
     # def dra_run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
-    #     """Before the containers of a pod with claims of this driver; `dra_stop_pod_sandbox` comes at its end."""
+    #     """Before the containers of a pod with claims of this driver are created."""
+    #
+    # def dra_stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
+    #     """When such a pod ends; not after a crash of the node, so `dra_unprepare` undoes what must be undone."""
     #
     # def dra_create_container(
     #     self, container: Container, held: Sequence[HeldClaim], node: Node
     # ) -> ContainerAdjustment | None:
-    #     """What changes in a container, also in one without claims; `dra_remove_container` comes at its end."""
+    #     """What changes in a container that is created, also in one without claims."""
     #     return ContainerAdjustment(env={"SEATS_TAKEN": str(len(held))})
     #
     # def dra_synchronize(
@@ -70,6 +73,9 @@ class {{ cookiecutter.__class }}Driver:
     # ) -> Mapping[str, ContainerResources]:
     #     """The resources that containers must have now, by id, such as CPUs; called after every change."""
     #     return {}
+    #
+    # def dra_remove_container(self, container: Container, node: Node) -> None:
+    #     """After a container was removed, perhaps more than once."""
     #
     # A driver that can draw who uses what does so for `dra-sdk {{ cookiecutter.__project }} top`:
     #
