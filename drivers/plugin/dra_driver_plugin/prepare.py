@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _PREFERENCE_SECONDS: Final = 1.0
 _MARGIN: Final = 1.0  # seconds that the SDK needs after the last answer
 _MESSAGE: Final = 1024  # characters
+_BIND: Final = ("rbind", "rprivate")
 
 
 def prepare(
@@ -51,15 +52,18 @@ def prepare(
     if answer.annotations:
         listed = ", ".join(f"{name}={text}" for name, text in sorted(answer.annotations.items()))
         told.append(f"annotations that containers do not get, because CDI has none: {listed}")
-    for each in told:
-        log.warning("%s: %s: %s", claim, plugin, each)
+    status, message = None, "; ".join(told)[:_MESSAGE]
+    if message:
+        log.warning("%s: %s: %s", claim, plugin, message)
+        condition = Condition(type="Ready", status=True, reason="Allocated", message=message)
+        status = DeviceStatus(conditions=[condition])
     for device in devices:
         yield device.prepared(
             edits,
             data={"id": device.hardware.id, "resource": device.hardware.resource},
             cdi_name=f"claim-{claim.uid}_{number}",
             cdi_devices=[each.name for each in answer.cdi_devices],
-            status=_status(told),
+            status=status,
         )
 
 
@@ -67,42 +71,29 @@ def container_edits(
     answer: wire.ContainerAllocateResponse, root: Path, allowed: Sequence[str], plugin: str
 ) -> ContainerEdits:
     """The answer as container edits. PermanentError for a path of the host that is not allowed."""
-    nodes = [
-        DeviceNode(container, host, permissions=each.permissions or None)
-        for each in answer.devices
-        for host, container in _device_nodes(each, root, _Paths(root, allowed, plugin))
-    ]
+    paths = _Paths(root, allowed, plugin)
     for each in answer.devices:
         if set(each.permissions) - set("rwm"):
-            raise PluginError(
-                f"{plugin} gave device {each.host_path} the permissions {each.permissions!r}, not r, w or m"
-            )
+            raise PluginError(f"{plugin} gave {each.host_path} the permissions {each.permissions!r}, not r, w or m")
+    nodes = [node for each in answer.devices for node in _device_nodes(each, root, paths)]
     mounts = [
-        Mount(
-            _Paths(root, allowed, plugin).checked(each.host_path, "mount"),
-            each.container_path,
-            ("rbind", "rprivate", "ro" if each.read_only else "rw"),
-        )
+        Mount(paths.checked(each.host_path, "mount"), each.container_path, (*_BIND, "ro" if each.read_only else "rw"))
         for each in answer.mounts
     ]
     return ContainerEdits(env=dict(answer.envs), device_nodes=nodes, mounts=mounts)
 
 
-def _device_nodes(spec: wire.DeviceSpec, root: Path, paths: _Paths) -> Iterator[tuple[str, str]]:
-    """The device nodes of one entry on the host and in the container: a directory stands for all below it.
+def _device_nodes(spec: wire.DeviceSpec, root: Path, paths: _Paths) -> Iterator[DeviceNode]:
+    """The device nodes of one entry: a directory stands for all below it.
 
     The kubelet's way to the container runtime follows links and opens directories, that by CDI does neither.
     """
     host = paths.checked(spec.host_path, "device")
     below = root / host.lstrip("/")
-    container = spec.container_path or spec.host_path
-    if not below.is_dir():
-        yield host, container
-        return
-    for each in sorted(below.rglob("*")):
-        if not (each.is_dir() or each.is_symlink()):
-            inner = each.relative_to(below)
-            yield f"{host}/{inner}", f"{container}/{inner}"
+    found = sorted(each for each in below.rglob("*") if not (each.is_dir() or each.is_symlink()))
+    for inner in (f"/{each.relative_to(below)}" for each in found) if below.is_dir() else [""]:
+        container = f"{spec.container_path or spec.host_path}{inner}"
+        yield DeviceNode(container, f"{host}{inner}", permissions=spec.permissions or None)
 
 
 class _Paths:
@@ -147,10 +138,3 @@ def _preference(claim: Claim[Any], plugin: Plugin, ids: Sequence[str], seconds: 
         return
     if len(preferred) == len(ids) and set(preferred) != set(ids):
         yield f"the plugin would have preferred {', '.join(preferred)} to {', '.join(ids)}, which kube-scheduler chose"
-
-
-def _status(told: Sequence[str]) -> DeviceStatus | None:
-    if not told:
-        return None
-    message = "; ".join(told)[:_MESSAGE]
-    return DeviceStatus(conditions=[Condition(type="Ready", status=True, reason="Allocated", message=message)])

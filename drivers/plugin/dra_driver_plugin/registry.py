@@ -56,8 +56,7 @@ class Registry:
         self._directory = Path(settings.directory)
         self._lock = Lock()
         self._plugins: dict[str, Plugin] = {}
-        self._serving = False
-        self._news = Event()
+        self._serving, self._news = False, Event()
         self._changed: Callable[[], None] = lambda: None
         self._records: Records[Registration] | None = None
 
@@ -82,18 +81,14 @@ class Registry:
             for each in remembered:
                 each.stop()
 
-    def health(self) -> list[DeviceHealth]:
-        """The health of all devices; none while another process follows the plugins."""
-        with self._lock:
-            plugins = list(self._plugins.values())
-        return [health for each in plugins for health in each.health(self._settings.away_seconds)]
-
     def watch_health(self, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """A report when the health of a device changes, and every ten seconds."""
+        """A report when the health of a device changes, and every ten seconds; empty while another process runs."""
         last, told = None, 0.0
         while not stop.is_set():
             self._news.clear()
-            found = self.health()
+            with self._lock:
+                plugins = list(self._plugins.values())
+            found = [health for each in plugins for health in each.health(self._settings.away_seconds)]
             if found != last or time.monotonic() - told >= _REPEAT:
                 last, told = found, time.monotonic()
                 yield found
@@ -101,7 +96,8 @@ class Registry:
 
     def serve(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Follow the plugins until `stop` is set; call `changed` when other devices are to be published."""
-        self._refuse_kubelet()
+        if (self._directory / _KUBELET_FILE).exists():
+            raise PermanentError(f"{self._directory} is the kubelet's own: its plugins would be lost to it")
         self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         (self._directory / _RECORDS).mkdir(mode=0o700, exist_ok=True)
         with _alone(self._directory / _RECORDS, stop) as alone:
@@ -129,8 +125,7 @@ class Registry:
                 self._end()
 
     def _register(self, request: wire.RegisterRequest, context: grpc.ServicerContext) -> wire.Empty:
-        problem = self._problem(request)
-        if problem:
+        if problem := self._problem(request):
             log.warning("a device plugin is refused: %s", problem)
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
         resource, options = request.resource_name, request.options
@@ -140,8 +135,7 @@ class Registry:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the bridge stops")
             old = self._plugins.get(resource)
             devices = old.registration.devices if old else {}
-            made = self._plugin(Registration(resource, request.endpoint, *asked, devices))
-            self._plugins[resource] = made
+            made = self._plugins[resource] = self._plugin(Registration(resource, request.endpoint, *asked, devices))
         if old:
             self._replaced(old, made)
         log.info("%s is registered", made)
@@ -166,11 +160,8 @@ class Registry:
     def _replaced(self, old: Plugin, new: Plugin) -> None:
         """End the connection to a plugin whose resource another one has now, as the kubelet does."""
         if old.path != new.path and not old.away():
-            log.warning(
-                "%s replaces %s, which still answers: this is an update, or two plugins serve the same resource",
-                new,
-                old,
-            )
+            text = "%s replaces %s, which still answers: an update, or two plugins that serve the same resource"
+            log.warning(text, new, old)
         old.stop()
 
     def _plugin(self, registration: Registration) -> Plugin:
@@ -184,13 +175,10 @@ class Registry:
         found = []
         for key in records.devices():
             try:
-                record = records.read(key)
+                found.append(records.read(key))
             except RecordError as error:
                 log.warning("a device plugin is not known until it registers again: %s", error)
-                continue
-            if record.endpoint:
-                found.append(self._plugin(record))
-        return found
+        return [self._plugin(each) for each in found if each.endpoint]
 
     def _store(self, plugin: Plugin) -> None:
         """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
@@ -223,10 +211,6 @@ class Registry:
             each.stop()
         for each in plugins:
             each.join(_JOIN)
-
-    def _refuse_kubelet(self) -> None:
-        if (self._directory / _KUBELET_FILE).exists():
-            raise PermanentError(f"{self._directory} is the kubelet's own: its plugins would be lost to it")
 
 
 class _Socket:
@@ -278,15 +262,12 @@ def _alone(directory: Path, stop: Event) -> Iterator[bool]:
     """Hold the lock of a directory; False if `stop` is set before another process has left it."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        told = held = False
+        held = False
         while not held and not stop.is_set():
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 held = True
-            except BlockingIOError:
-                if not told:
-                    log.info("another process serves device plugins in %s; this one waits", directory.parent)
-                told = True
+            except BlockingIOError:  # an older process of the driver still follows the plugins
                 stop.wait(0.1)
         yield held
     finally:
