@@ -100,8 +100,9 @@ site: $(VENV)/.documented   ## the site of docs/ in build/site, without warnings
 recordings: $(VENV)/.documented   ## the terminal sessions of README and site as pictures, docs/recordings
 	$(BIN)/python -m docs.site.recordings
 
-proto: $(VENV)/.developed   ## regenerate the kubelet's messages
+proto: $(VENV)/.developed   ## regenerate the messages of kubelet, device plugins and NRI
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_sdk/wire/proto/*.proto
+	cd drivers/plugin && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_driver_plugin/*.proto
 
 $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

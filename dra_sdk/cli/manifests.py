@@ -2,14 +2,16 @@
 
 They are those of the Helm chart, rendered without Helm: namespace, account, role, admission policy, DaemonSet and
 DeviceClasses of each driver. docs/install.md describes them; the values are those of the chart. A driver that the chart
-does not know needs no more than its name; `--print-values` prints the values to give to Helm. It changes nothing, and
-needs no cluster. Exit status: 0, or 2 for bad input.
+does not know needs no more than its name; `--print-values` prints the values to give to Helm. With `--resource`, the
+driver `device-plugin` gets a DeviceClass for each resource of a device plugin. It changes nothing, and needs no
+cluster. Exit status: 0, or 2 for bad input.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,9 @@ from dra_sdk.errors import SettingsError
 from dra_sdk.tools.manifests import RELEASE, Chart, merge_values
 
 JSON = dict[str, Any]
+_BRIDGE: Final = "device-plugin"
+_LONGEST: Final = 64  # bytes of an attribute's value
+_RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _KEY: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -34,6 +39,14 @@ def add_parser(commands: Commands) -> None:
         nargs="*",
         metavar="DRIVER",
         help="cpu, gpu, gpu-amd, another name that `dra-sdk drivers` lists, or module:Class",
+    )
+    parser.add_argument(
+        "--resource",
+        type=_resource,
+        action="append",
+        default=[],
+        metavar="DOMAIN/NAME",
+        help=f"for {_BRIDGE}: a resource of a device plugin, such as vendor.com/thing, which gets a DeviceClass",
     )
     parser.add_argument(
         "-f", "--values", type=Path, action="append", default=[], metavar="FILE", help="a file of values, as for Helm"
@@ -68,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
         values = merge_values(values, _entry(chart.defaults["drivers"], name))
     for each in [*map(_values_file, arguments.values), *arguments.set]:
         values = merge_values(values, each)
+    if arguments.resource:
+        values = merge_values(values, _classes(merge_values(chart.defaults, values), arguments.resource))
     rendered = chart.render(values, release=arguments.release, namespace=arguments.namespace)
     if arguments.print_values:
         print(yaml_text([values]), end="")
@@ -90,6 +105,30 @@ def _entry(known: JSON, name: str) -> JSON:
     return {"drivers": {key: {"driverName": driver_name} | ({} if key == name else {"run": name})}}
 
 
+def _classes(values: JSON, resources: list[str]) -> JSON:
+    """The values that add a DeviceClass for each resource of a device plugin to those of the bridge."""
+    entry = values["drivers"][_BRIDGE]
+    if not entry["enabled"]:
+        raise SettingsError(f"--resource is for the driver {_BRIDGE}: name it, too")
+    driver = entry["driverName"]
+    everything = {"name": driver, "expression": f'device.driver == "{driver}"'}
+    classes = [
+        {
+            "name": re.sub(r"[^a-z0-9.]+", "-", f"{name.lower()}.{domain}"),
+            "expression": f'device.driver == "{driver}" && device.attributes["{driver}"].resource == "{domain}/{name}"',
+            "extendedResourceName": f"{domain}/{name}",
+        }
+        for domain, _, name in (each.partition("/") for each in resources)
+    ]
+    listed = ", ".join(resources)
+    print(
+        f"warning: a node's kubelet and the bridge must not both serve {listed}: each would give all devices away. "
+        "Remove the device plugin from the kubelet's directory first",
+        file=sys.stderr,
+    )
+    return {"drivers": {_BRIDGE: {"deviceClasses": [*entry.get("deviceClasses", [everything]), *classes]}}}
+
+
 def _values_file(path: Path) -> JSON:
     try:
         found = yaml.safe_load(path.read_text())
@@ -98,6 +137,15 @@ def _values_file(path: Path) -> JSON:
     if not isinstance(found, dict | None):
         raise SettingsError(f"--values {path} must be a YAML mapping")
     return found or {}
+
+
+@from_text
+def _resource(text: str) -> str:
+    if not _RESOURCE.fullmatch(text):
+        raise ValueError("must be the name of an extended resource, such as vendor.com/thing")
+    if len(text) > _LONGEST:
+        raise ValueError(f"has {len(text)} characters; the selector of its DeviceClass can have {_LONGEST}")
+    return text
 
 
 @from_text

@@ -53,6 +53,36 @@ def test_a_server_would_take_them(run: Run, tmp_path: Path) -> None:
     assert (done.status, done.out) == (0, ""), done.err
 
 
+def test_each_resource_of_a_device_plugin_has_a_class_for_claims_and_pods(run: Run, tmp_path: Path) -> None:
+    name = "drivers.device-plugin.driverName=things.example.com"
+    resources = ("--resource", "vendor.com/Thing_2", "--resource", "vendor.com/other")
+    done = run("manifests", "device-plugin", *resources, "--set", name)
+    assert "must not both serve vendor.com/Thing_2, vendor.com/other" in done.err
+    classes = [each for each in yaml.safe_load_all(done.out) if each["kind"] == "DeviceClass"]
+    found = {each["metadata"]["name"]: each["spec"] for each in classes}
+    assert [*found] == ["things.example.com", "thing-2.vendor.com", "other.vendor.com"]
+    of_thing = found["thing-2.vendor.com"]
+    assert of_thing["extendedResourceName"] == "vendor.com/Thing_2"
+    expression = 'device.attributes["things.example.com"].resource == "vendor.com/Thing_2"'
+    assert expression in of_thing["selectors"][0]["cel"]["expression"]
+    (tmp_path / "all.yaml").write_text(done.out)
+    assert run("validate", tmp_path / "all.yaml").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["cpu", "--resource", "vendor.com/thing"], "--resource is for the driver device-plugin"),
+        (["device-plugin", "--resource", "thing"], "must be the name of an extended resource"),
+        (["device-plugin", "--resource", f"vendor.com/{'x' * 63}"], "has 74 characters"),
+    ],
+)
+def test_a_resource_that_makes_no_class_is_refused(run: Run, arguments: list[str], problem: str) -> None:
+    done = run("manifests", *arguments)
+    assert done.status == 2
+    assert problem in done.err
+
+
 def test_a_driver_that_the_chart_does_not_know_needs_only_its_name(run: Run) -> None:
     found = {each["kind"]: each for each in yaml.safe_load_all(run("manifests", HERE).out)}
     assert found["DeviceClass"]["metadata"]["name"] == "lamps.example.com"

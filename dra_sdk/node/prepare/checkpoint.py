@@ -27,6 +27,7 @@ from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.status import DeviceStatus
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare.cdi_specs import build_spec, metadata_device_name, name_devices, request_device_name
+from dra_sdk.wire.cdi import parse_qualified_name, qualified_name
 
 FORMAT: Final = 1
 _CONDITION_STATUS: Final = {True: "True", False: "False", None: "Unknown"}
@@ -112,10 +113,11 @@ class Checkpoint:
                 of_request.setdefault(request, []).append(device_name(self.uid, request))
         spec = build_spec(kind, names, prepared, extra)
         devices = []
-        for held, name in zip(self.devices, names, strict=True):
+        for held, device, name in zip(self.devices, prepared, names, strict=True):
             cdi_names = [name] if name else []
             cdi_names += of_request.pop(held.base_request, [])  # the first device of a request has those of the request
-            devices.append(replace(held, cdi_ids=tuple(f"{kind}={each}" for each in cdi_names)))
+            own = (qualified_name(kind, each) for each in cdi_names)
+            devices.append(replace(held, cdi_ids=(*own, *_cdi_devices_of_others(kind, device))))
         return replace(
             self,
             phase=Phase.COMPLETED,
@@ -151,9 +153,22 @@ class Checkpoint:
         )
 
 
-def refuse_taken_names(state: Checkpoint, others: Iterable[Checkpoint]) -> None:
-    """HookError if a CDI device of `state` has the same name as one of another claim: runtimes would ignore both."""
-    mine = {cdi_id for device in state.devices for cdi_id in device.cdi_ids}
+def _cdi_devices_of_others(kind: str, device: PreparedDevice) -> tuple[str, ...]:
+    """The CDI devices of others that a device brings along. InvalidObjectError if a name is not qualified."""
+    for name in device.cdi_devices:
+        parse_qualified_name(name)
+        if name.startswith(f"{kind}="):
+            raise HookError(f"dra_prepare gave the CDI device {name!r} of another, but its kind is the driver's own")
+    return tuple(device.cdi_devices)
+
+
+def refuse_taken_names(state: Checkpoint, kind: str, others: Iterable[Checkpoint]) -> None:
+    """HookError if a CDI device of `kind` in `state` has the same name as one of another claim.
+
+    Runtimes would ignore both. CDI devices of others, which have another kind, may be in any number of claims.
+    """
+    ids = {cdi_id for device in state.devices for cdi_id in device.cdi_ids}
+    mine = {cdi_id for cdi_id in ids if cdi_id.startswith(f"{kind}=")}
     for claim in others:
         for name in (name for device in claim.devices for name in device.cdi_ids if name in mine):
             raise HookError(

@@ -229,7 +229,7 @@ class Preparer:
             prepared, self._cdi.kind, self._driver.info.name, metadata=files, mounts=mounts, variables=variables
         )
         if any(device.cdi_name for device in prepared):
-            refuse_taken_names(state, self._store.others(claim.uid))
+            refuse_taken_names(state, self._cdi.kind, self._store.others(claim.uid))
         if metadata:
             metadata.write(files)
         return state

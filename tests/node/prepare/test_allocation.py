@@ -378,9 +378,10 @@ def test_a_cdi_name_of_another_claim_is_refused_and_its_holder_named() -> None:
     def named(*names: str) -> Checkpoint:
         return replace(theirs(), devices=(HeldDevice("r", "p", "d", cdi_ids=tuple(f"a/b={name}" for name in names)),))
 
-    refuse_taken_names(named("x"), [named("y"), named(), theirs()])
+    refuse_taken_names(named("x"), "a/b", [named("y"), named(), theirs()])
     with pytest.raises(HookError, match=r"the CDI name 'x', which a device of claim ns/other \(u-9\) has"):
-        refuse_taken_names(named("w", "x"), [named("y"), named("z", "x")])
+        refuse_taken_names(named("w", "x"), "a/b", [named("y"), named("z", "x")])
+    refuse_taken_names(named("x"), "c/d", [named("x")])  # a CDI device of somebody else, which any claim may have
 
 
 FULL: dict[str, Any] = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_sdk import AllocatedDevice, Condition, ContainerEdits, DeviceStatus, HeldDevice, Quantity
-from dra_sdk.errors import StateError
+from dra_sdk.errors import DraError, StateError
 from dra_sdk.model.claim import NO_DEADLINE, ClaimRef
 from dra_sdk.node.metadata import MetadataFile
 from dra_sdk.node.prepare.checkpoint import FORMAT, Checkpoint, Phase, decode, encode, json_copy, salvage
@@ -42,6 +42,25 @@ def test_each_share_has_a_status_of_its_own() -> None:
     shares = [AllocatedDevice("r", "p", "lamp-0", None, share_id=share) for share in ("s-1", "s-2")]
     state = completed((shares[0], "One"), (shares[1], "Two"))
     assert reasons(state) == [("lamp-0", "s-1", "One"), ("lamp-0", "s-2", "Two")]
+
+
+def test_cdi_devices_of_others_come_after_the_own_one() -> None:
+    device = AllocatedDevice("r", "p", "lamp-0", None)
+    started = Checkpoint.started(REF, [device], "boot-1")
+    for edits, own in ((ContainerEdits(env={"A": "1"}), ("example.com/lamp=claim-u-1_r_lamp-0",)), (None, ())):
+        prepared = device.prepared(edits, cdi_devices=["vendor.com/gpu=0", "vendor.com/gpu=all"])
+        state = started.completed([prepared], "example.com/lamp", "lamps.example.com")
+        assert state.devices[0].cdi_ids == (*own, "vendor.com/gpu=0", "vendor.com/gpu=all")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("gpu0", "must be vendor/class=name"), ("example.com/lamp=x", "its kind is the driver's own")]
+)
+def test_a_cdi_device_of_others_needs_a_qualified_name_of_another_kind(name: str, problem: str) -> None:
+    device = AllocatedDevice("r", "p", "lamp-0", None)
+    started = Checkpoint.started(REF, [device], "boot-1")
+    with pytest.raises(DraError, match=problem):
+        started.completed([device.prepared(cdi_devices=[name])], "example.com/lamp", "lamps.example.com")
 
 
 def test_a_device_of_several_requests_has_one_status() -> None:

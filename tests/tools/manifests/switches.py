@@ -34,6 +34,7 @@ SWITCHES: dict[str, JSON] = {
     "gpu with dynamic MIG": {"drivers": {"gpu": {"enabled": True, "env": {"DRA_GPU_DYNAMIC_MIG": "true"}}}},
     "gpu-amd": {"drivers": {"gpu-amd": {"enabled": True}}},
     "gpu-amd with passthrough": {"drivers": {"gpu-amd": {"enabled": True, "env": {"DRA_AMD_PASSTHROUGH": "true"}}}},
+    "device-plugin": {"drivers": {"device-plugin": {"enabled": True}}},
     "another driver": {"drivers": {"lamps": LAMPS}},
     "another driver with all fields": {
         "drivers": {

@@ -24,9 +24,15 @@ from tests.tools.manifests.switches import ALL, SWITCHES
 
 JSON = dict[str, Any]
 ROOT = Path(__file__).parents[3]
-DRIVERS = ("cpu", "memory", "gpu", "gpu-amd")
+DRIVERS = ("cpu", "memory", "gpu", "gpu-amd", "device-plugin")
+PLUGINS = "/var/lib/dra-device-plugins"
 NRI = {"/var/run/nri", "/sys/fs/cgroup"}
-SHARED = {"cpu": {*NRI, "/var/lib/kubelet/cpu_manager_state"}, "memory": NRI, "gpu": {"/"}}
+SHARED = {
+    "cpu": {*NRI, "/var/lib/kubelet/cpu_manager_state"},
+    "memory": NRI,
+    "gpu": {"/"},
+    "device-plugin": {"/", PLUGINS},
+}
 """What a driver's pod sees of the host, apart from its own directories and those of CDI."""
 METRIC = re.compile(r"dra_sdk_[a-z_]+")
 

@@ -1,0 +1,132 @@
+"""Devices of plugins as DRA devices: names, attributes, order; and the checks of what a plugin says about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
+from dra_driver_plugin.settings import PluginSettings
+from dra_sdk import AttributeValue, Device, HardwareError
+from dra_sdk.hardware import NUMA_NODE, Host, pci_attributes, read_pci_device
+
+_LABEL: Final = 63  # characters of a device's name
+_KIND: Final = 20  # of them for the resource
+_DIGEST: Final = 10  # 40 bits
+_VALUE: Final = 64  # bytes of an attribute's value
+_ID: Final = 1024  # characters
+_NUMA_NODES: Final = range(1024)  # that Linux can have
+_ADDRESS: Final = re.compile(r"(?<![0-9a-f])([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(?![0-9a-f])", re.IGNORECASE)
+_LABELS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_RESOURCE: Final = re.compile(rf"(?P<domain>{_LABELS})/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDevice:
+    """One device of a plugin, the `hardware` of a published device.
+
+    resource: the extended resource, `vendor.com/thing`.
+    id: the plugin's own name of the device: any text.
+    numa: its NUMA nodes.
+    health: the health that the plugin reports, `Healthy` if it is.
+    """
+
+    resource: str
+    id: str
+    numa: tuple[int, ...] = ()
+    health: str = "Healthy"
+
+    @property
+    def name(self) -> str:
+        """The device's name in ResourceSlices: a DNS label that depends on nothing but resource and id."""
+        kind, found = _slug(self.resource.rpartition("/")[2])[:_KIND], _slug(self.id)
+        digest = _digest(f"{self.resource}\0{self.id}")
+        room = _LABEL - len(kind) - len(digest) - 2
+        return "-".join(part.strip("-") for part in (kind, found[-room:], digest) if part.strip("-"))
+
+
+def resource_problem(name: str) -> str | None:
+    """Why a name is no extended resource, as the kubelet sees it; None if it is one."""
+    found = _RESOURCE.fullmatch(name)
+    if found is None or len(found["domain"]) > 253 - len("requests."):
+        return "must be a domain, a slash and a name of at most 63 characters, such as vendor.com/thing"
+    domain = found["domain"]
+    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests."):
+        return "must not be of the domain kubernetes.io, nor begin with 'requests.'"
+    return None
+
+
+def read_devices(resource: str, answer: Iterable[wire.Device]) -> tuple[dict[str, PluginDevice], list[str]]:
+    """The devices of a plugin's list by id, and what is wrong with the list.
+
+    An id that comes twice is one device, which is unhealthy if the plugin says so once.
+    """
+    found: dict[str, PluginDevice] = {}
+    problems = []
+    for each in answer:
+        nodes = [node.ID for node in each.topology.nodes]
+        numa = tuple(dict.fromkeys(node for node in nodes if node in _NUMA_NODES))
+        device = PluginDevice(resource, each.ID, numa, each.health)
+        if not 0 < len(each.ID) <= _ID:
+            problems.append(f"a device is left out, because its id has {len(each.ID)} characters, not 1 to {_ID}")
+            continue
+        if any(node not in _NUMA_NODES for node in nodes):
+            problems.append(f"device {each.ID!r}: NUMA nodes {nodes} must lie between 0 and {_NUMA_NODES[-1]}")
+        if (first := found.get(each.ID)) is not None:
+            problems.append(f"device {each.ID!r} is there twice")
+            device = first if device.health == "Healthy" else device
+        found[each.ID] = device
+    return found, problems
+
+
+def describe(device: PluginDevice, host: Host, settings: PluginSettings) -> Device:
+    """The device as it is published."""
+    attributes: dict[str, AttributeValue] = {
+        "resource": attribute_text(device.resource),
+        "id": attribute_text(device.id),
+    }
+    if settings.replica_pattern and (found := re.fullmatch(settings.replica_pattern, device.id)):
+        attributes["hardware"] = attribute_text(found[1] or "")
+    attributes |= _pci(device, host)
+    if len(device.numa) == 1 or (device.numa and settings.numa_lists):
+        attributes[NUMA_NODE] = device.numa[0] if len(device.numa) == 1 else list(device.numa)
+    return Device(device.name, attributes, hardware=device)
+
+
+def in_order(devices: Mapping[str, PluginDevice]) -> Sequence[PluginDevice]:
+    """The devices in an order that does not depend on that of the plugin: `gpu2` before `gpu10`."""
+    return sorted(devices.values(), key=lambda each: (_natural(each.id), each.id))
+
+
+def attribute_text(text: str) -> str:
+    """A text as value of an attribute; one above 64 bytes is cut, with a hash in place of the rest."""
+    if len(text.encode()) <= _VALUE:
+        return text
+    start = text.encode()[: _VALUE - _DIGEST - 1].decode(errors="ignore")
+    return f"{start}-{_digest(text)}"
+
+
+def _pci(device: PluginDevice, host: Host) -> dict[str, str | int]:
+    """The standard attributes of the PCI function whose address is in the id, if the node has it."""
+    found = _ADDRESS.search(device.id)
+    try:
+        return pci_attributes(read_pci_device(host, found[1].lower())) if found else {}
+    except HardwareError:
+        return {}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_DIGEST]
+
+
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that compares runs of digits as numbers."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", text)
+    return tuple((int(part), "") if part[0] in "0123456789" else (-1, part) for part in parts)

@@ -1,0 +1,42 @@
+"""The bridge keeps the contract, as a process of its own with a kubelet, an API server and a device plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
+from dra_driver_plugin.testing import FakePlugin
+
+from dra_sdk.testing import FakeNode
+from dra_sdk.testing.sysfs import regular_machine
+from dra_sdk.tools.conformance.check import Severity, run_checks
+from dra_sdk.tools.conformance.checks import CHECKS
+from dra_sdk.tools.conformance.target import Target
+from dra_sdk.tools.conformance.timeouts import Timeouts
+
+SDK = {"load"}
+"""Levels of which the SDK alone decides; `tests/tools/conformance/test_own_drivers.py` has them."""
+
+
+def variables(ids: Sequence[str]) -> wire.AllocateResponse:
+    """An answer without device nodes, which a node made of files does not have."""
+    found = wire.ContainerAllocateResponse(envs={"THINGS": ",".join(ids)})
+    return wire.AllocateResponse(container_responses=[found])
+
+
+@pytest.mark.timeout(1200)
+def test_the_bridge_conforms(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = FakeNode(tmp_path)
+    node.machine(regular_machine())
+    things = [f"thing{number}" for number in range(8)]
+    monkeypatch.setenv("DRA_PLUGIN_DIRECTORY", str(directory))
+    with FakePlugin(directory, dict.fromkeys(things, "Healthy")) as plugin:
+        plugin.allocate = variables
+        plugin.follow_kubelet()
+        with Target(driver="device-plugin", host_root=node.root, timeouts=Timeouts(quiet=0.5)).open() as run:
+            results = run_checks(run, [check for check in CHECKS if check.level not in SDK])
+    must = [each for each in results if each.check.severity is Severity.MUST]
+    assert [f"{each.check.id}: {each.reason}" for each in must if each.failed] == []
+    assert sum(not each.reason for each in results) > len(results) / 2
