@@ -247,7 +247,7 @@ class DriverPlugin:
             self._table.check(message, request.pod.namespace, held)
             with self._changed:
                 container = self._table.container(request.pod, message, held)
-            self._ensure_sandbox(container.pod)
+            self._sandboxes.require(container.pod)
             adjustment = self._adjustment(container, held)
             wanted = self._wanted(held, message.id, known.changed(adjustment.resources))
         except BaseException as error:
@@ -263,12 +263,6 @@ class DriverPlugin:
             update=[update_of(name, resources) for name, resources in updates.items()],
         )
         return Response(answer, partial(self._sent, {**updates, message.id: own}, others))
-
-    def _ensure_sandbox(self, pod: PodSandbox) -> None:
-        try:
-            self._sandboxes.ensure(pod)
-        except Exception as error:
-            raise StartRefusedError(str(error)) from error
 
     def _adjustment(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment:
         try:

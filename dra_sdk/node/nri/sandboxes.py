@@ -16,6 +16,7 @@ from dra_sdk.errors import RetriableError
 from dra_sdk.loader import Driver
 from dra_sdk.model.container import PodSandbox
 from dra_sdk.model.driver import Node
+from dra_sdk.node.nri.session import StartRefusedError
 
 WAIT_SECONDS: Final = 0.5
 """How long a call waits for an earlier one for the same sandbox: less than the time in which an event is answered."""
@@ -64,6 +65,13 @@ class Sandboxes:
                     self._ready[pod.id] = claims
                 self._running.discard(pod.id)
                 self._changed.notify_all()
+
+    def require(self, pod: PodSandbox) -> None:
+        """The same, before a container of the pod is created. Raises StartRefusedError."""
+        try:
+            self.ensure(pod)
+        except Exception as error:
+            raise StartRefusedError(str(error)) from error
 
     def forget(self, sandbox: str) -> None:
         """A sandbox has stopped or was removed."""
