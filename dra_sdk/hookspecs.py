@@ -154,5 +154,6 @@ class DriverHooks(Protocol):
         """Yield the lines that `dra-sdk NAME top` prints: which claim uses what of the node's hardware, as a picture.
 
         Called by that command in a process of its own, beside the running driver, with the claims of its state files.
-        Must change nothing.
+        Must change nothing. The page of `dra-sdk simulate --driver NAME --picture` has the lines too: then the claims
+        are only planned, so their devices have no `data`.
         """

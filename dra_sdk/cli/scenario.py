@@ -110,13 +110,19 @@ def print_bad_input(error: DraError) -> int:
 def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterator[ObjectSource]:
     if not arguments.driver and (arguments.fixture or arguments.node):
         raise SettingsError("--fixture and --node need --driver NAME")
+    for driver, root, nodes in opened_drivers(arguments):
+        yield from discovered_slices(driver, root, nodes, profile)
+
+
+def opened_drivers(arguments: argparse.Namespace) -> Iterator[tuple[str, Path, Sequence[str]]]:
+    """Each of the drivers that the flags name, the directory that it reads until the next one, and its nodes."""
     nodes = list(dict.fromkeys(arguments.node))
     if arguments.driver and not nodes:
         nodes = [DEFAULT_NODE if arguments.fixture else read_settings(argparse.Namespace()).node_name]
     for driver in dict.fromkeys(arguments.driver):
         fixture = fixture_path(driver, arguments.fixture) if arguments.fixture else Path("/")
         with opened_root(fixture) as root:
-            yield from discovered_slices(driver, root, nodes, profile)
+            yield driver, root, nodes
 
 
 def _files(names: list[str]) -> Iterator[ObjectSource]:

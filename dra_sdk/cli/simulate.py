@@ -10,23 +10,28 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, read_scenario
+from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, read_scenario
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model import JSON
+from dra_sdk.model.claim import HeldClaim, HeldDevice
+from dra_sdk.model.driver import Node
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.cluster import (
     ClaimOutcome,
     ObjectKey,
     PodPlacement,
     SchedulingOutcome,
+    Snapshot,
     display_name,
     schedule,
 )
@@ -65,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
         after = before if changed is None else schedule(changed)
         if arguments.picture:
-            write_picture(after, arguments.picture)
+            write_picture(after, arguments.picture, driver_pictures(arguments, after))
     except DraError as error:
         return print_bad_input(error)
     _print(scenario, before, after, arguments.output)
@@ -173,13 +178,62 @@ def _summary(outcome: SchedulingOutcome) -> str:
 # -- the picture
 
 
-def write_picture(outcome: SchedulingOutcome, path: Path) -> None:
-    """Draw the outcome as one HTML page; SettingsError if the file cannot be written."""
-    content = render_page(build_scene(outcome.snapshot, tuple(_waiting(outcome))))
+def write_picture(
+    outcome: SchedulingOutcome, path: Path, pictures: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> None:
+    """Draw the outcome as one HTML page; SettingsError if the file cannot be written.
+
+    pictures: the lines that drivers draw of a node, by the node's name.
+    """
+    content = render_page(build_scene(outcome.snapshot, tuple(_waiting(outcome)), pictures))
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"cannot write {path}: {error.strerror}") from error
+
+
+def driver_pictures(arguments: argparse.Namespace, outcome: SchedulingOutcome) -> dict[str, list[str]]:
+    """What the drivers of --driver draw of their nodes with the planned claims (`dra_top`), by the node's name.
+
+    A driver that cannot draw claims which are only planned is left out, with a note on stderr.
+    """
+    found: dict[str, list[str]] = {}
+    for name, root, nodes in opened_drivers(arguments):
+        driver = load_driver(name)
+        for node in nodes if driver.implements("dra_top") else ():
+            try:
+                lines = top(driver, Node(node, root), planned_claims(outcome.snapshot, driver.info.name, node))
+            except DraError as error:
+                print(printable(f"note: the picture has none of driver {name}: {error}"), file=sys.stderr)
+            else:
+                found.setdefault(node, []).extend([*([""] if node in found else []), *lines])
+    return found
+
+
+def planned_claims(snapshot: Snapshot, driver: str, node: str) -> list[HeldClaim]:
+    """The claims with devices of the driver's own pools of a node. They are not prepared, so no device has `data`."""
+    own = (each["spec"] for each in snapshot.slices if each["spec"]["driver"] == driver)
+    pools = {spec["pool"]["name"] for spec in own if spec.get("nodeName") == node}
+    found = []
+    for claim in snapshot.claims:
+        results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
+        devices = [_planned(each) for each in results if each["driver"] == driver and each["pool"] in pools]
+        if devices:
+            about = claim["metadata"]
+            found.append(HeldClaim(about.get("namespace", "default"), about["name"], about.get("uid", ""), devices))
+    return found
+
+
+def _planned(result: JSON) -> HeldDevice:
+    consumed = {key: Quantity(value) for key, value in (result.get("consumedCapacity") or {}).items()}
+    return HeldDevice(
+        result["request"],
+        result["pool"],
+        result["device"],
+        share_id=result.get("shareID"),
+        admin_access=bool(result.get("adminAccess")),
+        consumed_capacity=consumed,
+    )
 
 
 def _waiting(outcome: SchedulingOutcome) -> Iterator[NotPlaced]:

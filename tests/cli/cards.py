@@ -128,3 +128,10 @@ class OneDevice(Cards):
 class Burning(Cards):
     def dra_prepare(self, claim: Claim[None]) -> Any:
         raise KeyError("voltage")
+
+
+class Drawing(Cards):
+    """Draws what it has prepared, and does not know that claims may be only planned."""
+
+    def dra_top(self, node: Node) -> Iterator[str]:
+        raise KeyError("state")

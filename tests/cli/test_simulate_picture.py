@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from dra_sdk.cli.main import main
 from dra_sdk.cli.simulate import write_picture
 from dra_sdk.errors import SettingsError
+from dra_sdk.testing.sysfs import regular_machine
 from dra_sdk.tools.scheduling.cluster import schedule
+from tests.cli.cards import make_cards
 from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
 from tests.tools.scheduling.picture.html_page import Page
@@ -46,3 +50,50 @@ def test_after_twenty_explanations_the_schedulers_reason_is_shown(tmp_path: Path
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"cannot write .*: No such file or directory"):
         write_picture(schedule(cluster()), tmp_path / "no" / "a.html")
+
+
+CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "cpus"},
+    "spec": {"selectors": [{"cel": {"expression": 'device.driver == "dra.cpu"'}}]},
+}
+
+
+def cpu_claim(name: str, amount: int) -> dict[str, object]:
+    request = {"deviceClassName": "cpus", "capacity": {"requests": {"dra.cpu/cpu": str(amount)}}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "cpu", "exactly": request}]}},
+    }
+
+
+def test_a_driver_draws_the_planned_claims_of_each_of_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    regular_machine(cores=4).write(tmp_path / "host")
+    objects = tmp_path / "claims.json"
+    items = [CLASS, cpu_claim("big", 5), cpu_claim("small", 2), cpu_claim("other", 4)]
+    objects.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    flags = ["--driver", "cpu", "--fixture", str(tmp_path / "host"), "--node", "n1", "--node", "n2"]
+    assert main(["simulate", *flags, str(objects), "--picture", str(tmp_path / "a.html")]) == 0
+    text = (tmp_path / "a.html").read_text()
+    first, second = [part.partition("</pre>")[0].splitlines() for part in text.split('class="driver-picture">')[1:]]
+    assert [line for line in first if line] == [
+        "SOCKET  NUMA  L3  CPUS  CORES",
+        "0       0     0   0-7   .A AA AA BB",
+        "A  default/big    1-2,4-6",
+        "B  default/small  3,7",
+        ".  shared by all other containers: 0",
+    ]
+    assert "A  default/other  1-2,5-6" in second
+    assert "note: the picture" not in capsys.readouterr().err
+
+
+def test_a_driver_that_cannot_draw_planned_claims_is_left_out_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    flags = ["--driver", "tests.cli.cards:Drawing", "--fixture", str(make_cards(tmp_path / "host"))]
+    assert main(["simulate", *flags, "--picture", str(tmp_path / "a.html")]) == 0
+    assert "<pre" not in (tmp_path / "a.html").read_text()
+    assert "note: the picture has none of driver tests.cli.cards:Drawing: " in capsys.readouterr().err

@@ -90,6 +90,18 @@ def test_a_claimed_cpu_belongs_to_one_pod_and_the_others_share_what_is_left(
         wait_cpus(cluster, name, ALL)
 
 
+def test_without_reserved_cpus_the_first_one_stays_for_pods_without_claims(cluster: Cluster, drivers: Drivers) -> None:
+    driver = start(cluster, drivers)
+    published = sum(
+        each["attributes"]["numCPUs"]["int"] for piece in driver.slices() for each in piece["spec"]["devices"]
+    )
+    assert published == len(ALL) - 1
+    mine = run_claiming(cluster, "mine")
+    assert min(ALL) not in mine
+    run_unclaimed(cluster, "beside")
+    assert cpus_of(cluster, "beside") == ALL - mine
+
+
 def test_two_pods_run_on_different_cpus(cluster: Cluster, cpus: DriverUnderTest) -> None:
     one, other = run_claiming(cluster, "one"), run_claiming(cluster, "other")
     assert len(one) == len(other) == 1

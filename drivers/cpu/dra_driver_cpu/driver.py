@@ -6,13 +6,14 @@ The driver keeps no state of its own: it reads from the held claims which CPUs a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from threading import Event, Lock
 
 from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus, refuse_static_policy
 from dra_driver_cpu.config import CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
-from dra_driver_cpu.pick import NotEnoughCpusError, pick
+from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
 from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
 from dra_driver_cpu.settings import CpuSettings
@@ -25,6 +26,7 @@ from dra_sdk import (
     DeviceHealth,
     DriverInfo,
     HeldClaim,
+    HeldDevice,
     Node,
     PermanentError,
     PodSandbox,
@@ -114,9 +116,22 @@ class CpuDriver:
         return Pinning.read(node, self._settings.reserved_cpus, held).synchronize(containers)
 
     def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
-        """Who has which CPU."""
+        """Who has which CPU. A claim that is only planned has those that it would get now, with the defaults."""
+        topology = read_cpus(node)
         claims = {f"{each.namespace}/{each.name}": cpus_of(each) for each in held}
-        return draw(read_cpus(node), claims, self._settings.reserved_cpus)
+        planned = [
+            (f"{claim.namespace}/{claim.name}", device)
+            for claim in held
+            for device in claim.devices
+            if claim.complete and not device.data and not device.admin_access
+        ]
+        groups = {each.name: each.cpus for each in cpu_groups(topology, self._settings)} if planned else {}
+        for name, device in planned:
+            if group := groups.get(device.name):
+                free, policy = group.difference(*claims.values()), CpuConfig().policy_of(self._settings)
+                with suppress(NotEnoughCpusError, CoreAlignmentError):  # it was planned with other settings
+                    claims[name] |= pick(topology, free, _number(device, group), policy)
+        return draw(topology, claims, self._settings.reserved_cpus)
 
     def _current_topology(self, node: Node) -> CpuTopology:
         """The CPUs of the node; those that were read last, if the same ones are online.
@@ -135,7 +150,7 @@ class CpuDriver:
             return online
         policy = device.config.policy_of(self._settings)
         try:
-            return pick(topology, online - taken, _number(device), policy)
+            return pick(topology, online - taken, _number(device, device.hardware), policy)
         except NotEnoughCpusError as error:
             raise NotEnoughCpusError(f"device {device.name}: {error}") from error
 
@@ -175,11 +190,11 @@ class CpuDriver:
                     )
 
 
-def _number(device: AllocatedDevice[CpuConfig]) -> int:
-    """How many CPUs the scheduler granted; all CPUs of the device if its capacity cannot be consumed in parts."""
+def _number(device: AllocatedDevice[CpuConfig] | HeldDevice, cpus: CpuSet) -> int:
+    """How many CPUs the scheduler granted; all `cpus` of the device if its capacity cannot be consumed in parts."""
     granted = device.consumed_capacity.get(CAPACITY)
     if granted is None:
-        return len(device.hardware)
+        return len(cpus)
     if granted.value < 1 or granted.value.denominator != 1:
         raise PermanentError(f"device {device.name}: {CAPACITY} must be a whole number of CPUs from 1, is {granted}")
     return int(granted)

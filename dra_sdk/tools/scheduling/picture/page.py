@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final
 
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name
@@ -72,7 +73,7 @@ def _body(scene: Scene, title: str) -> Html:
         tag(
             "main",
             _not_placed(scene.not_placed),
-            cards_html(scene.cards, drawing),
+            cards_html(scene.cards, drawing, scene.driver_pictures),
             _claims_table(scene.claims, drawing),
         ),
     )
@@ -136,22 +137,28 @@ def _claim_row(row: ClaimRow, drawing: Drawing) -> Html:
     return tag("tr", *cells, data_claim=drawing.claims[row.key])
 
 
-def cards_html(all_cards: Sequence[NodeCard], drawing: Drawing) -> Html:
-    """Return a section with a card for each node that has devices, and for each group of nodes that share devices."""
-    drawn = [_card_html(each, drawing) for each in all_cards if each.tiles]
+def cards_html(
+    all_cards: Sequence[NodeCard], drawing: Drawing, pictures: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Html:
+    """Return a section with a card for each node that has devices, and for each group of nodes that share devices.
+
+    pictures: the lines that drivers draw of a node, by the node's name.
+    """
+    drawn = [_card_html(each, drawing, pictures.get(each.name, ())) for each in all_cards if each.tiles]
     empty = ", ".join(each.name for each in all_cards if not each.tiles)
     rest = tag("p", f"Without devices: {empty}", class_="rest") if empty else None
     grid = tag("div", *drawn, class_=f"cards {drawing.size}")
     return tag("section", tag("h2", "Nodes"), grid, rest, aria_label="Nodes")
 
 
-def _card_html(card: NodeCard, drawing: Drawing) -> Html:
+def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str]) -> Html:
     pods = ", ".join(map(display_name, card.pods))
     return tag(
         "article",
         tag("h3", card.name if card.is_node else f"For {card.name}", tag("small", card.in_use)),
         tag("p", f"pods: {pods}", class_="pods") if pods else None,
         _frame_html(card.frame, card.name, drawing),
+        tag("pre", "\n".join(picture), class_="driver-picture") if picture else None,
         class_="card" if card.is_node else "card several-nodes",
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from dra_sdk.model import JSON
@@ -100,12 +101,14 @@ class Scene:
     claims: the allocated claims.
     not_placed: the pods and claims that were not placed.
     tiles: all devices.
+    driver_pictures: the lines that drivers draw of a node (`dra_top`), by the node's name.
     """
 
     cards: tuple[NodeCard, ...]
     claims: tuple[ClaimRow, ...]
     not_placed: tuple[NotPlaced, ...]
     tiles: tuple[DeviceTile, ...]
+    driver_pictures: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def in_use(tiles: Sequence[DeviceTile]) -> str:
@@ -114,8 +117,12 @@ def in_use(tiles: Sequence[DeviceTile]) -> str:
     return f"{used} in use" if any(each.counters for each in tiles) else f"{used} of {len(tiles)} in use"
 
 
-def build_scene(snapshot: Snapshot, not_placed: Sequence[NotPlaced] = ()) -> Scene:
-    """Return the scene of a snapshot that is already scheduled."""
+def build_scene(
+    snapshot: Snapshot,
+    not_placed: Sequence[NotPlaced] = (),
+    driver_pictures: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Scene:
+    """Return the scene of a snapshot that is already scheduled, with what drivers draw of nodes, by the node's name."""
     inventory = Inventory(snapshot.slices, SchedulerFeatures.of(snapshot.profile), snapshot.rules)
     published = published_devices(inventory, snapshot.claims)
     by_node: dict[str, list[DeviceTile]] = {}
@@ -127,7 +134,7 @@ def build_scene(snapshot: Snapshot, not_placed: Sequence[NotPlaced] = ()) -> Sce
               for name in by_node if name not in {*nodes, NO_SINGLE_NODE}]  # fmt: skip
     for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda each: each.accessible_from):
         cards.append(_shared_card(str(name), tiles, published))
-    return Scene(tuple(cards), _claim_rows(snapshot, published), tuple(not_placed), published.tiles)
+    return Scene(tuple(cards), _claim_rows(snapshot, published), tuple(not_placed), published.tiles, driver_pictures)
 
 
 def _node_card(name: str, tiles: Sequence[DeviceTile], published: PublishedDevices, pods: Iterable[JSON]) -> NodeCard:
