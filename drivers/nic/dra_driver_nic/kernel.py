@@ -148,17 +148,14 @@ class KernelNetwork:
             raise
         return read_link(found[0]) if found else None
 
-    def addresses(self, link: int) -> list[Address]:
+    def addresses(self) -> dict[int, list[Address]]:
         """As `Network.addresses`."""
+        found: dict[int, list[Address]] = {}
         with _reading("addresses"):
-            found = [each for each in self._netlink.get_addr(index=link) if each["index"] == link]
-        return [read_address(each) for each in found if not is_automatic(each)]
-
-    def routes(self, link: int) -> list[Route]:
-        """As `Network.routes`."""
-        with _reading("routes"):
-            found = [each for each in self._routes() if each.get_attr("RTA_OIF") == link]
-        return [read_route(each) for each in found if each["proto"] != KERNEL]
+            for each in self._netlink.get_addr():
+                if not is_automatic(each):
+                    found.setdefault(each["index"], []).append(read_address(each))
+        return found
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
@@ -170,32 +167,31 @@ class KernelNetwork:
             if each["ifindex"] == link and each["state"] & _PERMANENT and each.get_attr("NDA_LLADDR")
         ]
 
-    def shared_routes(self, link: int) -> list[str]:
-        """As `Network.shared_routes`."""
-        with _reading("routes"):
-            return [
-                destination_of(each)
-                for each in self._routes()
-                if link in {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
-            ]
-
     def snapshot(self) -> Snapshot:
         """As `Network.snapshot`."""
-        addresses: dict[int, list[Address]] = {}
-        with _reading("addresses and routes"):
-            for each in self._netlink.get_addr():
-                if not is_automatic(each):
-                    addresses.setdefault(each["index"], []).append(read_address(each))
-            defaults = [each for each in self._routes() if is_default_route(each)]
-        single = {each.get_attr("RTA_OIF") for each in defaults}
-        several = {hop["oif"] for each in defaults for hop in each.get_attr("RTA_MULTIPATH") or ()}
+        routes: dict[int, list[Route]] = {}
+        shared: dict[int, list[str]] = {}
+        defaults: set[int] = set()
+        addresses = self.addresses()
+        with _reading("routes"):
+            for each in self._routes():
+                single: int | None = each.get_attr("RTA_OIF")
+                several: set[int] = {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
+                if single is not None and each["proto"] != KERNEL:
+                    routes.setdefault(single, []).append(read_route(each))
+                for link in several:
+                    shared.setdefault(link, []).append(destination_of(each))
+                if is_default_route(each):
+                    defaults |= several if single is None else {single, *several}
         links = self.links()
         return Snapshot(
-            links,
-            addresses,
-            frozenset(single | several) - {None},
-            read_firmware(each.name for each in links if not each.kind),
-            read_eswitch_modes(),
+            links=links,
+            addresses=addresses,
+            routes=routes,
+            shared_routes=shared,
+            default_routes=frozenset(defaults),
+            firmware=read_firmware(each.name for each in links if not each.kind),
+            eswitch_modes=read_eswitch_modes(),
         )
 
     def _routes(self) -> Iterator[Any]:

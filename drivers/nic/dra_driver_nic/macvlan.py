@@ -14,7 +14,7 @@ from typing import Final
 
 from dra_driver_nic.attach import Attachment, HostState
 from dra_driver_nic.config import EthtoolConfig, NicConfig
-from dra_driver_nic.links import Link, Namespace, Network, NetworkError
+from dra_driver_nic.links import Link, Namespace, Network, NetworkError, named
 from dra_driver_nic.nics import OWN_MACVLAN_PREFIX
 from dra_sdk import PermanentError
 
@@ -51,11 +51,10 @@ def make_macvlans(node: Namespace, attachments: Iterable[Attachment]) -> None:
 
 
 def _make(network: Network, attachment: Attachment) -> None:
-    links = {each.name: each for each in network.links()}
     state = attachment.host
-    if state.name in links:
+    if named(network, state.name) is not None:
         return
-    parent = links.get(attachment.parent)
+    parent = named(network, attachment.parent)
     if parent is None:
         raise NetworkError(f"{attachment}: interface {attachment.parent}, which is shared, is not on the node")
     network.add_macvlan(state.name, parent.index, state.mac)
@@ -68,6 +67,6 @@ def remove_macvlan(node: Namespace, attachment: Attachment) -> None:
 
 
 def _remove(network: Network, attachment: Attachment) -> None:
-    for link in network.links():
-        if link.name == attachment.host.name or attachment.tag in link.altnames:
-            network.remove_link(link.index)
+    link = named(network, attachment.host.name) or network.find(attachment.tag)
+    if link is not None:
+        network.remove_link(link.index)
