@@ -21,6 +21,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
+from dra_driver_nic.config import IPVLAN
 from dra_driver_nic.links import (
     Address,
     EthtoolSettings,
@@ -125,7 +126,8 @@ class Attachment:
     pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
     host: the state on the node.
     pod: the state in the pod.
-    parent: the shared interface on which it is a macvlan; empty for the interface of the device itself.
+    parent: the shared interface on which it is made; empty for the interface of the device itself.
+    kind: `macvlan` or `ipvlan`, for an interface on a shared one.
     cni: the CNI network whose plugins are called for it, as the node's file has it; empty for none.
     """
 
@@ -133,6 +135,7 @@ class Attachment:
     tag: str
     pci: str = ""
     parent: str = ""
+    kind: str = ""
     host: HostState
     pod: PodState
     cni: Mapping[str, Any] = field(default_factory=dict)
@@ -344,10 +347,11 @@ def _restore(network: Network, attachment: Attachment) -> bool:
 def _restore_link(network: Network, link: Link, attachment: Attachment) -> None:
     """Restore name, MAC address and MTU. The interface goes down only for the first two.
 
-    An address of InfiniBand contains a number that the kernel chooses, and cannot be set.
+    An address of InfiniBand contains a number that the kernel chooses, and that of an ipvlan is its parent's; neither
+    can be set.
     """
     state = attachment.host
-    other_mac = link.mac != state.mac and len(state.mac) == _ETHERNET
+    other_mac = link.mac != state.mac and len(state.mac) == _ETHERNET and attachment.kind != IPVLAN
     if link.up and (link.name != state.name or other_mac):
         network.change(link.index, up=False)
     if link.name != state.name:

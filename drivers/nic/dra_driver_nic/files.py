@@ -101,6 +101,11 @@ class FilesNetwork:
         del name, mac
         raise _refusal(parent)
 
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """Refused."""
+        del name
+        raise _refusal(parent)
+
     def remove_link(self, link: int) -> None:
         """Refused."""
         raise _refusal(link)

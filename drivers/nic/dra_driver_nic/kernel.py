@@ -63,6 +63,7 @@ _PERMANENT: Final = 0x80  # NUD_PERMANENT of neighbours
 _LARGEST: Final = 1 << 16  # bytes of one message
 _BUFFER: Final = 1 << 20
 _PAGE: Final = 4096
+_IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
 # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
 _GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
@@ -243,6 +244,11 @@ class KernelNetwork:
         """As `Network.add_macvlan`."""
         with _changing(f"add macvlan {name} on interface {parent}"):
             self._netlink.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge", address=mac)
+
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """As `Network.add_ipvlan`."""
+        with _changing(f"add ipvlan {name} on interface {parent}"):
+            self._netlink.link("add", ifname=name, kind="ipvlan", link=parent, ipvlan_mode=_IPVLAN_L2)
 
     def remove_link(self, link: int) -> None:
         """As `Network.remove_link`."""

@@ -281,6 +281,9 @@ class Network(Protocol):
     def add_macvlan(self, name: str, parent: int, mac: str) -> None:
         """Add a macvlan on another interface, which bridges it with the others there."""
 
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """Add an ipvlan (L2) on another interface, whose MAC address it has."""
+
     def remove_link(self, link: int) -> None:
         """Remove an interface in software."""
 

@@ -27,9 +27,9 @@ from dra_driver_nic.links import (
     Snapshot,
     Vrf,
 )
-from dra_driver_nic.macvlan import macvlan_state
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.shares import share_kind, share_state
 from dra_sdk import AllocatedDevice, Claim, PermanentError
 
 _NODAD: Final = 0x02  # IFA_F_NODAD
@@ -93,10 +93,11 @@ def plan_attachment(
     addresses = device.config.interface.addresses or ()
     if nic.shared:
         _check_addresses(snapshot, 0, addresses, label)
-        state = macvlan_state(link, tag, device.config, label)
+        state = share_state(link, tag, device.config, label)
         pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
         cni = _network(node, device.config, label)
-        return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, cni=cni)
+        kind = share_kind(device.config)
+        return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, kind=kind, cni=cni)
     _check_shared_routes(snapshot, link, label)
     _check_parent(snapshot, link, device.config.interface.mtu, label)
     _check_addresses(snapshot, link.index, addresses, label)

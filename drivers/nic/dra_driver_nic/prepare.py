@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment
-from dra_driver_nic.config import NicConfig
+from dra_driver_nic.config import MACVLAN, NicConfig
 from dra_driver_nic.devices import NicRecord, attributes, device_name, record_name
 from dra_driver_nic.leases import LEASE, end_lease, lease_address
 from dra_driver_nic.links import Link, Network
@@ -146,6 +146,8 @@ def _check(nic: Nic, device: Allocated) -> None:
         )
     if nic.shared and (config.driver is not None or config.vf is not None):
         raise PermanentError(f"device {device.name} ({nic}): driver and vf cannot be given for a shared interface")
+    if config.shared_mode is not None and not nic.shared:
+        raise PermanentError(f"device {device.name} ({nic}): sharedMode is for shared interfaces, and it is none")
     if link is None and config.configures_interface:
         raise PermanentError(
             f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
@@ -166,11 +168,23 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
             )
         names[plan.pod.name] = device
         _check_vrf(plans, device, plan)
+        _check_shared_mode(claim, plans, plan)
         for each in plan.pod.addresses:
             ip = str(ipaddress.ip_interface(each.address).ip)
             if ip in addresses:
                 raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
             addresses[ip] = f"device {device} of the same claim"
+
+
+def _check_shared_mode(claim: Claim[NicConfig], plans: Mapping[str, Attachment], plan: Attachment) -> None:
+    """Refuse an ipvlan on an interface that has a macvlan, and the other way round, as the kernel does."""
+    others = [(each, f"claim {held}") for held in claim.held() for each in attachments(held)]
+    for other, owner in [*others, *((each, "the same claim") for each in plans.values())]:
+        if plan.parent and other.parent == plan.parent and (other.kind or MACVLAN) != plan.kind:
+            raise RetriableError(
+                f"{plan}: sharedMode {plan.kind} is not possible now, because {owner} has a {other.kind or MACVLAN} on "
+                f"{plan.parent}, and the kernel has one of the two kinds on an interface at a time"
+            )
 
 
 def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -> None:
