@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from socket import AF_INET, AF_INET6
+from socket import AF_INET, AF_INET6, AF_UNSPEC
 from threading import Thread, current_thread
 from typing import Any, Final, TypeVar
 
@@ -175,7 +175,7 @@ class KernelNetwork:
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
         with _reading("neighbours"):
-            found = [each for family in (AF_INET, AF_INET6) for each in self._netlink.get_neighbours(family=family)]
+            found = list(self._netlink.get_neighbours(family=AF_UNSPEC))
         return [
             Neighbour(address=each.get_attr("NDA_DST"), mac=each.get_attr("NDA_LLADDR"))
             for each in found
