@@ -13,13 +13,11 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from dra_driver_nic.testing import PrivateNamespace, wait_for_state
@@ -28,6 +26,7 @@ from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.bench.machine import describe_machine
+from tests.bench.runtime import HEAD, print_row, running_driver
 from tests.bench.stats import quantile
 
 CYCLES = 100
@@ -35,7 +34,6 @@ LIMIT = 0.150
 """Seconds that starting a pod with one interface may take, p99."""
 DRIVER = "dra.net"
 _CLONE_NEWNET = 0x40000000
-_WAIT = 60.0  # seconds
 _ATTEMPTS = 5
 _CONFIG = {
     "apiVersion": "dra.net/v1alpha1",
@@ -110,32 +108,22 @@ def main(arguments: Sequence[str]) -> int:
         NriRuntime(Path(folder) / "nri.sock") as runtime,
     ):
         print(describe_machine(Path(folder), Path(folder)))
-        command = [
-            sys.executable, "-m", "dra_sdk.cli.main", "run", "nic", "--node-name", cluster.node_name,
-            "--kubeconfig", str(cluster.kubeconfig), "--kubelet-dir", str(cluster.registry_dir.parent),
-            "--cdi-dir", str(cluster.cdi_dir), "--nri-socket", str(runtime.path), "--log-level", "error",
-        ]  # fmt: skip
         settings = {"DRA_NIC_SOFTWARE": "veth", "DRA_NIC_PROTECT": "wire*", "DRA_NIC_STATE_DIR": f"{folder}/state"}
-        with subprocess.Popen(command, env={**os.environ, **settings}) as driver:
-            try:
-                if not runtime.wait_plugins(1, _WAIT):
-                    raise SystemExit(f"the driver has not connected within {_WAIT:g} s")
-                cluster.kubelet.wait_for_driver(DRIVER)
-                cluster.wait_slices(DRIVER)
-                bench, before = Bench(cluster, runtime), node.state()
-                found, seconds = {}, {}
-                for number in (1, 2):
-                    begin = _processor_time(driver.pid)
-                    found[number] = bench.run(number, cycles)
-                    seconds[number] = (_processor_time(driver.pid) - begin) / cycles
-                wait_for_state(node, before)
-            finally:
-                driver.terminate()
+        with running_driver("nic", cluster, runtime, environment=settings) as driver:
+            cluster.kubelet.wait_for_driver(DRIVER)
+            cluster.wait_slices(DRIVER)
+            bench, before = Bench(cluster, runtime), node.state()
+            found, seconds = {}, {}
+            for number in (1, 2):
+                begin = _processor_time(driver.pid)
+                found[number] = bench.run(number, cycles)
+                seconds[number] = (_processor_time(driver.pid) - begin) / cycles
+            wait_for_state(node, before)
     node.close()
-    print(f"{'ms':32} {'calls':>6} {'p50':>8} {'p99':>8} {'max':>8}")
+    print(HEAD)
     for number, calls in found.items():
         for method in ("RunPodSandbox", "StopPodSandbox"):
-            _print(f"{method}, {number} interface{'s' * (number > 1)}", calls[method])
+            print_row(f"{method}, {number} interface{'s' * (number > 1)}", calls[method])
         print(f"{'processor time of a whole pod':32} {cycles:6} {1000 * seconds[number]:8.2f}")
     print(f"{bench.late} answers were later than a second and asked for again")
     print(f"{2 * cycles} pods have left links, addresses, routes, rules, neighbours and sysctls as they were")
@@ -162,11 +150,6 @@ def _processor_time(pid: int) -> float:
     """Seconds of a process, with the kernel's for it: prepare, both events, unprepare, and noticing each change."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _print(what: str, seconds: Sequence[float]) -> None:
-    numbers = [1000 * each for each in (median(seconds), quantile(seconds, 0.99), max(seconds))]
-    print(f"{what:32} {len(seconds):6} " + " ".join(f"{each:8.2f}" for each in numbers))
 
 
 if __name__ == "__main__":

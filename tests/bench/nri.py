@@ -7,12 +7,9 @@ work, which a runtime has too.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 from dra_sdk.testing import FakeNode
 from dra_sdk.testing.machines import xeon
@@ -20,7 +17,7 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.bench.machine import describe_machine
-from tests.bench.stats import quantile
+from tests.bench.runtime import HEAD, print_row, running_driver, wait_connected
 
 CONTAINERS = 200
 """That run while one more is created."""
@@ -28,7 +25,6 @@ ALL = 500
 """In the message of Synchronize."""
 CALLS = 1000
 RESTARTS = 20
-_WAIT = 60.0  # seconds
 _VARIABLES = 20
 
 
@@ -42,46 +38,31 @@ def main() -> int:
         print(describe_machine(Path(folder), Path(folder)))
         node = FakeNode(Path(folder))
         node.machine(xeon(sockets=2, cores=32))
-        command = [
-            sys.executable, "-m", "dra_sdk.cli.main", "run", "cpu", "--node-name", cluster.node_name,
-            "--kubeconfig", str(cluster.kubeconfig), "--kubelet-dir", str(cluster.registry_dir.parent),
-            "--cdi-dir", str(cluster.cdi_dir), "--host-root", str(node.root), "--nri-socket", str(runtime.path),
-            "--log-level", "error",
-        ]  # fmt: skip
-        with subprocess.Popen(command) as driver:
-            try:
-                _connected(runtime)
-                memory = [_resident(driver.pid)]
-                for number in range(CONTAINERS):
-                    _start(runtime, number)
-                runtime.calls.clear()
-                for number in range(CONTAINERS, CONTAINERS + CALLS):
-                    _start(runtime, number)
-                    _end(runtime, number)
-                created = [each.seconds for each in runtime.calls if each.method == "CreateContainer"]
-                memory.append(_resident(driver.pid))
-                for number in range(CONTAINERS, ALL):
-                    _start(runtime, number)
-                runtime.calls.clear()
-                for _ in range(RESTARTS):
-                    runtime.stop()
-                    runtime.start()
-                    _connected(runtime)
-                synchronized = [each.seconds for each in runtime.calls if each.method == "Synchronize"]
-                memory.append(_resident(driver.pid))
-            finally:
-                driver.terminate()
-    print(f"{'ms':32} {'calls':>6} {'p50':>8} {'p99':>8} {'max':>8}")
-    _print(f"CreateContainer, {CONTAINERS} containers", created)
-    _print(f"Synchronize, {ALL} containers", synchronized)
+        with running_driver("cpu", cluster, runtime, "--host-root", str(node.root)) as driver:
+            memory = [_resident(driver.pid)]
+            for number in range(CONTAINERS):
+                _start(runtime, number)
+            runtime.calls.clear()
+            for number in range(CONTAINERS, CONTAINERS + CALLS):
+                _start(runtime, number)
+                _end(runtime, number)
+            created = [each.seconds for each in runtime.calls if each.method == "CreateContainer"]
+            memory.append(_resident(driver.pid))
+            for number in range(CONTAINERS, ALL):
+                _start(runtime, number)
+            runtime.calls.clear()
+            for _ in range(RESTARTS):
+                runtime.stop()
+                runtime.start()
+                wait_connected(runtime)
+            synchronized = [each.seconds for each in runtime.calls if each.method == "Synchronize"]
+            memory.append(_resident(driver.pid))
+    print(HEAD)
+    print_row(f"CreateContainer, {CONTAINERS} containers", created)
+    print_row(f"Synchronize, {ALL} containers", synchronized)
     texts = ", ".join(f"{each:.1f}" for each in memory)
     print(f"resident memory in MiB at the start, with {CONTAINERS}, after {RESTARTS} connections with {ALL}: {texts}")
     return 0
-
-
-def _connected(runtime: NriRuntime) -> None:
-    if not runtime.wait_plugins(1, _WAIT):
-        raise SystemExit(f"the driver has not connected within {_WAIT:g} s")
 
 
 def _start(runtime: NriRuntime, number: int) -> None:
@@ -104,11 +85,6 @@ def _resident(pid: int) -> float:
     """MiB of a process's memory."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-
-def _print(what: str, seconds: Sequence[float]) -> None:
-    numbers = [1000 * each for each in (median(seconds), quantile(seconds, 0.99), max(seconds))]
-    print(f"{what:32} {len(seconds):6} " + " ".join(f"{each:8.2f}" for each in numbers))
 
 
 if __name__ == "__main__":

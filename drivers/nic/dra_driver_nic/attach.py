@@ -21,6 +21,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
+from dra_driver_nic.config import IPVLAN
 from dra_driver_nic.links import (
     Address,
     EthtoolSettings,
@@ -31,7 +32,9 @@ from dra_driver_nic.links import (
     NetworkError,
     Route,
     Rule,
+    Snapshot,
     Vrf,
+    named,
 )
 from dra_driver_nic.vrf import check_vrf, enter_vrf, leave_vrf
 from dra_sdk import RetriableError
@@ -70,16 +73,16 @@ class HostState:
     ethtool: EthtoolSettings = field(default_factory=EthtoolSettings)
 
     @classmethod
-    def read(cls, network: Network, link: Link) -> Self:
-        """The state of an interface. Raises NetworkError."""
+    def read(cls, network: Network, link: Link, snapshot: Snapshot) -> Self:
+        """The state of an interface of a snapshot; the rest is read from the network. Raises NetworkError."""
         return cls(
             index=link.index,
             name=link.name,
             mac=link.mac,
             mtu=link.mtu,
             up=link.up,
-            addresses=tuple(network.addresses(link.index)),
-            routes=tuple(network.routes(link.index)),
+            addresses=tuple(snapshot.addresses.get(link.index, ())),
+            routes=tuple(snapshot.routes.get(link.index, ())),
             neighbours=tuple(network.neighbours(link.index)),
             sysctls=network.sysctls(link.name),
             ethtool=network.ethtool(link.name),
@@ -123,7 +126,8 @@ class Attachment:
     pci: its PCI address; empty for an interface in software, which ends with the namespace that it is in.
     host: the state on the node.
     pod: the state in the pod.
-    parent: the shared interface on which it is a macvlan; empty for the interface of the device itself.
+    parent: the shared interface on which it is made; empty for the interface of the device itself.
+    kind: `macvlan` or `ipvlan`, for an interface on a shared one.
     cni: the CNI network whose plugins are called for it, as the node's file has it; empty for none.
     """
 
@@ -131,6 +135,7 @@ class Attachment:
     tag: str
     pci: str = ""
     parent: str = ""
+    kind: str = ""
     host: HostState
     pod: PodState
     cni: Mapping[str, Any] = field(default_factory=dict)
@@ -202,7 +207,8 @@ def _check_pod(network: Network, attachments: Sequence[Attachment]) -> None:
     """Refuse a name or an address that the pod has already, before anything is moved."""
     links = network.links()
     taken = {name for link in links for name in (link.name, *link.altnames)}
-    addresses = {_ip(address): link.name for link in links for address in network.addresses(link.index)}
+    names = {link.index: link.name for link in links}
+    addresses = {_ip(each): names.get(index, "") for index, found in network.addresses().items() for each in found}
     for each in attachments:
         for address in each.pod.addresses:
             if _ip(address) in addresses:
@@ -228,8 +234,8 @@ def _ip(address: Address) -> str:
 def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
     """Move an interface to the pod under its temporary name."""
     state = attachment.host
-    link = network.find(state.name)
-    if link is None or link.name != state.name:
+    link = named(network, state.name)
+    if link is None:
         raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
     network.add_altname(link.index, attachment.tag)
     network.change(link.index, up=False)
@@ -325,7 +331,7 @@ def _restore(network: Network, attachment: Attachment) -> bool:
     _restore_sysctls(network, state)
     network.change(link.index, up=state.up)
     wanted = {each.address for each in state.addresses}
-    for address in network.addresses(link.index):
+    for address in network.addresses().get(link.index, ()):
         if address.address not in wanted:
             network.remove_address(link.index, address)
     for address in state.addresses:
@@ -341,10 +347,11 @@ def _restore(network: Network, attachment: Attachment) -> bool:
 def _restore_link(network: Network, link: Link, attachment: Attachment) -> None:
     """Restore name, MAC address and MTU. The interface goes down only for the first two.
 
-    An address of InfiniBand contains a number that the kernel chooses, and cannot be set.
+    An address of InfiniBand contains a number that the kernel chooses, and that of an ipvlan is its parent's; neither
+    can be set.
     """
     state = attachment.host
-    other_mac = link.mac != state.mac and len(state.mac) == _ETHERNET
+    other_mac = link.mac != state.mac and len(state.mac) == _ETHERNET and attachment.kind != IPVLAN
     if link.up and (link.name != state.name or other_mac):
         network.change(link.index, up=False)
     if link.name != state.name:

@@ -19,6 +19,8 @@ from dra_sdk.hardware.vfio import Iommu, IommuField
 
 T = TypeVar("T")
 API_VERSION: Final = "dra.net/v1alpha1"
+MACVLAN: Final = "macvlan"
+IPVLAN: Final = "ipvlan"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")
 _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE)
 _SYSCTL: Final = re.compile(r"(ipv4|ipv6)\.(conf|neigh)\.[a-z0-9_]+")
@@ -267,6 +269,10 @@ class NicConfig(OpaqueConfig, api_version=API_VERSION):
     ethtool: EthtoolConfig = Field(default_factory=EthtoolConfig)
     cni: CniConfig | None = Field(default=None, description="Plugins of CNI that are chained after the interface.")
     vf: VfConfig | None = Field(default=None, description="For virtual functions only.")
+    shared_mode: Literal["macvlan", "ipvlan"] | None = Field(
+        default=None,
+        description="For shared interfaces only: the kind of interface that the claim gets on it; by default macvlan.",
+    )
     rdma: bool | None = Field(
         default=None,
         strict=True,

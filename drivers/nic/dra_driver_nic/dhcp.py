@@ -7,6 +7,7 @@ port on the node. Source: RFC 2131 (DHCP), 2132 (options), 3442 (classless route
 
 from __future__ import annotations
 
+import ctypes
 import ipaddress
 import os
 import socket
@@ -38,6 +39,19 @@ _LARGEST: Final = 1500
 _FOREVER: Final = 0xFFFFFFFF
 _FIRST_WAIT: Final = 0.5  # seconds until a message is sent again; each time twice as long
 _LONGEST_WAIT: Final = 4.0
+_SO_ATTACH_FILTER: Final = 26
+# Instructions of BPF, as socket(7) takes them: UDP over IPv4 that is no later fragment, to the port of DHCP clients.
+_TO_DHCP_CLIENTS: Final = (
+    (0x30, 0, 0, 9),  # load the protocol
+    (0x15, 0, 6, 17),  # UDP, else drop
+    (0x28, 0, 0, 6),  # load the place of the fragment
+    (0x45, 4, 0, 0x1FFF),  # drop if it is not the first
+    (0xB1, 0, 0, 0),  # the length of the header
+    (0x48, 0, 0, 2),  # load the port of the receiver
+    (0x15, 0, 1, CLIENT_PORT),
+    (0x06, 0, 0, 0xFFFF),  # accept
+    (0x06, 0, 0, 0),  # drop
+)
 # options
 _PAD, _END = 0, 255
 _MASK, _ROUTER, _WANTED_ADDRESS, _LEASE_TIME, _TYPE, _SERVER, _PARAMETERS = 1, 3, 50, 51, 53, 54, 55
@@ -114,6 +128,20 @@ _ADAPTER: Final = TypeAdapter(Lease)
 def boot_seconds() -> float:
     """Seconds since the node booted, also while it was suspended; the same for all processes."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def packet_socket(interface: str) -> socket.socket:
+    """A packet socket of an interface of this thread's network namespace, for the functions below. Raises OSError."""
+    packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    try:
+        code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _TO_DHCP_CLIENTS))
+        program = struct.pack("@HP", len(_TO_DHCP_CLIENTS), ctypes.addressof(code))
+        packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        packets.bind((interface, ETHERTYPE))
+    except OSError:
+        packets.close()
+        raise
+    return packets
 
 
 def acquire(packets: socket.socket, mac: str, seconds: float, *, client: str = "", wanted: str = "") -> Lease:

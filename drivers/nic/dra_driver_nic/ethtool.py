@@ -22,9 +22,7 @@ _RINGS: Final = {"rx": "rx", "rxMini": "rx_mini", "rxJumbo": "rx_jumbo", "tx": "
 def read(interface: str) -> EthtoolSettings:
     """The settings of an interface. Raises NetworkError."""
     with _ethtool(interface, "read the settings") as tool:
-        features = tool.get_features()
-        channels = _readable(tool.get_channels)
-        rings = _readable(tool.get_rings)
+        features, channels, rings = _read(tool)
         return EthtoolSettings(
             features={each: bool(features.is_requested(each)) for each in _switchable(features)},
             channels={key: channels[number] for key, (number, most) in _CHANNELS.items() if channels.get(most)},
@@ -35,11 +33,10 @@ def read(interface: str) -> EthtoolSettings:
 def read_limits(interface: str) -> EthtoolLimits:
     """What these settings may be. Raises NetworkError."""
     with _ethtool(interface, "read the limits") as tool:
-        features = tool.get_features()
-        channels = _readable(tool.get_channels)
-        rings = _readable(tool.get_rings)
+        features, channels, rings = _read(tool)
+        switchable = {"", *_switchable(features)}
         return EthtoolLimits(
-            fixed=tuple(each for each in features.keys() if each and each not in _switchable(features)),  # noqa: SIM118 (it is no mapping)
+            fixed=tuple(each for each in features.keys() if each not in switchable),  # noqa: SIM118 (it is no mapping)
             channels={key: channels[most] for key, (_, most) in _CHANNELS.items() if channels.get(most)},
             rings={key: rings[f"{field}_max"] for key, field in _RINGS.items() if rings.get(f"{field}_max")},
         )
@@ -89,6 +86,11 @@ def _told(wanted: Mapping[str, int]) -> str:
 def _switchable(features: Any) -> Iterable[str]:
     """The features that can be switched; the kernel has names that are empty."""
     return [name for name, _, available, *_ in features if name and available and not features.is_never_changed(name)]
+
+
+def _read(tool: Any) -> tuple[Any, dict[str, int], dict[str, int]]:
+    """Features, channels and rings, as the ioctls of pyroute2 have them."""
+    return tool.get_features(), _readable(tool.get_channels), _readable(tool.get_rings)
 
 
 def _readable(read_one: Callable[[], Any]) -> dict[str, int]:

@@ -64,23 +64,12 @@ class FilesNetwork:
         path = self._directory / name
         return _link(path) if path.exists() else None
 
-    def addresses(self, link: int) -> list[Address]:
+    def addresses(self) -> dict[int, list[Address]]:
         """None: sysfs has no addresses."""
-        del link
-        return []
-
-    def routes(self, link: int) -> list[Route]:
-        """None: sysfs has no routes."""
-        del link
-        return []
+        return {}
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """None: sysfs has no neighbours."""
-        del link
-        return []
-
-    def shared_routes(self, link: int) -> list[str]:
-        """None: sysfs has no routes."""
         del link
         return []
 
@@ -110,6 +99,11 @@ class FilesNetwork:
     def add_macvlan(self, name: str, parent: int, mac: str) -> None:
         """Refused."""
         del name, mac
+        raise _refusal(parent)
+
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """Refused."""
+        del name
         raise _refusal(parent)
 
     def remove_link(self, link: int) -> None:

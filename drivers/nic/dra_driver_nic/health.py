@@ -66,8 +66,8 @@ class HealthMonitor:
     def _problems_in_pod(self, record: NicRecord, rdma: Mapping[str, RdmaDevice]) -> list[str]:
         """Of a device whose interface is in a pod: the link there, and its RDMA device as far as the node shows it."""
         with self._node.pod_namespace(record.namespace) as pod:
-            links = pod.run(lambda network: network.links()) if pod is not None else []
-        found = [problem for link in links if record.tag in link.altnames for problem in _link_problems(link)]
+            link = pod.run(lambda network: network.find(record.tag)) if pod is not None and record.tag else None
+        found = _link_problems(link) if link is not None else []
         device = rdma.get(str(record.attributes.get("rdmaDevice")))
         return [*found, *(_rdma_problems(device) if device is not None else ())]
 

@@ -11,12 +11,13 @@ import errno
 import ipaddress
 import os
 import socket
-import struct
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from socket import AF_INET, AF_INET6
-from threading import Thread
+from queue import SimpleQueue
+from socket import AF_INET, AF_INET6, AF_UNSPEC
+from threading import Thread, current_thread
 from typing import Any, Final, TypeVar
 
 from pyroute2 import IPRoute
@@ -61,29 +62,25 @@ _EXT_MASK_VF: Final = 1
 _PERMANENT: Final = 0x80  # NUD_PERMANENT of neighbours
 _LARGEST: Final = 1 << 16  # bytes of one message
 _BUFFER: Final = 1 << 20
+_PAGE: Final = 4096
+_IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
 # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
 _GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
-_SO_ATTACH_FILTER: Final = 26
-# Instructions of BPF, as socket(7) takes them: UDP over IPv4 that is no later fragment, to the port of DHCP clients.
-_TO_DHCP_CLIENTS: Final = (
-    (0x30, 0, 0, 9),  # load the protocol
-    (0x15, 0, 6, 17),  # UDP, else drop
-    (0x28, 0, 0, 6),  # load the place of the fragment
-    (0x45, 4, 0, 0x1FFF),  # drop if it is not the first
-    (0xB1, 0, 0, 0),  # the length of the header
-    (0x48, 0, 0, 2),  # load the port of the receiver
-    (0x15, 0, 1, dhcp.CLIENT_PORT),
-    (0x06, 0, 0, 0xFFFF),  # accept
-    (0x06, 0, 0, 0),  # drop
-)
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
 
 
 class KernelNamespace:
-    """A network namespace, by its path. OSError if it cannot be opened."""
+    """A network namespace, by its path. OSError if it cannot be opened.
+
+    The first `run` starts a thread, which enters the namespace, opens a netlink socket there and works until `close`.
+    After an error it opens another socket, because the answers to a request that failed may still come.
+    """
 
     def __init__(self, path: str | Path = "/proc/self/ns/net") -> None:
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._netlink: IPRoute | None = None  # of the thread
 
     @property
     def handle(self) -> int:
@@ -91,27 +88,45 @@ class KernelNamespace:
         return self._handle
 
     def run(self, work: Callable[[Network], T]) -> T:
-        """Call a function in a thread that is in this namespace. What it raises is raised here."""
-        results: list[T] = []
-        errors: list[BaseException] = []
+        """Call a function in the thread that is in this namespace. What it raises is raised here."""
+        if self._thread is current_thread():
+            return work(self._network())
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._serve, name="network namespace", daemon=True)
+            self._thread.start()
+        answer: Future[T] = Future()
 
-        def enter() -> None:
+        def call() -> None:
             try:
-                _set_namespace(self._handle)
-                with IPRoute() as netlink:
-                    results.append(work(KernelNetwork(netlink)))
+                answer.set_result(work(self._network()))
             except BaseException as error:  # noqa: BLE001 (it is raised in the thread that waits)
-                errors.append(error)
+                answer.set_exception(error)
+                self._disconnect()
 
-        thread = Thread(target=enter, name="network namespace")
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
-        return results[0]
+        self._calls.put(call)
+        return answer.result()
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+        self._disconnect()
+
+    def _network(self) -> KernelNetwork:
+        if self._netlink is None:
+            _set_namespace(self._handle)
+            self._netlink = IPRoute()
+        return KernelNetwork(self._netlink)
+
+    def _disconnect(self) -> None:
+        netlink, self._netlink = self._netlink, None
+        if netlink is not None:
+            netlink.close()
 
     def close(self) -> None:
-        """Close the file; the namespace stays as long as something else is in it."""
+        """End the thread and close the file; the namespace stays as long as something else is in it."""
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread.join()
         os.close(self._handle)
 
 
@@ -148,54 +163,50 @@ class KernelNetwork:
             raise
         return read_link(found[0]) if found else None
 
-    def addresses(self, link: int) -> list[Address]:
+    def addresses(self) -> dict[int, list[Address]]:
         """As `Network.addresses`."""
+        found: dict[int, list[Address]] = {}
         with _reading("addresses"):
-            found = [each for each in self._netlink.get_addr(index=link) if each["index"] == link]
-        return [read_address(each) for each in found if not is_automatic(each)]
-
-    def routes(self, link: int) -> list[Route]:
-        """As `Network.routes`."""
-        with _reading("routes"):
-            found = [each for each in self._routes() if each.get_attr("RTA_OIF") == link]
-        return [read_route(each) for each in found if each["proto"] != KERNEL]
+            for each in self._netlink.get_addr():
+                if not is_automatic(each):
+                    found.setdefault(each["index"], []).append(read_address(each))
+        return found
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
         with _reading("neighbours"):
-            found = [each for family in (AF_INET, AF_INET6) for each in self._netlink.get_neighbours(family=family)]
+            found = list(self._netlink.get_neighbours(family=AF_UNSPEC))
         return [
             Neighbour(address=each.get_attr("NDA_DST"), mac=each.get_attr("NDA_LLADDR"))
             for each in found
             if each["ifindex"] == link and each["state"] & _PERMANENT and each.get_attr("NDA_LLADDR")
         ]
 
-    def shared_routes(self, link: int) -> list[str]:
-        """As `Network.shared_routes`."""
-        with _reading("routes"):
-            return [
-                destination_of(each)
-                for each in self._routes()
-                if link in {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
-            ]
-
     def snapshot(self) -> Snapshot:
         """As `Network.snapshot`."""
-        addresses: dict[int, list[Address]] = {}
-        with _reading("addresses and routes"):
-            for each in self._netlink.get_addr():
-                if not is_automatic(each):
-                    addresses.setdefault(each["index"], []).append(read_address(each))
-            defaults = [each for each in self._routes() if is_default_route(each)]
-        single = {each.get_attr("RTA_OIF") for each in defaults}
-        several = {hop["oif"] for each in defaults for hop in each.get_attr("RTA_MULTIPATH") or ()}
+        routes: dict[int, list[Route]] = {}
+        shared: dict[int, list[str]] = {}
+        defaults: set[int] = set()
+        addresses = self.addresses()
+        with _reading("routes"):
+            for each in self._routes():
+                single: int | None = each.get_attr("RTA_OIF")
+                several: set[int] = {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
+                if single is not None and each["proto"] != KERNEL:
+                    routes.setdefault(single, []).append(read_route(each))
+                for link in several:
+                    shared.setdefault(link, []).append(destination_of(each))
+                if is_default_route(each):
+                    defaults |= several if single is None else {single, *several}
         links = self.links()
         return Snapshot(
-            links,
-            addresses,
-            frozenset(single | several) - {None},
-            read_firmware(each.name for each in links if not each.kind),
-            read_eswitch_modes(),
+            links=links,
+            addresses=addresses,
+            routes=routes,
+            shared_routes=shared,
+            default_routes=frozenset(defaults),
+            firmware=read_firmware(each.name for each in links if not each.kind),
+            eswitch_modes=read_eswitch_modes(),
         )
 
     def _routes(self) -> Iterator[Any]:
@@ -233,6 +244,11 @@ class KernelNetwork:
         """As `Network.add_macvlan`."""
         with _changing(f"add macvlan {name} on interface {parent}"):
             self._netlink.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge", address=mac)
+
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """As `Network.add_ipvlan`."""
+        with _changing(f"add ipvlan {name} on interface {parent}"):
+            self._netlink.link("add", ifname=name, kind="ipvlan", link=parent, ipvlan_mode=_IPVLAN_L2)
 
     def remove_link(self, link: int) -> None:
         """As `Network.remove_link`."""
@@ -293,16 +309,10 @@ class KernelNetwork:
 
     def packet_socket(self, name: str) -> socket.socket:
         """As `Network.packet_socket`."""
-        packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
         try:
-            code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _TO_DHCP_CLIENTS))
-            program = struct.pack("@HP", len(_TO_DHCP_CLIENTS), ctypes.addressof(code))
-            packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
-            packets.bind((name, dhcp.ETHERTYPE))
+            return dhcp.packet_socket(name)
         except OSError as error:
-            packets.close()
             raise NetworkError(f"interface {name} cannot be opened: {error.strerror}", error.errno or 0) from error
-        return packets
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
@@ -317,9 +327,14 @@ class KernelNetwork:
         """As `Network.sysctls`. One that cannot be read, as a secret of IPv6 that is not set, is left out."""
         found = {}
         for prefix in ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"):
-            for path in (_SYSCTLS / prefix / name).glob("*"):
+            directory, key = f"{_SYSCTLS}/{prefix}/{name}", prefix.replace("/", ".")
+            try:
+                entries = os.listdir(directory)  # noqa: PTH208 (an attach reads 130 files twice)
+            except FileNotFoundError:
+                continue
+            for entry in entries:
                 try:
-                    found[f"{prefix.replace('/', '.')}.{path.name}"] = path.read_text(encoding="ascii").strip()
+                    found[f"{key}.{entry}"] = _read_small(f"{directory}/{entry}")
                 except OSError:
                     continue
         return found
@@ -350,6 +365,15 @@ class KernelNetwork:
     def set_rings(self, name: str, rings: Mapping[str, int]) -> None:
         """As `Network.set_rings`."""
         ethtool.set_rings(name, rings)
+
+
+def _read_small(path: str) -> str:
+    """The content of a file of the kernel that is shorter than a page, without the layers of `open`."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, _PAGE).decode("ascii").strip()
+    finally:
+        os.close(handle)
 
 
 def _write_sysctl(path: Path, value: str) -> None:
@@ -395,12 +419,20 @@ class LinkEvents:
             raise
 
     def receive(self, seconds: float) -> bytes | None:
-        """Empty if something has changed, None if nothing has within some seconds."""
+        """Empty if something has changed, None if nothing has within some seconds.
+
+        All events that have come are taken: the move of one interface makes dozens, while a container runtime waits.
+        """
         self._socket.settimeout(max(seconds, 0.001))
         try:
             self._socket.recv(_LARGEST)
+            self._socket.setblocking(False)
+            while True:
+                self._socket.recv(_LARGEST)
         except TimeoutError:
             return None
+        except BlockingIOError:
+            return b""
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise

@@ -31,6 +31,7 @@ from dra_driver_nic.links import (
     Network,
     NetworkError,
     Route,
+    named,
 )
 from dra_driver_nic.node import NicNode
 from dra_sdk import Claim, DraError, RetriableError
@@ -219,7 +220,7 @@ def _keep(node: NicNode, device: str, record: NicRecord, before: Lease, lease: L
     """Keep a lease, and give the address to the interface in the pod for the time of the lease."""
     _save(node, device, record.claim, lease)
     with node.records.locked(device) as now, node.pod_namespace(now.namespace) as pod:
-        if pod is not None and (now.claim, now.tag) == (record.claim, record.tag):
+        if pod is not None and now.tag and (now.claim, now.tag) == (record.claim, record.tag):
             pod.run(lambda network: _set_address(network, now.tag, before, lease))
 
 
@@ -227,9 +228,8 @@ def _keep(node: NicNode, device: str, record: NicRecord, before: Lease, lease: L
 def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[Namespace, str]]:
     """Where the interface of a record is now: its namespace, and its name there."""
     with node.namespace() as here, node.pod_namespace(record.namespace) as pod:
-        if pod is not None:
-            links = pod.run(lambda network: network.links())
-            found = next((each for each in links if record.tag in each.altnames), None)
+        if pod is not None and record.tag:
+            found = pod.run(lambda network: network.find(record.tag))
             if found is not None:
                 yield pod, found.name
                 return
@@ -238,13 +238,13 @@ def _place(node: NicNode, record: NicRecord) -> Iterator[tuple[Namespace, str]]:
 
 def _set_address(network: Network, tag: str, before: Lease, lease: Lease) -> None:
     """Give the interface with a tag the address of a lease, for the time that is left; no address if it has ended."""
-    left = lease.left()
-    for link in network.links():
-        if tag in link.altnames:
-            if left != 0:
-                network.set_address(link.index, Address(address=lease.address, valid=left, preferred=left))
-            if left == 0 or before.address != lease.address:
-                network.remove_address(link.index, Address(address=before.address))
+    left, link = lease.left(), network.find(tag)
+    if link is None:
+        return
+    if left != 0:
+        network.set_address(link.index, Address(address=lease.address, valid=left, preferred=left))
+    if left == 0 or before.address != lease.address:
+        network.remove_address(link.index, Address(address=before.address))
 
 
 def _save(node: NicNode, device: str, claim: str, lease: Lease) -> None:
@@ -257,7 +257,7 @@ def _save(node: NicNode, device: str, claim: str, lease: Lease) -> None:
 
 def _open(network: Network, name: str) -> socket.socket:
     """A packet socket of an interface, which is switched on."""
-    link = next((each for each in network.links() if each.name == name), None)
+    link = named(network, name)
     if link is None:
         raise NetworkError(f"there is no interface {name} for DHCP")
     if not link.up:
@@ -266,4 +266,4 @@ def _open(network: Network, name: str) -> socket.socket:
 
 
 def _link(namespace: Namespace, name: str) -> Link | None:
-    return next((each for each in namespace.run(lambda network: network.links()) if each.name == name), None)
+    return namespace.run(lambda network: named(network, name))

@@ -228,13 +228,15 @@ class EthtoolLimits:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What discovery asks the kernel about a namespace, all at once.
+    """What discovery and prepare ask the kernel about a namespace, all at once.
 
     links: its interfaces.
-    addresses: the addresses of each interface, by index.
+    addresses: the addresses of each interface, by index, except those that the kernel makes by itself.
     default_routes: the interfaces through which default routes of the main table go, by index.
     firmware: the firmware versions of interfaces that tell one, by name.
     eswitch_modes: `legacy` or `switchdev` for cards that tell it, by PCI address.
+    routes: the routes through each interface, by index, except those of the kernel itself.
+    shared_routes: the destinations of routes with several next hops, by the index of each interface that they use.
     """
 
     links: Sequence[Link] = ()
@@ -242,6 +244,8 @@ class Snapshot:
     default_routes: Collection[int] = frozenset()
     firmware: Mapping[str, str] = field(default_factory=dict)
     eswitch_modes: Mapping[str, str] = field(default_factory=dict)
+    routes: Mapping[int, Sequence[Route]] = field(default_factory=dict)
+    shared_routes: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 class Network(Protocol):
@@ -256,20 +260,14 @@ class Network(Protocol):
         It takes the same time however many interfaces there are. None if there is none.
         """
 
-    def addresses(self, link: int) -> list[Address]:
-        """The addresses of an interface, except those that the kernel makes by itself."""
-
-    def routes(self, link: int) -> list[Route]:
-        """The routes through an interface, except those of the kernel itself."""
+    def addresses(self) -> dict[int, list[Address]]:
+        """The addresses of each interface, by index, except those that the kernel makes by itself."""
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """The permanent neighbours of an interface."""
 
-    def shared_routes(self, link: int) -> list[str]:
-        """The destinations of routes with several next hops, one of them through this interface."""
-
     def snapshot(self) -> Snapshot:
-        """What discovery needs."""
+        """What discovery and prepare need."""
 
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
         """Change an interface; only what is given."""
@@ -282,6 +280,9 @@ class Network(Protocol):
 
     def add_macvlan(self, name: str, parent: int, mac: str) -> None:
         """Add a macvlan on another interface, which bridges it with the others there."""
+
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        """Add an ipvlan (L2) on another interface, whose MAC address it has."""
 
     def remove_link(self, link: int) -> None:
         """Remove an interface in software."""
@@ -356,3 +357,9 @@ class Namespace(Protocol):
 
     def close(self) -> None:
         """Close it."""
+
+
+def named(network: Network, name: str) -> Link | None:
+    """The interface with a name. One that has it as an alternative name is another interface, and does not count."""
+    found = network.find(name)
+    return found if found is not None and found.name == name else None

@@ -17,9 +17,9 @@ from dra_sdk.hardware import Host, PciDevice, optional, read_int, read_pci_devic
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
-OWN_MACVLAN_PREFIX: Final = "dramv"
-"""How the names begin of macvlans that this driver makes on the node."""
-_OWN_MACVLAN: Final = re.compile(OWN_MACVLAN_PREFIX + r"[0-9a-f]{10}")
+OWN_SHARE_PREFIX: Final = "dramv"
+"""How the names begin of the macvlans and ipvlans that this driver makes on the node."""
+_OWN_SHARE: Final = re.compile(OWN_SHARE_PREFIX + r"[0-9a-f]{10}")
 _REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+|\d+")  # the second form is that of kernels before 5.0
 
 
@@ -59,7 +59,7 @@ class Nic:
     rdma: its RDMA devices.
     eswitch_mode: of a card: `legacy` or `switchdev`; empty if it is not known.
     firmware: version of its firmware; empty if it is not known.
-    shared: whether it stays with the node, and claims get macvlans on it.
+    shared: whether it stays with the node, and claims get macvlans or ipvlans on it.
     """
 
     link: Link | None
@@ -91,9 +91,9 @@ class Nic:
 def read_nics(host: Host, snapshot: Snapshot) -> tuple[Nic, ...]:
     """The network devices of a node, by PCI address and port, then those in software by name.
 
-    Left out are the representors of virtual functions, the macvlans of claims, and the interface `lo`. A virtual
-    function without an interface is a device if its driver is VFIO, or if it has none; otherwise its interface is in
-    another network namespace.
+    Left out are the representors of virtual functions, the macvlans and ipvlans of claims, and the interface `lo`. A
+    virtual function without an interface is a device if its driver is VFIO, or if it has none; otherwise its interface
+    is in another network namespace.
     """
     return tuple(sorted(_Reader(host, snapshot).read(), key=_order))
 
@@ -118,7 +118,7 @@ class _Reader:
             address = pci_address_of(directory)
             if _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
                 self._switches.add(address)
-            elif link.arp_type != LOOPBACK and not _OWN_MACVLAN.fullmatch(link.name):
+            elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
                 self._links.append((link, address))
         self._interfaces = {address: link for link, address in reversed(self._links) if address}
         self._numbers = {

@@ -11,7 +11,7 @@ from dra_driver_nic.attach import Attachment, detach
 from dra_driver_nic.devices import OF_SHARE, NicRecord, device_name, nic_records, published
 from dra_driver_nic.files import FilesNamespace
 from dra_driver_nic.kernel import KernelNamespace
-from dra_driver_nic.links import Namespace, Snapshot
+from dra_driver_nic.links import Namespace, Snapshot, named
 from dra_driver_nic.nics import Nic, read_nics
 from dra_driver_nic.rdma_netlink import OpenRdmaSocket, RdmaSocket, devices, is_exclusive, move, open_socket
 from dra_driver_nic.selection import kept, shared
@@ -99,15 +99,16 @@ class NicNode:
         with self.namespace() as namespace:
             return namespace.run(lambda network: network.snapshot())
 
-    def devices(self) -> dict[str, Nic]:
-        """The devices that claims may have and whose interface is on the node, by name."""
-        snapshot = self.snapshot()
-        nics = read_nics(self.host, snapshot)
-        return published(nics, snapshot, self.settings)
+    def devices(self, snapshot: Snapshot | None = None) -> dict[str, Nic]:
+        """The devices that claims may have and whose interface is on the node, by name.
 
-    def absence(self, name: str) -> str:
-        """Why a device is not among `devices`, as the end of a sentence."""
-        snapshot = self.snapshot()
+        snapshot: what netlink says about the node; None: it is asked.
+        """
+        snapshot = snapshot or self.snapshot()
+        return published(read_nics(self.host, snapshot), snapshot, self.settings)
+
+    def absence(self, name: str, snapshot: Snapshot) -> str:
+        """Why a device is not among the `devices` of a snapshot, as the end of a sentence."""
         nics = shared(read_nics(self.host, snapshot), snapshot, self.settings)
         reasons = kept(nics, snapshot, self.settings)
         for nic in nics:
@@ -176,5 +177,5 @@ class NicNode:
         """Whether an interface without a tag is in a namespace that ends, and not at its place on the node."""
         if not record.namespace or not attachment.pci:
             return False
-        names = {each.name for each in namespace.run(lambda network: network.links())}
-        return attachment.host.name not in names and (self.function(attachment.pci) / "driver").exists()
+        is_there = namespace.run(lambda network: named(network, attachment.host.name)) is not None
+        return not is_there and (self.function(attachment.pci) / "driver").exists()

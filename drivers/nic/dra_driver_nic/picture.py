@@ -58,7 +58,7 @@ def read_network(node: NicNode, unhealthy: frozenset[str]) -> NodeNetwork:
     records = node.records
     return NodeNetwork(
         read_nics(node.host, snapshot),
-        node.devices(),
+        node.devices(snapshot),
         {name: records.read(name) for name in records.devices()},
         unhealthy,
     )

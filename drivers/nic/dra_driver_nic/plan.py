@@ -24,11 +24,12 @@ from dra_driver_nic.links import (
     Network,
     Route,
     Rule,
+    Snapshot,
     Vrf,
 )
-from dra_driver_nic.macvlan import macvlan_state
 from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.shares import share_kind, share_state
 from dra_sdk import AllocatedDevice, Claim, PermanentError
 
 _NODAD: Final = 0x02  # IFA_F_NODAD
@@ -74,28 +75,40 @@ def check_interface(nic: Nic, link: Link, device: Allocated) -> None:
         raise PermanentError(f"{label}.dhcp is for Ethernet; this is InfiniBand")
 
 
-def plan_attachment(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, number: int) -> Attachment:
-    """What happens to the interface of a device. Raises PermanentError for what it cannot have."""
-    link = nic.link
+def plan_attachment(
+    node: NicNode, network: Network, snapshot: Snapshot, claim: Claim[NicConfig], nic: Nic, *, number: int
+) -> Attachment:
+    """What happens to the interface of a claim's device. Raises PermanentError for what it cannot have.
+
+    network: the node's network.
+    snapshot: what was read from it.
+    nic: the device as it is on the node.
+    number: its place in the claim, from 0.
+    """
+    device, link = claim.devices[number], nic.link
     if link is None:
         raise ValueError(f"device {device.name} has no interface")
     label = f"device {device.name} ({nic})"
     tag = f"dra-{claim.uid}-{number}"
-    with node.namespace() as namespace:
-        if nic.shared:
-            namespace.run(lambda network: _check_addresses(network, 0, device.config.interface.addresses or (), label))
-            state = macvlan_state(link, tag, device.config, label)
-            pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
-            cni = _network(node, device.config, label)
-            return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, cni=cni)
-        state = namespace.run(lambda network: _host_state(network, link, device.config, label))
-        pod_ethtool = namespace.run(lambda network: _ethtool(network, link, device.config.ethtool, label))
+    addresses = device.config.interface.addresses or ()
+    if nic.shared:
+        _check_addresses(snapshot, 0, addresses, label)
+        state = share_state(link, tag, device.config, label)
+        pod = _pod_state(device.config, replace(state, name=f"net{number + 1}"), EthtoolSettings())
+        cni = _network(node, device.config, label)
+        kind = share_kind(device.config)
+        return Attachment(device=device.name, tag=tag, host=state, pod=pod, parent=link.name, kind=kind, cni=cni)
+    _check_shared_routes(snapshot, link, label)
+    _check_parent(snapshot, link, device.config.interface.mtu, label)
+    _check_addresses(snapshot, link.index, addresses, label)
+    state = _host_state(network, snapshot, link, device.config, label)
+    ethtool = _ethtool(network, link, device.config.ethtool, label)
     return Attachment(
         device=device.name,
         tag=tag,
         pci=nic.pci.address if nic.pci is not None else "",
         host=state,
-        pod=_pod_state(device.config, state, pod_ethtool),
+        pod=_pod_state(device.config, state, ethtool),
         cni=_network(node, device.config, label),
     )
 
@@ -111,39 +124,37 @@ def _network(node: NicNode, config: NicConfig, label: str) -> dict[str, Any]:
         raise PermanentError(f"{label}: {error}") from error
 
 
-def _host_state(network: Network, link: Link, config: NicConfig, label: str) -> HostState:
-    """The state on the node, after a check of everything that depends on other interfaces of the node."""
-    shared = network.shared_routes(link.index)
-    if shared:
-        raise PermanentError(
-            f"{label}: route {', '.join(shared)} goes through it and other interfaces, "
-            "and would not come back as it was"
-        )
-    _check_parent(network, link, config.interface.mtu, label)
-    _check_addresses(network, link.index, config.interface.addresses or (), label)
-    state = HostState.read(network, link)
+def _host_state(network: Network, snapshot: Snapshot, link: Link, config: NicConfig, label: str) -> HostState:
+    """The state on the node. Raises PermanentError for a sysctl that the interface does not have."""
+    state = HostState.read(network, link, snapshot)
     unknown = sorted({*config.interface.sysctls} - {*state.sysctls})
     if unknown and state.sysctls:
         raise PermanentError(f"{label}: interface.sysctls: the kernel has no sysctl {', '.join(unknown)} for it")
     return state
 
 
-def _check_parent(network: Network, link: Link, mtu: int | None, label: str) -> None:
+def _check_shared_routes(snapshot: Snapshot, link: Link, label: str) -> None:
+    """Refuse an interface that has a part of a route with several next hops."""
+    if shared := snapshot.shared_routes.get(link.index):
+        raise PermanentError(
+            f"{label}: route {', '.join(shared)} goes through it and other interfaces, "
+            "and would not come back as it was"
+        )
+
+
+def _check_parent(snapshot: Snapshot, link: Link, mtu: int | None, label: str) -> None:
     """Refuse an MTU that the interface on which this one stands does not carry."""
     if mtu is None or not link.parent or link.kind not in _SMALLER_THAN_PARENT:
         return
-    parent = next((each for each in network.links() if each.index == link.parent), None)
+    parent = next((each for each in snapshot.links if each.index == link.parent), None)
     if parent is not None and mtu > parent.mtu:
         raise PermanentError(
             f"{label}: interface.mtu {mtu} exceeds {parent.mtu}, the MTU of {parent.name}, on which it stands"
         )
 
 
-def _check_addresses(network: Network, link: int, wanted: Collection[str], label: str) -> None:
+def _check_addresses(snapshot: Snapshot, link: int, wanted: Collection[str], label: str) -> None:
     """Refuse an address that another interface of the node has; 0 for an interface that is not on the node yet."""
-    if not wanted:
-        return
-    snapshot = network.snapshot()
     names = {each.index: each.name for each in snapshot.links}
     others = {
         _ip(address.address): names.get(index, index)

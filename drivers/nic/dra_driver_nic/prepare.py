@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dra_driver_nic import status
 from dra_driver_nic.attach import Attachment
-from dra_driver_nic.config import NicConfig
+from dra_driver_nic.config import MACVLAN, NicConfig
 from dra_driver_nic.devices import NicRecord, attributes, device_name, record_name
 from dra_driver_nic.leases import LEASE, end_lease, lease_address
 from dra_driver_nic.links import Link, Network
@@ -41,25 +41,37 @@ _BUSY_SECONDS: Final = 20.0  # how long a virtual machine may take to close a fu
 
 def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
     """Set up a claim's devices, as far as that is possible without its pod."""
-    nics = node.devices()
-    found = {each.name: _current(node, nics, each) for each in claim.devices if not each.admin_access}
-    for device in claim.devices:
-        if not device.admin_access:
-            _check(found[device.name], device)
-    plans = {
-        record_name(device): plan_attachment(node, claim, device, found[device.name], number)
-        for number, device in enumerate(claim.devices)
-        if not device.admin_access and found[device.name].link is not None
-    }
+    with node.namespace() as namespace:
+        nics, plans = namespace.run(lambda network: _plan(node, network, claim))
     _check_together(claim, plans)
     for device in claim.devices:
         claim.deadline.check()
         if device.admin_access:  # another claim may hold the device, so nothing is changed
             yield device.prepared()
-        elif device.config.driver is not None:
-            yield _pass_through(node, claim, device, found[device.name], plans.get(record_name(device)))
-        else:
-            yield _prepare(node, claim, device, found[device.name], plans.get(record_name(device)))
+            continue
+        nic, plan = nics[device.name], plans.get(record_name(device))
+        _begin(node, claim, device, nic, nics.values())
+        yield (_prepare if device.config.driver is None else _pass_through)(node, claim, device, nic, plan)
+
+
+def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Mapping[str, Nic], dict[str, Attachment]]:
+    """The devices of the node by name, and what happens to the interfaces of the claim's, by the names of records.
+
+    The node is read once, so all checks are about the same moment. Raises PermanentError or RetriableError.
+    """
+    snapshot = network.snapshot()
+    nics = node.devices(snapshot)
+    wanted = [(number, each) for number, each in enumerate(claim.devices) if not each.admin_access]
+    for _, device in wanted:
+        if device.name not in nics:
+            raise RetriableError(f"device {device.name}: {node.absence(device.name, snapshot)}")
+    for _, device in wanted:
+        _check(nics[device.name], device)
+    return nics, {
+        record_name(device): plan_attachment(node, network, snapshot, claim, nics[device.name], number=number)
+        for number, device in wanted
+        if nics[device.name].link is not None
+    }
 
 
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
@@ -118,13 +130,6 @@ def _tag(network: Network, link: int, tag: str) -> None:
 # -- checks
 
 
-def _current(node: NicNode, nics: Mapping[str, Nic], device: Allocated) -> Nic:
-    """The device as it is now. RetriableError if its interface is not on the node or must stay there."""
-    if device.name not in nics:
-        raise RetriableError(f"device {device.name}: {node.absence(device.name)}")
-    return nics[device.name]
-
-
 def _check(nic: Nic, device: Allocated) -> None:
     """Refuse a configuration that the device cannot have. Raises PermanentError with the field."""
     config, link = device.config, nic.link
@@ -141,6 +146,8 @@ def _check(nic: Nic, device: Allocated) -> None:
         )
     if nic.shared and (config.driver is not None or config.vf is not None):
         raise PermanentError(f"device {device.name} ({nic}): driver and vf cannot be given for a shared interface")
+    if config.shared_mode is not None and not nic.shared:
+        raise PermanentError(f"device {device.name} ({nic}): sharedMode is for shared interfaces, and it is none")
     if link is None and config.configures_interface:
         raise PermanentError(
             f"device {device.name} has no interface, so it takes no interface, routes, rules, neighbors, ethtool, cni"
@@ -161,11 +168,23 @@ def _check_together(claim: Claim[NicConfig], plans: Mapping[str, Attachment]) ->
             )
         names[plan.pod.name] = device
         _check_vrf(plans, device, plan)
+        _check_shared_mode(claim, plans, plan)
         for each in plan.pod.addresses:
             ip = str(ipaddress.ip_interface(each.address).ip)
             if ip in addresses:
                 raise PermanentError(f"device {device}: address {ip} of interface.addresses is used by {addresses[ip]}")
             addresses[ip] = f"device {device} of the same claim"
+
+
+def _check_shared_mode(claim: Claim[NicConfig], plans: Mapping[str, Attachment], plan: Attachment) -> None:
+    """Refuse an ipvlan on an interface that has a macvlan, and the other way round, as the kernel does."""
+    others = [(each, f"claim {held}") for held in claim.held() for each in attachments(held)]
+    for other, owner in [*others, *((each, "the same claim") for each in plans.values())]:
+        if plan.parent and other.parent == plan.parent and (other.kind or MACVLAN) != plan.kind:
+            raise RetriableError(
+                f"{plan}: sharedMode {plan.kind} is not possible now, because {owner} has a {other.kind or MACVLAN} on "
+                f"{plan.parent}, and the kernel has one of the two kinds on an interface at a time"
+            )
 
 
 def _check_vrf(plans: Mapping[str, Attachment], device: str, plan: Attachment) -> None:
@@ -199,8 +218,7 @@ def _addresses_of_others(held: Iterable[HeldClaim]) -> Iterator[tuple[str, str]]
 def _prepare(
     node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, plan: Attachment | None
 ) -> PreparedDevice:
-    """Settings of a virtual function and RDMA; the interface follows when the sandbox starts."""
-    _begin(node, claim, device, nic)
+    """RDMA, and an address by DHCP; the interface follows when the sandbox starts."""
     nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
     rdma = _rdma_that_moves(node, device, nic)
@@ -222,7 +240,6 @@ def _pass_through(
     """Bind a PCI function to VFIO. Its interface ends, and is made what it was when the function is bound back."""
     if nic.pci is None:
         raise ValueError(f"device {device.name} is no PCI function")
-    _begin(node, claim, device, nic)
     step = Passthrough.plan(node.access, nic.pci)
     entry = plan.entry if plan is not None else None
     claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry})
@@ -237,21 +254,23 @@ def _client(plan: Attachment) -> str:
     return f"00{plan.tag.encode().hex()}"
 
 
-def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic) -> None:
+def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, nics: Iterable[Nic]) -> None:
     """Change the settings of a virtual function.
 
     First the attributes of the device are kept, so that it is published as it is now while the claim has it.
+
+    nics: all devices of the node.
     """
     with node.records.locked(record_name(device)):
         node.records.save(record_name(device), NicRecord(claim=claim.uid, attributes=attributes(nic)))
-    _refuse_other_partition(node, nic)
+    _refuse_other_partition(node, nic, nics)
     if device.config.vf is not None and nic.pf is not None:
         step = VfStep.plan(node, nic.pf, device.config.vf)
         claim.journal(step.entry)
         step.apply(node)
 
 
-def _refuse_other_partition(node: NicNode, nic: Nic) -> None:
+def _refuse_other_partition(node: NicNode, nic: Nic, nics: Iterable[Nic]) -> None:
     """Refuse a physical function of which claims have virtual ones, and the other way round.
 
     The scheduler keeps them apart by counters, which an API server without `DRAPartitionableDevices` drops. The record
@@ -268,7 +287,7 @@ def _refuse_other_partition(node: NicNode, nic: Nic) -> None:
                 "or by its virtual functions; the cluster needs the feature DRAPartitionableDevices"
             )
     if nic.pf is None and others:
-        there = {each.pci.address for each in node.devices().values() if each.pci is not None}
+        there = {each.pci.address for each in nics if each.pci is not None}
         missing = [each for each in others if each not in there]
         if missing:
             raise RetriableError(f"device {device_name(nic)}: something else uses its virtual function {missing[0]}")

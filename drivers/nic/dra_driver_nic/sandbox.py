@@ -18,8 +18,8 @@ from dra_driver_nic.devices import NicRecord, record_name
 from dra_driver_nic.dhcp import Lease
 from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
-from dra_driver_nic.macvlan import make_macvlans, remove_macvlan
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.shares import make_shares, remove_share
 from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
 
 log = logging.getLogger(__name__)
@@ -198,11 +198,11 @@ def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: 
 def _attach_interfaces(node: Namespace, pod: Namespace, interfaces: Sequence[Attachment]) -> None:
     """Make those that stand on shared interfaces, and move and configure all."""
     try:
-        make_macvlans(node, interfaces)
+        make_shares(node, interfaces)
         attach(node, pod, interfaces)
     except Exception:
         for each in interfaces:
-            remove_macvlan(node, each)
+            remove_share(node, each)
         raise
 
 
@@ -247,7 +247,7 @@ def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
     if move.attachment is not None:
         node.bring_back(move.attachment, record)
         with node.namespace() as namespace:
-            remove_macvlan(namespace, move.attachment)
+            remove_share(namespace, move.attachment)
     if problem:
         raise RetriableError(f"{move} is back, but {problem}")
 

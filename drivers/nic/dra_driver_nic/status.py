@@ -37,12 +37,12 @@ def network_data(attachment: Attachment) -> NetworkData:
 
 def prepared() -> DeviceStatus:
     """Of a device that is set up without an interface in the pod."""
-    return DeviceStatus(conditions=[Condition(type=READY, status=True, reason="Prepared")])
+    return _status("Prepared", ready=True)
 
 
 def waiting(attachment: Attachment) -> DeviceStatus:
     """Of an interface that goes to the pod when its sandbox runs."""
-    return _of_interface(attachment, ready=False, reason="WaitingForSandbox")
+    return _status("WaitingForSandbox", ready=False, attachment=attachment)
 
 
 def attached(attachment: Attachment | None, data: Mapping[str, Any]) -> DeviceStatus:
@@ -50,23 +50,20 @@ def attached(attachment: Attachment | None, data: Mapping[str, Any]) -> DeviceSt
 
     data: what else the status tells, such as the result of plugins of CNI; too much is left out.
     """
-    if attachment is None:
-        return DeviceStatus(conditions=[Condition(type=READY, status=True, reason="Attached")])
-    found = _of_interface(attachment, ready=True, reason="Attached")
-    return replace(found, data=dict(data)) if len(json.dumps(data)) <= _MOST_DATA else found
+    found = _status("Attached", ready=True, attachment=attachment)
+    return replace(found, data=dict(data)) if attachment and len(json.dumps(data)) <= _MOST_DATA else found
 
 
 def failed(error: Exception) -> DeviceStatus:
     """Of a device that is not in the pod, because of an error."""
-    message = str(error)[:_LONGEST]
-    return DeviceStatus(conditions=[Condition(type=READY, status=False, reason="AttachFailed", message=message)])
+    return _status("AttachFailed", ready=False, message=str(error)[:_LONGEST])
 
 
 def detached() -> DeviceStatus:
     """Of a device that is back on the node."""
-    return DeviceStatus(conditions=[Condition(type=READY, status=False, reason="Detached")])
+    return _status("Detached", ready=False)
 
 
-def _of_interface(attachment: Attachment, *, ready: bool, reason: str) -> DeviceStatus:
-    condition = Condition(type=READY, status=ready, reason=reason)
-    return DeviceStatus(conditions=[condition], network=network_data(attachment))
+def _status(reason: str, *, ready: bool, message: str = "", attachment: Attachment | None = None) -> DeviceStatus:
+    condition = Condition(type=READY, status=ready, reason=reason, message=message)
+    return DeviceStatus(conditions=[condition], network=network_data(attachment) if attachment is not None else None)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
 from dra_driver_nic.config import VfConfig
-from dra_driver_nic.links import Link, VfSettings
+from dra_driver_nic.links import Link, Network, VfSettings
 from dra_driver_nic.nics import PhysicalFunction
 from dra_driver_nic.node import NicNode
 from dra_driver_nic.rdma import pci_address_of
@@ -39,7 +39,9 @@ class VfStep:
         Raises PermanentError for a setting that the physical function does not have.
         """
         after = _wanted(pf.number, config)
-        now = next((each for each in _pf_link(node, pf.pci.address).vfs if each.number == pf.number), None)
+        with node.namespace() as namespace:
+            link = namespace.run(lambda network: _pf_link(node, network, pf.pci.address))
+        now = next((each for each in link.vfs if each.number == pf.number), None)
         if now is None:
             raise PermanentError(f"physical function {pf.pci.address} does not tell the settings of VF {pf.number}")
         changed = {
@@ -70,9 +72,8 @@ class VfStep:
             self._set(node, self.before)
 
     def _set(self, node: NicNode, settings: VfSettings) -> None:
-        link = _pf_link(node, self.pf)
         with node.namespace() as namespace:
-            namespace.run(lambda network: network.set_vf(link.index, settings))
+            namespace.run(lambda network: network.set_vf(_pf_link(node, network, self.pf).index, settings))
 
 
 def _wanted(number: int, config: VfConfig) -> VfSettings:
@@ -88,9 +89,9 @@ def _wanted(number: int, config: VfConfig) -> VfSettings:
     )
 
 
-def _pf_link(node: NicNode, address: str) -> Link:
+def _pf_link(node: NicNode, network: Network, address: str) -> Link:
     """The interface of a physical function that knows its virtual functions. Raises HardwareError if there is none."""
-    for link in node.snapshot().links:
+    for link in network.links():
         if link.vfs and pci_address_of(node.host.sys / "class/net" / link.name) == address:
             return link
     raise HardwareError(f"physical function {address} has no interface on the node by which its VFs are set")

@@ -27,11 +27,14 @@ def check_vrf(vrf: Vrf, links: Iterable[Link]) -> None:
 
 
 def enter_vrf(network: Network, link: int, vrf: Vrf) -> None:
-    """Make an interface, which is down, belong to a VRF, which is made if it does not exist. Raises NetworkError."""
-    found = _vrf_called(network, vrf.name)
+    """Make an interface, which is down, belong to a VRF, which is made if it does not exist. Raises NetworkError.
+
+    `check_vrf` was called before: what has the name, also as an alternative one, is this VRF.
+    """
+    found = network.find(vrf.name)
     if found is None:
         network.add_vrf(vrf)
-        found = _vrf_called(network, vrf.name)
+        found = network.find(vrf.name)
         if found is None:
             raise NetworkError(f"VRF {vrf.name} was added, but is not in the pod")
         network.add_altname(found.index, _TAG + vrf.name)
@@ -47,7 +50,3 @@ def leave_vrf(network: Network, link: Link, vrf: Vrf) -> None:
         is_ours = each.table and _TAG + vrf.name in each.altnames
         if is_ours and not any(other.master == each.index for other in links):
             network.remove_link(each.index)
-
-
-def _vrf_called(network: Network, name: str) -> Link | None:
-    return next((each for each in network.links() if each.name == name), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_an_address_is_read_as_it_was_added(node: KernelNamespace, address: Addr
     def add(network: Network) -> list[Address]:
         network.add_address(NIC0, address)
         network.add_address(NIC0, address)
-        return network.addresses(NIC0)
+        return network.addresses()[NIC0]
 
     assert address in node.run(add)
 
@@ -57,7 +57,7 @@ def test_the_rest_of_an_addresss_life_is_read(node: KernelNamespace) -> None:
 
     def add(network: Network) -> list[Address]:
         network.add_address(NIC0, limited)
-        return network.addresses(NIC0)
+        return network.addresses()[NIC0]
 
     (found,) = [each for each in node.run(add) if each.address == limited.address]
     assert found.valid is not None
@@ -79,10 +79,10 @@ def test_the_rest_of_an_addresss_life_is_read(node: KernelNamespace) -> None:
     ],
 )
 def test_a_route_is_read_as_it_was_added(node: KernelNamespace, route: Route) -> None:
-    def add(network: Network) -> list[Route]:
+    def add(network: Network) -> Sequence[Route]:
         network.add_route(NIC0, route)
         network.add_route(NIC0, route)
-        return network.routes(NIC0)
+        return network.snapshot().routes[NIC0]
 
     assert route in node.run(add)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
-from dra_driver_nic.links import Namespace, Network
+from dra_driver_nic.config import InterfaceConfig, RouteConfig, VrfConfig
+from dra_driver_nic.links import Link, Namespace, Network, Vrf
 from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
 
 from dra_sdk import PodSandbox
@@ -21,6 +25,11 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 T = TypeVar("T")
 ONE = request("nic", where='device.attributes["dra.net"].ifName == "nic0"')
 BOTH = request("nics", count=2)
+TABLE = 100
+IN_VRF = NicConfig(
+    interface=InterfaceConfig(name="net1", addresses=("10.1.1.5/24",), vrf=VrfConfig(name="red", table=TABLE)),
+    routes=(RouteConfig(destination="10.2.0.0/16", gateway="10.1.1.1"),),
+)
 CYCLES = int(os.environ.get("DRA_SDK_TEST_NIC_CYCLES", "10"))
 """How many pods come and go; 100 is what the driver's README speaks of."""
 
@@ -46,6 +55,52 @@ class KillingNamespace:
         return self._namespace.run(lambda network: work(KillingNetwork(network, self._kill)))
 
 
+class NetworkWithoutVrf:
+    """The network of a kernel without VRFs: a bridge of the kernel stands for one, with the table of `IN_VRF`.
+
+    Interfaces belong to it, and it is found, renamed and removed, as a VRF; only its routing table is not its own.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def links(self) -> list[Link]:
+        return [_as_vrf(each) for each in self._network.links()]
+
+    def find(self, name: str) -> Link | None:
+        found = self._network.find(name)
+        return None if found is None else _as_vrf(found)
+
+    def add_vrf(self, vrf: Vrf) -> None:
+        subprocess.run(["ip", "link", "add", vrf.name, "up", "type", "bridge"], check=True)
+
+
+def _as_vrf(link: Link) -> Link:
+    return replace(link, table=TABLE) if link.kind == "bridge" else link
+
+
+class NamespaceWithoutVrf:
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self.handle, self.close = namespace.handle, namespace.close
+
+    def run(self, work: Callable[[Any], T]) -> T:
+        return self._namespace.run(lambda network: work(NetworkWithoutVrf(network)))
+
+
+class NetworksWithoutVrf:
+    """The namespaces of a node and its pods, with bridges for VRFs."""
+
+    def __init__(self, networks: PrivateNetworks) -> None:
+        self._networks = networks
+
+    def open(self, path: Path | None) -> NamespaceWithoutVrf:
+        return NamespaceWithoutVrf(self._networks.open(path))
+
+
 class Kill:
     """Kills this process after a number of changes."""
 
@@ -62,7 +117,7 @@ class Kill:
 def killed_after(
     changes: int,
     node: FakeNode,
-    networks: PrivateNetworks,
+    networks: PrivateNetworks | NetworksWithoutVrf,
     work: Callable[[NicDriver], None],
     shared: tuple[str, ...] = (),
 ) -> bool:
@@ -188,6 +243,51 @@ def test_a_kill_at_any_change_of_a_share_of_an_interface_is_repaired(
             break
         killed += 1
     assert killed > 4
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("hook", ["run", "run again", "stop", "unprepare"])
+def test_a_kill_at_any_change_of_an_interface_in_a_vrf_is_repaired(
+    dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, hook: str
+) -> None:
+    """By the end of the claim, or by another start in the same sandbox, whose VRF then goes with its interface."""
+    without_vrf = NetworksWithoutVrf(networks)
+    settings = NicSettings(software=("veth",), protect=("wire*",))
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=without_vrf.open)
+    driver: DriverHarness = dra_driver(made, settings=settings)
+    before = networks.node.state()
+    killed = left = 0
+    for changes in points():
+        first = networks.add_pod("pod1")
+        prepared = driver.prepare(claim(ONE, config=IN_VRF))
+        pod = sandbox(driver, "pod1") if hook.startswith("run") else run_sandbox(driver, "pod1")
+
+        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
+            if hook.startswith("run"):
+                killed.dra_run_pod_sandbox(pod, dra_node.node)
+            elif hook == "stop":
+                killed.dra_stop_pod_sandbox(pod, dra_node.node)
+            else:
+                killed.dra_unprepare(pod.claims[0], dra_node.node)
+
+        ended = not killed_after(changes, dra_node, without_vrf, work)
+        driver.restart()
+        if hook == "run again":
+            made_again = run_sandbox(driver, "pod1")
+            assert first.names() == {"lo", "net1", "red"}
+            assert "master red" in first.ip("link show net1")
+            assert "10.2.0.0/16 via 10.1.1.1 dev net1" in first.ip(f"route show table {TABLE}")
+            stop_sandbox(driver, made_again)
+        driver.unprepare(prepared)
+        wait_for_state(networks.node, before)
+        driver.assert_clean()
+        assert first.names() <= {"lo", "red"}
+        left += "red" in first.names()
+        if ended:
+            break
+        killed += 1
+    assert killed > 8
+    assert left <= 1, "a VRF stays only after a kill between its start and its tag"
 
 
 @pytest.mark.timeout(30 + 10 * CYCLES)

@@ -33,6 +33,9 @@ class PodNetwork:
     def link(self, name: str) -> Link:
         return next(each for each in self._links.values() if each.name == name)
 
+    def find(self, name: str) -> Link | None:
+        return next((each for each in self._links.values() if name in {each.name, *each.altnames}), None)
+
     def add_vrf(self, vrf: Vrf) -> None:
         index = max(self._links) + 1
         self._links[index] = Link(index=index, name=vrf.name, kind="vrf", table=vrf.table)

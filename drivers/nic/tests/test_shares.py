@@ -1,16 +1,20 @@
-"""Claims that share an interface: each gets a macvlan on it, and the interface stays as it is."""
+"""Claims that share an interface: each gets a macvlan or an ipvlan on it, and the interface stays as it is."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import EthtoolConfig, InterfaceConfig, VfConfig
+from dra_driver_nic.links import Namespace, Network
 from dra_driver_nic.testing import (
     PrivateNamespace,
     PrivateNetworks,
@@ -33,6 +37,50 @@ def driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -> Dr
     """nic0 is shared."""
     settings = NicSettings(software=("veth",), shared=("nic0",), protect=("wire*",))
     made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open)
+    found: DriverHarness = dra_driver(made, settings=settings)
+    return found
+
+
+class NetworkWithoutIpvlan:
+    """The network of a kernel without ipvlan: a macvlan of the kernel stands for one."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def add_ipvlan(self, name: str, parent: int) -> None:
+        self._network.add_macvlan(name, parent, "02:00:00:00:00:aa")
+
+
+class NamespaceWithoutIpvlan:
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self.handle, self.close = namespace.handle, namespace.close
+
+    def run(self, work: Callable[[Any], Any]) -> Any:
+        return self._namespace.run(lambda network: work(NetworkWithoutIpvlan(network)))
+
+
+def has_ipvlan(networks: PrivateNetworks) -> bool:
+    with contextlib.suppress(AssertionError):
+        networks.node.ip("link add probe0 link nic0 type ipvlan mode l2", "link del probe0")
+        return True
+    return False
+
+
+@pytest.fixture
+def ipvlan_driver(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks) -> DriverHarness:
+    """nic0 is shared; ipvlans are those of the kernel, if it has them."""
+    settings = NicSettings(software=("veth",), shared=("nic0",), protect=("wire*",))
+    is_real = has_ipvlan(networks)
+
+    def opened(path: Path | None) -> Namespace:
+        found = networks.open(path)
+        return found if is_real else NamespaceWithoutIpvlan(found)
+
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=opened)
     found: DriverHarness = dra_driver(made, settings=settings)
     return found
 
@@ -120,6 +168,10 @@ def test_a_parent_that_has_gone_is_told(driver: DriverHarness, networks: Private
         (NicConfig(interface=InterfaceConfig(dhcp=True)), r"interface\.dhcp cannot be given"),
         (NicConfig(driver="vfio-pci"), "driver is vfio-pci, but it is no PCI function"),
         (NicConfig(vf=VfConfig(vlan=7)), "vf is for virtual functions"),
+        (
+            NicConfig(shared_mode="ipvlan", interface=InterfaceConfig(hardware_addr="02:00:00:00:00:01")),
+            r"interface\.hardwareAddr cannot be given: an ipvlan has that of nic0",
+        ),
     ],
 )
 def test_what_a_share_cannot_have_is_refused(driver: DriverHarness, config: NicConfig, told: str) -> None:
@@ -131,6 +183,40 @@ def test_an_address_of_another_share_is_refused(driver: DriverHarness) -> None:
     driver.prepare(claim(SHARED, config=configured("10.50.0.1/24")))
     with pytest.raises(PermanentError, match=r"address 10\.50\.0\.1 of interface\.addresses is used by device nic0"):
         driver.prepare(claim(SHARED, config=configured("10.50.0.1/24")))
+
+
+IPVLAN = NicConfig(shared_mode="ipvlan", interface=InterfaceConfig(name="net1", addresses=("10.50.0.7/24",)))
+
+
+def test_a_claim_may_ask_for_an_ipvlan_and_the_node_is_then_as_before(
+    ipvlan_driver: DriverHarness, networks: PrivateNetworks
+) -> None:
+    before = networks.node.state()
+    kind = "ipvlan" if has_ipvlan(networks) else "macvlan"
+    pod = networks.add_pod("pod1")
+    prepared = ipvlan_driver.prepare(claim(SHARED, config=IPVLAN))
+    made = run_sandbox(ipvlan_driver, "pod1")
+    (link,) = json.loads(pod.ip("-d -j link show net1"))
+    assert link["linkinfo"]["info_kind"] == kind
+    assert "10.50.0.7/24" in pod.ip("addr show net1")
+    stop_sandbox(ipvlan_driver, made)
+    assert pod.names() == {"lo"}
+    ipvlan_driver.unprepare(prepared)
+    wait_for_state(networks.node, before)
+    ipvlan_driver.assert_clean()
+
+
+def test_an_interface_has_one_kind_of_shares_at_a_time(driver: DriverHarness) -> None:
+    prepared = driver.prepare(claim(SHARED, config=configured("10.50.0.1/24")))
+    with pytest.raises(RetriableError, match=r"sharedMode ipvlan is not possible now, .* has a macvlan on nic0"):
+        driver.prepare(claim(SHARED, config=IPVLAN))
+    driver.unprepare(prepared)
+    driver.unprepare(driver.prepare(claim(SHARED, config=IPVLAN)))
+
+
+def test_a_shared_mode_is_refused_for_an_interface_that_is_not_shared(driver: DriverHarness) -> None:
+    with pytest.raises(PermanentError, match=r"device nic1 .*: sharedMode is for shared interfaces, and it is none"):
+        driver.prepare(claim(request("nic"), config=NicConfig(shared_mode="macvlan")))
 
 
 def test_one_claim_may_have_two_shares(driver: DriverHarness, networks: PrivateNetworks) -> None:
