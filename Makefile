@@ -14,7 +14,7 @@ ARGS ?=
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
   drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py \
-  drivers/nic/tests/test_kills.py drivers/nic/tests/test_conformance.py
+  drivers/nic/tests/test_kills.py drivers/nic/tests/test_conformance.py drivers/plugin/tests/test_conformance.py
 
 # One long test for each guard: they are divided among the workers one by one.
 GUARDS := tests/faults/test_protocol_guards.py
