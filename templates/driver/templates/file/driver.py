@@ -22,6 +22,7 @@ from dra_sdk.hardware import read_text, uevents
 
 NAME = "{{ cookiecutter.driver_name }}"
 SUBSYSTEM = "{{ cookiecutter.__stem }}"  # as in /sys/class, such as `tty` or `accel`: put your own here
+DEVICES = "*"  # which of the subsystem, by the kernel's names, such as `ttyUSB*`
 
 
 class {{ cookiecutter.__class }}Config(OpaqueConfig, api_version=f"{NAME}/v1"):
@@ -69,7 +70,7 @@ class {{ cookiecutter.__class }}Driver:
 
 def devices(node: Node) -> dict[str, Path]:
     """The directory of each device in sysfs, by the name that is published: a DNS label."""
-    found = sorted((node.sys / "class" / SUBSYSTEM).glob("*"))
+    found = sorted((node.sys / "class" / SUBSYSTEM).glob(DEVICES))
     return {path.name.lower().replace("_", "-"): path for path in found}
 
 

@@ -6,28 +6,31 @@ from tempfile import TemporaryDirectory
 
 from dra_sdk.testing import FakeNode
 
-SUBSYSTEM = "/sys/class/{{ cookiecutter.__stem }}"
-INCLUDE = [SUBSYSTEM, f"{SUBSYSTEM}/*/power"]  # what the tree has beyond the files that every node has
-NAMES = ["{{ cookiecutter.__stem }}0", "{{ cookiecutter.__stem }}1"]
-CHANGED = f"{SUBSYSTEM}/{NAMES[0]}/power/control"  # what a claim for the first device changes, and gives back
+from {{ cookiecutter.__package }}.driver import SUBSYSTEM
+
+CLASS = f"/sys/class/{SUBSYSTEM}"
+INCLUDE = [CLASS, f"{CLASS}/*/power"]  # what the tree has beyond the files that every node has
+DEVICES = [f"{SUBSYSTEM}0", f"{SUBSYSTEM}1"]  # the kernel's names
+NAMES = [each.lower().replace("_", "-") for each in DEVICES]
+CHANGED = f"{CLASS}/{DEVICES[0]}/power/control"  # what a claim for the first device changes, and gives back
 
 
 def plug(node: FakeNode) -> None:
     """Plug in the devices."""
-    for minor, name in enumerate(NAMES):
+    for minor, name in enumerate(DEVICES):
         node.device_node(f"/dev/{name}", minor=minor)
-        node.file(f"{SUBSYSTEM}/{name}/power/control", "auto\n")
-        node.file(f"{SUBSYSTEM}/{name}/power/runtime_status", "active\n")
+        node.file(f"{CLASS}/{name}/power/control", "auto\n")
+        node.file(f"{CLASS}/{name}/power/runtime_status", "active\n")
 
 
 def unplug(node: FakeNode) -> None:
     """Unplug the first device."""
-    node.remove(f"{SUBSYSTEM}/{NAMES[0]}")
+    node.remove(f"{CLASS}/{DEVICES[0]}")
 
 
 def fail(node: FakeNode) -> None:
     """Let the first device fail."""
-    node.file(f"{SUBSYSTEM}/{NAMES[0]}/power/runtime_status", "error\n")
+    node.file(f"{CLASS}/{DEVICES[0]}/power/runtime_status", "error\n")
 
 
 def changed(node: FakeNode) -> str:

@@ -12,7 +12,7 @@ from dra_sdk.testing.crashes import assert_survives_crashes
 
 from {{ cookiecutter.__package }} import {{ cookiecutter.__class }}Config
 
-from machine import NAMES{% if kind != "bare" %}, changed, fail, unplug{% endif %}
+from machine import {% if kind == "file" %}DEVICES, {% endif %}NAMES{% if kind != "bare" %}, changed, fail, unplug{% endif %}
 
 CONFIGURED = claim("device", config={{ cookiecutter.__class }}Config({{ settings }}))
 
@@ -25,7 +25,7 @@ def test_every_release_accepts_the_slices(driver: DriverHarness) -> None:
 def test_a_container_gets_its_device(driver: DriverHarness) -> None:
     container = driver.prepare(claim("device")).container()
 {%- if kind == "file" %}
-    assert set(container.devices) == {f"/dev/{NAMES[0]}"}
+    assert set(container.devices) == {f"/dev/{DEVICES[0]}"}
 {%- elif kind == "pci" %}
     assert set(container.devices) == {"/dev/accel/accel0"}
 {%- elif kind == "sriov" %}

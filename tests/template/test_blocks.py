@@ -1,0 +1,140 @@
+"""Every block of code and commands in README, docs and drivers is run by a test, or has a reason here why not.
+
+`test_how_to.py` and `test_tutorial.py` run all blocks of their pages. The blocks of the other pages are listed below by
+their first line.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.template.pages import ROOT, blocks, here
+from tests.template.test_how_to import PAGES as HOW_TO
+
+RUN_HERE: Final = "run below: the command in the repository, and the lines that it prints"
+README: Final = "tests/test_readme.py"
+DOCS: Final = "tests/test_docs.py"
+HARDWARE: Final = f"{DOCS}: all files of the page, with their tests"
+OBJECTS: Final = f"{DOCS}: validated as an API server does"
+FRAGMENT: Final = "not run: a part of an object, which the text around it explains"
+CLUSTER: Final = "not run: it needs a cluster or an image registry; its arguments are parsed"
+LONG: Final = "not run: a suite of its own, which CI runs"
+PLACES: Final = "not run: the files and nodes that it names are the reader's; its arguments are parsed"
+PICTURE: Final = "not a command: a drawing"
+MESSAGES: Final = "not a command: messages; tests/cli and tests/node assert each one"
+
+BLOCKS: Final = {
+    "README.md": {
+        "make demo": "tests/cli/test_demo.py runs what it calls; `make test` is the suite itself",
+        '"""A DRA driver for USB serial ports': README,
+        "python3 -m venv ../venv": "`python -m tests.template.newcomer`, with pip's cache",
+        "dra-sdk discover serial_driver": f"{README}: over the sockets",
+        "dra-sdk new my-driver": "tests/template/test_tutorial.py",
+        "from dra_sdk.testing import": README,
+        "$ dra-sdk explain docs/examples/pizza.yaml": RUN_HERE,
+    },
+    "docs/architecture.md": {" describe": PICTURE},
+    "docs/concepts.md": {"dra-sdk demo cpu": "tests/cli/test_demo.py"},
+    "docs/conformance-results.md": {
+        "dra-sdk conformance": "`python -m tests.bench.conformance`, two minutes each; Go drivers need their programs",
+        "HOST_ROOT=HOST": "`python -m tests.bench.conformance dra.cpu`",
+    },
+    "docs/conformance.md": {
+        "dra-sdk conformance --driver cpu": "tests/cli/test_conformance.py",
+        "import pytest": "tests/tools/conformance/test_pytest_plugin.py, with another driver",
+    },
+    "docs/contributing.md": {"python -m tests.newest": LONG, "make soak": LONG},
+    "docs/driver.md": {
+        "dra-sdk discover fpga_driver": DOCS,
+        "config:": FRAGMENT,
+        "def dra_synchronize(": f"{DOCS}: part of docs/examples/cores",
+        "[project]": "tests/template/test_installed.py builds a package with the same entry point",
+    },
+    "docs/explain.md": {
+        "$ dra-sdk explain cluster.yaml": PLACES,
+        "from dra_sdk.tools.scheduling.explain": "tests/tools/scheduling calls both",
+    },
+    "docs/hardware.md": {
+        "# ": HARDWARE,
+        "logLevel: debug": "not run: tests/node/runtime/test_settings.py reads a file like it",
+        "dra-sdk: unknown environment variable": MESSAGES,
+        "dra-sdk capture": DOCS,
+    },
+    "docs/index.md": {"dra-sdk new my-driver": "tests/template/test_tutorial.py, with the README's"},
+    "docs/install.md": {
+        "docker build": CLUSTER,
+        "drivers:": "test_the_chart_renders_the_values_of_the_page below",
+        "kubectl create token": CLUSTER,
+        "kubectl get": CLUSTER,
+        "dra-sdk drivers --policy cpu": "tests/cli/test_drivers.py",
+    },
+    "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
+    "docs/simulate.md": {
+        "$ dra-sdk simulate": "tests/cli/test_simulate_examples.py",
+        "claims.yaml:12:": MESSAGES,
+    },
+    "docs/state.md": {"dra-sdk state": PLACES},
+    "docs/testing.md": {"from dra_sdk.testing": README},
+    "docs/top.md": {"$ dra-sdk gpu top": PLACES, "$ dra-sdk cpu top": "tests/template/test_recordings.py runs it"},
+    "drivers/cpu/PINNING.md": {"devices:": FRAGMENT},
+    "drivers/cpu/README.md": {"apiVersion:": OBJECTS, "requests:": FRAGMENT, "config:": FRAGMENT},
+    "drivers/gpu/MIGRATION.md": {"apiVersion:": OBJECTS},
+    "drivers/gpu/README.md": {"kind: GpuConfig": FRAGMENT, "apiVersion:": OBJECTS},
+    "drivers/gpu/USE-CASES.md": {"dra-sdk simulate": RUN_HERE, "DRA_GPU_DYNAMIC_MIG=true": PLACES},
+    "drivers/nic/README.md": {"apiVersion:": "drivers/nic/tests/test_examples.py", "$ dra-sdk nic top": PLACES},
+}
+PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
+RUN_WHOLE: Final = {*HOW_TO, *(ROOT / "docs/tutorial").glob("*.md")}
+
+
+def listed() -> list[tuple[str, str, str]]:
+    """Page, first line and text of each block that no test runs with its page."""
+    return [
+        (page.relative_to(ROOT).as_posix(), text.partition("\n")[0], text)
+        for page in PAGES
+        if page not in RUN_WHOLE
+        for _, text in blocks(page)
+    ]
+
+
+def test_every_block_is_run_or_has_a_reason() -> None:
+    known = {(page, start) for page, starts in BLOCKS.items() for start in starts}
+    found = {(page, start) for page, line, _ in listed() for start in BLOCKS.get(page, {}) if line.startswith(start)}
+    missing = [(page, line) for page, line, _ in listed() if not line.startswith(tuple(BLOCKS.get(page, {})))]
+    assert missing == [], "a block that is in no list: let a test run it, and name the test"
+    assert found == known, "no page has such a block"
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    reasons = {reason for starts in BLOCKS.values() for reason in starts.values()}
+    for path in {path for reason in reasons for path in re.findall(r"[\w/.]*tests/[\w/.]+\.py", reason)}:
+        assert (ROOT / path).is_file(), path
+
+
+RUN: Final = [
+    (page, text)
+    for page, line, text in listed()
+    for start, reason in BLOCKS.get(page, {}).items()
+    if reason is RUN_HERE and line.startswith(start)
+]
+
+
+@pytest.mark.parametrize(("page", "text"), RUN, ids=[page for page, _ in RUN])
+def test_a_command_prints_what_its_page_shows(page: str, text: str, tmp_path: Path) -> None:
+    line, *shown = text.splitlines()
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    done = here(line.removeprefix("$ "), tmp_path)
+    assert done.returncode in {0, 1}, done.stderr
+    assert [each for each in shown if each != "…" and each not in done.stdout.splitlines()] == []
+
+
+def test_the_chart_renders_the_values_of_the_page(tmp_path: Path) -> None:
+    (values,) = [text for page, line, text in listed() if page == "docs/install.md" and line == "drivers:"]
+    (tmp_path / "values.yaml").write_text(values)
+    done = here("dra-sdk manifests -f values.yaml", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "LAMPS_COLOUR" in done.stdout
