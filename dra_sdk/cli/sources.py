@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -18,6 +19,7 @@ from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import ObjectSource
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.wire.documents import Document, read_documents
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 
@@ -60,6 +62,31 @@ def read_file(name: str) -> ObjectSource:
     """The objects in a file; SettingsError if it cannot be read, InvalidObjectError if it is not YAML or JSON."""
     title = file_title(name)
     return ObjectSource(title, read_documents(read_content(name), title))
+
+
+def add_kind_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for kinds that are not known here."""
+    parser.add_argument(
+        "--workloads",
+        type=Path,
+        metavar="FILE",
+        help="YAML: a list of kinds with pod templates: kind, group, template, replicas, items, item, name, default",
+    )
+    parser.add_argument(
+        "--ignore-kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="pass over objects of this kind, even if it may need devices; may be repeated",
+    )
+
+
+def read_kinds(file: Path | None) -> WorkloadKinds:
+    """The built-in kinds with pod templates and those of a user's file; SettingsError, InvalidObjectError."""
+    kinds = WorkloadKinds()
+    for each in read_file(str(file)).documents if file else ():
+        kinds = kinds.with_rows(each.value, str(file))
+    return kinds
 
 
 # -- a running cluster

@@ -1,8 +1,9 @@
 """`dra-sdk validate`: would an API server accept these objects?
 
 Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
-without a cluster. Objects of other kinds are ignored. Exit status: 0 if it would accept them, 1 if not, 2 for a file
-that cannot be read.
+without a cluster; of pods, nodes and the pod templates of workloads, it checks the names and types of all fields and
+the values that concern devices. Other objects of Kubernetes are ignored. Exit status: 0 if it would accept them, 1 if
+not, 2 for a file that cannot be read, or for a kind that is not understood and may need devices.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import Commands, feature_gates
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import counted, printable
-from dra_sdk.cli.sources import STDIN, file_title, read_file
+from dra_sdk.cli.sources import STDIN, add_kind_flags, file_title, read_file, read_kinds
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
+from dra_sdk.tools.scheduling.cluster.workloads import (
+    CORE_KINDS,
+    checked_core_object,
+    unknown_kind_problems,
+    workload_problems,
+)
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import NEWEST, OLDEST
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
-from dra_sdk.wire.validation.problems import DECODING, split_path
+from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
-_NAMESPACED: Final = {"ResourceClaim", "ResourceClaimTemplate"}
+_NAMESPACED: Final = {"Pod", "ResourceClaim", "ResourceClaimTemplate"}
 
 
 def add_parser(commands: Commands) -> None:
@@ -44,13 +52,15 @@ def add_parser(commands: Commands) -> None:
         metavar="NAME=true,…",
         help="feature gates of the server that differ from the defaults",
     )
+    add_kind_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each problem; status 1 if there are any, 2 if a file cannot be read."""
     require_tools("validate")
-    validation = _Validation(ServerProfile.of(arguments.server_version, arguments.feature_gates))
+    profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
+    validation = _Validation(profile, read_kinds(arguments.workloads), frozenset(arguments.ignore_kind))
     for name in arguments.files:
         validation.check_file(name)
     print(printable(validation.summary()), file=sys.stderr)
@@ -62,22 +72,28 @@ class _Validation:
     """The files that were checked so far.
 
     profile: release and feature gates of the server.
+    kinds: the kinds with pod templates.
+    ignore: kinds to pass over, even if they may need devices.
     checked: number of checked objects.
     problems: number of problems.
     unreadable: number of files that cannot be read.
+    not_understood: number of objects that may need devices and whose kind is not known.
     ignored: number of objects of other kinds, by kind.
     """
 
     profile: ServerProfile
+    kinds: WorkloadKinds
+    ignore: frozenset[str]
     checked: int = 0
     problems: int = 0
     unreadable: int = 0
+    not_understood: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
 
     @property
     def exit_status(self) -> int:
         """The exit status."""
-        return 2 if self.unreadable else 1 if self.problems else 0
+        return 2 if self.unreadable or self.not_understood else 1 if self.problems else 0
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
@@ -94,11 +110,11 @@ class _Validation:
                 self._check_object(file_title(name), document, path, obj)
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:
-        if isinstance(obj, dict) and not _is_checked(obj):
-            self.ignored[str(obj.get("kind") or "no kind")] += 1
+        if isinstance(obj, dict) and self._is_ignored(obj):
+            self.ignored[str(obj["kind"])] += 1
             return
         self.checked += 1
-        obj = _with_namespace(obj)
+        obj = self._with_namespace(obj)
         subject = title(obj).replace(" ", "/", 1)
         problems, warnings = self._problems_and_warnings(obj)
         self.problems += len(problems)
@@ -111,6 +127,8 @@ class _Validation:
 
     def _problems_and_warnings(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
         """The problems for which the server refuses the object, and those in fields that it drops before."""
+        if isinstance(obj, dict) and not _is_resource(obj):
+            return self._core_problems(obj), []
         compile_cel = cel_compiler(self.profile)
         found = validate(obj, profile=self.profile, compile_cel=compile_cel)
         if not dropped(obj, self.profile):
@@ -121,22 +139,44 @@ class _Validation:
         known = {(each.field, each.type) for each in problems}
         return problems, [each for each in found if (each.field, each.type) not in known]
 
+    def _is_ignored(self, obj: dict[str, Any]) -> bool:
+        """Whether nothing is checked of an object: an ignored kind, or one that has nothing to do with devices."""
+        if not obj.get("kind") or _is_resource(obj) or str(obj["kind"]) in CORE_KINDS:
+            return False
+        known = kind_key(obj) in self.kinds.table or bool(list(unknown_kind_problems(obj, self.kinds)))
+        return not known or str(obj["kind"]) in self.ignore
+
+    def _core_problems(self, obj: dict[str, Any]) -> list[Problem]:
+        """What is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
+        if kind_key(obj) in self.kinds.table:
+            return workload_problems(obj, self.kinds, self.profile)
+        if str(obj.get("kind")) in CORE_KINDS and str(obj.get("apiVersion") or "v1") == "v1":
+            return checked_core_object(obj, self.profile)[1]
+        found = list(unknown_kind_problems(obj, self.kinds))
+        self.not_understood += any(each.type is ProblemType.NOT_SUPPORTED for each in found)
+        return found
+
+    def _with_namespace(self, obj: Any) -> Any:
+        """The object as `kubectl` sends it: in the default namespace unless it names another one."""
+        metadata = obj.get("metadata") if isinstance(obj, dict) else None
+        if not isinstance(metadata, dict) or not (
+            str(obj.get("kind")) in _NAMESPACED or kind_key(obj) in self.kinds.table
+        ):
+            return obj
+        return obj | {"metadata": {"namespace": "default"} | metadata}
+
     def summary(self) -> str:
         """The last line."""
         parts = [f"{counted(self.checked, 'object')} checked for Kubernetes {self.profile.version}"]
         parts.append(counted(self.problems, "problem"))
         if self.unreadable:
             parts.append(f"{counted(self.unreadable, 'file')} not readable")
+        if self.not_understood:
+            parts.append(f"{counted(self.not_understood, 'object')} not understood")
         if self.ignored:
             parts.append(f"ignored kinds: {', '.join(sorted(self.ignored))}")
         return "; ".join(parts)
 
 
-def _is_checked(obj: dict[str, Any]) -> bool:
+def _is_resource(obj: dict[str, Any]) -> bool:
     return str(obj.get("kind")) in KINDS or str(obj.get("apiVersion") or "").startswith(f"{GROUP}/")
-
-
-def _with_namespace(obj: Any) -> Any:
-    """The object as `kubectl` sends it: in the default namespace unless it names another one."""
-    metadata = obj.get("metadata") if isinstance(obj, dict) and str(obj.get("kind")) in _NAMESPACED else None
-    return obj | {"metadata": {"namespace": "default"} | metadata} if isinstance(metadata, dict) else obj

@@ -23,10 +23,10 @@ spec:
           deviceClassName: gpu.example.com
 ---
 apiVersion: v1
-kind: Pod
+kind: Service
 metadata:
   name: user
-spec: {containers: [{name: a, image: b}]}
+spec: {ports: [{port: 80}]}
 """
 SLICE = """\
 apiVersion: resource.k8s.io/v1
@@ -85,7 +85,7 @@ def run(capsys, tmp_path):
 def test_good_objects_pass_and_other_kinds_are_ignored(run):
     status, lines, summary = run("good.yaml", good_yaml=GOOD)
     assert (status, lines) == (0, [])
-    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; ignored kinds: Pod\n"
+    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; ignored kinds: Service\n"
 
 
 def test_each_problem_has_file_line_object_and_field(run):
@@ -139,7 +139,7 @@ def test_lines_count_through_documents_and_lists(run):
 kind: List
 apiVersion: v1
 items:
-- kind: Pod
+- {kind: Service, apiVersion: v1}
 - apiVersion: resource.k8s.io/v1
   kind: DeviceClass
   metadata: {name: A}
@@ -148,7 +148,7 @@ items:
     assert status == 1
     assert [line.split(":")[1] for line in lines] == ["25"]
     assert "DeviceClass/A: metadata.name: must be a DNS subdomain" in lines[0]
-    assert summary.endswith("ignored kinds: Pod\n")
+    assert summary.endswith("ignored kinds: Service\n")
 
 
 def test_json_is_read(run):
@@ -226,3 +226,56 @@ def test_a_selector_that_does_not_compile_is_a_problem(run):
     assert status == 1
     (line,) = lines
     assert line.startswith("class.yaml:8: DeviceClass/gpu: spec.selectors[0].cel.expression: line 1, column 15: ")
+
+
+def test_fields_of_pods_and_of_pod_templates_are_checked(run):
+    content = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  resourceClaim: [{name: x, resourceClaimName: x}]
+  containers: [{name: c}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  template:
+    spec:
+      containers:
+      - name: c
+        resources: {claims: [{name: gpu}]}
+"""
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    assert status == 1
+    assert lines == [
+        "a.yaml:5: Pod/a: spec.resourceClaim: unknown field; did you mean resourceClaims?",
+        "a.yaml:16: Deployment/d: spec.template.spec.containers[0].resources.claims[0].name: the pod has no claim 'gpu' in spec.resourceClaims",  # noqa: E501 (one line of output)
+    ]
+    assert summary.startswith("2 objects checked")
+
+
+def test_a_field_of_a_request_that_is_one_level_too_high_is_told(run):
+    content = GOOD.replace("        exactly:\n          deviceClassName", "        deviceClassName")
+    _, lines, _ = run("a.yaml", a_yaml=content)
+    assert lines[-1].endswith("requests[0].deviceClassName: unknown field; did you mean exactly.deviceClassName?")
+
+
+def test_a_kind_that_may_need_devices_and_is_not_understood_is_status_2(run):
+    content = "apiVersion: example.com/v1\nkind: Train\nmetadata: {name: t}\nspec: {podTemplate: {}}\n"
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    assert status == 2
+    assert lines[0].startswith("a.yaml:2: Train/t: kind: Train of example.com/v1 is not understood")
+    assert summary.endswith("1 object not understood\n")
+    assert run("--ignore-kind", "Train", "a.yaml", a_yaml=content)[0] == 0
+    rows = "- {kind: Train, group: example.com, template: spec.podTemplate}\n"
+    assert run("--workloads", "rows.yaml", "a.yaml", a_yaml=content, rows_yaml=rows)[0] == 0
+
+
+def test_a_file_of_values_is_no_object(run):
+    status, lines, _ = run("values.yaml", values_yaml="image: {tag: x}\n")
+    assert (status, lines) == (
+        1,
+        ["values.yaml:1: object/*: kind: must be set; without it this is no object of Kubernetes"],
+    )
