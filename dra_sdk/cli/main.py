@@ -19,6 +19,7 @@ COMMANDS: Final = (
     "drivers",
     "discover",
     "validate",
+    "convert",
     "simulate",
     "explain",
     "top",

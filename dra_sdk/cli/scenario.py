@@ -15,6 +15,7 @@ from dra_sdk.cli.sources import (
     STDIN,
     add_kind_flags,
     discovered_slices,
+    file_names,
     fixture_path,
     read_cluster,
     read_file,
@@ -49,7 +50,9 @@ class Scenario:
 def add_scenario_flags(parser: Parser) -> None:
     """Add the flags for the sources of the objects and the release of the cluster."""
     kinds = "slices, classes, claims, templates, pods, workloads, nodes, taint rules"
-    parser.add_files(f"YAML or JSON with {kinds}; {STDIN} is standard input")
+    parser.add_files(
+        f"YAML or JSON with {kinds}; a directory, a Helm chart or a kustomization; {STDIN} is standard input"
+    )
     parser.add_argument(
         "--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers; may be repeated"
     )
@@ -132,7 +135,7 @@ def _discovered(arguments: argparse.Namespace, profile: ServerProfile) -> Iterat
 def _files(names: list[str]) -> Iterator[ObjectSource]:
     """The objects of all files; SnapshotReadError with all files that cannot be read."""
     problems = []
-    for name in names:
+    for name in file_names(names):
         try:
             yield read_file(name)
         except DraError as error:

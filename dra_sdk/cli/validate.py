@@ -18,9 +18,10 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import Commands, feature_gates
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import counted, printable
-from dra_sdk.cli.sources import STDIN, add_kind_flags, file_title, read_file, read_kinds
+from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
@@ -28,6 +29,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     unknown_kind_problems,
     workload_problems,
 )
+from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import NEWEST, OLDEST
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
@@ -40,7 +42,9 @@ _NAMESPACED: Final = {"Pod", "ResourceClaim", "ResourceClaimTemplate"}
 def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("validate", help="check objects in files against the API", description=__doc__)
-    parser.add_files(f"YAML or JSON; {STDIN} is standard input", required=True)
+    parser.add_files(
+        f"YAML or JSON, a directory, a Helm chart or a kustomization; {STDIN} is standard input", required=True
+    )
     versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
     parser.add_argument(
         "--server-version", choices=versions, default=versions[-1], help="release of the server (default %(default)s)"
@@ -61,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_tools("validate")
     profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
     validation = _Validation(profile, read_kinds(arguments.workloads), frozenset(arguments.ignore_kind))
-    for name in arguments.files:
+    for name in file_names(arguments.files):
         validation.check_file(name)
     print(printable(validation.summary()), file=sys.stderr)
     return validation.exit_status
@@ -79,6 +83,7 @@ class _Validation:
     unreadable: number of files that cannot be read.
     not_understood: number of objects that may need devices and whose kind is not known.
     ignored: number of objects of other kinds, by kind.
+    older: number of objects of older versions in the current file, by version.
     """
 
     profile: ServerProfile
@@ -89,6 +94,7 @@ class _Validation:
     unreadable: int = 0
     not_understood: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
+    older: Counter[str] = field(default_factory=Counter)
 
     @property
     def exit_status(self) -> int:
@@ -108,20 +114,26 @@ class _Validation:
         for document in documents:
             for path, obj in objects(document.value):
                 self._check_object(file_title(name), document, path, obj)
+        for version, count in self.older.items():
+            print(printable(f"note: {version_note(file_title(name), version, count)}"), file=sys.stderr)
+        self.older.clear()
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:
         if isinstance(obj, dict) and self._is_ignored(obj):
             self.ignored[str(obj["kind"])] += 1
             return
         self.checked += 1
-        obj = self._with_namespace(obj)
+        version = older_version(obj)
+        if version:
+            self.older[version] += 1
+        obj = self._with_namespace(to_v1(obj))
         subject = title(obj).replace(" ", "/", 1)
         problems, warnings = self._problems_and_warnings(obj)
         self.problems += len(problems)
         found = [(each.field, str(each) if each.field else each.detail) for each in problems]
         found += [(each.field, f"warning: {each}") for each in warnings]
         found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
-        lines = ((document.line([*path, *split_path(name)]), text) for name, text in found)
+        lines = ((document.line([*path, *original_path(version, split_path(name))]), text) for name, text in found)
         for line, text in sorted(lines, key=lambda each: each[0]):
             print(printable(f"{file}:{line}: {subject}: {text}"))
 
@@ -129,6 +141,8 @@ class _Validation:
         """The problems for which the server refuses the object, and those in fields that it drops before."""
         if isinstance(obj, dict) and not _is_resource(obj):
             return self._core_problems(obj), []
+        if problem := version_problem(obj):
+            return [problem], []
         compile_cel = cel_compiler(self.profile)
         found = validate(obj, profile=self.profile, compile_cel=compile_cel)
         if not dropped(obj, self.profile):

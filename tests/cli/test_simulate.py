@@ -279,12 +279,13 @@ def test_all_problems_of_all_files_are_reported(run, tmp_path):
     )
 
 
-def test_all_files_that_cannot_be_read_are_reported(run):
-    result = run("a: [", "missing.yaml", ".")
+def test_all_files_that_cannot_be_read_are_reported(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = run("a: [", "missing.yaml", "empty")
     assert result.status == 2
     assert "dra-sdk: cluster.yaml: line " in result.err
     assert "dra-sdk: cannot read missing.yaml: No such file or directory" in result.err
-    assert "dra-sdk: cannot read .: it is a directory; name its files, as in ./*.yaml" in result.err
+    assert "dra-sdk: cannot read empty: it is a directory without files that end in .json, .yaml, .yml" in result.err
 
 
 def test_a_class_that_does_not_exist_leaves_the_claim_without_devices(run):

@@ -183,11 +183,12 @@ def test_a_malformed_file_is_named_with_its_line(run, content, message):
 
 
 def test_the_other_files_are_checked_anyway(run, tmp_path):
-    status, lines, errors = run(str(tmp_path / "missing.yaml"), str(tmp_path), "a.yaml", a_yaml=SLICE)
+    (tmp_path / "empty").mkdir()
+    status, lines, errors = run(str(tmp_path / "missing.yaml"), str(tmp_path / "empty"), "a.yaml", a_yaml=SLICE)
     assert status == 2
     assert len(lines) == 1
     assert "dra-sdk: cannot read missing.yaml: No such file or directory" in errors
-    assert "it is a directory; name its files" in errors
+    assert "it is a directory without files" in errors
     assert "2 files not readable" in errors
 
 

@@ -25,7 +25,7 @@ _SCALARS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "quantity": ((str, int, float), "a quantity such as 4, 500m or 80Gi"),
     "int-or-string": ((int, str), "a whole number or a string"),
 }
-_COLLECTIONS: Final[Mapping[str, tuple[type, str]]] = {"[": (list, "a list"), "{": (dict, "an object")}
+_COLLECTIONS: Final[Mapping[str, tuple[type[Any], str]]] = {"[": (list, "a list"), "{": (dict, "an object")}
 _SIMILAR: Final = 0.75
 """How alike two names must be for the one to be proposed for the other, from 0 to 1."""
 
@@ -98,7 +98,8 @@ def _item_problems(type_name: str, value: Any, profile: ServerProfile, path: str
     if not isinstance(value, expected):
         yield _wrong_type(path, text, value)
         return
-    for key in value if isinstance(value, dict) else range(len(value)):
+    keys: Iterable[Any] = value if expected is dict else range(len(value))
+    for key in keys:
         yield from field_problems(type_name[1:], value[key], profile, f"{path}[{key}]")
 
 

@@ -34,6 +34,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     unknown_kind_problems,
     workload_problems,
 )
+from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import Dropped, Problem, title, validate
@@ -106,7 +107,8 @@ def read_snapshot(
     for source in sources:
         for document in source.documents:
             for path, obj in objects(document.value):
-                reader.read(_LocatedObject(source, document, path, obj))
+                reader.read(_LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
+    reader.warn_about_versions()
     reader.expand_workloads()
     reader.check_admin_access()
     if reader.problems:
@@ -117,18 +119,19 @@ def read_snapshot(
 
 @dataclass(frozen=True, slots=True)
 class _LocatedObject:
-    """An object and where it was found."""
+    """An object and where it was found; `version` is the older version that it was converted from."""
 
     source: ObjectSource
     document: Document
     path: tuple[str | int, ...]
     obj: Any
+    version: str = ""
 
     def location(self, field: str = "") -> str:
         """Return `file:line: Kind/name`; without line for objects that were not read from a file."""
         where = self.source.name
         if self.document.has_lines:
-            where += f":{self.document.line([*self.path, *split_path(field)])}"
+            where += f":{self.document.line([*self.path, *original_path(self.version, split_path(field))])}"
         return f"{where}: {_one_line(title(self.obj).replace(' ', '/', 1))}"
 
     def problem_line(self, problem: Problem) -> str:
@@ -158,6 +161,7 @@ class _SnapshotReader:
     ignored_kinds: Counter[str] = field(default_factory=Counter)
     _seen: dict[tuple[str, ObjectKey], _LocatedObject] = field(default_factory=dict)
     _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
+    _older: Counter[tuple[str, str]] = field(default_factory=Counter)
     _workloads: list[tuple[_LocatedObject, JSON]] = field(default_factory=list)
 
     def read(self, located: _LocatedObject) -> None:
@@ -170,6 +174,11 @@ class _SnapshotReader:
         if kind.endswith("List") and "items" in obj:
             self.problems.append(located.problem_line(invalid("items", f"must be a list, is {show(obj['items'])}")))
             return
+        if problem := version_problem(obj):
+            self.problems.append(located.problem_line(problem))
+            return
+        if located.version:
+            self._older[located.source.name, located.version] += 1
         if kind in self.ignored:
             self.ignored_kinds[kind] += 1
             return
@@ -202,6 +211,10 @@ class _SnapshotReader:
             expansion = expand(obj, self.kinds, pods)
             self.warnings += [f"{located.location()} {note}" for note in expansion.notes]
             pods |= {object_key(pod): pod for pod in expansion.pods}
+
+    def warn_about_versions(self) -> None:
+        """Say which sources have objects of older versions."""
+        self.warnings += [version_note(source, version, count) for (source, version), count in self._older.items()]
 
     def check_admin_access(self) -> None:
         """Check, after all objects are read, that namespaces grant the admin access that claims request."""
@@ -252,6 +265,12 @@ class _SnapshotReader:
         if not metadata.get("uid"):
             obj = obj | {"metadata": metadata | {"uid": generated_uid(kind, key)}}
         self.objects.setdefault(FIELD_OF_KIND[kind], {})[key] = obj
+
+
+def version_note(source: str, version: str, count: int) -> str:
+    """Return what is done with objects of an older version."""
+    what = f"{count} object of {version} is" if count == 1 else f"{count} objects of {version} are"
+    return f"{source}: {what} read as v1; a cluster may not serve {version}, and `dra-sdk convert` writes v1"
 
 
 def requests_admin_access(obj: JSON) -> bool:
