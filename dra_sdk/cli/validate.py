@@ -19,6 +19,7 @@ from dra_sdk.cli.arguments import Commands, feature_gates
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import counted, printable
 from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
+from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
@@ -57,6 +58,13 @@ def add_parser(commands: Commands) -> None:
         help="feature gates of the server that differ from the defaults",
     )
     add_kind_flags(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=FORMATS,
+        default="text",
+        help="text: a line for each problem (default); json; sarif: for code scanning; junit: for a report of tests",
+    )
     parser.set_defaults(run=run)
 
 
@@ -67,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     validation = _Validation(profile, read_kinds(arguments.workloads), frozenset(arguments.ignore_kind))
     for name in file_names(arguments.files):
         validation.check_file(name)
+    print(report(validation.findings, validation.objects, arguments.output), end="")
     print(printable(validation.summary()), file=sys.stderr)
     return validation.exit_status
 
@@ -84,6 +93,8 @@ class _Validation:
     not_understood: number of objects that may need devices and whose kind is not known.
     ignored: number of objects of other kinds, by kind.
     older: number of objects of older versions in the current file, by version.
+    findings: what was found.
+    objects: file and title of each checked object.
     """
 
     profile: ServerProfile
@@ -95,6 +106,8 @@ class _Validation:
     not_understood: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
     older: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    objects: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:
@@ -107,6 +120,7 @@ class _Validation:
             documents = read_file(name).documents
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
+            self.findings.append(Finding(file_title(name), 1, "", "", str(error)))
             print(printable(f"dra-sdk: {error}"), file=sys.stderr)
             return
         if not any(document.value is not None for document in documents):
@@ -130,12 +144,17 @@ class _Validation:
         subject = title(obj).replace(" ", "/", 1)
         problems, warnings = self._problems_and_warnings(obj)
         self.problems += len(problems)
-        found = [(each.field, str(each) if each.field else each.detail) for each in problems]
-        found += [(each.field, f"warning: {each}") for each in warnings]
-        found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
-        lines = ((document.line([*path, *original_path(version, split_path(name))]), text) for name, text in found)
-        for line, text in sorted(lines, key=lambda each: each[0]):
-            print(printable(f"{file}:{line}: {subject}: {text}"))
+        self.objects.append((file, subject))
+        found = [(each.field, each.detail, "error") for each in problems]
+        found += [(each.field, each.detail, "warning") for each in warnings]
+        found += [
+            (each.field, str(each).removeprefix(f"{each.field}: "), "warning") for each in dropped(obj, self.profile)
+        ]
+        lines = [
+            Finding(file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level)
+            for name, text, level in found
+        ]
+        self.findings += sorted(lines, key=lambda each: each.line)
 
     def _problems_and_warnings(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
         """The problems for which the server refuses the object, and those in fields that it drops before."""

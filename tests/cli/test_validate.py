@@ -280,3 +280,46 @@ def test_a_file_of_values_is_no_object(run):
         1,
         ["values.yaml:1: object/*: kind: must be set; without it this is no object of Kubernetes"],
     )
+
+
+def test_the_findings_as_json(run):
+    status, lines, _ = run("a.yaml", "-o", "json", a_yaml=SLICE)
+    assert status == 1
+    assert json.loads("\n".join(lines)) == {
+        "checked": 1,
+        "findings": [
+            {
+                "file": "a.yaml",
+                "line": 11,
+                "object": "ResourceSlice/node-a-gpu",
+                "field": "spec.devices[0].colour",
+                "text": "unknown field",
+                "level": "error",
+            }
+        ],
+    }
+
+
+def test_the_findings_for_code_scanning(run):
+    status, lines, _ = run("missing.yaml", "a.yaml", "-o", "sarif", a_yaml=SLICE)
+    assert status == 2
+    found = json.loads("\n".join(lines))
+    missing, wrong = found["runs"][0]["results"]
+    assert missing["message"]["text"] == "cannot read missing.yaml: No such file or directory"
+    assert wrong["level"] == "error"
+    assert wrong["message"]["text"] == "ResourceSlice/node-a-gpu: spec.devices[0].colour: unknown field"
+    place = wrong["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("a.yaml", 11)
+
+
+def test_the_findings_as_a_report_of_tests(run):
+    status, lines, _ = run("a.yaml", "b.yaml", "-o", "junit", a_yaml=SLICE, b_yaml=GOOD)
+    assert status == 1
+    assert lines[1:] == [
+        '<testsuite name="dra-sdk validate" tests="2" failures="1">',
+        '  <testcase classname="a.yaml" name="ResourceSlice/node-a-gpu">',
+        '    <failure message="a.yaml:11: ResourceSlice/node-a-gpu: spec.devices[0].colour: unknown field"/>',
+        "  </testcase>",
+        '  <testcase classname="b.yaml" name="ResourceClaimTemplate/gpu"/>',
+        "</testsuite>",
+    ]
