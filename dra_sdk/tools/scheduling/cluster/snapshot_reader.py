@@ -41,7 +41,7 @@ from dra_sdk.wire.validation import Dropped, Problem, title, validate
 from dra_sdk.wire.validation.availability import drop_disabled, dropped_fields
 from dra_sdk.wire.validation.decoding import GROUP, read_object, set_defaults
 from dra_sdk.wire.validation.decoding import KINDS as RESOURCE_KINDS
-from dra_sdk.wire.validation.problems import invalid, show, split_path
+from dra_sdk.wire.validation.problems import UnknownFunction, invalid, show, split_path
 
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 _LABEL_NEEDED: Final = f'admin access is only granted in namespaces with the label {ADMIN_ACCESS_LABEL}: "true"'
@@ -231,7 +231,9 @@ class _SnapshotReader:
             return workload_problems(obj, self.kinds, self.profile), obj
         if kind in CORE_KINDS:
             return checked_core_object(obj, self.profile)[1], obj | {"spec": obj.get("spec") or {}}
-        problems = validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile))
+        problems = self._without_unknown_functions(
+            validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile)), located
+        )
         if not problems and kind == "ResourceClaim" and obj.get("status"):
             problems = self._problems_of_status(obj)
         if problems:
@@ -243,6 +245,14 @@ class _SnapshotReader:
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
         return problems, stored
+
+    def _without_unknown_functions(self, problems: list[Problem], located: _LocatedObject) -> list[Problem]:
+        """Warn of functions that a later release may have, if nothing else is wrong; their selectors match nothing."""
+        if not all(isinstance(each, UnknownFunction) for each in problems):
+            return problems
+        unknown = "a later release may have this function; here its selector matches no device"
+        self.warnings += [f"{located.location(each.field)}: {each}: {unknown}" for each in problems]
+        return []
 
     def _problems_of_status(self, claim: JSON) -> list[Problem]:
         """Return what is invalid in the status of a claim that is already allocated."""
