@@ -36,7 +36,7 @@ _WAY_OUT: Final = {
 
 def older_version(obj: Any) -> str:
     """The version of an object that is read as v1, such as `resource.k8s.io/v1beta1`; empty for all others."""
-    if not isinstance(obj, dict) or obj.get("kind") == _RULE or obj.get("kind") not in KINDS:
+    if not isinstance(obj, dict) or str(obj.get("kind")) not in KINDS or obj["kind"] == _RULE:
         return ""
     version = str(obj.get("apiVersion") or "")
     return version if version in _CONVERTED else ""

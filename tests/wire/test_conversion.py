@@ -62,6 +62,7 @@ def test_v1beta2_changes_its_name_only():
         obj("DeviceTaintRule", {}, "resource.k8s.io/v1beta2"),
         obj("Pod", {}, "v1"),
         {"kind": "ResourceClaim"},
+        {"apiVersion": BETA1, "kind": ["ResourceClaim"]},
         3,
     ],
 )
