@@ -20,6 +20,7 @@ from dra_sdk.cel.errors import (
     CelRuntimeError,
     CelTooCostlyError,
     CelTooLongError,
+    CelUnknownFunctionError,
 )
 from dra_sdk.cel.expression import (
     MAX_COST,
@@ -41,6 +42,7 @@ __all__ = [
     "CelRuntimeError",
     "CelTooCostlyError",
     "CelTooLongError",
+    "CelUnknownFunctionError",
     "DerivedAttribute",
     "DeviceView",
     "Evaluation",

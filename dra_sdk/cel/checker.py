@@ -14,7 +14,7 @@ from typing import Any
 
 from dra_sdk.cel import types
 from dra_sdk.cel.environment import TYPE_NAMES, Environment
-from dra_sdk.cel.errors import CelCompileError
+from dra_sdk.cel.errors import CelCompileError, CelUnknownFunctionError
 from dra_sdk.cel.library.formatting import check_format
 from dra_sdk.cel.library.overloads import Overload
 from dra_sdk.cel.syntax import (
@@ -170,7 +170,8 @@ class _Checker:
         if node.target and (prefix := qualified_name(node.target)) and f"{prefix}.{node.function}" in functions:
             node.function, node.target = f"{prefix}.{node.function}", None
         if node.function not in functions:
-            return self._undeclared(node.function, node)
+            problem = f"undeclared reference to '{node.function}'"
+            raise CelUnknownFunctionError.at(self.found.source, problem, node.offset)
         operands = node.operands()
         for each in operands:
             self.visit(each)

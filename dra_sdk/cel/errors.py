@@ -4,6 +4,7 @@
 DraError
 └── CelError                 carries the expression
     ├── CelCompileError      the expression itself is wrong; carries line and column
+    │   ├── CelUnknownFunctionError  a function that no release known here has
     │   ├── CelTooLongError  longer than the API allows
     │   └── CelTooCostlyError  its worst case costs more than the API allows
     ├── CelRuntimeError      the expression has no answer for this device
@@ -46,6 +47,10 @@ class CelCompileError(CelError):
         """Make the error for a problem at an offset into the expression."""
         line, column = position(expression, offset)
         return cls(expression, problem, line=line, column=column)
+
+
+class CelUnknownFunctionError(CelCompileError):
+    """The expression calls a function that no release known here has; a later release may have it."""
 
 
 class CelTooLongError(CelCompileError):

@@ -2,8 +2,8 @@
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would. It explains one claim, all
 claims of a pod, or everything that is not placed: which devices pass which test on which nodes, and what the others
-have instead. It suggests changes that help, the smallest first; each one was tried with the allocator. Exit status: 0
-if everything can be allocated, 1 if not, 2 for bad input.
+have instead. With a what-if flag it explains the cluster after the change. It suggests changes that help, the smallest
+first; each one was tried with the allocator. Exit status: 0 if everything can be allocated, 1 if not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import printable, yaml_text
 from dra_sdk.cli.scenario import add_scenario_flags, print_bad_input, read_scenario
+from dra_sdk.cli.what_if import add_what_if_flags, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.tools.scheduling.cluster import Snapshot, schedule
 from dra_sdk.tools.scheduling.explain import (
@@ -37,6 +38,7 @@ def add_parser(commands: Commands) -> None:
         "explain", help="why a claim gets no devices, and what would help", description=__doc__
     )
     add_scenario_flags(parser)
+    add_what_if_flags(parser)
     subject = parser.add_mutually_exclusive_group()
     subject.add_argument("--claim", metavar="[NAMESPACE/]NAME", help="explain this claim")
     subject.add_argument("--pod", metavar="[NAMESPACE/]NAME", help="explain all claims of this pod")
@@ -65,6 +67,8 @@ def _explanations(snapshot: Snapshot, arguments: argparse.Namespace) -> Iterator
         names = ", ".join(snapshot.nodes_by_name) or "none"
         raise SettingsError(f"there is no node {node}; nodes are: {names}")
     outcome = schedule(snapshot)
+    if (changed := changed_cluster(outcome.snapshot, snapshot, arguments)) is not None:
+        outcome = schedule(changed)
     if arguments.claim:
         yield explain_outcome(outcome, arguments.claim, node)
     elif arguments.pod:

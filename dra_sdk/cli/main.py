@@ -19,6 +19,7 @@ COMMANDS: Final = (
     "drivers",
     "discover",
     "validate",
+    "convert",
     "simulate",
     "explain",
     "top",
@@ -42,7 +43,7 @@ _EXIT_STATUS: Final = (
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each connection that a peer closes is logged
-    given = sys.argv[1:] if arguments is None else arguments
+    given = _without_help(sys.argv[1:] if arguments is None else arguments)
     try:
         parsed = make_parser(given).parse_args(given)
         return int(parsed.run(parsed))
@@ -59,6 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         print(printable(f"dra-sdk: {error.filename}: {error.strerror}"), file=sys.stderr)
         return FAILED
+
+
+def _without_help(given: list[str]) -> list[str]:
+    """`help` and `help COMMAND` as `--help` and `COMMAND --help`."""
+    return [*given[1:2], "--help"] if given[:1] == ["help"] else given
 
 
 def make_parser(arguments: list[str]) -> Parser:

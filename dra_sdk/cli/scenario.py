@@ -11,7 +11,16 @@ from typing import Final
 
 from dra_sdk.cli.arguments import Parser, feature_gates, from_text
 from dra_sdk.cli.output import error_lines, printable
-from dra_sdk.cli.sources import STDIN, discovered_slices, fixture_path, read_cluster, read_file
+from dra_sdk.cli.sources import (
+    STDIN,
+    add_kind_flags,
+    discovered_slices,
+    file_names,
+    fixture_path,
+    read_cluster,
+    read_file,
+    read_kinds,
+)
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name, read_settings
 from dra_sdk.tools.node_archive import opened_root
@@ -40,8 +49,10 @@ class Scenario:
 
 def add_scenario_flags(parser: Parser) -> None:
     """Add the flags for the sources of the objects and the release of the cluster."""
-    kinds = "slices, classes, claims, templates, pods, nodes, taint rules"
-    parser.add_files(f"YAML or JSON with {kinds}; {STDIN} is standard input")
+    kinds = "slices, classes, claims, templates, pods, workloads, nodes, taint rules"
+    parser.add_files(
+        f"YAML or JSON with {kinds}; a directory, a Helm chart or a kustomization; {STDIN} is standard input"
+    )
     parser.add_argument(
         "--driver", action="append", default=[], metavar="NAME", help="add what a driver discovers; may be repeated"
     )
@@ -62,6 +73,7 @@ def add_scenario_flags(parser: Parser) -> None:
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the running cluster (default: as for kubectl)"
     )
+    add_kind_flags(parser)
     versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
     parser.add_argument(
         "--server-version",
@@ -90,7 +102,8 @@ def read_scenario(arguments: argparse.Namespace) -> Scenario:
         version = version or running
     profile = ServerProfile.of(version or f"1.{DEFAULT_MINOR}", arguments.feature_gates)
     discovered, files = list(_discovered(arguments, profile)), list(_files(arguments.files))
-    reading = read_snapshot([*sources, *discovered, *files], profile)
+    kinds = read_kinds(arguments.workloads)
+    reading = read_snapshot([*sources, *discovered, *files], profile, kinds=kinds, ignore=arguments.ignore_kind)
     snapshot, added = reading.snapshot.with_missing_nodes()
     notes = (*_empty_sources(discovered, files), *_reading_notes(reading, added), *_missing_objects(snapshot))
     return Scenario(snapshot, notes)
@@ -128,7 +141,7 @@ def opened_drivers(arguments: argparse.Namespace) -> Iterator[tuple[str, Path, S
 def _files(names: list[str]) -> Iterator[ObjectSource]:
     """The objects of all files; SnapshotReadError with all files that cannot be read."""
     problems = []
-    for name in names:
+    for name in file_names(names):
         try:
             yield read_file(name)
         except DraError as error:

@@ -1,7 +1,7 @@
 """`dra-sdk simulate`: which pod and claim gets which devices on which node?
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, without changing anything.
-With --add-node, --taint or --drain it schedules, changes the cluster, schedules again and prints the differences. Exit
+With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. Exit
 status: 0 if everything is placed, 1 if something is not, 2 for bad input.
 """
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.cli.arguments import is_directory
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.errors import InvalidObjectError, NotFoundError, SettingsError
 from dra_sdk.kube import paths
@@ -18,10 +22,13 @@ from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import ObjectSource
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.wire.documents import Document, read_documents
 from dra_sdk.wire.profile import OLDEST, ServerProfile
 
 STDIN: Final = "-"
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
+_RENDER_SECONDS: Final = 120
 FIXTURES: Final = "fixtures"
 ARCHIVE: Final = ".tar.gz"
 _PARTITIONS: Final = "DRAPartitionableDevices"
@@ -40,15 +47,59 @@ _CORE_KINDS: Final = {"Node", "Pod"}
 
 
 def read_content(name: str) -> bytes:
-    """The content of a file, or of standard input for `-`; SettingsError if it cannot be read."""
+    """The content of a file, or of standard input for `-`, or what a chart or a kustomization renders to.
+
+    SettingsError if it cannot be read.
+    """
     try:
-        return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
-    except IsADirectoryError as error:
-        raise SettingsError(
-            f"cannot read {name}: it is a directory; name its files, as in {name.rstrip('/')}/*.yaml"
-        ) from error
+        if name == STDIN:
+            return sys.stdin.buffer.read()
+        return _rendered(name) if Path(name).is_dir() else Path(name).read_bytes()
     except OSError as error:
         raise SettingsError(f"cannot read {name}: {error.strerror}") from error
+
+
+def file_names(names: Iterable[str]) -> Iterator[str]:
+    """The names with those of its YAML and JSON files in place of each directory; charts and kustomizations stay.
+
+    So do directories without such files, which `read_file` refuses. Directories below are not read, as by
+    `kubectl apply -f`.
+    """
+    for name in names:
+        if not is_directory(Path(name)) or _renderers(name):
+            yield name
+            continue
+        found = sorted(str(each) for each in Path(name).iterdir() if each.suffix in _SUFFIXES and each.is_file())
+        yield from found or [name]
+
+
+def _renderers(name: str) -> tuple[str, list[list[str]]] | None:
+    """What a directory is, and the commands of which each one renders it; None for a directory of files."""
+    path = Path(name)
+    if (path / "Chart.yaml").is_file():
+        return "a Helm chart", [["helm", "template", name]]
+    if any((path / each).is_file() for each in ("kustomization.yaml", "kustomization.yml", "Kustomization")):
+        return "a kustomization", [["kubectl", "kustomize", name], ["kustomize", "build", name]]
+    return None
+
+
+def _rendered(name: str) -> bytes:
+    """What a chart or a kustomization renders to, by the tool for it; SettingsError if it is missing or fails."""
+    found = _renderers(name)
+    if found is None:
+        raise SettingsError(f"cannot read {name}: it is a directory without files that end in {', '.join(_SUFFIXES)}")
+    what, commands = found
+    command = next((each for each in commands if shutil.which(each[0])), None)
+    if command is None:
+        tools, first = " or ".join(each[0] for each in commands), " ".join(commands[0])
+        raise SettingsError(f"{name} is {what}, which needs {tools}: install it, or give the output of `{first}`")
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_RENDER_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise SettingsError(f"`{' '.join(command)}` did not end within {_RENDER_SECONDS} s") from error
+    if done.returncode:
+        raise SettingsError(f"`{' '.join(command)}` failed: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
 
 
 def file_title(name: str) -> str:
@@ -58,8 +109,39 @@ def file_title(name: str) -> str:
 
 def read_file(name: str) -> ObjectSource:
     """The objects in a file; SettingsError if it cannot be read, InvalidObjectError if it is not YAML or JSON."""
-    title = file_title(name)
-    return ObjectSource(title, read_documents(read_content(name), title))
+    title, content = file_title(name), read_content(name)
+    try:
+        return ObjectSource(title, read_documents(content, title))
+    except InvalidObjectError as error:
+        if b"{{" not in content:
+            raise
+        hint = "it looks like a template; give the directory of its Helm chart, or the output of `helm template`"
+        raise InvalidObjectError(title, [*error.problems, hint]) from error
+
+
+def add_kind_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for kinds that are not known here."""
+    parser.add_argument(
+        "--workloads",
+        type=Path,
+        metavar="FILE",
+        help="YAML: a list of kinds with pod templates: kind, group, template, replicas, items, item, name, default",
+    )
+    parser.add_argument(
+        "--ignore-kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="pass over objects of this kind, even if it may need devices; may be repeated",
+    )
+
+
+def read_kinds(file: Path | None) -> WorkloadKinds:
+    """The built-in kinds with pod templates and those of a user's file; SettingsError, InvalidObjectError."""
+    kinds = WorkloadKinds()
+    for each in read_file(str(file)).documents if file else ():
+        kinds = kinds.with_rows(each.value, str(file))
+    return kinds
 
 
 # -- a running cluster

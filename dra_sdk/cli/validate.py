@@ -1,8 +1,9 @@
 """`dra-sdk validate`: would an API server accept these objects?
 
 Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
-without a cluster. Objects of other kinds are ignored. Exit status: 0 if it would accept them, 1 if not, 2 for a file
-that cannot be read.
+without a cluster; of pods, nodes and the pod templates of workloads, it checks the names and types of all fields and
+the values that concern devices. Other objects of Kubernetes are ignored. Exit status: 0 if it would accept them, 1 if
+not, 2 for a file that cannot be read, or for a kind that is not understood and may need devices.
 """
 
 from __future__ import annotations
@@ -17,22 +18,34 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import Commands, feature_gates
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import counted, printable
-from dra_sdk.cli.sources import STDIN, file_title, read_file
+from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
+from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
+from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
+from dra_sdk.tools.scheduling.cluster.workloads import (
+    CORE_KINDS,
+    checked_core_object,
+    unknown_kind_problems,
+    workload_problems,
+)
+from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import NEWEST, OLDEST
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
-from dra_sdk.wire.validation.problems import DECODING, split_path
+from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
-_NAMESPACED: Final = {"ResourceClaim", "ResourceClaimTemplate"}
+_NAMESPACED: Final = {"Pod", "ResourceClaim", "ResourceClaimTemplate"}
 
 
 def add_parser(commands: Commands) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("validate", help="check objects in files against the API", description=__doc__)
-    parser.add_files(f"YAML or JSON; {STDIN} is standard input", required=True)
+    parser.add_files(
+        f"YAML or JSON, a directory, a Helm chart or a kustomization; {STDIN} is standard input", required=True
+    )
     versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
     parser.add_argument(
         "--server-version", choices=versions, default=versions[-1], help="release of the server (default %(default)s)"
@@ -44,15 +57,25 @@ def add_parser(commands: Commands) -> None:
         metavar="NAME=true,…",
         help="feature gates of the server that differ from the defaults",
     )
+    add_kind_flags(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=FORMATS,
+        default="text",
+        help="text: a line for each problem (default); json; sarif: for code scanning; junit: for a report of tests",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each problem; status 1 if there are any, 2 if a file cannot be read."""
     require_tools("validate")
-    validation = _Validation(ServerProfile.of(arguments.server_version, arguments.feature_gates))
-    for name in arguments.files:
+    profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
+    validation = _Validation(profile, read_kinds(arguments.workloads), frozenset(arguments.ignore_kind))
+    for name in file_names(arguments.files):
         validation.check_file(name)
+    print(report(validation.findings, validation.objects, arguments.output), end="")
     print(printable(validation.summary()), file=sys.stderr)
     return validation.exit_status
 
@@ -62,22 +85,34 @@ class _Validation:
     """The files that were checked so far.
 
     profile: release and feature gates of the server.
+    kinds: the kinds with pod templates.
+    ignore: kinds to pass over, even if they may need devices.
     checked: number of checked objects.
     problems: number of problems.
     unreadable: number of files that cannot be read.
+    not_understood: number of objects that may need devices and whose kind is not known.
     ignored: number of objects of other kinds, by kind.
+    older: number of objects of older versions in the current file, by version.
+    findings: what was found.
+    objects: file and title of each checked object.
     """
 
     profile: ServerProfile
+    kinds: WorkloadKinds
+    ignore: frozenset[str]
     checked: int = 0
     problems: int = 0
     unreadable: int = 0
+    not_understood: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
+    older: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    objects: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:
         """The exit status."""
-        return 2 if self.unreadable else 1 if self.problems else 0
+        return 2 if self.unreadable or self.not_understood else 1 if self.problems else 0
 
     def check_file(self, name: str) -> None:
         """Check all objects of one file."""
@@ -85,6 +120,7 @@ class _Validation:
             documents = read_file(name).documents
         except (InvalidObjectError, SettingsError) as error:
             self.unreadable += 1
+            self.findings.append(Finding(file_title(name), 1, "", "", str(error)))
             print(printable(f"dra-sdk: {error}"), file=sys.stderr)
             return
         if not any(document.value is not None for document in documents):
@@ -92,25 +128,40 @@ class _Validation:
         for document in documents:
             for path, obj in objects(document.value):
                 self._check_object(file_title(name), document, path, obj)
+        for version, count in self.older.items():
+            print(printable(f"note: {version_note(file_title(name), version, count)}"), file=sys.stderr)
+        self.older.clear()
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:
-        if isinstance(obj, dict) and not _is_checked(obj):
-            self.ignored[str(obj.get("kind") or "no kind")] += 1
+        if isinstance(obj, dict) and self._is_ignored(obj):
+            self.ignored[str(obj["kind"])] += 1
             return
         self.checked += 1
-        obj = _with_namespace(obj)
+        version = older_version(obj)
+        if version:
+            self.older[version] += 1
+        obj = self._with_namespace(to_v1(obj))
         subject = title(obj).replace(" ", "/", 1)
         problems, warnings = self._problems_and_warnings(obj)
         self.problems += len(problems)
-        found = [(each.field, str(each) if each.field else each.detail) for each in problems]
-        found += [(each.field, f"warning: {each}") for each in warnings]
-        found += [(each.field, f"warning: {each}") for each in dropped(obj, self.profile)]
-        lines = ((document.line([*path, *split_path(name)]), text) for name, text in found)
-        for line, text in sorted(lines, key=lambda each: each[0]):
-            print(printable(f"{file}:{line}: {subject}: {text}"))
+        self.objects.append((file, subject))
+        found = [(each.field, each.detail, "error") for each in problems]
+        found += [(each.field, each.detail, "warning") for each in warnings]
+        found += [
+            (each.field, str(each).removeprefix(f"{each.field}: "), "warning") for each in dropped(obj, self.profile)
+        ]
+        lines = [
+            Finding(file, document.line([*path, *original_path(version, split_path(name))]), subject, name, text, level)
+            for name, text, level in found
+        ]
+        self.findings += sorted(lines, key=lambda each: each.line)
 
     def _problems_and_warnings(self, obj: Any) -> tuple[list[Problem], list[Problem]]:
         """The problems for which the server refuses the object, and those in fields that it drops before."""
+        if isinstance(obj, dict) and not _is_resource(obj):
+            return self._core_problems(obj), []
+        if problem := version_problem(obj):
+            return [problem], []
         compile_cel = cel_compiler(self.profile)
         found = validate(obj, profile=self.profile, compile_cel=compile_cel)
         if not dropped(obj, self.profile):
@@ -121,22 +172,44 @@ class _Validation:
         known = {(each.field, each.type) for each in problems}
         return problems, [each for each in found if (each.field, each.type) not in known]
 
+    def _is_ignored(self, obj: dict[str, Any]) -> bool:
+        """Whether nothing is checked of an object: an ignored kind, or one that has nothing to do with devices."""
+        if not obj.get("kind") or _is_resource(obj) or str(obj["kind"]) in CORE_KINDS:
+            return False
+        known = kind_key(obj) in self.kinds.table or bool(list(unknown_kind_problems(obj, self.kinds)))
+        return not known or str(obj["kind"]) in self.ignore
+
+    def _core_problems(self, obj: dict[str, Any]) -> list[Problem]:
+        """What is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
+        if kind_key(obj) in self.kinds.table:
+            return workload_problems(obj, self.kinds, self.profile)
+        if str(obj.get("kind")) in CORE_KINDS and str(obj.get("apiVersion") or "v1") == "v1":
+            return checked_core_object(obj, self.profile)[1]
+        found = list(unknown_kind_problems(obj, self.kinds))
+        self.not_understood += any(each.type is ProblemType.NOT_SUPPORTED for each in found)
+        return found
+
+    def _with_namespace(self, obj: Any) -> Any:
+        """The object as `kubectl` sends it: in the default namespace unless it names another one."""
+        metadata = obj.get("metadata") if isinstance(obj, dict) else None
+        if not isinstance(metadata, dict) or not (
+            str(obj.get("kind")) in _NAMESPACED or kind_key(obj) in self.kinds.table
+        ):
+            return obj
+        return obj | {"metadata": {"namespace": "default"} | metadata}
+
     def summary(self) -> str:
         """The last line."""
         parts = [f"{counted(self.checked, 'object')} checked for Kubernetes {self.profile.version}"]
         parts.append(counted(self.problems, "problem"))
         if self.unreadable:
             parts.append(f"{counted(self.unreadable, 'file')} not readable")
+        if self.not_understood:
+            parts.append(f"{counted(self.not_understood, 'object')} not understood")
         if self.ignored:
             parts.append(f"ignored kinds: {', '.join(sorted(self.ignored))}")
         return "; ".join(parts)
 
 
-def _is_checked(obj: dict[str, Any]) -> bool:
+def _is_resource(obj: dict[str, Any]) -> bool:
     return str(obj.get("kind")) in KINDS or str(obj.get("apiVersion") or "").startswith(f"{GROUP}/")
-
-
-def _with_namespace(obj: Any) -> Any:
-    """The object as `kubectl` sends it: in the default namespace unless it names another one."""
-    metadata = obj.get("metadata") if isinstance(obj, dict) and str(obj.get("kind")) in _NAMESPACED else None
-    return obj | {"metadata": {"namespace": "default"} | metadata} if isinstance(metadata, dict) else obj

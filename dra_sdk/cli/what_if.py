@@ -1,4 +1,4 @@
-"""The what-if flags of `simulate`: how they change the cluster, and how the changes of the outcome are printed."""
+"""The what-if flags of `simulate` and `explain`: how they change the cluster, and the lines about what changes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
+from dra_sdk.cli.sources import read_file, read_kinds
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import (
     NO_NODE_PREFIX,
@@ -22,8 +23,11 @@ from dra_sdk.tools.scheduling.cluster import (
     compare_outcomes,
     display_name,
     drain,
+    read_snapshot,
     suggest_nodes,
 )
+from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node, replaced
+from dra_sdk.tools.scheduling.cluster.what_if import free_node_names
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.resource.slices import DeviceTaint
 from dra_sdk.wire.validation.devices import taint as taint_problems
@@ -31,12 +35,14 @@ from dra_sdk.wire.validation.names import dns_subdomain
 
 MAX_NAMES: Final = 8
 """The most names in one line."""
+MAX_NODES: Final = 10_000
+"""The most nodes that one flag adds."""
 _ANY: Final = "*"
 
 
 def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, each of which may be repeated."""
-    order = "first nodes are added, then devices are tainted, then nodes are drained"
+    order = "first objects are replaced, then nodes are added, devices tainted and lost, nodes drained and lost"
     what_if = parser.add_argument_group("what if", order)
     what_if.add_argument(
         "--add-node",
@@ -55,20 +61,62 @@ def add_what_if_flags(parser: argparse.ArgumentParser) -> None:
         help=f"taint a device, or all devices of DRIVER/POOL or DRIVER; {_ANY} stands for any name",
     )
     what_if.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="objects of this file replace those of their name",
+    )
+    what_if.add_argument(
+        "--add-nodes",
+        action="append",
+        default=[],
+        type=_number_and_model,
+        metavar="COUNT=LIKE",
+        help="add so many nodes with devices like those of node LIKE",
+    )
+    what_if.add_argument(
+        "--lose",
+        action="append",
+        default=[],
+        type=_device_selector,
+        metavar="DRIVER/POOL/DEVICE",
+        help=f"a device breaks, with all parts of its hardware such as the partitions of a GPU; {_ANY}: any name",
+    )
+    what_if.add_argument(
+        "--lose-node",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="a node is lost with its devices and its DaemonSets",
+    )
+    what_if.add_argument(
         "--drain", action="append", default=[], metavar="NODE", help="cordon a node and move its pods to other nodes"
     )
 
 
 def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.Namespace) -> Snapshot | None:
     """The cluster after the changes, None without these flags. New nodes are like those of `original`. WhatIfError."""
-    if not (arguments.add_node or arguments.taint or arguments.drain):
+    flags = ("override", "add_node", "add_nodes", "taint", "lose", "drain", "lose_node")
+    if not any(getattr(arguments, flag) for flag in flags):
         return None
+    kinds = read_kinds(arguments.workloads)
+    for each in arguments.override:
+        snapshot = replaced(snapshot, read_snapshot([read_file(each)], snapshot.profile, kinds=kinds).snapshot)
+        original = replaced(original, read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot)
+    for count, like in arguments.add_nodes:
+        template = NodeTemplate.of(original, like)
+        snapshot = add_nodes(snapshot, template, free_node_names(snapshot, like, count))
     for name, like in arguments.add_node:
         snapshot = add_nodes(snapshot, NodeTemplate.of(original, like), [name])
     for devices, taint in arguments.taint:
         snapshot = add_taint(snapshot, devices, taint)
+    for devices in arguments.lose:
+        snapshot = lose_hardware(snapshot, devices)
     for node in arguments.drain:
         snapshot = drain(snapshot, node)
+    for node in arguments.lose_node:
+        snapshot = lose_node(snapshot, node)
     return snapshot
 
 
@@ -128,6 +176,14 @@ def _node_and_model(text: str) -> tuple[str, str]:
     for problem in dns_subdomain(name, "NAME"):
         raise argparse.ArgumentTypeError(f"{text!r:.80}: {problem}")
     return name, like
+
+
+def _number_and_model(text: str) -> tuple[int, str]:
+    """`COUNT=LIKE`."""
+    count, equals, like = text.partition("=")
+    if not (count.isdecimal() and 1 <= int(count) <= MAX_NODES and equals and like):
+        raise argparse.ArgumentTypeError(f"{text!r} must be COUNT=LIKE with 1 to {MAX_NODES} nodes")
+    return int(count), like
 
 
 def _taint(text: str) -> tuple[DeviceTaintSelector, JSON]:

@@ -106,3 +106,37 @@ def test_an_unknown_node_is_an_error_even_if_nothing_waits(run):
     status, out, err = run("", "--on", "nowhere")
     assert (status, out) == (2, "")
     assert err.startswith("dra-sdk: there is no node nowhere; nodes are: none")
+
+
+LAMP = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec:
+  driver: lamp.example.com
+  nodeName: node-a
+  pool: {name: a, generation: 1, resourceSliceCount: 1}
+  devices: [{name: lamp-0}]
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: lamp}, spec: {}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: lamp, exactly: {deviceClassName: lamp}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: m}], resourceClaims: [{name: c, resourceClaimName: c}]}
+"""
+
+
+def test_the_cluster_after_a_change_is_explained(run):
+    assert run(LAMP)[0] == 0
+    status, out, _ = run(LAMP, "--lose-node", "node-a")
+    assert status == 1
+    assert "pod p cannot run" in out
+    status, out, _ = run(LAMP, "--lose", "lamp.example.com/a/lamp-0", "--claim", "c")
+    assert status == 1
+    assert "claim c" in out

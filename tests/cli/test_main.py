@@ -146,3 +146,13 @@ def test_who_reads_no_further_gets_no_traceback() -> None:
     os.close(writing)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"), [(["help"], "usage: dra-sdk "), (["help", "validate"], "usage: dra-sdk validate")]
+)
+def test_help_is_a_command_too(arguments, first, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(first)

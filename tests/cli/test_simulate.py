@@ -279,12 +279,13 @@ def test_all_problems_of_all_files_are_reported(run, tmp_path):
     )
 
 
-def test_all_files_that_cannot_be_read_are_reported(run):
-    result = run("a: [", "missing.yaml", ".")
+def test_all_files_that_cannot_be_read_are_reported(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = run("a: [", "missing.yaml", "empty")
     assert result.status == 2
     assert "dra-sdk: cluster.yaml: line " in result.err
     assert "dra-sdk: cannot read missing.yaml: No such file or directory" in result.err
-    assert "dra-sdk: cannot read .: it is a directory; name its files, as in ./*.yaml" in result.err
+    assert "dra-sdk: cannot read empty: it is a directory without files that end in .json, .yaml, .yml" in result.err
 
 
 def test_a_class_that_does_not_exist_leaves_the_claim_without_devices(run):
@@ -381,3 +382,32 @@ def test_the_allocation_follows_the_release(run, version, times, named):
     (made,) = (each for each in json.loads(result.out)["items"] if each["kind"] == "ResourceClaim")
     config = made["status"]["allocation"]["devices"]["config"]
     assert [each.get("requests") for each in config] == [["gpu", "more"] if named else None] * times
+
+
+def test_hardware_and_nodes_that_are_lost(run):
+    text = SLICE + claim("a", 'device.attributes["gpu.example.com"].model == "a100"') + pod("a")
+    result = run(text, "--lose", "gpu.example.com/node-a/gpu-0")
+    assert result.status == 1
+    assert "pod a: node-a with gpu gpu.example.com/node-a/gpu-0 → not placed" in result.out
+    result = run(text, "--add-nodes", "2=node-a", "--lose-node", "node-a")
+    assert result.status == 0
+    assert "→ node-a-new-1 with gpu gpu.example.com/node-a-new-1/gpu-0" in result.out
+
+
+def test_a_file_of_other_slices_shows_what_an_upgrade_changes(run, tmp_path):
+    text = SLICE + claim("a") + pod("a") + claim("b") + pod("b")
+    upgraded = SLICE.partition("---")[0].replace("  - {name: gpu-1, attributes: {model: {string: l4}}}\n", "")
+    (tmp_path / "new.yaml").write_text(upgraded)
+    result = run(text, "--override", "new.yaml")
+    assert result.status == 0, "what is allocated stays"
+    (tmp_path / "new.yaml").write_text(claim("c") + pod("c"))
+    result = run(text, "--override", "new.yaml")
+    assert result.status == 1
+    assert "pod c: did not exist → not placed" in result.out
+
+
+@pytest.mark.parametrize("text", ["node-a", "0=node-a", "x=node-a", "1=", "10001=node-a"])
+def test_a_wrong_number_of_nodes(run, text):
+    result = run(SLICE, "--add-nodes", text)
+    assert result.status == 2
+    assert "must be COUNT=LIKE with 1 to 10000 nodes" in result.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dra_sdk.cli.sources import file_names, read_file
+from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import runner
 from tests.tools.scheduling.cluster.objects import claim, device_class, gpus, pod
@@ -53,3 +55,45 @@ def test_a_cluster_that_does_not_answer_is_an_error(cluster, capsys):
     assert result.status == 2
     assert result.err.startswith("dra-sdk: ")
     assert "Traceback" not in result.err
+
+
+def test_a_directory_is_its_files(tmp_path):
+    for name in ("b.yaml", "a.json", "notes.txt"):
+        (tmp_path / name).touch()
+    assert list(file_names([str(tmp_path), "-"])) == [str(tmp_path / "a.json"), str(tmp_path / "b.yaml"), "-"]
+    (tmp_path / "empty").mkdir()
+    assert list(file_names([str(tmp_path / "empty")])) == [str(tmp_path / "empty")]
+    with pytest.raises(SettingsError, match="it is a directory without files that end in"):
+        read_file(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("file", "tool", "arguments"),
+    [
+        ("Chart.yaml", "helm", "template"),
+        ("kustomization.yaml", "kubectl", "kustomize"),
+        ("Kustomization", "kustomize", "build"),
+    ],
+)
+def test_a_chart_and_a_kustomization_are_rendered(tmp_path, monkeypatch, file, tool, arguments):
+    folder, programs = tmp_path / "app", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    (folder / file).touch()
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(SettingsError, match=r"app is a .* install it, or give the output of"):
+        read_file(str(folder))
+    program = programs / tool
+    program.write_text('#!/bin/sh\necho "{kind: $1, name: $2}"\n')
+    program.chmod(0o755)
+    assert list(file_names([str(folder)])) == [str(folder)]
+    assert [each.value for each in read_file(str(folder)).documents] == [{"kind": arguments, "name": str(folder)}]
+    program.write_text("#!/bin/sh\necho no values >&2\nexit 1\n")
+    with pytest.raises(SettingsError, match="failed: no values"):
+        read_file(str(folder))
+
+
+def test_a_template_has_a_hint(tmp_path):
+    (tmp_path / "a.yaml").write_text("kind: {{ .Values.kind }}\n")
+    with pytest.raises(InvalidObjectError, match="it looks like a template"):
+        read_file(str(tmp_path / "a.yaml"))

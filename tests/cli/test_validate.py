@@ -23,10 +23,10 @@ spec:
           deviceClassName: gpu.example.com
 ---
 apiVersion: v1
-kind: Pod
+kind: Service
 metadata:
   name: user
-spec: {containers: [{name: a, image: b}]}
+spec: {ports: [{port: 80}]}
 """
 SLICE = """\
 apiVersion: resource.k8s.io/v1
@@ -85,7 +85,7 @@ def run(capsys, tmp_path):
 def test_good_objects_pass_and_other_kinds_are_ignored(run):
     status, lines, summary = run("good.yaml", good_yaml=GOOD)
     assert (status, lines) == (0, [])
-    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; ignored kinds: Pod\n"
+    assert summary == "1 object checked for Kubernetes 1.37; 0 problems; ignored kinds: Service\n"
 
 
 def test_each_problem_has_file_line_object_and_field(run):
@@ -139,7 +139,7 @@ def test_lines_count_through_documents_and_lists(run):
 kind: List
 apiVersion: v1
 items:
-- kind: Pod
+- {kind: Service, apiVersion: v1}
 - apiVersion: resource.k8s.io/v1
   kind: DeviceClass
   metadata: {name: A}
@@ -148,7 +148,7 @@ items:
     assert status == 1
     assert [line.split(":")[1] for line in lines] == ["25"]
     assert "DeviceClass/A: metadata.name: must be a DNS subdomain" in lines[0]
-    assert summary.endswith("ignored kinds: Pod\n")
+    assert summary.endswith("ignored kinds: Service\n")
 
 
 def test_json_is_read(run):
@@ -183,11 +183,12 @@ def test_a_malformed_file_is_named_with_its_line(run, content, message):
 
 
 def test_the_other_files_are_checked_anyway(run, tmp_path):
-    status, lines, errors = run(str(tmp_path / "missing.yaml"), str(tmp_path), "a.yaml", a_yaml=SLICE)
+    (tmp_path / "empty").mkdir()
+    status, lines, errors = run(str(tmp_path / "missing.yaml"), str(tmp_path / "empty"), "a.yaml", a_yaml=SLICE)
     assert status == 2
     assert len(lines) == 1
     assert "dra-sdk: cannot read missing.yaml: No such file or directory" in errors
-    assert "it is a directory; name its files" in errors
+    assert "it is a directory without files" in errors
     assert "2 files not readable" in errors
 
 
@@ -226,3 +227,99 @@ def test_a_selector_that_does_not_compile_is_a_problem(run):
     assert status == 1
     (line,) = lines
     assert line.startswith("class.yaml:8: DeviceClass/gpu: spec.selectors[0].cel.expression: line 1, column 15: ")
+
+
+def test_fields_of_pods_and_of_pod_templates_are_checked(run):
+    content = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  resourceClaim: [{name: x, resourceClaimName: x}]
+  containers: [{name: c}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  template:
+    spec:
+      containers:
+      - name: c
+        resources: {claims: [{name: gpu}]}
+"""
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    assert status == 1
+    assert lines == [
+        "a.yaml:5: Pod/a: spec.resourceClaim: unknown field; did you mean resourceClaims?",
+        "a.yaml:16: Deployment/d: spec.template.spec.containers[0].resources.claims[0].name: the pod has no claim 'gpu' in spec.resourceClaims",  # noqa: E501 (one line of output)
+    ]
+    assert summary.startswith("2 objects checked")
+
+
+def test_a_field_of_a_request_that_is_one_level_too_high_is_told(run):
+    content = GOOD.replace("        exactly:\n          deviceClassName", "        deviceClassName")
+    _, lines, _ = run("a.yaml", a_yaml=content)
+    assert lines[-1].endswith("requests[0].deviceClassName: unknown field; did you mean exactly.deviceClassName?")
+
+
+def test_a_kind_that_may_need_devices_and_is_not_understood_is_status_2(run):
+    content = "apiVersion: example.com/v1\nkind: Train\nmetadata: {name: t}\nspec: {podTemplate: {}}\n"
+    status, lines, summary = run("a.yaml", a_yaml=content)
+    assert status == 2
+    assert lines[0].startswith("a.yaml:2: Train/t: kind: Train of example.com/v1 is not understood")
+    assert summary.endswith("1 object not understood\n")
+    assert run("--ignore-kind", "Train", "a.yaml", a_yaml=content)[0] == 0
+    rows = "- {kind: Train, group: example.com, template: spec.podTemplate}\n"
+    assert run("--workloads", "rows.yaml", "a.yaml", a_yaml=content, rows_yaml=rows)[0] == 0
+
+
+def test_a_file_of_values_is_no_object(run):
+    status, lines, _ = run("values.yaml", values_yaml="image: {tag: x}\n")
+    assert (status, lines) == (
+        1,
+        ["values.yaml:1: object/*: kind: must be set; without it this is no object of Kubernetes"],
+    )
+
+
+def test_the_findings_as_json(run):
+    status, lines, _ = run("a.yaml", "-o", "json", a_yaml=SLICE)
+    assert status == 1
+    assert json.loads("\n".join(lines)) == {
+        "checked": 1,
+        "findings": [
+            {
+                "file": "a.yaml",
+                "line": 11,
+                "object": "ResourceSlice/node-a-gpu",
+                "field": "spec.devices[0].colour",
+                "text": "unknown field",
+                "level": "error",
+            }
+        ],
+    }
+
+
+def test_the_findings_for_code_scanning(run):
+    status, lines, _ = run("missing.yaml", "a.yaml", "-o", "sarif", a_yaml=SLICE)
+    assert status == 2
+    found = json.loads("\n".join(lines))
+    missing, wrong = found["runs"][0]["results"]
+    assert missing["message"]["text"] == "cannot read missing.yaml: No such file or directory"
+    assert wrong["level"] == "error"
+    assert wrong["message"]["text"] == "ResourceSlice/node-a-gpu: spec.devices[0].colour: unknown field"
+    place = wrong["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("a.yaml", 11)
+
+
+def test_the_findings_as_a_report_of_tests(run):
+    status, lines, _ = run("a.yaml", "b.yaml", "-o", "junit", a_yaml=SLICE, b_yaml=GOOD)
+    assert status == 1
+    assert lines[1:] == [
+        '<testsuite name="dra-sdk validate" tests="2" failures="1">',
+        '  <testcase classname="a.yaml" name="ResourceSlice/node-a-gpu">',
+        '    <failure message="a.yaml:11: ResourceSlice/node-a-gpu: spec.devices[0].colour: unknown field"/>',
+        "  </testcase>",
+        '  <testcase classname="b.yaml" name="ResourceClaimTemplate/gpu"/>',
+        "</testsuite>",
+    ]

@@ -13,13 +13,14 @@ from typing import Final
 from dra_sdk.cel import (
     CelCompileError,
     CelTooCostlyError,
+    CelUnknownFunctionError,
     Features,
     compile,  # noqa: A004 (the same name as in the module re)
     compile_derived,
 )
 from dra_sdk.wire.profile import ServerProfile
 from dra_sdk.wire.validation import CompileCel, Problem, Uncompiled
-from dra_sdk.wire.validation.problems import forbidden, invalid
+from dra_sdk.wire.validation.problems import ProblemType, UnknownFunction, forbidden, invalid
 
 _MINOR_1_37: Final = 37
 
@@ -48,6 +49,8 @@ def cel_compiler(profile: ServerProfile) -> CompileCel:
             compile_expression(expression.detail, stored if expression.stored else features).check_cost()
         except CelTooCostlyError as error:
             return forbidden(expression.field, error.problem)
+        except CelUnknownFunctionError as error:
+            return UnknownFunction(expression.field, ProblemType.INVALID, error.problem)
         except CelCompileError as error:
             return invalid(expression.field, error.problem)
         return None

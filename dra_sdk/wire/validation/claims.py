@@ -49,6 +49,8 @@ Names = Mapping[str, Set[str]]
 
 MODES: Final = ("All", "ExactCount")
 _LAST_TO_RECHECK: Final = 36
+_LOWER_CASE_SINCE: Final = 37
+"""The minor release that checks the names of constraints by the declarative rules of the API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +146,21 @@ def reference(name: str, field: str, names: Names) -> Problems:
 
 def _attribute(value: DeviceConstraint, field: str, profile: ServerProfile) -> Problems:
     if value.match_attribute is not None:
-        yield from fully_qualified_name(value.match_attribute, f"{field}.matchAttribute", profile)
+        yield from _lower_case_name(value.match_attribute, f"{field}.matchAttribute", profile)
     elif value.distinct_attribute is not None:
-        yield from fully_qualified_name(value.distinct_attribute, f"{field}.distinctAttribute", profile)
+        yield from _lower_case_name(value.distinct_attribute, f"{field}.distinctAttribute", profile)
     elif profile.enabled("DRAConsumableCapacity"):
         yield required(field, "must have matchAttribute or distinctAttribute")
     else:
         yield required(f"{field}.matchAttribute")
+
+
+def _lower_case_name(value: str, field: str, profile: ServerProfile) -> Problems:
+    """Check the name of an attribute with its domain, which since 1.37 must be in lower case in a constraint."""
+    yield from fully_qualified_name(value, field, profile)
+    domain, slash, rest = value.partition("/")
+    if profile.minor >= _LOWER_CASE_SINCE and slash and "/" not in rest and domain != domain.lower():
+        yield invalid(field, f"the domain must be in lower case, is {show(domain)}")
 
 
 def _constrained_attributes(constraints: Sequence[DeviceConstraint]) -> Mapping[str, Set[str]]:

@@ -7,8 +7,9 @@ registry strategies in Kubernetes 1.36, and apiserver pkg/endpoints/handlers for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -34,6 +35,8 @@ KINDS: Final[Mapping[str, type[TopLevel]]] = {
     "ResourceClaimTemplate": ResourceClaimTemplate,
     "ResourceSlice": ResourceSlice,
 }
+_SIMILAR: Final = 0.75
+"""How alike two names must be for the one to be proposed for the other, from 0 to 1."""
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -65,7 +68,7 @@ def read_as(model: type[Model], obj: Any, profile: ServerProfile) -> tuple[Model
     try:
         value = model.model_validate(obj)
     except ValidationError as error:
-        problems = [_problem(each) for each in error.errors(include_url=False)]
+        problems = [_problem(each, model) for each in error.errors(include_url=False)]
         if any(problem.type is not ProblemType.UNKNOWN for problem in problems):
             return None, problems
         value = model.model_validate(obj, extra="ignore")
@@ -178,10 +181,10 @@ def _version_problems(api_version: Any, kind: Any, profile: ServerProfile) -> It
         yield not_supported("apiVersion", str(api_version), known)
 
 
-def _problem(error: ErrorDetails) -> Problem:
+def _problem(error: ErrorDetails, model: type[Object]) -> Problem:
     field = join_path([part for part in error["loc"] if part != "[key]"])
     if error["type"] == "extra_forbidden":
-        return Problem(field, ProblemType.UNKNOWN, "unknown field")
+        return Problem(field, ProblemType.UNKNOWN, f"unknown field{_similar_field(error['loc'], model)}")
     if error["type"] in _EXPECTED:
         detail = f"must be {_EXPECTED[error['type']]}, is {show(error['input'])}"
     elif error["type"] == "value_error":
@@ -189,3 +192,27 @@ def _problem(error: ErrorDetails) -> Problem:
     else:
         detail = f"{error['msg'][:1].lower()}{error['msg'][1:]}, is {show(error['input'])}"
     return Problem(field, ProblemType.TYPE_INVALID, detail)
+
+
+def _similar_field(location: Sequence[str | int], model: type[Object]) -> str:
+    """The field that is most like an unknown one, or that has its name below it, as the end of a sentence."""
+    current: type[Object] | None = model
+    for part in location[:-1]:
+        if current is not None and part in (fields := _fields(current)):
+            current = fields[str(part)]
+    fields, name = _fields(current) if current else {}, str(location[-1])
+    if close := get_close_matches(name, fields, 1, _SIMILAR):
+        return f"; did you mean {close[0]}?"
+    inner = next((field for field, each in fields.items() if each is not None and name in _fields(each)), None)
+    return f"; did you mean {inner}.{name}?" if inner else ""
+
+
+def _fields(model: type[Object]) -> dict[str, type[Object] | None]:
+    """The fields of a model in JSON, each with the model of its value or of its items, if it has one."""
+    return {str(field.alias): _model_in(field.annotation) for field in model.model_fields.values()}
+
+
+def _model_in(annotation: Any) -> type[Object] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Object):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)

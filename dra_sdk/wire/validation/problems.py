@@ -89,6 +89,11 @@ class Uncompiled(Problem):
     derives: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownFunction(Problem):
+    """A CEL expression calls a function that no release known here has. A later server may accept it."""
+
+
 def required(field: str, detail: str = "must be set") -> Problem:
     """A value is missing."""
     return Problem(field, ProblemType.REQUIRED, detail)

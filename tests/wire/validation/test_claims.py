@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.validation import validate
 from tests.wire.validation.objects import VERSIONS, changed, claim, device_class, found, request, template
 
 OTHER = {"name": "other", "firstAvailable": [{"name": "large", "deviceClassName": "a"}]}
@@ -235,3 +237,18 @@ def test_stored_parameters_of_a_class_may_have_any_size():
     assert found(device_class(config=large * 2), old=old) == {
         (f"spec.config[{index}].opaque.parameters", "TooLong") for index in range(2)
     }
+
+
+@pytest.mark.parametrize("field", ["matchAttribute", "distinctAttribute"])
+def test_since_1_37_the_domain_of_a_constraint_is_in_lower_case(field):
+    request = {"name": "a", "exactly": {"deviceClassName": "gpu"}}
+    devices = {"requests": [request], "constraints": [{field: "GPU.example.com/index"}]}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"devices": devices},
+    }
+    (found,) = validate(claim, profile=ServerProfile.of("1.37"))
+    assert str(found) == f"spec.devices.constraints[0].{field}: the domain must be in lower case, is 'GPU.example.com'"
+    assert validate(claim, profile=ServerProfile.of("1.36")) == []

@@ -87,8 +87,8 @@ NEW = ServerProfile.of("1.37")
             1,
             ("spec.devices[0].attributes[a].integer", "Unknown", "unknown field"),
         ),
-        (("metadata", "lables"), {}, ("metadata.lables", "Unknown", "unknown field")),
-        (("sepc",), {}, ("sepc", "Unknown", "unknown field")),
+        (("metadata", "lables"), {}, ("metadata.lables", "Unknown", "unknown field; did you mean labels?")),
+        (("sepc",), {}, ("sepc", "Unknown", "unknown field; did you mean spec?")),
     ],
 )
 def test_wrong_types_and_unknown_fields_are_reported(path, value, problem):

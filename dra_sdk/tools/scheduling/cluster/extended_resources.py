@@ -26,15 +26,26 @@ class _ContainerRequest:
 
 
 def classes_by_resource(classes: Iterable[JSON]) -> dict[str, str]:
-    """Return the class for each extended resource: the youngest, and of equally old ones the first by name."""
-    found = {}
+    """Return the class for each extended resource: the youngest, and of equally old ones the first by name.
+
+    The scheduler forgets the implicit name of a class that loses its extended resource to an equally old one.
+    Source: k8s.io/dynamic-resource-allocation, deviceclass/extendedresourcecache.
+    """
+    found: dict[str, str] = {}
+    created: dict[str, str] = {}
     by_name = sorted(classes, key=lambda each: each["metadata"]["name"], reverse=True)
-    for each in sorted(by_name, key=lambda each: each["metadata"].get("creationTimestamp") or ""):
+    for each in sorted(by_name, key=_created):
         name = each["metadata"]["name"]
         found[IMPLICIT_RESOURCE_PREFIX + name] = name
         if resource := each["spec"].get("extendedResourceName"):
-            found[resource] = name
+            if resource in found and created[found[resource]] == _created(each):
+                del found[IMPLICIT_RESOURCE_PREFIX + found[resource]]
+            found[resource], created[name] = name, _created(each)
     return found
+
+
+def _created(obj: JSON) -> str:
+    return str(obj["metadata"].get("creationTimestamp") or "")
 
 
 def extended_resource_claim(pod: Pod, resources: Mapping[str, str]) -> tuple[JSON, list[JSON]]:

@@ -36,6 +36,7 @@ EXTENDED_RESOURCES: Final = "extended resources"
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint of a cordoned node."""
 _PODS: Final = "pods"
+_HUGE_PAGES: Final = "hugepages-"
 _PREVENTING_EFFECTS: Final = {"NoSchedule", "NoExecute"}
 
 
@@ -73,7 +74,7 @@ class FreeResources:
         missing = []
         for name, amount in {_PODS: Fraction(1), **requests}.items():
             limit = None if allocatable is None else allocatable.get(name)
-            if limit is None and "/" in name:
+            if limit is None and ("/" in name or (name.startswith(_HUGE_PAGES) and allocatable is not None)):
                 limit = Fraction(0)
             if name not in as_devices and limit is not None and used.get(name, 0) + amount > limit:
                 missing.append(name)
@@ -213,6 +214,8 @@ def device_independent_rejection(
     as_devices = free_resources.without_device_plugin(name, requirements.extended_resources)
     if missing := free_resources.missing_resources(name, requirements.requests, as_devices):
         return NodeRejection(f"not enough {', '.join(missing)}")
+    if requirements.extended_resources and not as_devices and requirements.unallocated_claims:
+        return NodeRejection(_NO_MAPPINGS.format(", ".join(requirements.extended_resources)))
     node_skips_operations = not features.behaviour.knows_1_37_fields or declares_feature(obj, OPTIONAL_NODE_OPERATIONS)
     if unusable := list(_unusable_claims(requirements, obj, node_skips_operations=node_skips_operations)):
         return NodeRejection(f"{_claim_names(unusable)} allocated elsewhere", unusable)
@@ -234,6 +237,10 @@ def _claim_names(names: Sequence[str]) -> str:
     return f"claim{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
+_NO_MAPPINGS: Final = (
+    "kube-scheduler fails in PreBind for a claim beside {}, "
+    "which a device plugin offers here and a DeviceClass provides"  # "nil or empty request mappings", each time
+)
 NodePair = tuple[Node, JSON]
 
 

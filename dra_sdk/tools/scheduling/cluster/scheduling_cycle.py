@@ -51,6 +51,7 @@ from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, U
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import ClaimOutcome, PodPlacement, SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.simulation_notes import simulation_notes
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, generated_uid
+from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
 
 _MIN_FEASIBLE_NODES: Final = 100
 """Source: kube-scheduler, minFeasibleNodesToFind."""
@@ -66,7 +67,7 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS) -> SchedulingOutcom
     evicted = find_evictions(snapshot)
     removed = [Pod.model_validate(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
-    run = _SchedulingRun(with_generated_claims(_without_stale_claims(current)), max_steps)
+    run = _SchedulingRun(with_generated_claims(_without_stale_claims(with_daemon_pods(current))), max_steps)
     run.schedule_pods()
     run.allocate_unused_claims()
     after = run.state.snapshot()

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
-from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, validate_core_object
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     DEFAULT_NAMESPACE,
     FIELD_OF_KIND,
@@ -24,21 +23,29 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     Snapshot,
     generated_name,
     generated_uid,
+    object_key,
 )
+from dra_sdk.tools.scheduling.cluster.workload_kinds import KindKey, WorkloadKinds, kind_key
+from dra_sdk.tools.scheduling.cluster.workloads import (
+    CORE_KINDS,
+    DAEMON_SET,
+    checked_core_object,
+    expand,
+    unknown_kind_problems,
+    workload_problems,
+)
+from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.documents import Document, objects
 from dra_sdk.wire.profile import ServerProfile
-from dra_sdk.wire.resource.metadata import TopLevel
 from dra_sdk.wire.validation import Dropped, Problem, title, validate
 from dra_sdk.wire.validation.availability import drop_disabled, dropped_fields
-from dra_sdk.wire.validation.decoding import GROUP, read_as, read_object, set_defaults
+from dra_sdk.wire.validation.decoding import GROUP, read_object, set_defaults
 from dra_sdk.wire.validation.decoding import KINDS as RESOURCE_KINDS
-from dra_sdk.wire.validation.problems import invalid, show, split_path
+from dra_sdk.wire.validation.problems import UnknownFunction, invalid, show, split_path
 
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 _LABEL_NEEDED: Final = f'admin access is only granted in namespaces with the label {ADMIN_ACCESS_LABEL}: "true"'
-_CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {"Node": Node, "Pod": Pod, "Namespace": Namespace}
 _CLAIM_KINDS: Final = {"ResourceClaim", "ResourceClaimTemplate"}
-_NAMESPACED: Final = {"Pod", *_CLAIM_KINDS}
 _MAX_NAME_SHOWN: Final = 100
 _MAX_PROBLEM_SHOWN: Final = 2000
 _COLUMN = re.compile(r"line (\d+), column (\d+)")
@@ -81,16 +88,28 @@ class SnapshotReading:
     ignored_kinds: Counter[str]
 
 
-def read_snapshot(sources: Iterable[ObjectSource], profile: ServerProfile | None = None) -> SnapshotReading:
+def read_snapshot(
+    sources: Iterable[ObjectSource],
+    profile: ServerProfile | None = None,
+    *,
+    kinds: WorkloadKinds | None = None,
+    ignore: Collection[str] = (),
+) -> SnapshotReading:
     """Return a snapshot of all objects in `sources`; SnapshotReadError with every problem of every object.
 
     Objects without a namespace are in `default`. Those without a name or a UID get one that is the same in every run.
+    Objects with pod templates become pods.
+
+    kinds: the kinds with pod templates; None: those that are built in.
+    ignore: kinds to pass over, even if they may need devices.
     """
-    reader = _SnapshotReader(profile or ServerProfile.of())
+    reader = _SnapshotReader(profile or ServerProfile.of(), kinds or WorkloadKinds(), frozenset(ignore))
     for source in sources:
         for document in source.documents:
             for path, obj in objects(document.value):
-                reader.read(_LocatedObject(source, document, path, obj))
+                reader.read(_LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
+    reader.warn_about_versions()
+    reader.expand_workloads()
     reader.check_admin_access()
     if reader.problems:
         raise SnapshotReadError(reader.problems)
@@ -100,18 +119,19 @@ def read_snapshot(sources: Iterable[ObjectSource], profile: ServerProfile | None
 
 @dataclass(frozen=True, slots=True)
 class _LocatedObject:
-    """An object and where it was found."""
+    """An object and where it was found; `version` is the older version that it was converted from."""
 
     source: ObjectSource
     document: Document
     path: tuple[str | int, ...]
     obj: Any
+    version: str = ""
 
     def location(self, field: str = "") -> str:
         """Return `file:line: Kind/name`; without line for objects that were not read from a file."""
         where = self.source.name
         if self.document.has_lines:
-            where += f":{self.document.line([*self.path, *split_path(field)])}"
+            where += f":{self.document.line([*self.path, *original_path(self.version, split_path(field))])}"
         return f"{where}: {_one_line(title(self.obj).replace(' ', '/', 1))}"
 
     def problem_line(self, problem: Problem) -> str:
@@ -133,12 +153,16 @@ class _LocatedObject:
 @dataclass(slots=True)
 class _SnapshotReader:
     profile: ServerProfile
+    kinds: WorkloadKinds
+    ignored: frozenset[str]
     objects: dict[str, dict[ObjectKey, JSON]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     ignored_kinds: Counter[str] = field(default_factory=Counter)
     _seen: dict[tuple[str, ObjectKey], _LocatedObject] = field(default_factory=dict)
     _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
+    _older: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _workloads: list[tuple[_LocatedObject, JSON]] = field(default_factory=list)
 
     def read(self, located: _LocatedObject) -> None:
         """Keep the object, or its problems, or count it as ignored."""
@@ -147,19 +171,50 @@ class _SnapshotReader:
             self.problems.append(f"{located.location()}: must be an object, is {obj!r:.60}")
             return
         kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
-        is_core = kind in _CORE_KINDS and version in {"v1", ""}
-        known = is_core or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
         if kind.endswith("List") and "items" in obj:
             self.problems.append(located.problem_line(invalid("items", f"must be a list, is {show(obj['items'])}")))
             return
-        if kind and not known:
+        if problem := version_problem(obj):
+            self.problems.append(located.problem_line(problem))
+            return
+        if located.version:
+            self._older[located.source.name, located.version] += 1
+        if kind in self.ignored:
             self.ignored_kinds[kind] += 1
+            return
+        is_workload = kind_key(obj) in self.kinds.table
+        known = is_workload or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
+        if not known and (kind not in CORE_KINDS or version not in {"v1", ""}):
+            found = [located.problem_line(each) for each in unknown_kind_problems(obj, self.kinds)]
+            self.problems += found
+            self.ignored_kinds.update([kind] if not found else [])
             return
         obj = _with_names(obj, located, len(self._seen))
         problems, stored = ([], obj) if located.source.stored else self._checked(kind, obj, located)
         self.problems += [located.problem_line(problem) for problem in problems]
         if not problems and stored is not None:
-            self._keep(kind, stored, located)
+            if is_workload and kind_key(obj) != DAEMON_SET:
+                self._workloads.append((located, stored))
+            else:
+                self._keep(kind, stored, located)
+
+    def expand_workloads(self) -> None:
+        """Keep, after all objects are read, the pods that the controllers of workloads make."""
+        seen: dict[tuple[KindKey, ObjectKey], _LocatedObject] = {}
+        pods = self.objects.setdefault("pods", {})
+        for located, obj in self._workloads:
+            if before := seen.get((kind_key(obj), object_key(obj))):
+                where = before.location("metadata.name").partition(": ")[0]
+                self.problems.append(f"{located.location('metadata.name')}: is also defined at {where}")
+                continue
+            seen[kind_key(obj), object_key(obj)] = located
+            expansion = expand(obj, self.kinds, pods)
+            self.warnings += [f"{located.location()} {note}" for note in expansion.notes]
+            pods |= {object_key(pod): pod for pod in expansion.pods}
+
+    def warn_about_versions(self) -> None:
+        """Say which sources have objects of older versions."""
+        self.warnings += [version_note(source, version, count) for (source, version), count in self._older.items()]
 
     def check_admin_access(self) -> None:
         """Check, after all objects are read, that namespaces grant the admin access that claims request."""
@@ -172,12 +227,13 @@ class _SnapshotReader:
                 self.problems.append(f"{located.location('spec')}: {reason}")
 
     def _checked(self, kind: str, obj: JSON, located: _LocatedObject) -> tuple[list[Problem], JSON | None]:
-        if kind in _CORE_KINDS:
-            value, problems = read_as(_CORE_KINDS[kind], obj, self.profile)
-            if value is not None:
-                problems += validate_core_object(value)
-            return problems, obj | {"spec": obj.get("spec") or {}}
-        problems = validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile))
+        if kind_key(obj) in self.kinds.table:
+            return workload_problems(obj, self.kinds, self.profile), obj
+        if kind in CORE_KINDS:
+            return checked_core_object(obj, self.profile)[1], obj | {"spec": obj.get("spec") or {}}
+        problems = self._without_unknown_functions(
+            validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile)), located
+        )
         if not problems and kind == "ResourceClaim" and obj.get("status"):
             problems = self._problems_of_status(obj)
         if problems:
@@ -189,6 +245,14 @@ class _SnapshotReader:
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
         return problems, stored
+
+    def _without_unknown_functions(self, problems: list[Problem], located: _LocatedObject) -> list[Problem]:
+        """Warn of functions that a later release may have, if nothing else is wrong; their selectors match nothing."""
+        if not all(isinstance(each, UnknownFunction) for each in problems):
+            return problems
+        unknown = "a later release may have this function; here its selector matches no device"
+        self.warnings += [f"{located.location(each.field)}: {each}: {unknown}" for each in problems]
+        return []
 
     def _problems_of_status(self, claim: JSON) -> list[Problem]:
         """Return what is invalid in the status of a claim that is already allocated."""
@@ -211,6 +275,12 @@ class _SnapshotReader:
         if not metadata.get("uid"):
             obj = obj | {"metadata": metadata | {"uid": generated_uid(kind, key)}}
         self.objects.setdefault(FIELD_OF_KIND[kind], {})[key] = obj
+
+
+def version_note(source: str, version: str, count: int) -> str:
+    """Return what is done with objects of an older version."""
+    what = f"{count} object of {version} is" if count == 1 else f"{count} objects of {version} are"
+    return f"{source}: {what} read as v1; a cluster may not serve {version}, and `dra-sdk convert` writes v1"
 
 
 def requests_admin_access(obj: JSON) -> bool:
@@ -268,7 +338,7 @@ def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:
     if not isinstance(metadata, dict):
         return obj if metadata is not None else obj | {"metadata": {}}
     metadata = {name: value for name, value in metadata.items() if value is not None}
-    if str(obj.get("kind")) in _NAMESPACED:
+    if str(obj.get("kind")) in _CLAIM_KINDS or str(obj.get("kind")) not in {*RESOURCE_KINDS, "Node", "Namespace"}:
         metadata = {"namespace": DEFAULT_NAMESPACE} | metadata
     base = metadata.get("generateName")
     if isinstance(base, str) and base and not metadata.get("name"):

@@ -135,3 +135,21 @@ def test_of_several_classes_for_a_resource_the_newest_wins_then_the_first_name()
     found = classes_by_resource([cls("a", "2026-01-01T00:00:00Z"), cls("b", "2026-01-02T00:00:00Z")])
     assert found[ONE] == "b"
     assert found[f"{IMPLICIT_RESOURCE_PREFIX}a"] == "a"
+
+
+def test_a_class_that_loses_its_resource_to_an_equally_old_one_has_no_implicit_name():
+    older = device_class("a", extendedResourceName=ONE)
+    older["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert classes_by_resource(
+        [device_class("c", extendedResourceName=ONE), device_class("b", extendedResourceName=ONE)]
+    ) == {
+        ONE: "b",
+        f"{IMPLICIT_RESOURCE_PREFIX}b": "b",
+    }
+    younger = device_class("b", extendedResourceName=ONE)
+    younger["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    assert classes_by_resource([younger, older]) == {
+        ONE: "b",
+        f"{IMPLICIT_RESOURCE_PREFIX}a": "a",
+        f"{IMPLICIT_RESOURCE_PREFIX}b": "b",
+    }

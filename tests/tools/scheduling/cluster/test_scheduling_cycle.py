@@ -285,3 +285,20 @@ def test_each_search_that_is_given_up_halves_the_limit_of_the_next():
     expected = [given_up.format(*each) for each in (("a", 80_000), ("b", 40_000), ("c", 30_000))]
     assert reasons == expected
     assert outcome.claims_by_key["default", "easy"].allocation
+
+
+def test_a_claim_beside_an_extended_resource_that_a_device_plugin_and_a_class_offer_is_never_bound():
+    gpu = device_class("whole", extendedResourceName="example.com/gpu")
+    plugin = node("node-a", allocatable={"cpu": "8", "pods": "9", "example.com/gpu": "1"})
+    wanted = [{"name": "main", "resources": {"limits": {"example.com/gpu": "1"}}}]
+    objects = (plugin, gpu, gpus("node-a", "gpu-0"), claim("c"))
+    assert nodes_of(placed(*objects, pod("p", containers=wanted))) == {"p": "node-a"}
+    outcome = placed(*objects, pod("p", claims=["c"], containers=wanted))
+    assert nodes_of(outcome) == {"p": None}
+    assert "kube-scheduler fails in PreBind for a claim beside example.com/gpu" in reason(outcome)
+
+
+def test_a_node_that_lists_its_resources_without_huge_pages_has_none():
+    wanted = [{"name": "main", "resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1Gi"}}}]
+    assert nodes_of(placed(node("n", allocatable={"cpu": "1"}), pod("p", containers=wanted))) == {"p": None}
+    assert nodes_of(placed(node("n"), pod("p", containers=wanted))) == {"p": "n"}

@@ -76,10 +76,12 @@ def test_fields_that_a_server_always_stores_are_added():
 
 
 def test_objects_of_a_list_and_of_other_kinds():
-    text = 'kind: List\nitems: [{"apiVersion": v1, "kind": Node, metadata: {name: n1}}, {kind: Deployment}]\n'
+    text = (
+        'kind: List\nitems: [{"apiVersion": v1, "kind": Node, metadata: {name: n1}}, {apiVersion: v1, kind: Service}]\n'
+    )
     reading = read(text)
     assert list(reading.snapshot.nodes_by_name) == ["n1"]
-    assert dict(reading.ignored_kinds) == {"Deployment": 1}
+    assert dict(reading.ignored_kinds) == {"Service": 1}
 
 
 def test_generate_name_is_resolved():
@@ -133,7 +135,7 @@ def test_an_expression_that_is_too_costly_is_a_problem():
             "0.yaml:4: Node/n1: status.allocatable.cpu: must be a quantity such as 4, 500m or 80Gi, is 'much'",
         ),
         ("kind: ResourceSlice\nmetadata: {name: s}\n", "0.yaml:1: ResourceSlice/s: apiVersion: must be"),
-        ("metadata: {name: s}\n", "0.yaml:1: object/s: kind: must be one of"),
+        ("metadata: {name: s}\n", "0.yaml:1: object/s: kind: must be set"),
         (
             "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {resourceClaims: [{name: a, claimName: b}]}\n",
             "0.yaml:4: Pod/p: spec.resourceClaims[0].claimName: unknown field",
@@ -197,3 +199,12 @@ def test_admin_access_needs_a_label_of_the_namespace():
     assert found.startswith("0.yaml:4: ResourceClaim/train: admin access is only granted in namespaces with the label")
     (warning,) = read(ADMIN).warnings
     assert warning.endswith("namespace default is not given and is assumed to have it")
+
+
+def test_an_unknown_function_refuses_its_selector_and_not_the_file():
+    selector = "        selectors: [{cel: {expression: 'device.later() == 1'}}]\n"
+    reading = read(CLAIM + selector)
+    assert [each["metadata"]["name"] for each in reading.snapshot.claims] == ["train"]
+    (warning,) = reading.warnings
+    assert "undeclared reference to 'later': a later release may have this function" in warning
+    assert problems(CLAIM + selector.replace("device.later()", "device.drivr"))

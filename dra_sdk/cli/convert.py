@@ -1,0 +1,51 @@
+"""`dra-sdk convert`: write objects of resource.k8s.io/v1beta1 and v1beta2 as v1.
+
+Prints all objects of the files, those of other groups as they are, with the items of Lists one by one. Comments are not
+kept. Exit status: 0 if everything is written, 2 for a file that cannot be read or a version that cannot be converted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.output import counted, printable, yaml_text
+from dra_sdk.cli.sources import STDIN, file_names, read_file
+from dra_sdk.errors import InvalidObjectError
+from dra_sdk.wire.conversion import older_version, to_v1, version_problem
+from dra_sdk.wire.documents import objects
+from dra_sdk.wire.validation import title
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser("convert", help="write objects of older API versions as v1", description=__doc__)
+    parser.add_files(f"YAML or JSON; {STDIN} is standard input", required=True)
+    parser.add_argument(
+        "-o", "--output", choices=("yaml", "json"), default="yaml", help="yaml: documents (default); json: one List"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Convert and print; InvalidObjectError for an object that cannot be converted."""
+    found: list[Any] = []
+    older = 0
+    for name in file_names(arguments.files):
+        source = read_file(name)
+        for document in source.documents:
+            for path, obj in objects(document.value):
+                if problem := version_problem(obj):
+                    where = f"{source.name}:{document.line([*path, 'apiVersion'])}: {title(obj).replace(' ', '/', 1)}"
+                    raise InvalidObjectError(where, [str(problem)])
+                older += bool(older_version(obj))
+                found.append(to_v1(obj))
+    if arguments.output == "json":
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))
+    else:
+        print(yaml_text(found), end="")
+    print(printable(f"{older} of {counted(len(found), 'object')} converted"), file=sys.stderr)
+    return 0

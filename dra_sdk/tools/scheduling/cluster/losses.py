@@ -1,0 +1,122 @@
+"""What if a node or a piece of hardware were lost? Each answer is another snapshot, to schedule and compare.
+
+A lost device is in no slice any more. That is more than a taint: no toleration helps, and the parts of the hardware,
+such as the partitions of a GPU, are lost with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    claim_results,
+    deallocated,
+    is_finished,
+    used_claims,
+    with_recreated_pods,
+    without_hypothetical_allocations,
+)
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+from dra_sdk.tools.scheduling.cluster.what_if import DeviceTaintSelector, NodeTemplate, WhatIfError
+
+DeviceKey = tuple[str, str, str]
+"""Driver, pool and device."""
+_BOUND_TO_NODE: Final = {"DaemonSet", "Node"}
+"""Controllers whose pods end with their node: static pods belong to the Node."""
+_HARDWARE: Final = ("resource.kubernetes.io/pciBusID", "pciBusID", "uuid", "parentUUID")
+"""Attributes that are equal for the parts of one piece of hardware."""
+
+
+def lose_node(snapshot: Snapshot, node: str) -> Snapshot:
+    """Return the snapshot without a node, its devices, and its static pods and pods of DaemonSets.
+
+    The other pods of the node are scheduled again, and what they alone used is free. WhatIfError if there is no such
+    node.
+    """
+    template = NodeTemplate.of(snapshot, node)
+    pods = [pod for each in snapshot.pods if (pod := Pod.model_validate(each)).spec.node_name == node]
+    bound = [pod for pod in pods if {each.kind for each in pod.metadata.owner_references or ()} & _BOUND_TO_NODE]
+    left = with_recreated_pods(snapshot, [pod for pod in pods if not is_finished(pod)])
+    gone = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
+    hypothetical = [key for key, where in snapshot.hypothetical.items() if where == node]
+    left = without_hypothetical_allocations(left.without("Pod", *gone).without("Node", ("", node)), hypothetical)
+    lost = {key for each in template.slices for key in _devices(each)}
+    return _without_devices(left, lost)
+
+
+def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
+    """Return the snapshot without the selected devices and all parts of the same hardware; pods with them start again.
+
+    Parts of the same hardware are devices of a pool that consume a counter set in common, or that have the same PCI
+    address or UUID. WhatIfError if there are no such devices.
+    """
+    lost: set[DeviceKey] = set()
+    for pool in _pools(snapshot.slices):
+        devices = {key: device for each in pool for key, device in _devices(each).items()}
+        chosen = {
+            key for each in pool for key, device in _devices(each).items() if target.selects(each["spec"], device)
+        }
+        marks = {mark for key in chosen for mark in _marks(devices[key])}
+        lost |= chosen | {key for key, device in devices.items() if marks & set(_marks(device))}
+    if not lost:
+        drivers = ", ".join(sorted({each["spec"]["driver"] for each in snapshot.slices})) or "none"
+        raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
+    held = {object_key(each) for each in snapshot.claims if _held(each) & lost}
+    hit = [pod for each in snapshot.pods if set(used_claims(pod := Pod.model_validate(each))) & held]
+    left = with_recreated_pods(snapshot, [pod for pod in hit if not is_finished(pod)])
+    left = without_hypothetical_allocations(left, [key for key in snapshot.hypothetical if key in held])
+    return _without_devices(left, lost)
+
+
+def _without_devices(snapshot: Snapshot, lost: set[DeviceKey]) -> Snapshot:
+    """Remove devices from the slices; claims that hold one and that no pod uses are allocated again."""
+    slices = tuple(_without(each, lost) for each in snapshot.slices)
+    claims = tuple(deallocated(each) if _held(each) & lost else each for each in snapshot.claims)
+    return replace(snapshot, slices=slices, claims=claims)
+
+
+def _without(raw_slice: JSON, lost: set[DeviceKey]) -> JSON:
+    devices = _devices(raw_slice)
+    if not lost.intersection(devices):
+        return raw_slice
+    kept = [device for key, device in devices.items() if key not in lost]
+    return raw_slice | {"spec": raw_slice["spec"] | {"devices": kept}}
+
+
+def _pools(slices: Iterable[JSON]) -> list[list[JSON]]:
+    """The slices of each pool."""
+    found: dict[tuple[str, str], list[JSON]] = {}
+    for each in slices:
+        found.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each)
+    return list(found.values())
+
+
+def _devices(raw_slice: JSON) -> dict[DeviceKey, JSON]:
+    spec = raw_slice["spec"]
+    return {(spec["driver"], spec["pool"]["name"], each["name"]): each for each in spec.get("devices") or ()}
+
+
+def _held(claim: JSON) -> set[DeviceKey]:
+    return {(each["driver"], each["pool"], each["device"]) for each in claim_results(claim)}
+
+
+def _marks(device: JSON) -> Iterator[tuple[str, str]]:
+    """Yield what a device has in common with the other parts of its hardware."""
+    for each in device.get("consumesCounters") or ():
+        yield "counterSet", str(each["counterSet"])
+    for name, value in (device.get("attributes") or {}).items():
+        if name.endswith(_HARDWARE) and "string" in value:
+            yield "uuid" if name.lower().endswith("uuid") else "pciBusID", str(value["string"])
+
+
+def replaced(snapshot: Snapshot, objects: Snapshot) -> Snapshot:
+    """Return the snapshot with these objects in place of those of the same kind, namespace and name."""
+    kinds = ("nodes", "slices", "classes", "claims", "templates", "pods", "rules", "namespaces", "daemon_sets")
+    added = [each for name in kinds for each in getattr(objects, name)]
+    changed: list[ObjectKey] = [object_key(each) for each in objects.pods]
+    removed = [Pod.model_validate(each) for each in snapshot.pods if object_key(each) in changed]
+    return with_recreated_pods(snapshot, removed).with_objects(added)

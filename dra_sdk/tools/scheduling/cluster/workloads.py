@@ -1,0 +1,251 @@
+"""From Deployments, Jobs and other objects with pod templates to the pods that their controllers make.
+
+Also what is said of objects of other kinds: those of Kubernetes that use no devices are passed over, and a kind of
+another API group that may make pods or claims is refused, because a cluster with fewer pods than it will have is not
+the cluster that was asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
+from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, validate_core_object, validate_pod
+from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    DEFAULT_NAMESPACE,
+    ObjectKey,
+    Snapshot,
+    generated_name,
+    generated_uid,
+    object_key,
+)
+from dra_sdk.tools.scheduling.cluster.workload_kinds import (
+    TemplateUse,
+    WorkloadError,
+    WorkloadKinds,
+    kind_key,
+    object_name,
+)
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.resource.metadata import TopLevel
+from dra_sdk.wire.validation.decoding import read_as
+from dra_sdk.wire.validation.names import dns_subdomain
+from dra_sdk.wire.validation.problems import Problem, ProblemType, join_path, required
+
+CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {"Node": Node, "Pod": Pod, "Namespace": Namespace}
+DAEMON_SET: Final = ("apps", "DaemonSet")
+_TYPED: Final = {"", "apps", "batch"}
+"""The API groups of workloads whose fields are all known."""
+_SIGN: Final = re.compile(
+    r"containers?$|podtemplate|podspec|^template$|replicas?$|resourceclaim|deviceclass|accelerator|gpus?$|devices?$",
+    re.IGNORECASE,
+)
+"""Fields that say that an object may make pods or claims."""
+_NODE_NAME_FIELD: Final = "metadata.name"
+_DAEMON_TOLERATIONS: Final = (
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/disk-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/pid-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+)
+"""What the DaemonSet controller adds to its pods. Source: controller/daemon/util, AddOrUpdateDaemonPodTolerations."""
+
+
+# -- kinds
+
+
+def unknown_kind_problems(obj: JSON, kinds: WorkloadKinds) -> Iterator[Problem]:
+    """Yield why an object may not be passed over: a misspelt kind, or a kind that may need devices and is not known."""
+    yield from kind_problems(obj.get("apiVersion"), obj.get("kind"))
+    version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+    if not version or version in builtin_kinds() or kind_key(obj) in kinds.table:
+        return
+    if sign := next(_signs({key: value for key, value in obj.items() if key != "metadata"}), ""):
+        detail = (
+            f"{kind} of {version} is not understood, and its field {sign} may mean that it makes pods or claims; "
+            "describe it in a file of --workloads, or leave it out by --ignore-kind"
+        )
+        yield Problem("kind", ProblemType.NOT_SUPPORTED, detail)
+
+
+def _signs(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """Yield the paths of fields that say that an object may make pods or claims."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if _SIGN.search(str(key)):
+                yield join_path([*path, str(key)])
+            yield from _signs(item, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _signs(item, (*path, index))
+
+
+# -- problems
+
+
+def checked_core_object(obj: JSON, profile: ServerProfile) -> tuple[TopLevel | None, list[Problem]]:
+    """Decode a pod, a node or a namespace; return its model, None if it is of no use, and what is wrong with it."""
+    found = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
+    found = found or list(field_problems(str(obj["kind"]), obj, profile))
+    if any(each.type is not ProblemType.UNKNOWN for each in found):
+        return None, found
+    value, problems = read_as(CORE_KINDS[str(obj["kind"])], obj, profile)
+    known = {each.field for each in found}
+    found += [each for each in problems if each.field not in known]
+    return value, found if value is None else [*found, *validate_core_object(value)]
+
+
+def workload_problems(obj: JSON, kinds: WorkloadKinds, profile: ServerProfile) -> list[Problem]:
+    """Return what an API server would refuse in an object with pod templates, as far as it is known here."""
+    group, kind = kind_key(obj)
+    found = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
+    typed = group in _TYPED and not found
+    if typed:
+        found += field_problems(kind, obj, profile)
+    name = object_name(obj)
+    found += dns_subdomain(name, "metadata.name") if name else [required("metadata.name")]
+    if found:
+        return found
+    try:
+        uses = {use.path: use for use in kinds.uses(obj) or ()}
+    except WorkloadError as error:
+        return [Problem(join_path(error.path), ProblemType.INVALID, error.detail)]
+    if not uses:
+        detail = f"{kind} has no pod template where one is expected"
+        return [Problem("spec", ProblemType.REQUIRED, detail)]
+    for path, use in uses.items():
+        where = join_path(path)
+        if not typed:
+            found += field_problems("PodTemplateSpec", use.template, profile, where)
+        found += [_below(where, each) for each in template_problems(use.template, profile)]
+    return found
+
+
+def template_problems(template: JSON, profile: ServerProfile) -> list[Problem]:
+    """Return what is invalid in the pod of a template."""
+    value, problems = read_as(Pod, {"metadata": {}, "spec": template.get("spec") or {}}, profile)
+    return problems if value is None else [*problems, *validate_pod(value)]
+
+
+def _below(path: str, problem: Problem) -> Problem:
+    return Problem(f"{path}.{problem.field}", problem.type, problem.detail)
+
+
+# -- pods
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The pods of an object.
+
+    pods: those that do not exist yet.
+    notes: what is not simulated of it, each as the end of a sentence that begins with the object.
+    """
+
+    pods: list[JSON]
+    notes: list[str]
+
+
+def expand(obj: JSON, kinds: WorkloadKinds, existing: Mapping[ObjectKey, JSON]) -> Expansion:
+    """Return the pods that the controller of an object makes; of those in `existing` that it owns, none again."""
+    pods: list[JSON] = []
+    notes: dict[str, None] = {}
+    namespace = object_key(obj)[0] or DEFAULT_NAMESPACE
+    for use in kinds.uses(obj) or ():
+        owned = [key for key, pod in existing.items() if key[0] == namespace and _is_owned(pod, use)]
+        made = [made_pod(use, namespace, name, index) for index, name in enumerate(use.names)]
+        left = [pod for pod in made if object_key(pod) not in existing]
+        others = len(owned) - (len(made) - len(left))
+        pods += left[: max(0, len(left) - others)]
+        if use.note:
+            notes[use.note] = None
+    return Expansion(pods, list(notes))
+
+
+def made_pod(use: TemplateUse, namespace: str, name: str, index: int = 0) -> JSON:
+    """Return a pod from a template, with the name and the owner that its controller gives it."""
+    version, kind, owner = use.owner
+    base = name
+    if name.endswith("-"):
+        name = generated_name(name, namespace, kind, owner, str(index))
+    metadata: JSON = {key: value for key, value in (use.template.get("metadata") or {}).items() if value is not None}
+    uid = generated_uid(kind, (namespace, owner))
+    reference = {"apiVersion": version, "kind": kind, "name": owner, "uid": uid, "controller": True}
+    metadata |= {"name": name, "namespace": namespace, "uid": generated_uid("Pod", (namespace, name), uid)}
+    if base != name:
+        metadata["generateName"] = base
+    metadata["ownerReferences"] = [reference]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": use.template.get("spec") or {}}
+
+
+def _is_owned(pod: JSON, use: TemplateUse) -> bool:
+    """Whether a pod belongs to the controller; of a Deployment, to any of its ReplicaSets."""
+    _, kind, name = use.owner
+    for each in pod["metadata"].get("ownerReferences") or ():
+        if each.get("controller") and each.get("kind") == kind:
+            found = str(each.get("name"))
+            if found == name or (kind == "ReplicaSet" and found.rpartition("-")[0] == name.rpartition("-")[0]):
+                return True
+    return False
+
+
+# -- DaemonSets
+
+
+def with_daemon_pods(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with a pod of each DaemonSet on each node that it selects and that has none yet.
+
+    Source: controller/daemon.
+    """
+    kinds = WorkloadKinds()
+    made = [
+        pod
+        for obj in snapshot.daemon_sets
+        for use in kinds.uses(obj) or ()
+        for pod in _missing_daemon_pods(snapshot, object_key(obj)[0], use)
+    ]
+    return replace(snapshot, pods=(*made, *snapshot.pods)) if made else snapshot
+
+
+def _missing_daemon_pods(snapshot: Snapshot, namespace: str, use: TemplateUse) -> Iterator[JSON]:
+    spec = use.template.get("spec") or {}
+    tolerations = [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS]
+    if spec.get("hostNetwork"):
+        tolerations.append({**_DAEMON_TOLERATIONS[-1], "key": "node.kubernetes.io/network-unavailable"})
+    wanted = Pod.model_validate({"spec": spec | {"tolerations": tolerations}})
+    present = {_daemon_node(pod) for pod in snapshot.pods if _is_owned(pod, use)}
+    for index, obj in enumerate(snapshot.nodes):
+        node = str(obj["metadata"]["name"])
+        if node in present or rejection_reason(wanted, Node.model_validate(obj), obj):
+            continue
+        pod = made_pod(use, namespace, f"{use.owner[2]}-", index)
+        name = generated_name(f"{use.owner[2]}-", namespace, node)
+        pod["metadata"] |= {"name": name, "uid": generated_uid("Pod", (namespace, name), node)}
+        yield pod | {"spec": spec | {"tolerations": tolerations, "affinity": _only_on(spec.get("affinity"), node)}}
+
+
+def _only_on(affinity: JSON | None, node: str) -> JSON:
+    """The affinity with the node instead of its required terms, as the controller writes it."""
+    required = {"key": _NODE_NAME_FIELD, "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [required]}]}
+    inner = dict((affinity or {}).get("nodeAffinity") or {})
+    inner["requiredDuringSchedulingIgnoredDuringExecution"] = terms
+    return {**(affinity or {}), "nodeAffinity": inner}
+
+
+def _daemon_node(pod: JSON) -> str:
+    """The node of a DaemonSet's pod: where it runs, or the one that its affinity names."""
+    spec: JSON = pod["spec"]
+    if spec.get("nodeName"):
+        return str(spec["nodeName"])
+    affinity = Pod.model_validate(pod).spec.affinity.node_affinity
+    terms: Sequence[Any] = (affinity and affinity.required and affinity.required.node_selector_terms) or ()
+    fields = [field for term in terms for field in term.match_fields or () if field.key == _NODE_NAME_FIELD]
+    return str(fields[0].values[0]) if fields and fields[0].values else ""

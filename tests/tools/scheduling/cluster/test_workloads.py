@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+
+from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, add_nodes, read_snapshot, schedule
+from dra_sdk.tools.scheduling.cluster.what_if import NodeTemplate
+from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
+from dra_sdk.wire.documents import Document
+from dra_sdk.wire.profile import ServerProfile
+from tests.tools.scheduling.cluster.objects import cluster, device_class, gpus, node, nodes_of, pod, template
+
+POD = {"containers": [{"name": "main"}], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+
+
+def workload(kind, name="w", version="apps/v1", **spec):
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": POD}, **spec},
+    }
+
+
+def read(*objects, **more):
+    source = ObjectSource("a.yaml", [Document(each) for each in objects])
+    return read_snapshot([source], ServerProfile.of("1.37"), **more)
+
+
+def problems(*objects):
+    with pytest.raises(SnapshotReadError) as caught:
+        read(*objects)
+    return list(caught.value.problems)
+
+
+def test_each_pod_of_a_deployment_gets_a_claim_of_its_own():
+    reading = read(workload("Deployment", replicas=3), template("one"), device_class(), node("n"), gpus("n", "a", "b"))
+    outcome = schedule(reading.snapshot)
+    assert [each.node for each in outcome.pods] == ["n", "n", None]
+    owners = {each["metadata"]["ownerReferences"][0]["name"] for each in outcome.snapshot.claims}
+    assert owners == {each.pod[1] for each in outcome.pods}
+    assert not outcome.complete
+
+
+def test_a_stateful_set_has_numbered_pods():
+    pods = read(workload("StatefulSet", replicas=2)).snapshot.pods
+    assert [each["metadata"]["name"] for each in pods] == ["w-0", "w-1"]
+    assert pods[0]["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet"
+
+
+def test_pods_that_exist_are_not_made_again():
+    made = read(workload("Deployment", replicas=3)).snapshot.pods
+    assert len(read(workload("Deployment", replicas=3), *made[:2]).snapshot.pods) == 3
+    assert len(read(workload("Deployment", replicas=1), *made).snapshot.pods) == 3
+
+
+def test_notes_of_workloads_are_warnings():
+    (warning,) = read(workload("Job", version="batch/v1", suspend=True)).warnings
+    assert warning == "a.yaml: Job/w is suspended, so it has no pods"
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_that_accepts_it():
+    tainted = node("c", taints=[{"key": "k", "effect": "NoSchedule"}])
+    snapshot = read(workload("DaemonSet"), template("one"), device_class(), gpus("a", "gpu-0")).snapshot
+    snapshot = snapshot.with_objects([node("a"), node("b", unschedulable=True), tainted])
+    outcome = schedule(snapshot)
+    assert sorted(str(each.node) for each in outcome.pods) == ["None", "a"]
+    again = with_daemon_pods(outcome.snapshot)
+    assert len(again.pods) == 2
+    after = schedule(add_nodes(outcome.snapshot, NodeTemplate.of(snapshot, "a"), ["d"]))
+    assert {each.node for each in after.pods} == {"a", "d", None}
+
+
+def test_two_workloads_of_one_name():
+    (found,) = problems(workload("Deployment"), workload("Deployment"))
+    assert found == "a.yaml: Deployment/w: is also defined at a.yaml"
+
+
+@pytest.mark.parametrize(
+    ("obj", "problem"),
+    [
+        (workload("Deployment", replica=2), "Deployment/w: spec.replica: unknown field; did you mean replicas?"),
+        (workload("Deployment", replicas=-1), "spec.replicas: must be a whole number, 0 or more"),
+        (workload("Deployment", version="v1"), "kind: v1 has no kind 'Deployment'; it is in apps/v1"),
+        (
+            workload("JobSet", version="jobset.x-k8s.io/v1alpha2"),
+            "spec: JobSet has no pod template where one is expected",
+        ),
+        (
+            workload("RayCluster", version="ray.io/v1", headGroupSpec={"template": {"spec": {"container": []}}}),
+            "spec.headGroupSpec.template.spec.container: unknown field; did you mean containers?",
+        ),
+        (workload("Train", version="example.com/v1"), "kind: Train of example.com/v1 is not understood"),
+        (pod("p", resourceClaim=[]), "Pod/p: spec.resourceClaim: unknown field; did you mean resourceClaims?"),
+        (pod("p") | {"apiVersion": ""}, "Pod/p: apiVersion: must be v1"),
+    ],
+)
+def test_what_is_not_understood_is_told(obj, problem):
+    assert problem in problems(obj)[0]
+
+
+def test_kinds_that_have_nothing_to_do_with_devices_are_passed_over():
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}}
+    certificate = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "s"}, "spec": {}}
+    train = workload("Train", version="example.com/v1")
+    assert dict(read(service, certificate, train, ignore=["Train"]).ignored_kinds) == {
+        "Service": 1,
+        "Certificate": 1,
+        "Train": 1,
+    }
+
+
+def test_the_nodes_of_pods_without_claims():
+    outcome = schedule(cluster(node("n"), pod("p")))
+    assert nodes_of(outcome) == {"p": "n"}
