@@ -30,7 +30,12 @@ _ORDER: Final = (
     "DeviceClass",
     "NetworkPolicy",
     "ConfigMap",
+    "Certificate",
+    "Service",
+    "PodDisruptionBudget",
     "DaemonSet",
+    "Deployment",
+    "ValidatingWebhookConfiguration",
     "PodMonitor",
     "PrometheusRule",
 )
