@@ -25,6 +25,7 @@ _ORDER: Final = (
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
+    "SecurityContextConstraints",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
     "DeviceClass",

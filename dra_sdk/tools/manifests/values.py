@@ -83,6 +83,9 @@ class Driver(_Part):
     device_classes: list[DeviceClass] = _may_be_left_out("empty: one class for all devices, with the driver's name")
     webhook: bool = _may_be_left_out("the webhook checks its configuration")
     device_status: bool = _may_be_left_out("the driver writes status.devices of claims")
+    cdi_dir: Annotated[str, StringConstraints(pattern=r"^(/[^{}]*)?$")] = _may_be_left_out(
+        "where its CDI specs are written; empty: the chart's cdiDir"
+    )
     nri: bool = _may_be_left_out("the pod gets the directory of the runtime's NRI socket")
     host_root: Literal["none", "ReadOnly", "ReadWrite"] = _may_be_left_out("access to the host's root, at /host")
     host_paths: list[Mount] = _may_be_left_out("further files and directories of the host")
@@ -181,6 +184,7 @@ class Values(_Part):
     webhook: Webhook
     monitoring: Monitoring
     network_policy: NetworkPolicy
+    open_shift: bool = Field(description="a SecurityContextConstraints for the account of each driver")
     viewer: Viewer
     defaults: Driver = Field(description="what each driver has unless its own entry says otherwise")
     drivers: dict[Label, Driver] = Field(description="the drivers by the name that `dra-sdk run` takes")

@@ -21,6 +21,7 @@ ALL: JSON = {
     "namespace": {"create": True},
     "priorityClass": {"create": True, "name": "dra-drivers", "value": 1000000},
     "monitoring": {"podMonitor": True, "alerts": True, "dashboard": True, "interval": "10s", "labels": {"a": "b"}},
+    "openShift": True,
     "webhook": {
         "create": True,
         "image": {"tag": "webhook"},
@@ -65,6 +66,7 @@ SWITCHES: dict[str, JSON] = {
                     {"name": "any", "expression": "true", "extendedResourceName": "example.com/lamp"},
                 ],
                 "webhook": True,
+                "cdiDir": "/var/run/cdi-drivers/lamps",
                 "deviceStatus": True,
                 "nri": True,
                 "hostRoot": "ReadWrite",

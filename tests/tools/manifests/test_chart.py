@@ -149,6 +149,14 @@ def test_a_pod_sees_the_directories_of_its_own_driver_only(key: str) -> None:
     assert {each["name"] for each in mounts.values()} == {each["name"] for each in spec["volumes"]}
 
 
+def test_a_driver_with_a_cdi_directory_of_its_own_sees_no_other() -> None:
+    spec = pod("cpu", cdiDir="/var/run/cdi-drivers/cpu")
+    paths = {each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    assert {each for each in paths if "cdi" in each} == {"/var/run/cdi-drivers/cpu"}
+    (made,) = spec["containers"]
+    assert {"name": "DRA_SDK_CDI_DIR", "value": "/var/run/cdi-drivers/cpu"} in made["env"]
+
+
 @pytest.mark.parametrize("key", DRIVERS)
 def test_every_pod_is_confined_and_replaced_without_a_gap(key: str) -> None:
     found = rendered(on(key))["DaemonSet", f"dra-{key}"]["spec"]
@@ -250,6 +258,24 @@ def test_the_webhook_checks_the_drivers_that_are_on_and_can_do_nothing_else() ->
         <= found["Deployment", "dra-sdk-webhook"]["spec"]["template"]["metadata"]["labels"].items()
     )
     assert service["ports"][0]["targetPort"] in {each["name"] for each in made["ports"]}
+
+
+@pytest.mark.parametrize("key", ["cpu", "nic", "gpu", "gpu-amd"])
+def test_on_openshift_an_account_may_make_its_own_pod_and_no_wider_one(key: str) -> None:
+    found = rendered(on(key), {"openShift": True})
+    constraints = found["SecurityContextConstraints", f"dra-sdk-{key}"]
+    assert constraints["users"] == [f"system:serviceaccount:dra-sdk:dra-{key}"]
+    spec = found["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]
+    context = spec["containers"][0]["securityContext"]
+    privileged = context.get("privileged", False)
+    assert constraints["allowPrivilegedContainer"] is privileged
+    assert constraints["allowPrivilegeEscalation"] is context.get("allowPrivilegeEscalation", privileged)
+    assert constraints["allowHostPID"] is spec.get("hostPID", False)
+    assert constraints["allowHostNetwork"] is constraints["allowHostPorts"] is spec.get("hostNetwork", False)
+    if not privileged:
+        assert constraints["allowedCapabilities"] == context["capabilities"].get("add", [])
+    kinds = {kind for each in spec["volumes"] for kind in each if kind != "name"}
+    assert kinds <= set(constraints["volumes"])
 
 
 def test_objects_come_in_an_order_in_which_they_can_be_applied() -> None:
