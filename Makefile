@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -99,6 +99,14 @@ site: $(VENV)/.documented   ## the site of docs/ in build/site, without warnings
 
 recordings: $(VENV)/.documented   ## the terminal sessions of README and site as pictures, docs/recordings
 	$(BIN)/python -m docs.site.recordings
+
+lock:   ## renew the versions and hashes that the image installs
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	build/lock/bin/python deploy/image/lock.py
+
+release: $(VENV)/.developed   ## a dry run: wheel and sdist, built twice and compared, in build/release; publishes nothing
+	$(BIN)/python -m tests.deploy.release build/release
 
 proto: $(VENV)/.developed   ## regenerate the messages of kubelet, device plugins and NRI
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_sdk/wire/proto/*.proto

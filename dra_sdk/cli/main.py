@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "conformance",
     "manifests",
     "doctor",
+    "webhook",
 )
 FAILED: Final = 2
 INTERRUPTED: Final = 130

@@ -82,6 +82,19 @@ class OpaqueConfig(BaseModel):
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
 
 
+def wrong_fields(config: type[OpaqueConfig], parameters: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the path and a sentence for each problem that `decode` would raise ConfigError for; empty if none.
+
+    A path is as in a claim, such as `parts[0].width`; empty for the whole object. The sentence does not repeat it.
+    """
+    fields = {key: value for key, value in parameters.items() if key not in {"apiVersion", "kind"}}
+    try:
+        config.model_validate(fields, extra="forbid", by_alias=True, by_name=False)
+    except ValidationError as error:
+        return [(_field_path(fields, location), text) for location, text in _problems(error, config)]
+    return []
+
+
 def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the parameters that a driver accepts: one of `configs`, at least one.
 
@@ -130,15 +143,29 @@ def _default_problem(field: FieldInfo) -> str:
 
 
 def _sentences(error: ValidationError, config: type[BaseModel]) -> list[str]:
-    found = []
+    return [f"{_short('.'.join(map(str, path)) or 'parameters')}: {text}" for path, text in _problems(error, config)]
+
+
+def _problems(error: ValidationError, config: type[BaseModel]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """Yield pydantic's location and our sentence for each problem."""
     for problem in error.errors(include_url=False):
         path, text = problem["loc"], f"{broken_rule(problem)} (got {_SHOWN.repr(problem['input'])})"
         if problem["type"] == "extra_forbidden":
             text = f"unknown field ({_short(_known_fields(config, path[:-1]))})"
         elif problem["type"] == "missing":  # the input is the whole object here
             text = "is required"
-        found.append(f"{_short('.'.join(map(str, path)) or 'parameters')}: {text}")
-    return found
+        yield path, text
+
+
+def _field_path(value: Any, location: Sequence[int | str]) -> str:
+    """Return the path of a location in a value, without what pydantic adds for alternatives and keys of a type."""
+    path = ""
+    for number, part in enumerate(location):
+        if isinstance(part, int) and isinstance(value, list) and part < len(value):
+            path, value = f"{path}[{part}]", value[part]
+        elif isinstance(value, dict) and (part in value or number == len(location) - 1):  # the last may be missing
+            path, value = f"{path}.{part}", value.get(part)
+    return _short(path.removeprefix("."))
 
 
 def broken_rule(problem: ErrorDetails) -> str:

@@ -108,6 +108,8 @@ def test_the_schema_is_that_of_the_classes() -> None:
             "value drivers.cpu.hostRoot must be 'none', 'ReadOnly' or 'ReadWrite'",
         ),
         ({"drivers": {"cpu": {"nodeSelector": None}}}, "value drivers.cpu.nodeSelector must be an object"),
+        ({"webhook": {"create": True}}, "value webhook.caBundle or webhook.issuer must be given, not both"),
+        ({"webhook": {"timeoutSeconds": 31}}, "value webhook.timeoutSeconds must be less than or equal to 30"),
         ({"kubeletDir": "here"}, "value kubeletDir"),
         ({"cdi": "/x"}, "value cdi"),
     ],
@@ -151,6 +153,14 @@ def test_a_pod_sees_the_directories_of_its_own_driver_only(key: str) -> None:
     mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
     assert "host" not in volumes or mounts["/host"]["readOnly"]
     assert {each["name"] for each in mounts.values()} == {each["name"] for each in spec["volumes"]}
+
+
+def test_a_driver_with_a_cdi_directory_of_its_own_sees_no_other() -> None:
+    spec = pod("cpu", cdiDir="/var/run/cdi-drivers/cpu")
+    paths = {each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    assert {each for each in paths if "cdi" in each} == {"/var/run/cdi-drivers/cpu"}
+    (made,) = spec["containers"]
+    assert {"name": "DRA_SDK_CDI_DIR", "value": "/var/run/cdi-drivers/cpu"} in made["env"]
 
 
 @pytest.mark.parametrize("key", DRIVERS)
@@ -222,6 +232,56 @@ def test_only_a_driver_that_tells_the_status_of_devices_may_write_it() -> None:
         each for each in found["ClusterRole", "dra-cpu"]["rules"] if "resourceclaims/driver" in each["resources"]
     ]
     assert rule["resourceNames"] == ["dra.cpu"]
+
+
+def test_the_webhook_checks_the_drivers_that_are_on_and_can_do_nothing_else() -> None:
+    found = rendered(
+        on("cpu"), on("gpu", webhook=False), on("gpu-amd", run="amd"), {"webhook": {"create": True, "caBundle": "LS0t"}}
+    )
+    spec = found["Deployment", "dra-sdk-webhook"]["spec"]["template"]["spec"]
+    (made,) = spec["containers"]
+    assert made["args"][:1] + made["args"][-2:] == ["webhook", "amd", "cpu"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert made["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not any("hostPath" in each for each in spec["volumes"])
+    assert spec["automountServiceAccountToken"] is False
+    bound = {
+        subject["name"]
+        for (kind, _), each in found.items()
+        if "Binding" in kind
+        for subject in each.get("subjects", ())
+    }
+    assert bound == {"dra-cpu", "dra-gpu", "dra-gpu-amd"}
+    (webhook,) = found["ValidatingWebhookConfiguration", "dra-sdk-configuration"]["webhooks"]
+    (condition,) = webhook["matchConditions"]
+    assert '"dra.cpu"' in condition["expression"]
+    assert '"gpu.amd.com"' in condition["expression"]
+    assert '"gpu.nvidia.com"' not in condition["expression"]
+    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 5)
+    service = found["Service", "dra-sdk-webhook"]["spec"]
+    assert (
+        service["selector"].items()
+        <= found["Deployment", "dra-sdk-webhook"]["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert service["ports"][0]["targetPort"] in {each["name"] for each in made["ports"]}
+
+
+@pytest.mark.parametrize("key", ["cpu", "nic", "gpu", "gpu-amd"])
+def test_on_openshift_an_account_may_make_its_own_pod_and_no_wider_one(key: str) -> None:
+    found = rendered(on(key), {"openShift": True})
+    constraints = found["SecurityContextConstraints", f"dra-sdk-{key}"]
+    assert constraints["users"] == [f"system:serviceaccount:dra-sdk:dra-{key}"]
+    spec = found["DaemonSet", f"dra-{key}"]["spec"]["template"]["spec"]
+    context = spec["containers"][0]["securityContext"]
+    privileged = context.get("privileged", False)
+    assert constraints["allowPrivilegedContainer"] is privileged
+    assert constraints["allowPrivilegeEscalation"] is context.get("allowPrivilegeEscalation", privileged)
+    assert constraints["allowHostPID"] is spec.get("hostPID", False)
+    assert constraints["allowHostNetwork"] is constraints["allowHostPorts"] is spec.get("hostNetwork", False)
+    if not privileged:
+        assert constraints["allowedCapabilities"] == context["capabilities"].get("add", [])
+    kinds = {kind for each in spec["volumes"] for kind in each if kind != "name"}
+    assert kinds <= set(constraints["volumes"])
 
 
 def test_objects_come_in_an_order_in_which_they_can_be_applied() -> None:

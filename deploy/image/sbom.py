@@ -1,0 +1,69 @@
+"""Writes a CycloneDX 1.5 list of what a tree contains: Python distributions, and Debian packages of status.d.
+
+`python3 sbom.py TREE FILE`. It reads package metadata alone, so the same tree gives the same bytes: there is no time
+and no serial number in it. Source: https://cyclonedx.org/docs/1.5/json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+JSON = dict[str, Any]
+_ARCHITECTURE = re.compile(r"^Architecture: (\S+)$", re.MULTILINE)
+_VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
+
+
+def bill(tree: Path) -> JSON:
+    """Returns the list for a tree with a virtual environment in /opt/dra-sdk."""
+    found = sorted([*_python(tree), *_debian(tree)], key=lambda each: str(each["bom-ref"]))
+    product = next((each for each in found if each["name"] == "dra-sdk"), None)
+    about = {"metadata": {"component": {**product, "type": "application"}}} if product else {}
+    parts = [each for each in found if each is not product]
+    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, **about, "components": parts}
+
+
+def _python(tree: Path) -> Iterator[JSON]:
+    sites = sorted(str(each) for each in tree.glob("opt/dra-sdk/lib/python3*/site-packages"))
+    for each in distributions(path=sites):
+        name = re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower()
+        reference = f"pkg:pypi/{name}@{quote(each.version)}"
+        yield _component(name, each.version, reference) | _licence(each)
+
+
+def _licence(found: Distribution) -> JSON:
+    expression, text = found.metadata.get("License-Expression"), found.metadata.get("License")
+    if expression:
+        return {"licenses": [{"expression": expression}]}
+    classified = [
+        each.rpartition(":: ")[2]
+        for each in found.metadata.get_all("Classifier") or ()
+        if each.startswith("License ::")
+    ]
+    names = classified or ([text.splitlines()[0][:100]] if text and text.strip() else [])
+    return {"licenses": [{"license": {"name": each}} for each in names]} if names else {}
+
+
+def _debian(tree: Path) -> Iterator[JSON]:
+    for each in sorted(tree.glob("var/lib/dpkg/status.d/*")):
+        text = each.read_text()
+        version, architecture = _VERSION.search(text), _ARCHITECTURE.search(text)
+        if version and architecture:
+            reference = f"pkg:deb/debian/{each.name}@{quote(version[1])}?arch={architecture[1]}"
+            yield _component(each.name, version[1], reference)
+
+
+def _component(name: str, version: str, reference: str) -> JSON:
+    return {"type": "library", "bom-ref": reference, "name": name, "version": version, "purl": reference}
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[2])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(bill(Path(sys.argv[1])), indent=1) + "\n")

@@ -1,0 +1,115 @@
+"""The role of a driver, compared with the requests of one that does everything: it grants each, and nothing more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, PreparedDevice, ResourcePool
+from dra_sdk.loader import Driver
+from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.tools.doctor import PERMISSIONS
+from dra_sdk.tools.manifests import Chart
+from dra_sdk.tools.simulator import EmbeddedCluster
+from tests.embedded import settings_for
+from tests.waiting import wait
+
+NAME = "lamps.example.com"
+ON_STATUS = ("resourceclaims/driver", "associated-node:patch")
+"""No request: Kubernetes 1.36 and later ask for it when resourceclaims/status is patched."""
+
+
+class Lamps:
+    """A driver with pools that change, and with a status for each device."""
+
+    def __init__(self) -> None:
+        self.pools = {"first": 1, "second": 1}
+        self.changed: Callable[[], None] | None = None
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self, node: Node) -> list[ResourcePool]:
+        return [
+            ResourcePool(name, [Device(f"lamp-{number}") for number in range(count)])
+            for name, count in self.pools.items()
+        ]
+
+    def dra_prepare(self, claim: Claim[None]) -> Iterator[PreparedDevice]:
+        for each in claim.devices:
+            yield each.prepared(status=DeviceStatus(conditions=[Condition(type="Ready", status=True, reason="Lit")]))
+
+    def dra_unprepare(self) -> None:
+        """Something is to be undone, so the claim is kept on disk."""
+
+    def dra_watch(self, changed: Callable[[], None], stop: threading.Event) -> None:
+        self.changed = changed
+        stop.wait()
+
+
+def granted(*, device_status: bool) -> set[tuple[str, str]]:
+    """Resource and verb of each permission of the role."""
+    values = {"drivers": {"lamps": {"driverName": NAME, "deviceStatus": device_status}}}
+    (role,) = (
+        each.object
+        for each in Chart().render(values)
+        if each.object["kind"] == "ClusterRole" and each.object["metadata"]["name"] == "dra-lamps"
+    )
+    return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+@pytest.fixture(scope="module")
+def asked() -> set[tuple[str, str]]:
+    """Resource and verb of each request of the driver: start, changes of devices, a claim prepared and given back."""
+    lamps = Lamps()
+    with EmbeddedCluster() as cluster:
+        begin = len(cluster.server.log.records())
+
+        def devices() -> dict[str, int]:
+            slices = cluster.api.list("resourceslices", fields=f"spec.driver={NAME}")
+            return {each["spec"]["pool"]["name"]: len(each["spec"].get("devices", [])) for each in slices}
+
+        def requests() -> set[tuple[str, str]]:
+            return {
+                ("/".join(filter(None, (each.resource, each.subresource))), each.verb)
+                for each in cluster.server.log.records()[begin:]
+                if each.user_agent.startswith("dra-sdk") and each.resource
+            }
+
+        with DriverProcess(Driver.of(lamps), settings_for(cluster)):
+            cluster.kubelet.wait_for_driver(NAME)
+            wait(lambda: devices() == {"first": 1, "second": 1})
+            lamps.pools = {"first": 2}
+            wait(lambda: lamps.changed is not None)
+            assert lamps.changed is not None
+            lamps.changed()
+            wait(lambda: devices() == {"first": 2})
+            cluster.create_class("lamps", [f'device.driver == "{NAME}"'])
+            cluster.create_claim("one", {"lamp": "lamps"})
+            cluster.create_pod("user", ["one"])
+            cluster.schedule()
+            cluster.run_pod("user")
+            wait(lambda: ("resourceclaims/status", "patch") in requests())
+            cluster.stop_pod("user")
+        return requests()
+
+
+def test_everything_that_a_driver_asks_for_is_granted_and_nothing_else(asked: set[tuple[str, str]]) -> None:
+    assert asked | {ON_STATUS} == granted(device_status=True)
+
+
+def test_a_driver_without_status_gets_what_every_driver_asks_for() -> None:
+    of_status = {ON_STATUS, ("resourceclaims/status", "patch")}
+    assert granted(device_status=False) == granted(device_status=True) - of_status
+    assert granted(device_status=False) == {(resource, verb) for _, resource, verb in PERMISSIONS}
+
+
+def test_people_are_granted_what_the_commands_read_and_no_change() -> None:
+    (role,) = (
+        each.object
+        for each in Chart().render({"drivers": {"lamps": {"driverName": NAME}}})
+        if each.object["metadata"]["name"] == "dra-sdk-viewer"
+    )
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list"}
