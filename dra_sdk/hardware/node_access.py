@@ -37,6 +37,9 @@ _ENDED: Final = frozenset("ZX")
 _PARENT: Final = 0
 _START_TIME: Final = 18  # indexes of `ppid` and `starttime` among the fields after the state, see proc_pid_stat(5)
 _KILL_SECONDS: Final = 1.0  # from SIGKILL to the end of a process that does not hang in the kernel
+_EXEC_SECONDS: Final = 1.0  # from the old program of a process to its new one
+_EXEC_LOOKS: Final = 3  # at a process with arguments, until it is believed to have no variables
+_EXEC_PAUSE: Final = 0.0005
 _SHORTEST: Final = 1.0  # seconds for an action although the call has ended: it may be one that undoes something
 WRITE_SECONDS: Final = 20.0
 """How long the kernel may take for a write. Binding a device that works takes a few seconds."""
@@ -340,10 +343,24 @@ def _stat(pid: int) -> list[str]:
 
 
 def _environment(pid: int) -> frozenset[bytes]:
+    """The variables of a process; none if it ended or belongs to another user.
+
+    While a process executes a new program, the kernel shows neither variables nor arguments, so that is waited for: a
+    daemon must not be missed. A kernel thread has neither, too, but no program.
+    """
+    process = _PROC / str(pid)
+    deadline = time.monotonic() + _EXEC_SECONDS
+    looks = 0
     try:
-        return frozenset((_PROC / str(pid) / "environ").read_bytes().split(b"\0"))
-    except OSError:  # it ended, or belongs to another user
+        while not (found := (process / "environ").read_bytes()) and time.monotonic() < deadline:
+            (process / "exe").readlink()
+            looks += bool((process / "cmdline").read_bytes())
+            if looks == _EXEC_LOOKS:
+                break
+            time.sleep(_EXEC_PAUSE)
+    except OSError:
         return frozenset()
+    return frozenset(found.split(b"\0"))
 
 
 @dataclass(frozen=True, slots=True)

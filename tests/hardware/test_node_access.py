@@ -137,6 +137,20 @@ class Recorded(SystemEffects):
         return ""
 
 
+def test_a_process_is_found_also_while_it_executes_a_new_program(tmp_path):
+    again = tmp_path / "again"
+    again.write_text('#!/bin/sh\nexec "$0"\n')
+    again.chmod(0o755)
+    marker = f"DRA_SDK_TEST_MARK={tmp_path}"
+    process = subprocess.Popen(["sh", "-c", f'exec env "{marker}" "{again}"'])
+    try:
+        wait(lambda: process.pid in SystemEffects().running(marker))
+        assert [SystemEffects().running(marker) for _ in range(300)] == [[process.pid]] * 300
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_program_gets_the_time_that_is_left_of_the_call(tmp_path):
     effects, now = Recorded(), [100.0]
     node = NodeAccess(tmp_path, effects, Clock(now=lambda: now[0])).within(10)
