@@ -47,7 +47,7 @@ def network() -> dict[str, str]:
     found |= {f"addresses {name}": text("ip", "-o", "addr", "show", name).partition(": ")[2] for name in names}
     routes = text("ip", "route", "show", "table", "all").splitlines()
     found["routes"] = "\n".join(each for each in routes if set(each.split()) & {*names})
-    found["rdma"] = text("rdma", "link")
+    found["rdma"] = "\n".join(sorted(text("rdma", "link").splitlines()))  # the kernel sorts by those numbers
     for device in sorted(RDMA.iterdir()):
         number = [
             each.name for each in (RDMA.parent / "infiniband_verbs").glob("uverbs*") if verbs(each) == device.name
