@@ -65,7 +65,7 @@ test-differential: $(VENV)/.developed   ## drawn cases for a real API server and
 	$(BIN)/python -m tests.cluster.harness build
 	$(BIN)/python -m pytest $(DRAWN)
 
-test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU passthrough; a node of a cluster: CPUs, huge pages, SR-IOV; needs root, debootstrap, and Go for the first build
+test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU passthrough; a node of a cluster: CPUs, huge pages, SR-IOV, RDMA; needs root, debootstrap, and Go for the first build
 	$(BIN)/python -m tests.lab.harness prepare
 	$(BIN)/python -m pytest tests/lab
 

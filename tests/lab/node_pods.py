@@ -13,6 +13,13 @@ from tests.lab.harness.node import LIMIT, Node
 JSON = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+PROGRAMS = {
+    "usr": ("/usr", "/usr"),
+    "lib": ("/usr/lib", "/lib"),
+    "lib64": ("/usr/lib64", "/lib64"),
+    "verbs": ("/etc/libibverbs.d", "/etc/libibverbs.d"),
+}
+"""Directories of the node with programs for containers, and where the containers have them."""
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 
@@ -35,14 +42,20 @@ def create_claim(
     node.api.create(CLAIMS, made)
 
 
-def create(node: Node, name: str, *claims: str, resources: JSON | None = None) -> None:
-    """Creates a pod with one container, which uses these claims. It runs again after a boot."""
+def create(node: Node, name: str, *claims: str, resources: JSON | None = None, programs: bool = False) -> None:
+    """Creates a pod with one container, which uses these claims. It runs again after a boot.
+
+    With `programs`, the container has the programs of the node and their libraries too.
+    """
     uses = [{"name": each, "resourceClaimName": each} for each in claims]
     main = container("main", *({"name": each} for each in claims))
     main["resources"].update(resources or {})
     made = pod(name, uses, main)
     made["spec"]["restartPolicy"] = "Always"
     made["spec"]["dnsPolicy"] = "Default"
+    if programs:
+        made["spec"]["volumes"] = [{"name": each, "hostPath": {"path": path}} for each, (path, _) in PROGRAMS.items()]
+        main["volumeMounts"] = [{"name": each, "mountPath": at, "readOnly": True} for each, (_, at) in PROGRAMS.items()]
     node.api.create(PODS, made)
 
 
@@ -78,6 +91,12 @@ def devices(node: Node, name: str) -> Mapping[str, str]:
     """Returns the devices that the scheduler has allocated to a claim, by request."""
     results = node.api.get(f"{CLAIMS}/{name}")["status"]["allocation"]["devices"]["results"]
     return {each["request"]: each["device"] for each in results}
+
+
+def command(node: Node, name: str, *words: str) -> list[str]:
+    """Returns the command line that runs a program in a pod's container: its network, files and control group."""
+    enter = ["nsenter", "-t", str(node.container_process(name).pid), "-n", "-m", *words]
+    return ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(cgroup(node, name)), *enter]
 
 
 def told_cpus(node: Node, name: str) -> dict[str, str]:

@@ -13,7 +13,16 @@ from dra_driver_nic.files import FilesNamespace
 from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import Namespace, Snapshot, named
 from dra_driver_nic.nics import Nic, read_nics
-from dra_driver_nic.rdma_netlink import OpenRdmaSocket, RdmaSocket, devices, is_exclusive, move, open_socket
+from dra_driver_nic.rdma_netlink import (
+    OpenRdmaSocket,
+    RdmaSocket,
+    add_link,
+    devices,
+    is_exclusive,
+    move,
+    open_socket,
+    remove_link,
+)
 from dra_driver_nic.selection import kept, shared
 from dra_driver_nic.settings import NicSettings
 from dra_sdk import RetriableError
@@ -150,6 +159,14 @@ class NicNode:
 
     def _move_rdma(self, name: str, index: int, source: Namespace, target: Namespace) -> None:
         source.run(lambda _network: move(self._open_rdma, name, index, target.handle))
+
+    def add_rdma(self, name: str, kind: str, interface: str, namespace: Namespace) -> None:
+        """Make an RDMA device in software on an interface of a namespace. Raises NetworkError."""
+        namespace.run(lambda _network: add_link(self._open_rdma, name, kind, interface))
+
+    def remove_rdma(self, name: str, index: int, namespace: Namespace) -> None:
+        """Remove an RDMA device in software, which a namespace sees. Raises NetworkError."""
+        namespace.run(lambda _network: remove_link(self._open_rdma, name, index))
 
     def _open_rdma(self) -> RdmaSocket:
         return (self.open_rdma or open_socket)()

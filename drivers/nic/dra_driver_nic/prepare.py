@@ -21,6 +21,7 @@ from dra_driver_nic.nics import Nic
 from dra_driver_nic.node import NicNode
 from dra_driver_nic.plan import Allocated, check_interface, plan_attachment
 from dra_driver_nic.rdma import CONNECTION_MANAGER, pci_address_of
+from dra_driver_nic.rdma_links import LINKS, RdmaLink, links_on, one_at_a_time, restore_links
 from dra_driver_nic.sandbox import ATTACHMENT, RDMA, attachments, bring_back, moves
 from dra_driver_nic.virtual_functions import VfStep
 from dra_sdk import (
@@ -78,7 +79,7 @@ def unprepare(node: NicNode, claim: HeldClaim) -> None:
     """Bring a claim's interfaces back, and undo what its journal lists. A reboot has undone everything."""
     if not claim.rebooted:
         for each in reversed([*moves(claim)]):
-            with node.records.locked(each.record) as record:
+            with node.records.locked(each.record) as record, one_at_a_time(node, each.links):
                 bring_back(node, each, record)
         for entry in reversed(claim.journal):
             _undo(node, entry)
@@ -99,7 +100,11 @@ def _undo(node: NicNode, entry: Mapping[str, Any]) -> None:
     step.wait_until_free(node.access, f"network device {entry['device']}", _BUSY_SECONDS)
     step.restore(node.access)
     if entry[ATTACHMENT] is not None:
-        _restore_new_interface(node, Attachment.from_entry(entry[ATTACHMENT]))
+        attachment = Attachment.from_entry(entry[ATTACHMENT])
+        _restore_new_interface(node, attachment)
+        links = [RdmaLink.from_entry(each) for each in entry.get(LINKS, ())]
+        with one_at_a_time(node, links), node.namespace() as namespace:
+            restore_links(node, links, namespace, attachment.host.name)
 
 
 def _restore_new_interface(node: NicNode, attachment: Attachment) -> None:
@@ -222,7 +227,10 @@ def _prepare(
     nodes = _rdma_nodes(nic) if device.config.rdma is not False else []
     edits = ContainerEdits(device_nodes=[DeviceNode(path) for path in nodes])
     rdma = _rdma_that_moves(node, device, nic)
+    links = links_on(nic, in_pod=device.config.rdma is not False) if plan is not None else []
     data: dict[str, Any] = {RDMA: rdma} if rdma else {}
+    if links:
+        data[LINKS] = [each.entry for each in links]
     if plan is None:
         return device.prepared(edits, data=data, status=status.prepared())
     if device.config.interface.dhcp:
@@ -242,7 +250,8 @@ def _pass_through(
         raise ValueError(f"device {device.name} is no PCI function")
     step = Passthrough.plan(node.access, nic.pci)
     entry = plan.entry if plan is not None else None
-    claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry})
+    links = [each.entry for each in links_on(nic, in_pod=False)]
+    claim.journal({**step.entry, "device": device.name, ATTACHMENT: entry, LINKS: links})
     step.bind(node.access)
     bound = vfio_device(read_pci_device(node.host, nic.pci.address))
     edits = ContainerEdits(device_nodes=device.config.iommu.device_nodes(node.access, bound))
@@ -302,7 +311,7 @@ def _rdma_that_moves(node: NicNode, device: Allocated, nic: Nic) -> list[str]:
             f"device {device.name} ({nic}): RDMA devices move to pods here (`rdma system` is exclusive), and then the "
             "kernel makes an interface of InfiniBand again; use `rdma system set netns shared`, or rdma: false"
         )
-    return [each.name for each in nic.rdma]
+    return [each.name for each in nic.rdma if not each.parent]  # one in software cannot move: see `rdma_links`
 
 
 def _rdma_nodes(nic: Nic) -> list[str]:

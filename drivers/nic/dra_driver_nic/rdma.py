@@ -18,6 +18,7 @@ from dra_sdk.hardware import Host, numbered, optional, parse_pci_address, read_t
 CONNECTION_MANAGER: Final = "/dev/infiniband/rdma_cm"
 INFINIBAND_LAYER: Final = "InfiniBand"
 _GUID_GROUPS: Final = 4
+_ALL_ADDRESSES: Final = 1 << 16
 _VALUE: Final = re.compile(r"\d+:\s*(\S+)")  # `4: ACTIVE`
 _RATE: Final = re.compile(r"([\d.]+) Gb/sec")
 
@@ -116,20 +117,24 @@ def text_or_empty(path: Path) -> str:
 
 
 def _read(path: Path, nodes: tuple[str, ...]) -> RdmaDevice:
+    pci, parent = pci_address_of(path / "device"), optional(read_text, path / "parent") or ""
+    addresses = 0 if parent else _ALL_ADDRESSES if pci else 1
     return RdmaDevice(
         name=path.name,
-        pci=pci_address_of(path / "device"),
+        pci=pci,
         node_guid=_guid(optional(read_text, path / "node_guid") or ""),
         firmware=optional(read_text, path / "fw_ver") or "",
-        parent=optional(read_text, path / "parent") or "",
-        ports=tuple(_read_port(each, number) for number, each in numbered(path / "ports", "").items()),
+        parent=parent,
+        ports=tuple(_read_port(each, number, addresses) for number, each in numbered(path / "ports", "").items()),
         nodes=nodes,
     )
 
 
-def _read_port(path: Path, number: int) -> RdmaPort:
+def _read_port(path: Path, number: int, addresses: int) -> RdmaPort:
+    """A port. Its interfaces are those of its first `addresses`: `rdma_rxe` has places for 1024, a file for each."""
     rate = _RATE.match(optional(read_text, path / "rate") or "")
-    interfaces = {text_or_empty(each) for each in numbered(path / "gid_attrs/ndevs", "").values()}
+    places = sorted(numbered(path / "gid_attrs/ndevs", "").items())[:addresses] if addresses else []
+    interfaces = {text_or_empty(each) for _, each in places}
     keys = {int(read_text(each), 16) for each in numbered(path / "pkeys", "").values()}
     layer = optional(read_text, path / "link_layer") or ""
     first = text_or_empty(path / "gids/0") if layer == INFINIBAND_LAYER else ""

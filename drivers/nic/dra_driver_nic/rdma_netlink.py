@@ -2,7 +2,9 @@
 
 In the shared mode of the kernel every namespace sees every RDMA device. In the exclusive mode a device is in one
 namespace, as an interface is, and `RDMA_NLDEV_CMD_SET` moves it. A device keeps its name, which no other device of the
-machine has in any namespace; the kernel moves it to the first namespace when its own ends.
+machine has in any namespace; the kernel moves it to the first namespace when its own ends. A device in software
+stands on an interface and never moves: the kernel removes it when the interface moves, and
+`RDMA_NLDEV_CMD_NEWLINK` makes another one, on an interface of the thread's namespace.
 
 A namespace is that of the thread which opens the socket. Source: include/uapi/rdma/rdma_netlink.h and
 drivers/infiniband/core/nldev.c of the kernel; netlink(7).
@@ -22,8 +24,9 @@ from dra_driver_nic.links import NetworkError
 
 NETLINK_RDMA: Final = 20
 _NLDEV: Final = 5 << 10  # RDMA_NL_NLDEV: the upper bits of a message's type
-_GET, _SET, _SYS_GET = 1, 2, 6  # RDMA_NLDEV_CMD_*
-_DEV_INDEX, _DEV_NAME, _NETNS_MODE, _NET_NS_FD = 1, 2, 66, 68  # RDMA_NLDEV_ATTR_*, RDMA_NLDEV_SYS_ATTR_NETNS_MODE
+_GET, _SET, _NEW_LINK, _DELETE_LINK, _SYS_GET = 1, 2, 3, 4, 6  # RDMA_NLDEV_CMD_*
+_DEV_INDEX, _DEV_NAME, _NDEV_NAME, _LINK_TYPE, _NET_NS_FD = 1, 2, 51, 65, 68  # RDMA_NLDEV_ATTR_*
+_NETNS_MODE: Final = 66  # RDMA_NLDEV_SYS_ATTR_NETNS_MODE
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300  # NLM_F_*
 _ERROR, _DONE = 2, 3  # NLMSG_*
 _HEADER: Final = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
@@ -88,6 +91,19 @@ def move(open_rdma: OpenRdmaSocket, name: str, index: int, namespace: int) -> No
         _ask(opened, f"move RDMA device {name} to another network namespace", _SET, _REQUEST | _ACK, changes)
 
 
+def add_link(open_rdma: OpenRdmaSocket, name: str, kind: str, interface: str) -> None:
+    """Make a device in software, of a kind such as `rxe`, on an interface of the thread's namespace. NetworkError."""
+    changes = _text(_DEV_NAME, name) + _text(_LINK_TYPE, kind) + _text(_NDEV_NAME, interface)
+    with closing(_opened(open_rdma)) as opened:
+        _ask(opened, f"make RDMA device {name} on interface {interface}", _NEW_LINK, _REQUEST | _ACK, changes)
+
+
+def remove_link(open_rdma: OpenRdmaSocket, name: str, index: int) -> None:
+    """Remove a device in software, which the thread's namespace sees. NetworkError."""
+    with closing(_opened(open_rdma)) as opened:
+        _ask(opened, f"remove RDMA device {name}", _DELETE_LINK, _REQUEST | _ACK, _attribute(_DEV_INDEX, index))
+
+
 def _opened(open_rdma: OpenRdmaSocket) -> RdmaSocket:
     try:
         return open_rdma()
@@ -134,6 +150,12 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _attribute(kind: int, number: int) -> bytes:
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + 4, kind) + struct.pack("=I", number)
+
+
+def _text(kind: int, text: str) -> bytes:
+    content = text.encode() + b"\0"
+    length = _ATTRIBUTE.size + len(content)
+    return (_ATTRIBUTE.pack(length, kind) + content).ljust(_padded(length), b"\0")
 
 
 def _padded(length: int) -> int:

@@ -19,6 +19,7 @@ from dra_driver_nic.dhcp import Lease
 from dra_driver_nic.leases import with_lease
 from dra_driver_nic.links import Namespace
 from dra_driver_nic.node import NicNode
+from dra_driver_nic.rdma_links import RdmaLink, links_of, make_links, one_at_a_time, remove_links, restore_links
 from dra_driver_nic.shares import make_shares, remove_share
 from dra_sdk import DraError, HeldClaim, HeldDevice, PermanentError, PodSandbox, RetriableError
 
@@ -44,6 +45,7 @@ class Move:
     device: the device in the claim.
     attachment: what happens to its interface. None for a device with RDMA alone.
     rdma: the names of its RDMA devices that move as well, in the exclusive mode of the kernel.
+    links: its RDMA devices in software, which are removed here and made again there.
     cni: what the status says of the plugins of CNI: their result as `cni`, a failed CHECK as `cniCheck`; empty
         without plugins.
     """
@@ -52,6 +54,7 @@ class Move:
     device: HeldDevice
     attachment: Attachment | None
     rdma: tuple[str, ...]
+    links: tuple[RdmaLink, ...] = ()
     cni: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -68,7 +71,8 @@ def moves(claim: HeldClaim) -> Iterator[Move]:
     for device in claim.devices:
         entry, rdma = device.data.get(ATTACHMENT), tuple(device.data.get(RDMA, ()))
         if entry is not None or rdma:
-            yield Move(claim, device, Attachment.from_entry(entry) if entry is not None else None, rdma)
+            attachment = Attachment.from_entry(entry) if entry is not None else None
+            yield Move(claim, device, attachment, rdma, links_of(device))
 
 
 def attachments(claim: HeldClaim) -> Iterator[Attachment]:
@@ -121,6 +125,7 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[
         raise PermanentError(f"{pod} uses the network of its node (hostNetwork), so it cannot get {wanted[0]}")
     with ExitStack() as stack:
         records = {each.record: stack.enter_context(node.records.locked(each.record)) for each in wanted}
+        stack.enter_context(one_at_a_time(node, [link for each in wanted for link in each.links]))
         namespace = stack.enter_context(node.namespace())
         target = stack.enter_context(node.pod_namespace(pod.network_namespace))
         if target is None:
@@ -133,7 +138,7 @@ def _attach(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> Sequence[
             record.pod, record.pod_name, record.attached = pod.uid, f"{pod.namespace}/{pod.name}", False
             record.namespace, record.tag = pod.network_namespace, each.attachment.tag if each.attachment else ""
             node.records.save(each.record, record)
-        _attach_interfaces(namespace, target, [each.attachment for each in wanted if each.attachment is not None])
+        _attach_interfaces(node, (namespace, target), wanted)
         try:
             for each in wanted:
                 _send_rdma(node, each, namespace, target)
@@ -195,20 +200,28 @@ def _chain(node: NicNode, attachment: Attachment, namespace: Namespace, record: 
     return Chain(node.access, node.settings.cni_bin_dirs, namespace, attachment, call, record.namespace)
 
 
-def _attach_interfaces(node: Namespace, pod: Namespace, interfaces: Sequence[Attachment]) -> None:
+def _attach_interfaces(node: NicNode, namespaces: tuple[Namespace, Namespace], wanted: Sequence[Move]) -> None:
     """Make those that stand on shared interfaces, and move and configure all."""
+    interfaces = [each.attachment for each in wanted if each.attachment is not None]
     try:
-        make_shares(node, interfaces)
-        attach(node, pod, interfaces)
+        for move in wanted:
+            remove_links(node, move.links, namespaces[0])
+        make_shares(namespaces[0], interfaces)
+        attach(*namespaces, interfaces)
     except Exception:
         for each in interfaces:
-            remove_share(node, each)
+            remove_share(namespaces[0], each)
+        for move in wanted:
+            if move.attachment is not None:
+                restore_links(node, move.links, namespaces[0], move.attachment.host.name)
         raise
 
 
 def _send_rdma(node: NicNode, move: Move, namespace: Namespace, pod: Namespace) -> None:
     if missing := node.move_rdma(move.rdma, namespace, pod):
         raise RetriableError(f"{move}: RDMA device {missing[0]} is not on the node; it may have gone")
+    if move.attachment is not None:
+        make_links(node, move.links, pod, move.attachment.pod.name)
 
 
 def _undo(node: NicNode, move: Move, records: dict[str, NicRecord]) -> str:
@@ -245,9 +258,13 @@ def bring_back(node: NicNode, move: Move, record: NicRecord) -> None:
             if pod is not None:
                 node.move_rdma(move.rdma, pod, namespace)
     if move.attachment is not None:
+        if record.namespace:
+            with node.namespace() as namespace, node.pod_namespace(record.namespace) as pod:
+                remove_links(node, move.links, pod or namespace)
         node.bring_back(move.attachment, record)
         with node.namespace() as namespace:
             remove_share(namespace, move.attachment)
+            restore_links(node, move.links, namespace, move.attachment.host.name)
     if problem:
         raise RetriableError(f"{move} is back, but {problem}")
 
@@ -256,7 +273,7 @@ def stop_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     """Bring back what a pod's sandbox has. Raises RetriableError; `dra_unprepare` tries again."""
     for claim in pod.claims:
         for each in moves(claim):
-            with node.records.locked(each.record) as record:
+            with node.records.locked(each.record) as record, one_at_a_time(node, each.links):
                 if record.pod == pod.uid and pod.network_namespace in {record.namespace, ""}:
                     bring_back(node, each, record)
                     record.pod = record.pod_name = record.namespace = record.tag = ""

@@ -1,4 +1,7 @@
-"""RDMA devices move to pods and back in the kernel's exclusive mode: real namespaces, RDMA netlink in memory."""
+"""RDMA devices go to pods and come back: real namespaces, RDMA netlink in memory.
+
+In the kernel's exclusive mode, those of hardware move. Those in software are removed here and made again there.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,10 @@ class RdmaKernel:
         self.exclusive = exclusive
         self.refused = 0
         self.moved: list[str] = []
+        self.on: dict[str, str] = {}
+        """The interface of each device in software."""
+        self.made: list[tuple[str, str]] = []
+        """Each device in software that was made, with its interface."""
 
     def open(self) -> RdmaConnection:
         return RdmaConnection(self, namespace_of_thread())
@@ -67,7 +74,8 @@ class RdmaConnection:
 
     def send(self, message: bytes) -> int:
         _length, kind, _flags, sequence, _port = _HEADER.unpack_from(message)
-        answers = {1: self._devices, 2: self._move, 6: self._mode}[kind & 0x3FF](message[_HEADER.size :])
+        calls = {1: self._devices, 2: self._move, 3: self._make, 4: self._remove, 6: self._mode}
+        answers = calls[kind & 0x3FF](message[_HEADER.size :])
         self._answer = b"".join(
             _HEADER.pack(_HEADER.size + len(body), kind, 0, sequence, 0) + body for kind, body in answers
         )
@@ -91,6 +99,28 @@ class RdmaConnection:
                 padding = bytes(-len(text) % 4)
                 yield 0x1401, struct.pack("=HHIHH", 8, 1, index, 4 + len(text), 2) + text + padding
         yield 3, bytes(4)
+
+    def _make(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
+        texts = []
+        while attributes:
+            length, _kind = struct.unpack_from("=HH", attributes)
+            texts.append(attributes[4 : length - 1].decode())
+            attributes = attributes[-(-length // 4) * 4 :]
+        name, kind, interface = texts
+        assert kind == "rxe"
+        there = name in self._kernel.where
+        number = errno.EEXIST if there else self._kernel.refused
+        if not number:
+            self._kernel.where[name] = self._namespace
+            self._kernel.on[name] = interface
+            self._kernel.made.append((name, interface))
+        yield 2, struct.pack("=i16x", -number)
+
+    def _remove(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
+        _, _, index = struct.unpack("=HHI", attributes)
+        name = list(self._kernel.where)[index]
+        del self._kernel.where[name]
+        yield 2, bytes(20)
 
     def _move(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
         _, _, index, _, _, file = struct.unpack("=HHIHHI", attributes)
@@ -217,3 +247,77 @@ def test_an_interface_of_infiniband_is_refused_in_the_exclusive_mode(
     kernel.exclusive = False
     prepared = driver.prepare(asked)
     assert "/dev/infiniband/uverbs7" in prepared.container().devices
+
+
+@pytest.fixture
+def software(dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, kernel: RdmaKernel) -> DriverHarness:
+    """nic0 has the RDMA device rxe0, which stands on it."""
+    del kernel.where["rdmap0s6"]
+    kernel.exclusive = False
+    write_rdma_device(dra_node, "rxe0", "virtual/rdma", 0, interfaces=["nic0"], parent="nic0")
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, open_rdma=kernel.open)
+    found: DriverHarness = dra_driver(made, settings=NicSettings(software=("veth",), protect=("wire*",)))
+    return found
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_device_in_software_is_made_again_in_the_pod_and_on_the_node(
+    software: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel, exclusive: bool
+) -> None:
+    kernel.exclusive = exclusive
+    before, pod = networks.node.state(), networks.add_pod("pod1")
+    prepared = software.prepare(claim(NIC0, config=NicConfig.model_validate({"interface": {"name": "net1"}})))
+    assert "/dev/infiniband/uverbs0" in prepared.container().devices
+    made = run_sandbox(software, "pod1")
+    assert kernel.names_in(pod) == {"rxe0"}
+    stop_sandbox(software, made)
+    assert kernel.names_in(networks.node) == {"rxe0"}
+    software.unprepare(prepared)
+    assert kernel.made == [("rxe0", "net1"), ("rxe0", "nic0")]
+    assert kernel.moved == []
+    wait_for_state(networks.node, before)
+    software.assert_clean()
+
+
+def test_without_rdma_a_device_in_software_is_made_again_on_the_node_only(
+    software: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    networks.add_pod("pod1")
+    prepared = software.prepare(claim(NIC0, config=NicConfig(rdma=False)))
+    run_sandbox(software, "pod1")
+    assert kernel.where == {}
+    software.restart()
+    software.unprepare(prepared)
+    assert kernel.made == [("rxe0", "nic0")]
+    software.assert_clean()
+
+
+def test_a_device_in_software_that_cannot_be_made_undoes_the_whole_pod(
+    software: DriverHarness, networks: PrivateNetworks, kernel: RdmaKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, pod = networks.node.state(), networks.add_pod("pod1")
+    prepared = software.prepare(claim(NIC0))
+    kernel.refused = errno.EOPNOTSUPP
+    with pytest.raises(NetworkError, match="refused to make RDMA device rxe0 on interface nic0"):
+        run_sandbox(software, "pod1")
+    assert pod.names() == {"lo"}
+    wait_for_state(networks.node, before)
+    kernel.refused = 0
+    software.unprepare(prepared)
+    assert kernel.names_in(networks.node) == {"rxe0"}
+    software.assert_clean()
+
+
+def test_a_device_in_software_with_another_device_node_is_refused(
+    software: DriverHarness, dra_node: FakeNode, networks: PrivateNetworks, kernel: RdmaKernel
+) -> None:
+    networks.add_pod("pod1")
+    prepared = software.prepare(claim(NIC0))
+    dra_node.file("/sys/class/infiniband_verbs/uverbs0/ibdev", "other\n")
+    dra_node.file("/sys/class/infiniband_verbs/uverbs3/ibdev", "rxe0\n")
+    told = r"has device nodes .*uverbs3.* now, and containers of its claim would get .*uverbs0"
+    with pytest.raises(RetriableError, match=told):
+        run_sandbox(software, "pod1")
+    assert kernel.names_in(networks.node) == {"rxe0"}
+    software.unprepare(prepared)
+    software.assert_clean()

@@ -7,11 +7,15 @@ import struct
 
 import pytest
 from dra_driver_nic.links import NetworkError
-from dra_driver_nic.rdma_netlink import devices, is_exclusive, move
+from dra_driver_nic.rdma_netlink import add_link, devices, is_exclusive, move, remove_link
 
 SYS_GET = "10000000 06140500 01000000 00000000".replace(" ", "")
 GET = "10000000 01140103 01000000 00000000".replace(" ", "")
 SET = "20000000 02140500 01000000 00000000 0800010003000000 0800440009000000".replace(" ", "")
+NEW_LINK = (
+    "30000000 03140500 01000000 00000000 09000200 7278653000 000000 08004100 72786500 09003300 6e65743100 000000"
+).replace(" ", "")
+DELETE_LINK = "18000000 04140500 01000000 00000000 0800010003000000".replace(" ", "")
 ACK = "24000000 02000000 01000000 00000000 00000000 10000000 06140500 01000000 00000000".replace(" ", "")
 DONE = "14000000 03000200 01000000 00000000 00000000".replace(" ", "")
 SHARED, EXCLUSIVE = (
@@ -99,3 +103,18 @@ def test_what_the_kernel_refuses_is_a_sentence(number: int, told: str) -> None:
 def test_a_kernel_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(NetworkError, match="the kernel did not list RDMA devices: timed out"):
         devices(lambda: Kernel(TWO))
+
+
+def test_a_device_in_software_is_made_and_removed() -> None:
+    kernel = Kernel(ACK, ACK)
+    add_link(lambda: kernel, "rxe0", "rxe", "net1")
+    remove_link(lambda: kernel, "rxe0", 3)
+    assert kernel.sent == [NEW_LINK, DELETE_LINK]
+
+
+def test_a_refusal_names_the_device_and_its_interface() -> None:
+    with pytest.raises(NetworkError, match="refused to make RDMA device rxe0 on interface net1: File exists") as raised:
+        add_link(lambda: Kernel(refusal(errno.EEXIST)), "rxe0", "rxe", "net1")
+    assert raised.value.errno == errno.EEXIST
+    with pytest.raises(NetworkError, match="refused to remove RDMA device rxe0: No such device"):
+        remove_link(lambda: Kernel(refusal(errno.ENODEV)), "rxe0", 3)

@@ -86,7 +86,10 @@ LAB = System(
     "lab",
     "the virtual machine",
     "trixie",
-    ("qemu-system-x86", "busybox-static", "kmod", "iproute2", "python3", "e2fsprogs", "runc"),
+    (
+        *("qemu-system-x86", "busybox-static", "kmod", "iproute2", "python3", "e2fsprogs", "runc"),
+        *("ibverbs-providers", "ibverbs-utils", "rdmacm-utils", "perftest"),
+    ),
     mounts=(KUBERNETES, RUNTIME),
     kernel="sid",
 )
