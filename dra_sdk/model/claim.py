@@ -95,10 +95,10 @@ class PreparedDevice:
     data: a JSON object that is remembered with the claim until it is unprepared, for the driver's own use.
     cdi_name: overrides the name of the CDI device. Devices of one claim may share a name if their edits are equal;
         devices of two claims may not.
-    cdi_devices: qualified names, `vendor.com/class=name`, of CDI devices that the container gets as well. Their specs
-        belong to somebody else, such as a vendor's toolkit; the SDK neither reads nor writes them.
     status: written into the claim's `status.devices` soon afterwards (KEP-4817).
     metadata: attributes that are added to the file which containers can read (see `DriverInfo.metadata`, KEP-5304).
+    cdi_devices: qualified names, `vendor.com/class=name`, of CDI devices that the container gets as well. Their specs
+        belong to somebody else, such as a vendor's toolkit; the SDK neither reads nor writes them.
     """
 
     request: str

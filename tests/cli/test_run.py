@@ -128,4 +128,4 @@ def test_help_for_an_unknown_driver_says_so(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit) as stopped:
         main(["run", "gpuu", "--help"])
     assert stopped.value.code == 2
-    assert "dra-sdk run: unknown driver 'gpuu'; installed drivers: cpu, gpu" in capsys.readouterr().err
+    assert "dra-sdk run: unknown driver 'gpuu'; installed drivers: cpu, device-plugin, gpu" in capsys.readouterr().err

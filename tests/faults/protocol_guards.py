@@ -217,7 +217,10 @@ GUARDS: Final = (
     ),
     Guard("a begin that failed", _RUN + "begin", "self._store.delete(self.state.uid)", "pass"),
     Guard(
-        "the CDI spec of a claim that is undone", _ENGINE + "Preparer._release", "self._remove_files(state.ref)", "pass"
+        "the CDI spec of a claim that is undone",
+        _ENGINE + "Preparer._release",
+        "self._remove_files(state.ref, state.metadata)",
+        "pass",
     ),
     Guard("the CDI spec of a claim without state", _ENGINE + "Preparer.unprepare", "self._remove_files(ref)", "pass"),
     Guard(

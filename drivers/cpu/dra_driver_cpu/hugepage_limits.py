@@ -33,8 +33,8 @@ class HugepageLimits:
     """Raises the limits of pods by the huge pages that they claim.
 
     The kubelet's own limit is the first value that a file has, and it is remembered as long as the cgroup exists. After
-    a restart of the driver, a second sandbox of the same pod may raise the limit once more than needed; the limits of
-    its containers are exact all the same.
+    a restart of the driver, the next sandbox or container of the same pod may raise it once more than needed; the
+    limits of its containers are exact all the same.
     """
 
     def __init__(self) -> None:

@@ -358,5 +358,6 @@ def test_a_runtime_limits_container_and_pod(dra_node: FakeNode, driver: DriverHa
 def test_a_pod_whose_limit_cannot_be_raised_does_not_start(dra_node: FakeNode, driver: DriverHarness) -> None:
     with driver.nri() as runtime:
         prepared = driver.prepare(claim(ask("2Mi", "4Mi")))
+        pod = runtime.run_pod(prepared)
         with pytest.raises(RefusedError, match="is not visible; mount the host's /sys/fs/cgroup into the driver"):
-            runtime.run_pod(prepared)
+            pod.create_container()
