@@ -114,7 +114,7 @@ def test_a_demo_and_conformance_run_on_an_archive_with_its_device_nodes(run: Run
     ]
     assert [(each["path"], each["major"], each["minor"]) for each in edits["devices"]] == [("/dev/card0", 240, 7)]
     assert "fileMode: 0660\n" in told.out
-    flags = ("--host-root", tmp_path / "node.tar.gz", "--level", "PREP-001,PREP-003,CDI-003")
+    flags = ("--host-root", tmp_path / "node.tar.gz", "--level", "PREP-001,PREP-003,CDI-003", "--start-timeout", "120")
     checked = run("conformance", "--driver", f"{__name__}:CardNodes", *flags)
     assert checked.status == 0, checked.out + checked.err
 

@@ -38,7 +38,20 @@ def test_a_driver_that_conforms_has_status_0(tmp_path: Path, capsys: pytest.Capt
 
 def test_shares_that_consume_a_counter_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """The whole card comes first in the slice, and must not take the counter from the shares."""
-    assert main(["conformance", "--driver", "tests.cli.cards:SharedCards", "--level", "PREP-014,PREP-013"]) == 0
+    assert (
+        main(
+            [
+                "conformance",
+                "--driver",
+                "tests.cli.cards:SharedCards",
+                "--level",
+                "PREP-014,PREP-013",
+                "--start-timeout",
+                "50",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "  PREP-014   passed" in out
     assert "  PREP-013   passed" in out

@@ -298,7 +298,7 @@ def test_a_device_in_software_that_cannot_be_made_undoes_the_whole_pod(
     before, pod = networks.node.state(), networks.add_pod("pod1")
     prepared = software.prepare(claim(NIC0))
     kernel.refused = errno.EOPNOTSUPP
-    with pytest.raises(NetworkError, match="refused to make RDMA device rxe0 on interface nic0"):
+    with pytest.raises(RetriableError, match="refused to make RDMA device rxe0 on interface nic0"):
         run_sandbox(software, "pod1")
     assert pod.names() == {"lo"}
     wait_for_state(networks.node, before)
