@@ -71,11 +71,14 @@ BLOCKS: Final = {
         "kubectl create token": CLUSTER,
         "kubectl get": CLUSTER,
         "dra-sdk drivers --policy cpu": "tests/cli/test_drivers.py",
+        "# containerd, /etc/containerd/config.toml": CLUSTER,
+        "spec.devices.config[1].opaque.parameters": MESSAGES,
     },
     "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
     "docs/simulate.md": {
         "$ dra-sdk simulate": "tests/cli/test_simulate_examples.py",
         "claims.yaml:12:": MESSAGES,
+        "# rows.yaml": "tests/tools/scheduling/cluster/test_workload_kinds.py reads such a file",
     },
     "docs/state.md": {"dra-sdk state": PLACES},
     "docs/testing.md": {"from dra_sdk.testing": README},
@@ -86,6 +89,7 @@ BLOCKS: Final = {
     "drivers/gpu/README.md": {"kind: GpuConfig": FRAGMENT, "apiVersion:": OBJECTS},
     "drivers/gpu/USE-CASES.md": {"dra-sdk simulate": RUN_HERE, "DRA_GPU_DYNAMIC_MIG=true": PLACES},
     "drivers/nic/README.md": {"apiVersion:": "drivers/nic/tests/test_examples.py", "$ dra-sdk nic top": PLACES},
+    "drivers/plugin/README.md": {" plugin's pod": PICTURE, "volumes:": FRAGMENT, "requests:": FRAGMENT},
 }
 PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
 RUN_WHOLE: Final = {*HOW_TO, *(ROOT / "docs/tutorial").glob("*.md")}
