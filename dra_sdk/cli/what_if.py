@@ -102,8 +102,8 @@ def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.
         return None
     kinds = read_kinds(arguments.workloads)
     for each in arguments.override:
-        snapshot = replaced(snapshot, read_snapshot([read_file(each)], snapshot.profile, kinds=kinds).snapshot)
-        original = replaced(original, read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot)
+        given = read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot
+        snapshot, original = replaced(snapshot, given), replaced(original, given)
     for count, like in arguments.add_nodes:
         template = NodeTemplate.of(original, like)
         snapshot = add_nodes(snapshot, template, free_node_names(snapshot, like, count))

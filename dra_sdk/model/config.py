@@ -7,9 +7,9 @@ it carries `apiVersion` and `kind` like every Kubernetes object, and its fields 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from reprlib import Repr
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -70,9 +70,8 @@ class OpaqueConfig(BaseModel):
 
         Raises ConfigError with one sentence for each wrong field. `strict=False` ignores unknown fields.
         """
-        fields = {key: value for key, value in parameters.items() if key not in {"apiVersion", "kind"}}
         try:
-            return cls.model_validate(fields, extra="forbid" if strict else "ignore", by_alias=True, by_name=not strict)
+            return _validated(cls, parameters, strict=strict)
         except ValidationError as error:
             raise ConfigError("; ".join(_sentences(error, cls))) from error
 
@@ -82,17 +81,30 @@ class OpaqueConfig(BaseModel):
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
 
 
+def config_class(configs: Sequence[type[OpaqueConfig]], parameters: Mapping[str, Any]) -> type[OpaqueConfig] | None:
+    """Return the one of `configs` that has the apiVersion and kind of the parameters; None if there is none."""
+    given = parameters.get("apiVersion"), parameters.get("kind")
+    return next((each for each in configs if (each.api_version, each.kind) == given), None)
+
+
 def wrong_fields(config: type[OpaqueConfig], parameters: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the path and a sentence for each problem that `decode` would raise ConfigError for; empty if none.
 
     A path is as in a claim, such as `parts[0].width`; empty for the whole object. The sentence does not repeat it.
     """
-    fields = {key: value for key, value in parameters.items() if key not in {"apiVersion", "kind"}}
     try:
-        config.model_validate(fields, extra="forbid", by_alias=True, by_name=False)
+        _validated(config, parameters, strict=True)
     except ValidationError as error:
-        return [(_field_path(fields, location), text) for location, text in _problems(error, config)]
+        return [(_field_path(parameters, location), text) for location, text in _problems(error, config)]
     return []
+
+
+_C = TypeVar("_C", bound=OpaqueConfig)
+
+
+def _validated(config: type[_C], parameters: dict[str, Any], *, strict: bool) -> _C:
+    fields = {key: value for key, value in parameters.items() if key not in {"apiVersion", "kind"}}
+    return config.model_validate(fields, extra="forbid" if strict else "ignore", by_alias=True, by_name=not strict)
 
 
 def json_schema(configs: Sequence[type[OpaqueConfig]], title: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from dra_sdk.loader import load_driver
 from dra_sdk.tools.config_policy import config_policy
 from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.control_plane import ControlPlane
 from tests.cluster.harness.errors import HarnessError
 from tests.tools.config_policies import NAME, RIGHT, WRONG, ShapeDriver, entry
 
@@ -35,11 +36,11 @@ def made(kind: str, configs: list[JSON], version: str = "v1", name: str = "check
     return {**head, "spec": {"spec": spec} if kind == "ResourceClaimTemplate" else spec}
 
 
-def refusal(cluster: Cluster, found: JSON) -> str:
+def refusal(server: Cluster | ControlPlane, found: JSON) -> str:
     """What the server says to the creation of an object, which it does not store; empty if it would store it."""
     path = f"{GROUP}/{found['apiVersion'].partition('/')[2]}/{COLLECTIONS[found['kind']]}?dryRun=All"
     try:
-        cluster.api.create(path, found)
+        server.api.create(path, found)
     except HarnessError as error:
         return str(error)
     return ""

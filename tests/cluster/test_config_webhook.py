@@ -13,10 +13,9 @@ from dra_sdk.tools.config_webhook import Certificate, ConfigReviewer, WebhookSer
 from dra_sdk.tools.manifests import Chart
 from tests.cluster.features import VERSION
 from tests.cluster.harness.control_plane import ControlPlane, ControlPlaneSettings, control_plane
-from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import poll
-from tests.cluster.test_config_policy import COLLECTIONS, GROUP, made
+from tests.cluster.test_config_policy import COLLECTIONS, GROUP, made, refusal
 from tests.tools.config_policies import NAME, RIGHT, WRONG, ShapeDriver, entry
 
 JSON = dict[str, Any]
@@ -36,16 +35,6 @@ def configuration(port: int, authority: bytes, **webhook: Any) -> JSON:
     del client["service"]
     client["url"] = f"https://127.0.0.1:{port}/validate"
     return found
-
-
-def refusal(plane: ControlPlane, found: JSON) -> str:
-    """Returns what the server says to the creation of an object, which it does not store; empty if it accepts it."""
-    path = f"{GROUP}/{found['apiVersion'].partition('/')[2]}/{COLLECTIONS[found['kind']]}?dryRun=All"
-    try:
-        plane.api.create(path, found)
-    except HarnessError as error:
-        return str(error)
-    return ""
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from dra_sdk.errors import ClaimError, ConfigError, DeviceHeldError, StateError
 from dra_sdk.model import JSON
 from dra_sdk.model.claim import AllocatedDevice, ClaimConfig, ClaimRef, base_request
-from dra_sdk.model.config import OpaqueConfig
+from dra_sdk.model.config import OpaqueConfig, config_class
 from dra_sdk.model.device import Device
 from dra_sdk.model.driver import DriverInfo
 from dra_sdk.node.prepare.checkpoint import Checkpoint
@@ -193,17 +193,17 @@ def _matches(entry: DeviceAllocationConfiguration, result: DeviceRequestAllocati
 def _decoded(info: DriverInfo, parameters: Any, label: str) -> OpaqueConfig:
     if not isinstance(parameters, dict):
         raise ConfigError(f"{label}: its parameters must be an object, are {parameters!r:.80}")
-    given = (parameters.get("apiVersion"), parameters.get("kind"))
-    for config in info.configs:
-        if given == (config.api_version, config.kind):
-            try:
-                return config.decode(parameters)
-            except ConfigError as error:
-                raise ConfigError(f"{label}: {config.kind}: {error}") from error
-    known = ", ".join(f"{config.api_version} {config.kind}" for config in info.configs) or "no configuration at all"
-    raise ConfigError(
-        f"{label}: driver {info.name} does not know apiVersion {given[0]!r} kind {given[1]!r}; it takes {known}"
-    )
+    config = config_class(info.configs, parameters)
+    if config is None:
+        known = ", ".join(f"{each.api_version} {each.kind}" for each in info.configs) or "no configuration at all"
+        raise ConfigError(
+            f"{label}: driver {info.name} does not know apiVersion {parameters.get('apiVersion')!r} "
+            f"kind {parameters.get('kind')!r}; it takes {known}"
+        )
+    try:
+        return config.decode(parameters)
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {config.kind}: {error}") from error
 
 
 def _device(

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import DraError, DriverLoadError, raised_at
 from dra_sdk.model import JSON
-from dra_sdk.model.config import OpaqueConfig, wrong_fields
+from dra_sdk.model.config import config_class, wrong_fields
 from dra_sdk.model.driver import DriverInfo
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def _wrong(info: DriverInfo, parameters: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(parameters, dict):
         yield "", f"must be an object of driver {info.name}"
         return
-    config = _kind_of(info, parameters)
+    config = config_class(info.configs, parameters)
     if config is None:
         known = " or ".join(f"{each.api_version} {each.kind}" for each in info.configs)
         wanted = f"must be {known}" if known else "there must be no entry, because the driver takes no configuration"
@@ -121,11 +121,6 @@ def _wrong(info: DriverInfo, parameters: Any) -> Iterator[tuple[str, str]]:
         yield "", f"apiVersion and kind for driver {info.name}: {wanted} (got {given})"
         return
     yield from wrong_fields(config, parameters)
-
-
-def _kind_of(info: DriverInfo, parameters: JSON) -> type[OpaqueConfig] | None:
-    given = parameters.get("apiVersion"), parameters.get("kind")
-    return next((each for each in info.configs if (each.api_version, each.kind) == given), None)
 
 
 def _status(request: JSON, problems: list[Problem]) -> JSON:

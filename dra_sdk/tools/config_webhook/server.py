@@ -11,15 +11,15 @@ import logging
 import socket
 import ssl
 import sys
-from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, Self
 
 from dra_sdk.errors import DraError, SettingsError
+from dra_sdk.node.http_server import BoundedHttpServer
 from dra_sdk.tools.config_webhook.review import ConfigReviewer
 
 log = logging.getLogger(__name__)
@@ -85,10 +85,8 @@ class WebhookServer:
     """
 
     def __init__(self, address: str, certificate: Certificate, reviewer: ConfigReviewer) -> None:
-        host, _, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]") or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 (the API server calls the pod)
         try:
-            self._server = _Server(host, int(port), certificate, reviewer)
+            self._server = _Server(address, certificate, reviewer)
         except (OSError, ValueError, OverflowError) as error:
             raise SettingsError(f"cannot listen on --address {address!r}: {error}") from error
         self._thread = Thread(target=self._server.serve_forever, name="webhook")
@@ -96,7 +94,7 @@ class WebhookServer:
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        return int(self._server.server_address[1])
+        return self._server.server_port
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -110,55 +108,18 @@ class WebhookServer:
         self._server.close_connections()
 
 
-class _Server(ThreadingHTTPServer):
-    """A thread for each connection; the thread does the handshake, so that a slow client delays no other."""
+class _Server(BoundedHttpServer):
+    """The thread of a connection does the handshake, so that a slow client delays no other."""
 
-    daemon_threads = True
-    request_queue_size = CONNECTIONS
-
-    def __init__(self, host: str, port: int, certificate: Certificate, reviewer: ConfigReviewer) -> None:
+    def __init__(self, address: str, certificate: Certificate, reviewer: ConfigReviewer) -> None:
         self.certificate, self.reviewer = certificate, reviewer
-        self._lock = Lock()
-        self._open: dict[socket.socket, None] = {}  # in the order of their arrival
-        self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        super().__init__((host, port), _Handler)
-
-    def server_bind(self) -> None:
-        """Bind to IPv4 as well, and do not look up our host name, which may take very long."""
-        if self.address_family is socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        super().__init__(address, _Handler, CONNECTIONS)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """A connection on which the handshake is still to be done."""
         plain, address = super().get_request()
         context = self.certificate.context()
         return context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False), address
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in its own thread. If there are too many, the oldest one is closed first."""
-        with self._lock:
-            if len(self._open) >= CONNECTIONS:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                _shut(oldest)
-            self._open[request] = None
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """A connection has ended."""
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def close_connections(self) -> None:
-        """Wake up the threads of all connections, which then end."""
-        with self._lock:
-            for each in self._open:
-                _shut(each)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (of the library)
         """Log the error; it is none of ours if the client closed the connection or does not trust the certificate."""
@@ -251,11 +212,6 @@ class _RefusedError(Exception):
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
-
-
-def _shut(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _no_password() -> str:

@@ -89,7 +89,7 @@ def run_pod_sandbox(node: NicNode, pod: PodSandbox) -> None:
     the kernel refuses a step.
     """
     wanted = [each for claim in pod.claims for each in moves(claim)]
-    if _has_all(node, pod, wanted):
+    if not wanted or _has_all(node, pod, wanted):
         return
     try:
         moved = _attach(node, pod, wanted)
@@ -110,7 +110,7 @@ def _has_all(node: NicNode, pod: PodSandbox, wanted: Sequence[Move]) -> bool:
         if not (record.attached and record.pod == pod.uid and record.namespace == pod.network_namespace):
             return False
     with node.pod_namespace(pod.network_namespace) as there:
-        return not wanted or (there is not None and all(_has(node, there, each) for each in wanted))
+        return there is not None and all(_has(node, there, each) for each in wanted)
 
 
 def _has(node: NicNode, namespace: Namespace, move: Move) -> bool:

@@ -44,8 +44,8 @@ class PluginDevice:
         """The device's name in ResourceSlices: a DNS label that depends on nothing but resource and id."""
         kind, found = _slug(self.resource.rpartition("/")[2])[:_KIND], _slug(self.id)
         digest = _digest(f"{self.resource}\0{self.id}")
-        room = _LABEL - len(kind) - len(digest) - 2
-        return "-".join(part.strip("-") for part in (kind, found[-room:], digest) if part.strip("-"))
+        available = _LABEL - len(kind) - len(digest) - 2
+        return "-".join(part.strip("-") for part in (kind, found[-available:], digest) if part.strip("-"))
 
 
 def resource_problem(name: str) -> str | None:

@@ -1,0 +1,67 @@
+"""An HTTP server that silent or slow clients do not block: at most so many connections, each in a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from threading import Lock
+from typing import Any
+
+
+class BoundedHttpServer(ThreadingHTTPServer):
+    """Listens on `host:port`; with port 0 the kernel chooses one.
+
+    address: without host it listens on all addresses of the machine. An IPv6 address may stand in brackets. OSError,
+        ValueError or OverflowError if it cannot listen there.
+    handler: answers the requests of one connection.
+    connections: how many there are at a time. One more closes the oldest.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: str, handler: type[BaseHTTPRequestHandler], connections: int) -> None:
+        self._lock = Lock()
+        self._open: dict[socket.socket, None] = {}  # in the order of their arrival
+        self._connections = self.request_queue_size = connections
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 (the cluster calls the pod)
+        number = int(port)
+        self.address_family = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0][0]
+        super().__init__((host, number), handler)
+
+    def server_bind(self) -> None:
+        """As in the base class, but without the lookup of our host name, which may take very long."""
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in its own thread. If there are too many, the oldest one is closed first."""
+        with self._lock:
+            if len(self._open) >= self._connections:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                _shut(oldest)
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """A connection has ended."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def close_connections(self) -> None:
+        """Wake up the threads of all connections, which then end."""
+        with self._lock:
+            for each in self._open:
+                _shut(each)
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
