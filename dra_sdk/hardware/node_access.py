@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, Final, Protocol, Self
 
 from dra_sdk.errors import RetriableError
@@ -34,12 +34,16 @@ _PROC: Final = Path("/proc")
 _OF_ALL_DEVICES: Final = frozenset({"bind", "unbind"})
 _SHOWN: Final = 500  # characters of a program's output in an error
 _ENDED: Final = frozenset("ZX")
+# Indexes among the fields of a process after its state, see proc_pid_stat(5): ppid, starttime, startcode, and env_start
+# with env_end.
 _PARENT: Final = 0
-_START_TIME: Final = 18  # indexes of `ppid` and `starttime` among the fields after the state, see proc_pid_stat(5)
+_START_TIME: Final = 18
+_START_CODE: Final = 22
+_ENVIRONMENT: Final = slice(46, 48)
 _KILL_SECONDS: Final = 1.0  # from SIGKILL to the end of a process that does not hang in the kernel
 _EXEC_SECONDS: Final = 1.0  # from the old program of a process to its new one
-_EXEC_LOOKS: Final = 3  # at a process with arguments, until it is believed to have no variables
-_EXEC_PAUSE: Final = 0.0005
+_EXEC_PAUSE: Final = 0.00005  # seconds after the first look; each further pause is half as long again, so that a
+_EXEC_GROWTH: Final = 1.5  # process that executes one program after another is not seen at the same point each time
 _SHORTEST: Final = 1.0  # seconds for an action although the call has ended: it may be one that undoes something
 WRITE_SECONDS: Final = 20.0
 """How long the kernel may take for a write. Binding a device that works takes a few seconds."""
@@ -48,7 +52,6 @@ _CHILD: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child
 _lock = Lock()
 _children: list[_Child] = []  # of this process, not of a SystemEffects: daemons outlive what started them
 _pending: list[PendingWrite] = []
-_searched = Event()  # for the writes that an earlier process of the driver left
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +168,10 @@ class SystemEffects:
     def pending(self) -> list[PendingWrite]:
         """See `Effects.pending`."""
         _reap()
+        others = [each for pid in _pids() if (each := self._of_another(pid))]
         with _lock:
-            if not _searched.is_set():
-                _pending.extend(each for pid in _pids() if (each := self._orphan(pid)))
-                _searched.set()
             _pending[:] = [each for each in _pending if self.started(each.pid) == each.started]
-            return list(_pending)
+            return [*_pending, *others]
 
     def is_mount(self, path: Path) -> bool:
         """See `Effects.is_mount`."""
@@ -271,8 +272,8 @@ class SystemEffects:
         if child.returncode:
             raise WriteError(f"{failed}: {errors.strip()}")
 
-    def _orphan(self, pid: int) -> PendingWrite | None:
-        """The write of a process whose parent, an earlier process of the driver, has ended."""
+    def _of_another(self, pid: int) -> PendingWrite | None:
+        """The write of a child of another process of the driver: an earlier one, or the next during an update."""
         name = _WRITING.encode() + b"="
         value = next((each for each in _environment(pid) if each.startswith(name)), None)
         fields, started = _stat(pid), self.started(pid)
@@ -345,19 +346,18 @@ def _stat(pid: int) -> list[str]:
 def _environment(pid: int) -> frozenset[bytes]:
     """The variables of a process; none if it ended or belongs to another user.
 
-    While a process executes a new program, the kernel shows neither variables nor arguments, so that is waited for: a
-    daemon must not be missed. A kernel thread has neither, too, but no program.
+    While a process executes a new program, the kernel shows no variables. It stores `startcode` after them, so that is
+    waited for: a daemon must not be missed. A kernel thread has neither, too, but no program.
     """
     process = _PROC / str(pid)
-    deadline = time.monotonic() + _EXEC_SECONDS
-    looks = 0
+    deadline, pause = time.monotonic() + _EXEC_SECONDS, _EXEC_PAUSE
     try:
         while not (found := (process / "environ").read_bytes()) and time.monotonic() < deadline:
             (process / "exe").readlink()
-            looks += bool((process / "cmdline").read_bytes())
-            if looks == _EXEC_LOOKS:
+            if not (fields := _stat(pid)) or (fields[_START_CODE] != "0" and len(set(fields[_ENVIRONMENT])) == 1):
                 break
-            time.sleep(_EXEC_PAUSE)
+            time.sleep(pause)
+            pause *= _EXEC_GROWTH
     except OSError:
         return frozenset()
     return frozenset(found.split(b"\0"))

@@ -96,7 +96,9 @@ class Sharing:
     def _divided(self, total: Quantity) -> Capacity:
         step = Quantity(self.step)
         rounded = Quantity.of(total.value // step.value * step.value, binary=step.binary)
-        if self.kind == "divided":
-            default = rounded if self.default is None else self.default
-            return Capacity(rounded, RequestPolicy(default=default, min=step, step=step))
-        return Capacity(rounded, RequestPolicy(default=0, min=0, step=step))
+        if self.kind != "divided":
+            return Capacity(rounded, RequestPolicy(default=0, min=0, step=step))
+        default = rounded if self.default is None else self.default
+        if rounded.value == step.value:  # the API server refuses a step that leads beyond the capacity
+            return Capacity(rounded, RequestPolicy(default=default, valid_values=[step]))
+        return Capacity(rounded, RequestPolicy(default=default, min=step, step=step))

@@ -230,7 +230,7 @@ def test_a_child_that_cannot_be_killed_is_remembered_until_it_returns(fifo, unki
     wait(lambda: pending not in system.pending())
 
 
-PREDECESSOR = """
+OTHER = """
 import os, sys
 from pathlib import Path
 from dra_sdk.hardware.node_access import SystemEffects, WriteError
@@ -240,7 +240,7 @@ try:
 except WriteError as error:
     print(error)
 """
-SUCCESSOR = """
+STARTING = """
 import sys
 from pathlib import Path
 from dra_sdk.hardware.node_access import SystemEffects
@@ -248,17 +248,20 @@ print(*(f"{each.pid} {each.text}" for each in SystemEffects().pending() if each.
 """
 
 
-def test_a_driver_that_starts_finds_the_writes_of_the_one_before(fifo):
+def test_writes_of_another_driver_process_are_found_by_one_that_starts_and_by_one_that_runs(fifo):
     def run(script):
         done = subprocess.run([sys.executable, "-c", script, str(fifo)], capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert "return" in run(PREDECESSOR)
-    pid, text = run(SUCCESSOR)
+    running = SystemEffects()
+    assert [each for each in running.pending() if each.path == fifo] == []
+    assert "return" in run(OTHER)
+    pid, text = run(STARTING)
     assert text == "x"
+    assert [(each.pid, each.text) for each in running.pending() if each.path == fifo] == [(int(pid), "x")]
     os.kill(int(pid), signal.SIGKILL)
     wait(lambda: _ended(int(pid)))
-    assert run(SUCCESSOR) == []
+    assert run(STARTING) == []
 
 
 def test_a_write_gets_the_time_that_is_left_of_the_call(tmp_path):

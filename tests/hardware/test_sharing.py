@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_sdk import Capacity, Device, DraError, DriverSettings, Quantity, SettingsError
+from dra_sdk import Capacity, Device, DraError, DriverSettings, Quantity, RequestPolicy, SettingsError
 from dra_sdk.hardware.sharing import Sharing
 
 LINK = Device("link", capacity={"bandwidth": "10500M", "queues": 8})
@@ -36,6 +36,14 @@ def test_a_divided_capacity_is_the_one_that_the_author_names() -> None:
 def test_memory_in_steps_of_a_mebibyte_is_divided_unless_an_author_says_otherwise() -> None:
     shared = Sharing("divided").apply(Device("gpu", capacity={"memory": (80 << 30) + 1}))
     assert policies(shared) == {"memory": {"value": "80Gi", "default": "80Gi", "min": "1Mi", "step": "1Mi"}}
+
+
+def test_a_capacity_of_one_step_is_taken_whole_because_a_second_step_would_lead_beyond_it() -> None:
+    one = Sharing("divided", capacity="bandwidth", step="1G").apply(Device("link", capacity={"bandwidth": "1200M"}))
+    (capacity,) = one.capacity.values()
+    assert isinstance(capacity, Capacity)
+    assert capacity.value == Quantity("1G")
+    assert capacity.policy == RequestPolicy(default=Quantity("1G"), valid_values=[Quantity("1G")])
 
 
 def test_a_number_of_shares_and_any_number_take_nothing_of_the_capacity_by_default() -> None:

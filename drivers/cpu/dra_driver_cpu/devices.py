@@ -33,11 +33,10 @@ from dra_sdk import (
     Device,
     DraError,
     NodeAllocatable,
-    Quantity,
-    RequestPolicy,
     ResourcePool,
 )
 from dra_sdk.hardware import NUMA_NODE, PCIE_ROOT, CpuSet, CpuTopology, PciRoot
+from dra_sdk.hardware.sharing import Sharing
 
 CAPACITY: Final = "dra.cpu/cpu"
 Kind = Literal["machine", "socket", "numanode", "l3cache", "core", "cpu"]
@@ -163,20 +162,17 @@ def _device(
     if settings.expose_pcie_roots and (near := [root.name for root in roots if root.cpus & group.cpus]):
         attributes[PCIE_ROOT] = near
     whole = settings.device_mode != "grouped"
-    capacity: dict[str, Capacity] = {}
-    if group.kind != "cpu":
-        policy = None if whole else _request_policy(group.cpus, topology, full_cores=settings.full_cores)
-        capacity[CAPACITY] = Capacity(len(group.cpus), policy)
+    capacity = {} if group.kind == "cpu" else {CAPACITY: Capacity(len(group.cpus))}
     mapping = NodeAllocatable(multiplier=len(group.cpus)) if whole else NodeAllocatable(capacity_key=CAPACITY)
-    return Device(
+    device = Device(
         group.name,
         attributes=attributes,
         capacity=capacity,
-        allow_multiple_allocations=not whole,
         consumes=consumes,
         node_allocatable={"cpu": mapping} if settings.node_allocatable else {},
         hardware=group.cpus,
     )
+    return device if whole else _sharing(group.cpus, topology, full_cores=settings.full_cores).apply(device)
 
 
 def _attributes(group: CpuGroup, topology: CpuTopology) -> Iterator[tuple[str, bool | int | str]]:
@@ -203,22 +199,13 @@ def _attributes(group: CpuGroup, topology: CpuTopology) -> Iterator[tuple[str, b
         yield "numCPUs", len(cpus)
 
 
-def _request_policy(cpus: CpuSet, topology: CpuTopology, *, full_cores: bool) -> RequestPolicy:
+def _sharing(cpus: CpuSet, topology: CpuTopology, *, full_cores: bool) -> Sharing:
     """Single CPUs, or with `full_cores` the threads of a core: 1 if cores have different numbers of them.
 
-    Without a policy, a request without a number takes all CPUs, and one for 1500m fails only at prepare.
+    Undivided, a request without a number would take all CPUs, and one for 1500m would fail only at prepare.
     """
-    return in_steps(gcd(*(len(topology.siblings(cpu)) for cpu in cpus)) if full_cores else 1, len(cpus))
-
-
-def in_steps(step: int | Quantity, size: int | Quantity) -> RequestPolicy:
-    """Multiples of a step up to the size of a device; without a number one step.
-
-    The API server refuses a step that leads beyond the capacity, so a device of one step has a list of one value.
-    """
-    if step == size:
-        return RequestPolicy(default=step, valid_values=[step])
-    return RequestPolicy(default=step, min=step, max=size, step=step)
+    step = gcd(*(len(topology.siblings(cpu)) for cpu in cpus)) if full_cores else 1
+    return Sharing("divided", capacity=CAPACITY, step=step, default=step)
 
 
 # -- counters of partitionable devices

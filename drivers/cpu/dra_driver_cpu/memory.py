@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from dra_driver_cpu.devices import in_steps
 from dra_driver_cpu.hugepage_limits import HugepageLimits
 from dra_driver_cpu.pinning import MEMORY_VARIABLE, NotHeldError, request_edits
 from dra_sdk import (
@@ -43,6 +42,7 @@ from dra_sdk import (
 )
 from dra_sdk.hardware import CpuSet, NumaNode, format_cpuset, numa_attribute, polling, read_numa_nodes
 from dra_sdk.hardware.node_access import Effects, NodeAccess, SystemEffects
+from dra_sdk.hardware.sharing import Sharing
 
 SIZE: Final = "size"
 """The capacity that claims consume, in bytes."""
@@ -270,7 +270,8 @@ def _prepared(claims: Iterable[HeldClaim]) -> Iterator[HeldDevice]:
 
 def _device(memory: Memory) -> Device:
     size = Quantity.of(memory.size, binary=True)
-    return Device(
+    sharing = Sharing("divided", capacity=SIZE, step=memory.page, default=memory.page)
+    device = Device(
         memory.name,
         attributes={
             **numa_attribute(memory.numa_node),
@@ -279,10 +280,10 @@ def _device(memory: Memory) -> Device:
             "dra.cpu/numaNodeID": memory.numa_node,  # older names, by which existing claims align
             "dra.net/numaNode": memory.numa_node,
         },
-        capacity={SIZE: Capacity(size, in_steps(memory.page, size))},
-        allow_multiple_allocations=True,
+        capacity={SIZE: Capacity(size)},
         hardware=memory,
     )
+    return sharing.apply(device)
 
 
 def _granted(device: AllocatedDevice[Any]) -> int:

@@ -150,9 +150,9 @@ def test_a_group_has_only_attributes_that_are_true_of_all_its_cpus(publish):
 @pytest.mark.parametrize(
     ("machine", "expected"),
     [
-        (xeon(cores=4), RequestPolicy(default=2, min=2, max=6, step=2)),
-        (replace(MACHINES["power-smt4"]), RequestPolicy(default=4, min=4, max=12, step=4)),
-        (hybrid_machine(p_cores=2, e_cores=2), RequestPolicy(default=1, min=1, max=4, step=1)),
+        (xeon(cores=4), RequestPolicy(default=2, min=2, step=2)),
+        (replace(MACHINES["power-smt4"]), RequestPolicy(default=4, min=4, step=4)),
+        (hybrid_machine(p_cores=2, e_cores=2), RequestPolicy(default=1, min=1, step=1)),
         (xeon(cores=2), RequestPolicy(default=2, valid_values=[2])),
     ],
     ids=["two threads", "four threads", "hybrid", "one core"],

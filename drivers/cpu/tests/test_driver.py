@@ -10,7 +10,7 @@ import pytest
 from dra_driver_cpu import CpuConfig, CpuDriver, CpuSettings
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError
 
-from dra_sdk import Capacity, ClaimError, PermanentError, SettingsError
+from dra_sdk import Capacity, ClaimError, PermanentError, Quantity, RequestPolicy, SettingsError
 from dra_sdk.hardware import parse_cpuset
 from dra_sdk.testing import DriverHarness, FakeClaim, NotAllocatedError, PreparedClaim, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
@@ -72,7 +72,7 @@ def test_each_numa_node_is_a_device_whose_cpus_are_consumed_by_number(driver: Dr
     assert isinstance(capacity, Capacity)
     assert capacity.value == 8
     assert capacity.policy is not None
-    assert (capacity.policy.default, capacity.policy.min, capacity.policy.max, capacity.policy.step) == (1, 1, 8, 1)
+    assert capacity.policy == RequestPolicy(default=1, min=Quantity(1), step=Quantity(1))
     assert second.allow_multiple_allocations
 
 

@@ -24,12 +24,12 @@ from dra_sdk import (
     CounterSet,
     Device,
     HeldDevice,
-    RequestPolicy,
     ResourcePool,
 )
 from dra_sdk.hardware import PciDevice, pci_attributes
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.records import Records
+from dra_sdk.hardware.sharing import Sharing
 
 DRIVER_NAME: Final = "dra.net"
 SRIOV: Final = "sriovnetwork.k8snetworkplumbingwg.io"
@@ -43,6 +43,7 @@ _MOST: Final = 32  # attributes and capacities of a device
 _BRIDGES_OF_A_SWITCH: Final = 3  # above a function: its root port, the switch's upstream and its downstream port
 BANDWIDTH: Final = "bandwidth"
 """The capacity of a device in bits per second."""
+_SHARED: Final = Sharing("unlimited", capacity=BANDWIDTH, step="1M")  # by default a claim takes no part of it
 COUNTER: Final = "vfs"
 """The counter of a physical function: its virtual functions."""
 _FIRST_TO_GO: Final = ("type", "alias", "ipv6", "ipv4", "virtual", "rdmaNodeGuid", "rdmaPKeys")
@@ -156,21 +157,18 @@ def _device(name: str, nic: Nic | None, record: NicRecord | None, counters: _Cou
     found = record.attributes if record is not None else attributes(nic) if nic is not None else {}
     address = found.get("pciAddress")
     is_shared = nic is not None and nic.shared
-    return Device(
+    device = Device(
         name,
         attributes=found,
-        capacity=_capacity(found.get("speed"), is_shared),
-        allow_multiple_allocations=is_shared,
+        capacity=_capacity(found.get("speed")),
         consumes=[] if is_shared else counters.taken_by(str(address)),
     )
+    return _SHARED.apply(device) if is_shared else device
 
 
-def _capacity(speed: object, is_shared: bool) -> dict[str, Capacity]:
-    """The bandwidth, in bits per second. Of a shared device a claim may take any part, by default none."""
-    if not isinstance(speed, int) or speed <= 0:
-        return {}
-    policy = RequestPolicy(default="0", min="0", step="1M") if is_shared else None
-    return {BANDWIDTH: Capacity(f"{speed}M", policy)}
+def _capacity(speed: object) -> dict[str, Capacity]:
+    """The bandwidth, in bits per second; none if the speed is not known."""
+    return {BANDWIDTH: Capacity(f"{speed}M")} if isinstance(speed, int) and speed > 0 else {}
 
 
 def attributes(nic: Nic) -> Attributes:
