@@ -1,6 +1,7 @@
 """Without the container toolkit, loaders find the driver's libraries: from any layout of hosts, in any distribution.
 
-The loaders' default directories are those in the table of `edits.libraries`. The loader of this machine is really run.
+The loaders' default directories are those in the table of `edits.libraries`. Two loaders are really run: that of this
+machine, and one that searches `/lib64` as those of RHEL, UBI, Fedora and SUSE do (Debian's `libc6-amd64-i386-cross`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ DISTRIBUTIONS = {
 }
 MUSL = Distribution(("lib", "usr/local/lib", "usr/lib"), {"lib": "usr/lib"})
 HOSTS = {
-    "debian": ("/", "usr/lib/x86_64-linux-gnu"),
+    "debian": ("/", "usr/lib/x86_64-linux-gnu"),  # and Ubuntu
     "rhel": ("/", "usr/lib64"),
     "driver container": ("/run/nvidia/driver", "usr/lib64"),
     "container-optimized os": ("/home/kubernetes/bin/nvidia", "lib64"),
@@ -184,10 +185,37 @@ int main(void) {
 """
 
 
+LIB64 = Path("/usr/i686-linux-gnu/lib64")
+"""Debian's C library for programs of 64 bits on systems of 32: its loader searches the directories that RHEL's does."""
+
+
+@pytest.fixture(params=["this machine", "lib64"])
+def c_library(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
+    """Puts a loader and the C library that a program needs into a container's tree."""
+
+    def of_this_machine(program: Path, tree: Path) -> None:
+        needed = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout.split()
+        for path in filter(os.path.isabs, needed):
+            target = follow(tree, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+
+    def in_lib64(_program: Path, tree: Path) -> None:
+        shutil.copytree(LIB64, tree / "usr/lib64", dirs_exist_ok=True)
+
+    if request.param == "this machine":
+        return of_this_machine
+    if not LIB64.is_dir():
+        pytest.skip("needs Debian's libc6-amd64-i386-cross, which .ci/run installs")
+    return in_lib64
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_loader_of_this_machine_loads_libcuda(host: Node, tmp_path: Path, name: str) -> None:
-    """In a tree with the loader and the C library of this machine and nothing else, without LD_LIBRARY_PATH."""
+def test_a_real_loader_loads_libcuda(
+    host: Node, c_library: Callable[[Path, Path], None], tmp_path: Path, name: str
+) -> None:
+    """In a tree with the loader and its C library and nothing else, without LD_LIBRARY_PATH."""
     rig = host(name)
     build = tmp_path / "build"
     build.mkdir()
@@ -197,11 +225,7 @@ def test_the_loader_of_this_machine_loads_libcuda(host: Node, tmp_path: Path, na
     merged = {path: target for path, target in MERGED.items() if Path("/", path).is_symlink()}
     tree = tmp_path / "container"
     mounted(rig, Distribution((), merged), tree)
-    needed = subprocess.run(["ldd", build / "program"], check=True, capture_output=True, text=True).stdout.split()
-    for path in filter(os.path.isabs, needed):
-        target = follow(tree, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
+    c_library(build / "program", tree)
     shutil.copy(build / "program", tree / "program")
     assert run_in(tree) == 42
     for path in [*tree.rglob("libcuda*")]:
