@@ -7,6 +7,7 @@ an operator writes is text, which pydantic converts to the type of the field.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model.config import broken_rule
 
+log = logging.getLogger(__name__)
 SECTION: Final = "driver"
 """The key of the settings file that has the driver's own settings."""
 _PREFIX: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_")
@@ -249,7 +251,11 @@ class DriverSettings(BaseModel):
         variables = [cls._variable(name) for name in cls.model_fields]
         keys = [to_camel(name) for name in cls.model_fields]
         for name in sorted(environment):
-            if name.startswith(cls.prefix) and name not in variables and not _is_of_service(name):
+            if not name.startswith(cls.prefix) or name in variables:
+                continue
+            if _is_of_service(name):
+                log.info("environment variable %s is no setting: Kubernetes sets such variables for Services", name)
+            else:
                 yield f"unknown environment variable {name}{_meant(name, variables, cls.prefix)}"
         for key in file.values:
             if key not in keys:

@@ -137,9 +137,15 @@ def test_a_name_that_is_like_no_other_is_told_with_those_that_exist() -> None:
         "PORT_53_UDP",
     ],
 )
-def test_variables_of_a_service_that_is_named_like_the_driver_are_no_settings(name: str) -> None:
+def test_variables_of_a_service_that_is_named_like_the_driver_are_no_settings(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     both = {f"LAMP_{name}": "10.0.0.1", f"LAMP_NVIDIA_{name}": "10.0.0.1"}
     assert read(**both, LAMP_LIT="yes") == read(LAMP_LIT="yes")
+    rule = "is no setting: Kubernetes sets such variables for Services"
+    expected = [f"environment variable {each} {rule}" for each in sorted(both)]
+    assert [each.getMessage() for each in caplog.records] == expected
 
 
 @pytest.mark.parametrize("name", ["SERVICE", "SERVICE_HOSTS", "PORTS", "PORT_TCP", "PORT_8080_TCP_MORE"])
