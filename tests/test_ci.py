@@ -27,6 +27,7 @@ def ci(tmp_path):
         "make": MAKE,
         "python3": "#!/bin/sh\n",
         "gcc": "#!/bin/sh\n",
+        "uname": "#!/bin/sh\necho aarch64\n",  # one that lacks no other loader
         "apt-get": "#!/bin/sh\nexit 9\n",
     }.items():
         (programs / name).write_text(text)
