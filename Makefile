@@ -25,7 +25,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -68,6 +68,9 @@ test-differential: $(VENV)/.developed   ## drawn cases for a real API server and
 test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU passthrough; a node of a cluster: CPUs, huge pages, SR-IOV, RDMA; needs root, debootstrap, and Go for the first build
 	$(BIN)/python -m tests.lab.harness prepare
 	$(BIN)/python -m pytest tests/lab
+
+follow: $(VENV)/.developed   ## what KUBE_VERSION has that this package does not know; FLAGS="--only gates fields" for some parts
+	$(BIN)/python -m tests.cluster.follow $(FLAGS)
 
 cluster-build: $(VENV)/.developed   ## the Kubernetes binaries for these tests, once for each KUBE_VERSION
 	$(BIN)/python -m tests.cluster.harness build
