@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock
 
-from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus, refuse_static_policy
+from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
 from dra_driver_cpu.config import CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
+from dra_driver_cpu.kubelet_policy import refuse_static_policy
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
 from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
