@@ -34,6 +34,7 @@ from dra_sdk import (
     FromText,
     HeldClaim,
     HeldDevice,
+    HostPath,
     Node,
     PodSandbox,
     PreparedDevice,
@@ -89,11 +90,15 @@ def _parse_amount(node: str, amount: str) -> ReservedMemory:
 
 
 class MemorySettings(DriverSettings, prefix="DRA_MEMORY_"):
-    """The settings of one node."""
+    """The settings of one node. The path is that of the host, wherever its root is mounted."""
 
     reserved_memory: Annotated[
         tuple[ReservedMemory, ...], FromText(parse_reserved, "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi")
     ] = Field(default=(), description="memory that no claim gets; must be the kubelet's `reservedMemory`")
+    state_dir: HostPath = Field(
+        default="/var/lib/kubelet/plugins/dra.memory",
+        description="where the driver records the kubelet's own limits of pods whose limits it raises",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ class MemoryDriver:
         self._effects = effects or SystemEffects()
         self._page_size = page_size
         self._watch_seconds = watch_seconds
-        self._limits = HugepageLimits()
+        self._limits = HugepageLimits(self._settings.state_dir)
 
     def dra_driver_info(self) -> DriverInfo:
         """Name and CDI kind."""
@@ -216,18 +221,17 @@ class MemoryDriver:
         if claimed := hugepages(pod.claims):
             self._limits.add(NodeAccess(node.root, self._effects), pod, claimed)
 
-    def dra_create_container(
-        self, container: Container, held: Sequence[HeldClaim], node: Node
-    ) -> ContainerAdjustment | None:
-        """Limit a container with claims to their NUMA nodes, and allow it their huge pages beyond its own."""
+    def dra_create_container(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment | None:
+        """Limit a container with claims to their NUMA nodes, and allow it their huge pages beyond its own.
+
+        The limit of its pod has been raised before, with the sandbox or for this container.
+        """
         known = {claim.uid for claim in held}
         for claim in container.claims:
             if claim.uid not in known or not mems([claim]):
                 raise NotHeldError(f"{container} uses {claim}, which holds no memory on this node")
         if not container.claims:
             return None
-        if claimed := hugepages(container.pod.claims):
-            self._limits.ensure(NodeAccess(node.root, self._effects), container.pod, claimed)
         own = container.resources.hugepage_limits
         limits = {size: limit + own.get(size, 0) for size, limit in hugepages(container.claims).items()}
         return ContainerAdjustment(ContainerResources(mems=mems(container.claims), hugepage_limits=limits))

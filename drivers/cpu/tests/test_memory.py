@@ -84,7 +84,7 @@ def container(driver: DriverHarness, *requests: str, **limits: int) -> Container
 
 
 def created(driver: DriverHarness, one: Container) -> ContainerResources | None:
-    adjustment = driver.plugin.dra_create_container(one, driver.held, driver.node.node)
+    adjustment = driver.plugin.dra_create_container(one, driver.held)
     return None if adjustment is None else adjustment.resources
 
 
@@ -321,14 +321,6 @@ def test_the_pod_is_allowed_what_it_claims(dra_node: FakeNode, driver: DriverHar
     assert (limit(dra_node, "2MB"), limit(dra_node, "1GB")) == (4 * MIB, 0)
 
 
-def test_a_pod_that_started_while_the_driver_was_away_is_allowed_it_with_its_next_container(
-    dra_node: FakeNode, driver: DriverHarness
-) -> None:
-    driver.prepare(claim(ask("2Mi", "4Mi"), ask("2Mi", "2Mi", name="other")))
-    created(driver, container(driver, "other"))
-    assert limit(dra_node, "2MB") == 6 * MIB
-
-
 def test_pods_without_huge_pages_are_not_touched(dra_node: FakeNode, driver: DriverHarness) -> None:
     driver.prepare(claim(ask("memory", "1Gi")))
     driver.plugin.dra_run_pod_sandbox(replace(POD, claims=driver.held), dra_node.node)
@@ -363,6 +355,21 @@ def test_a_runtime_limits_container_and_pod(dra_node: FakeNode, driver: DriverHa
         runtime.restart()
         assert container.mems == {1}
         assert container.hugepage_limits == {"2MB": 6 * MIB, "1GB": 0}
+
+
+def test_the_limit_of_a_pod_is_the_same_after_a_restart_of_the_driver(
+    dra_node: FakeNode, driver: DriverHarness
+) -> None:
+    """The kubelet allows 2 MiB for a container without claims; the hook runs again before the second container."""
+    with driver.nri() as runtime:
+        prepared = driver.prepare(claim(ask("2Mi", "4Mi")), pod="web")
+        of_pod = dra_node.file(f"/sys/fs/cgroup/kubepods/pod{driver.held[0].pods[0]}/hugetlb.2MB.max", f"{2 * MIB}\n")
+        pod = runtime.run_pod(prepared)
+        assert int(of_pod.read_text()) == 6 * MIB
+        for _ in range(2):
+            driver.restart()
+            pod.create_container()
+            assert int(of_pod.read_text()) == 6 * MIB
 
 
 def test_a_pod_whose_limit_cannot_be_raised_does_not_start(dra_node: FakeNode, driver: DriverHarness) -> None:
