@@ -11,6 +11,7 @@ The driver keeps no state of its own: what was granted is recorded with the held
 from __future__ import annotations
 
 import mmap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
@@ -32,6 +33,7 @@ from dra_sdk import (
     DriverInfo,
     DriverSettings,
     FromText,
+    Gauge,
     HeldClaim,
     HeldDevice,
     HostPath,
@@ -243,6 +245,18 @@ class MemoryDriver:
         known = {claim.uid for claim in held}
         found = {each.id: mems(claim for claim in each.claims if claim.uid in known) for each in containers}
         return {name: ContainerResources(mems=nodes) for name, nodes in found.items() if nodes}
+
+    def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
+        """How many bytes of each kind of memory claims have, and how many they can still get."""
+        granted = Counter[str]()
+        for each in _prepared(held):
+            granted[each.name] += each.data[SIZE]
+        for memory in self._available(node):
+            labels = {"numa_node": str(memory.numa_node), "resource": memory.resource}
+            taken = granted[memory.name]
+            yield Gauge("dra_memory_allocated_bytes", "Memory that claims have", taken, labels)
+            left = max(0, memory.size - taken)
+            yield Gauge("dra_memory_available_bytes", "Memory that claims can still get", left, labels)
 
     def _available(self, node: Node) -> list[Memory]:
         return available(read_numa_nodes(node), self._settings.reserved_memory, self._page_size)

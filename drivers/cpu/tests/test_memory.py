@@ -258,6 +258,29 @@ def test_prepare_and_unprepare_survive_a_kill_at_every_write(driver: DriverHarne
     assert assert_survives_crashes(driver, claim(ask("2Mi", "4Mi")), lines=False) > 10
 
 
+def test_metrics_count_what_claims_have_and_can_still_get(driver: DriverHarness) -> None:
+    def measured() -> dict[tuple[str, str], tuple[float, float]]:
+        taken, left = (
+            {
+                (each.labels["numa_node"], each.labels["resource"]): each.value
+                for each in driver.metrics()
+                if kind in each.name
+            }
+            for kind in ("allocated", "available")
+        )
+        return {key: (taken[key], left[key]) for key in taken}
+
+    before = measured()
+    assert before["1", "hugepages-2Mi"] == (0, GIB)
+    prepared = driver.prepare(claim(ask("2Mi", "4Mi", numa=1), ask("memory", "1Gi", numa=0)))
+    found = measured()
+    assert found["1", "hugepages-2Mi"] == (4 * MIB, GIB - 4 * MIB)
+    assert found["0", "memory"] == (GIB, before["0", "memory"][1] - GIB)
+    assert found["0", "hugepages-2Mi"] == before["0", "hugepages-2Mi"]
+    driver.unprepare(prepared)
+    assert measured() == before
+
+
 # -- containers
 
 
