@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from dra_driver_nic.kernel import KernelNamespace, LinkEvents
+from dra_driver_nic.fake_rdma import namespace_of_thread
+from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import Address, Neighbour, Network, NetworkError, Route, Rule
+from dra_driver_nic.netlink import LinkEvents
 from dra_driver_nic.testing import PrivateNetworks
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -141,6 +144,22 @@ def test_a_refusal_is_told_with_the_kernels_reason(
 def test_a_namespace_that_does_not_exist_cannot_be_opened() -> None:
     with pytest.raises(FileNotFoundError):
         KernelNamespace("/run/netns/no-such-namespace")
+
+
+def test_a_thread_is_in_the_namespace_for_as_long_as_a_function_runs_there(node: KernelNamespace) -> None:
+    before = namespace_of_thread()
+
+    def fail(_network: Network) -> None:
+        inside.append(namespace_of_thread())
+        raise ValueError("on purpose")
+
+    inside = [node.run(lambda _network: namespace_of_thread())]
+    assert namespace_of_thread() == before
+    with pytest.raises(ValueError, match="on purpose"):
+        node.run(fail)
+    assert namespace_of_thread() == before
+    assert inside == [os.fstat(node.handle).st_ino] * 2
+    assert node.run(lambda network: network.find("nic0")) is not None, "another socket is opened after an error"
 
 
 def test_events_tell_that_something_has_changed(networks: PrivateNetworks) -> None:
