@@ -189,14 +189,14 @@ def detach(node: Namespace, pod: Namespace | None, attachment: Attachment) -> bo
 
     It may be called at any time and again. Raises NetworkError.
     """
-    if pod is not None and not node.run(lambda network: _tagged(network, attachment)):
+    if pod is not None and not is_tagged(node, attachment):
         pod.run(lambda network: _return(network, attachment, node))
     return node.run(lambda network: _restore(network, attachment))
 
 
 def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
     """Whether the interface is in a namespace with its tag: in a pod, or on the node and not yet as it was."""
-    return namespace.run(lambda network: _tagged(network, attachment)) is not None
+    return namespace.run(lambda network: network.index(attachment.tag)) != 0
 
 
 def _tagged(network: Network, attachment: Attachment) -> Link | None:
@@ -245,10 +245,10 @@ def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
 
 def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:
     for each in attachments:
-        link = _tagged(network, each)
-        if link is None:
+        link = network.index(each.tag)
+        if not link:
             raise NetworkError(f"{each} has not arrived in the pod")
-        _configure(network, link.index, each.pod)
+        _configure(network, link, each.pod)
 
 
 def _configure(network: Network, link: int, state: PodState) -> None:

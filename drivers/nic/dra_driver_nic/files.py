@@ -64,6 +64,11 @@ class FilesNetwork:
         path = self._directory / name
         return _link(path) if path.exists() else None
 
+    def index(self, name: str) -> int:
+        """The index of the interface with a name."""
+        found = self.find(name)
+        return 0 if found is None else found.index
+
     def addresses(self) -> dict[int, list[Address]]:
         """None: sysfs has no addresses."""
         return {}

@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +62,7 @@ from dra_driver_nic.messages import (
     table_of,
     vf_changes,
 )
-from dra_driver_nic.netlink import Content, NetlinkSocket
+from dra_driver_nic.netlink import Content, NetlinkSocket, decoded
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ _NEW_NEIGHBOUR, _GET_NEIGHBOUR, _NEW_RULE, _DELETE_RULE = 28, 30, 32, 33
 _REPLACE, _EXCLUSIVE, _CREATE, _APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_*
 _NEW: Final = _CREATE | _EXCLUSIVE
 _WITH_VFS, _WITHOUT_COUNTERS = 1, 8  # RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS of IFLA_EXT_MASK
-_TABLE: Final = 20  # where the number of the table is in a message of a route
+_INDEX: Final = slice(20, 24)  # where the index of an interface is in its message
+_LENGTH, _TABLE, _PROTOCOL = 17, 20, 21  # where these numbers of a route are in its message
 _PAGE: Final = 4096
 _IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
@@ -161,10 +163,19 @@ class KernelNetwork:
 
     def find(self, name: str) -> Link | None:
         """As `Network.find`."""
+        found = self._find(name)
+        return None if found is None else read_link(decoded(ifinfmsg, found, 0))
+
+    def index(self, name: str) -> int:
+        """As `Network.index`. The rest of the message is not read, which takes most of the time of `find`."""
+        found = self._find(name)
+        return 0 if found is None else int.from_bytes(found[_INDEX], sys.byteorder)
+
+    def _find(self, name: str) -> bytes | None:
         wanted = Content({}, [("IFLA_ALT_IFNAME", name), ("IFLA_EXT_MASK", _WITHOUT_COUNTERS)])
         try:
             with _reading(f"interface {name}"):
-                return read_link(self._netlink.read_one(ifinfmsg, _GET_LINK, wanted))
+                return self._netlink.read_bytes(ifinfmsg, _GET_LINK, wanted)
         except NetworkError as error:
             if error.errno == errno.ENODEV:
                 return None
@@ -217,9 +228,9 @@ class KernelNetwork:
         )
 
     def _routes(self) -> Iterator[Any]:
-        """All routes but those of the table `local`, which the kernel keeps, and of caches."""
+        """All routes but those of the table `local`, those that the kernel adds with an address, and of caches."""
         for family in (AF_INET, AF_INET6):
-            for each in self._netlink.read_all(rtmsg, _GET_ROUTE, Content({"family": family}), _is_not_local):
+            for each in self._netlink.read_all(rtmsg, _GET_ROUTE, Content({"family": family}), _is_wanted):
                 if table_of(each) != LOCAL_TABLE and not each["flags"] & _CLONED:
                     yield each
 
@@ -375,9 +386,13 @@ class KernelNetwork:
         ethtool.set_rings(name, rings)
 
 
-def _is_not_local(data: bytes, begin: int) -> bool:
-    """Whether a route is not of the table `local`, which has most routes of a node. A message has numbers up to 255."""
-    return data[begin + _TABLE] != LOCAL_TABLE
+def _is_wanted(data: bytes, begin: int) -> bool:
+    """Whether a route may be one of `KernelNetwork._routes`. Most of a node are not, and reading them takes time.
+
+    The number of a table above 255 is not here but in an attribute.
+    """
+    is_kernels = data[begin + _PROTOCOL] == KERNEL and data[begin + _LENGTH] > 0
+    return data[begin + _TABLE] != LOCAL_TABLE and not is_kernels
 
 
 def _read_small(path: str) -> str:

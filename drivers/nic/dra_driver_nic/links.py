@@ -260,6 +260,9 @@ class Network(Protocol):
         It takes the same time however many interfaces there are. None if there is none.
         """
 
+    def index(self, name: str) -> int:
+        """The index of the interface with a name or an alternative name; 0 if there is none."""
+
     def addresses(self) -> dict[int, list[Address]]:
         """The addresses of each interface, by index, except those that the kernel makes by itself."""
 

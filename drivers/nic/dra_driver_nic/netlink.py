@@ -69,11 +69,16 @@ class NetlinkSocket:
 
     def read_one(self, kind: Kind, command: int, content: Content) -> Any:
         """The one message that the kernel answers. Raises NetlinkError, OSError."""
+        return decoded(kind, self.read_bytes(kind, command, content), 0)
+
+    def read_bytes(self, kind: Kind, command: int, content: Content) -> bytes:
+        """The same as the kernel has sent it."""
         self._send(kind, command, _REQUEST | _ACK, content)
         answers, _ = self._answers()
         if not answers:
             raise OSError(errno.ENODATA, "the kernel has answered nothing")
-        return _decoded(kind, *answers[0])
+        data, begin = answers[0]
+        return data[begin:]
 
     def read_all(
         self,
@@ -92,7 +97,7 @@ class NetlinkSocket:
             self._send(kind, command, _REQUEST | _DUMP, content or Content())
             answers, is_whole = self._answers()
             if is_whole:
-                return [_decoded(kind, *each) for each in answers if wanted(*each)]
+                return [decoded(kind, *each) for each in answers if wanted(*each)]
         raise OSError(errno.EINTR, f"it changed during each of {_ATTEMPTS} readings")
 
     def close(self) -> None:
@@ -145,7 +150,8 @@ def _check(data: bytes, begin: int) -> None:
         raise NetlinkError(-number, os.strerror(-number))
 
 
-def _decoded(kind: Kind, data: bytes, begin: int) -> Any:
+def decoded(kind: Kind, data: bytes, begin: int) -> Any:
+    """The message that lies in some bytes. Raises OSError if they are none of its kind."""
     message = kind(data, offset=begin)
     try:
         message.decode()

@@ -28,8 +28,9 @@ def node(networks: PrivateNetworks) -> Iterator[KernelNamespace]:
 def test_an_interface_is_found_by_either_name(node: KernelNamespace) -> None:
     def find(network: Network) -> list[int | None]:
         network.add_altname(NIC0, "dra-an-alternative-name-that-is-long")
-        found = map(network.find, ("nic0", "dra-an-alternative-name-that-is-long", "nic7"))
-        return [each and each.index for each in found]
+        names = ("nic0", "dra-an-alternative-name-that-is-long", "nic7")
+        assert [network.index(each) for each in names] == [NIC0, NIC0, 0]
+        return [each and each.index for each in map(network.find, names)]
 
     assert node.run(find) == [NIC0, NIC0, None]
     (listed,) = [each for each in node.run(lambda network: network.links()) if each.index == NIC0]
