@@ -1,8 +1,9 @@
 """`python -m tests.bench.dranet BINARY`: pods with one interface by our network driver and by dranet, in turn.
 
 Both drivers run in the network namespace of this process, which is the node's, each beside a kubelet, an API server and
-a container runtime of its own, and give the same veth to pods, with the same configuration. After each pod of dranet
-this process gives the veth its state on the node again, which dranet does not.
+a container runtime of its own. Each gives a veth of its own to pods, alike and with the same configuration: what one
+driver has taken, the other one does not publish. After each pod this process gives the veth its state on the node
+again, which dranet does not.
 
 A pod's start is NodePrepareResources and RunPodSandbox, one after the other. The binary is built from dranet's module
 (`go build ./cmd/dranet`). It needs root.
@@ -43,23 +44,25 @@ _MOUNTS = (
 class Side:
     """A driver with what it talks to.
 
+    interface: the veth that it gives to pods.
     config: the parameters of its claims.
     pid: its process.
     """
 
     cluster: EmbeddedCluster
     runtime: NriRuntime
+    interface: str
     config: Mapping[str, Any]
     pid: int
 
     def start(self, name: str, namespace: PrivateNamespace) -> dict[str, float]:
-        """Start a pod with the interface nic0, and stop it; the seconds of each part."""
+        """Start a pod with the interface, and stop it; the seconds of each part."""
         self.cluster.create_claim(
             name,
             {"nic": "nic"},
             config=[{"requests": ["nic"], "opaque": {"driver": DRIVER, "parameters": self.config}}],
         )
-        self.cluster.allocate(name, [AllocatedDevice("nic", DRIVER, self.cluster.node_name, "nic0")])
+        self.cluster.allocate(name, [AllocatedDevice("nic", DRIVER, self.cluster.node_name, self.interface)])
         self.cluster.create_pod(name, [name])
         begin = time.perf_counter()
         pod = self.cluster.run_pod(name, [name])
@@ -69,7 +72,7 @@ class Side:
         begin = time.perf_counter()
         self.runtime.run_pod(sandbox)
         started = time.perf_counter() - begin
-        addresses = namespace.ip("-o addr show nic0")
+        addresses = namespace.ip(f"-o addr show {self.interface}")
         if "10.200.7.5/24" not in addresses or "10.201.0.0/16" not in namespace.ip("route"):
             raise SystemExit(f"pod {name} has not got its interface: {addresses}")
         begin = time.perf_counter()
@@ -87,7 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cycles", type=int, default=CYCLES, help="pods of each driver")
     given = parser.parse_args(arguments)
     node = enter_node()
-    node.ip("addr del 10.9.0.1/24 dev nic0")  # with it go its routes, which dranet gives to pods that cannot have them
+    for number in (0, 1):  # with them go the routes, which dranet gives to pods that cannot have them
+        node.ip(f"addr del 10.9.{number}.1/24 dev nic{number}")
     found: list[tuple[dict[str, float], dict[str, float]]] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-bench-")))
@@ -100,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
             for side in (0, 1) if number % 2 else (1, 0):
                 with closing(PrivateNamespace()) as namespace:
                     pair[side] = (ours, theirs)[side].start(f"pod-{number}", namespace)
-                _restore(node)
+                node.ip(*(f"link set {each.interface} mtu 4000 up" for each in (ours, theirs)))
             found.append((pair[0], pair[1]))
         used = [processor_time(each.pid) - before for each, before in zip((ours, theirs), begin, strict=True)]
     node.close()
@@ -119,9 +123,9 @@ def main(arguments: Sequence[str]) -> int:
 def _ours(folder: Path) -> Iterator[Side]:
     folder.mkdir()
     with EmbeddedCluster() as cluster, NriRuntime(folder / "nri.sock") as runtime:
-        settings = {"DRA_NIC_SOFTWARE": "veth", "DRA_NIC_PROTECT": "wire*", "DRA_NIC_STATE_DIR": f"{folder}/state"}
+        settings = {"DRA_NIC_SOFTWARE": "veth", "DRA_NIC_PROTECT": "wire*,nic1", "DRA_NIC_STATE_DIR": f"{folder}/state"}
         with running_driver("nic", cluster, runtime, environment=settings) as driver:
-            yield _ready(Side(cluster, runtime, CONFIG, driver.pid))
+            yield _ready(Side(cluster, runtime, "nic0", CONFIG, driver.pid))
 
 
 @contextmanager
@@ -140,7 +144,7 @@ def _theirs(folder: Path, binary: Path) -> Iterator[Side]:
             try:
                 wait_connected(runtime)
                 config = {key: value for key, value in CONFIG.items() if key not in _WORDS}
-                yield _ready(Side(cluster, runtime, config, driver.pid))
+                yield _ready(Side(cluster, runtime, "nic1", config, driver.pid))
             finally:
                 driver.terminate()
 
@@ -150,11 +154,6 @@ def _ready(side: Side) -> Side:
     side.cluster.kubelet.wait_for_driver(DRIVER)
     side.cluster.wait_slices(DRIVER)
     return side
-
-
-def _restore(node: PrivateNamespace) -> None:
-    """Give nic0 its state on the node, whichever driver had it."""
-    node.ip("link set nic0 mtu 4000 up")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """An interface goes into a pod's network namespace, and comes back as it was.
 
-The way there: the interface gets a tag (an alternative name, which survives every move), goes down, gets a temporary
-name that no other interface has, moves, and then gets its name and configuration in the pod. The way back is the same.
-So neither namespace ever has two interfaces that want one name, and after a crash at any step the tag tells in both
-namespaces which interface it is. The tag is removed last: an interface without it is as it was.
+The way there: the interface gets a tag (an alternative name, which survives every move), moves and gets its name in the
+pod by one message, and then its configuration. A name that the pod has is refused before. The way back: it goes down,
+gets a temporary name that no other interface has, moves, and then gets its name and all else. So after a crash at any
+step, and after a move whose name was taken at that moment, the tag tells in both namespaces which interface it is. The
+tag is removed last: an interface without it is as it was.
 
-A move takes addresses, routes, neighbours, sysctls and the state from an interface. Its MTU, MAC address and names
-stay, and are restored as well. Source: `__dev_change_net_namespace` of the kernel.
+A move switches an interface off and takes addresses, routes, neighbours and sysctls from it. Its MTU, MAC address and
+names stay, and are restored as well. Source: `__dev_change_net_namespace` and `do_setlink` of the kernel.
 """
 
 from __future__ import annotations
@@ -232,15 +233,13 @@ def _ip(address: Address) -> str:
 
 
 def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
-    """Move an interface to the pod under its temporary name."""
+    """Move an interface to the pod. Its name there was free, so the kernel needs no other on the way."""
     state = attachment.host
     link = named(network, state.name)
     if link is None:
         raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
     network.add_altname(link.index, attachment.tag)
-    network.change(link.index, up=False)
-    network.change(link.index, name=attachment.temporary_name)
-    network.move(link.index, pod.handle)
+    network.move(link.index, pod.handle, name=attachment.pod.name)
 
 
 def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:
@@ -252,8 +251,7 @@ def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:
 
 
 def _configure(network: Network, link: int, state: PodState) -> None:
-    """Give an interface, which is down, its name and configuration in the pod."""
-    network.change(link, name=state.name)
+    """Give an interface, which is down and has its name, its configuration in the pod."""
     if state.mac or state.mtu:
         network.change(link, mac=state.mac, mtu=state.mtu)
     _set_ethtool(network, state)

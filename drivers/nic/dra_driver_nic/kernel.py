@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import socket
+import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -77,6 +78,8 @@ _NEW_NEIGHBOUR, _GET_NEIGHBOUR, _NEW_RULE, _DELETE_RULE = 28, 30, 32, 33
 _REPLACE, _EXCLUSIVE, _CREATE, _APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_*
 _NEW: Final = _CREATE | _EXCLUSIVE
 _WITH_VFS, _WITHOUT_COUNTERS = 1, 8  # RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS of IFLA_EXT_MASK
+_HEADER: Final = 16  # bytes of the header of every message
+_NEIGHBOUR: Final = struct.Struct("=4xiH")  # the index and the state in ndmsg
 _INDEX: Final = slice(20, 24)  # where the index of an interface is in its message
 _LENGTH, _TABLE, _PROTOCOL = 17, 20, 21  # where these numbers of a route are in its message
 _PAGE: Final = 4096
@@ -192,13 +195,15 @@ class KernelNetwork:
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
+
+        def is_wanted(data: bytes, begin: int) -> bool:
+            index, state = _NEIGHBOUR.unpack_from(data, begin + _HEADER)
+            return index == link and bool(state & PERMANENT)
+
         with _reading("neighbours"):
-            found = self._netlink.read_all(ndmsg, _GET_NEIGHBOUR)
-        return [
-            Neighbour(address=each.get_attr("NDA_DST"), mac=each.get_attr("NDA_LLADDR"))
-            for each in found
-            if each["ifindex"] == link and each["state"] & PERMANENT and each.get_attr("NDA_LLADDR")
-        ]
+            found = self._netlink.read_all(ndmsg, _GET_NEIGHBOUR, wanted=is_wanted)
+        pairs = [(each.get_attr("NDA_DST"), each.get_attr("NDA_LLADDR")) for each in found]
+        return [Neighbour(address=address, mac=mac) for address, mac in pairs if mac]
 
     def snapshot(self) -> Snapshot:
         """As `Network.snapshot`."""
@@ -276,10 +281,11 @@ class KernelNetwork:
         with _changing(f"remove interface {link}", errno.ENODEV):
             self._link(_DELETE_LINK, Content({"index": link}))
 
-    def move(self, link: int, namespace: int, index: int = 0) -> None:
+    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
         """As `Network.move`."""
-        wanted = [("IFLA_NET_NS_FD", namespace), *([("IFLA_NEW_IFINDEX", index)] if index else [])]
-        with _changing(f"move interface {link} to another network namespace"):
+        optional: list[tuple[str, Any]] = [("IFLA_NEW_IFINDEX", index), ("IFLA_IFNAME", name)]
+        wanted = [("IFLA_NET_NS_FD", namespace), *(each for each in optional if each[1])]
+        with _changing(f"move interface {link} to another network namespace{f' as {name}' if name else ''}"):
             self._link(_NEW_LINK, Content({"index": link}, wanted))
 
     def add_altname(self, link: int, name: str) -> None:
