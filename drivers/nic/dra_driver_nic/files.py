@@ -115,9 +115,9 @@ class FilesNetwork:
         """Refused."""
         raise _refusal(link)
 
-    def move(self, link: int, namespace: int, index: int = 0) -> None:
+    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
         """Refused."""
-        del namespace, index
+        del namespace, index, name
         raise _refusal(link)
 
     def add_altname(self, link: int, name: str) -> None:
