@@ -23,7 +23,7 @@ GUARDS := tests/faults/test_protocol_guards.py
 UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
-DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
+DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
 .PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
 

@@ -1,8 +1,9 @@
 """`dra-sdk simulate`: which pod and claim gets which devices on which node?
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, without changing anything.
-With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. Exit
-status: 0 if everything is placed, 1 if something is not, 2 for bad input.
+With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. With --waves it
+drains nodes in waves and prints what moves. Exit status: 0 if everything is placed, 1 if something is not, 2 for bad
+input.
 """
 
 from __future__ import annotations
@@ -15,11 +16,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from dra_sdk.cli.answers import (
+    device_change_lines,
+    fragmentation_lines,
+    preemption_lines,
+    simulation_json,
+    wave_lines,
+)
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, read_scenario
+from dra_sdk.cli.waves import add_wave_flag, simulated_waves
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model import JSON
@@ -35,6 +44,7 @@ from dra_sdk.tools.scheduling.cluster import (
     display_name,
     schedule,
 )
+from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave, settled
 from dra_sdk.tools.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
 from dra_sdk.tools.scheduling.picture import NotPlaced, build_scene, render_page
 
@@ -50,12 +60,14 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("simulate", help="which pod gets which devices on which node", description=__doc__)
     add_scenario_flags(parser)
     add_what_if_flags(parser)
+    add_wave_flag(parser)
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "yaml", "json"),
         default="table",
-        help="table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`",
+        help="table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`; "
+        "json also has, in `simulation`, preemptions, fragmentation and what changes",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.html", help="also draw nodes, devices and claims")
     parser.set_defaults(run=run)
@@ -67,33 +79,55 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         scenario = read_scenario(arguments)
         before = schedule(scenario.snapshot)
-        changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
-        after = before if changed is None else schedule(changed)
+        waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
+        if waves is not None:
+            after = settled(waves[-1]) if waves else before
+        else:
+            changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
+            after = before if changed is None else schedule(changed)
         if arguments.picture:
             write_picture(after, arguments.picture, driver_pictures(arguments, after))
     except DraError as error:
         return print_bad_input(error)
-    _print(scenario, before, after, arguments.output)
-    return 0 if after.complete else 1
+    _print(scenario, before, after, waves, arguments)
+    return 0 if after.complete and all(each.fits for each in waves or ()) else 1
 
 
-def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
-    """Print the answer on stdout and notes on stderr. Changes and advice go with the table, or else with the notes."""
+def _print(
+    scenario: Scenario,
+    before: SchedulingOutcome,
+    after: SchedulingOutcome,
+    waves: Sequence[DrainWave] | None,
+    arguments: argparse.Namespace,
+) -> None:
+    """Print the answer on stdout and notes on stderr. Changes and advice go with the table, or else with the notes.
+
+    With waves, there is no table, only what moves in each of them.
+    """
     for note in (*scenario.notes, *after.notes):
         print(printable(f"note: {note}"), file=sys.stderr)
-    stream = sys.stderr
-    if output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects(after)}, indent=2))
-    elif output == "yaml":
+    stream, separate = sys.stderr, True
+    if arguments.output == "json":
+        answer = simulation_json(before, after, waves)
+        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
+        print(json.dumps(found, indent=2))
+    elif arguments.output == "yaml":
         print(yaml_text(_objects(after)), end="")
     else:
-        stream = sys.stdout
-        print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
-    lines = [] if after is before else change_lines(before, after)
+        stream, separate = sys.stdout, waves is None
+        if waves is None:
+            print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
+    lines = preemption_lines(after)
+    if arguments.override:
+        lines += device_change_lines(before.snapshot, after.snapshot)
+    lines += wave_lines(waves) if waves is not None else []
+    if after is not before:
+        lines += change_lines(before, after, "" if waves is None else " in the end")
     lines += advice_lines(after, scenario.snapshot)
-    for line in ["", *lines] if lines else []:
+    for line in [*([""] if separate else []), *lines] if lines else []:
         print(printable(line), file=stream)
-    print(printable(_summary(after)), file=sys.stderr)
+    for line in [*fragmentation_lines(after.snapshot), _summary(after)]:
+        print(printable(line), file=sys.stderr)
 
 
 def _objects(outcome: SchedulingOutcome) -> list[JSON]:

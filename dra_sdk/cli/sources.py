@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,11 @@ _COLLECTIONS: Final = {
     "ResourceClaimTemplate": paths.resource_claim_templates(),
 }
 _CORE_KINDS: Final = {"Node", "Pod"}
+_OF_PREEMPTION: Final = (
+    ("scheduling.k8s.io/v1", "PriorityClass", paths.priority_classes()),
+    ("policy/v1", "PodDisruptionBudget", paths.pod_disruption_budgets()),
+)
+"""API version, kind and collection of what decides about preemption; a server of tests may not have them."""
 
 
 # -- files
@@ -157,6 +162,9 @@ def read_cluster(kubeconfig: Path | None) -> tuple[ObjectSource, str]:
         for kind, path in _COLLECTIONS.items():
             api_version = "v1" if kind in _CORE_KINDS else paths.API_VERSION
             objects += [{"apiVersion": api_version, "kind": kind} | each for each in client.list(path)["items"]]
+        for api_version, kind, path in _OF_PREEMPTION:
+            with suppress(NotFoundError):
+                objects += [{"apiVersion": api_version, "kind": kind} | each for each in client.list(path)["items"]]
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
         for rule_version in ServerProfile.of(version).taint_rule_versions():
             api_version = f"{paths.GROUP}/{rule_version}"

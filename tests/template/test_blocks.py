@@ -59,6 +59,7 @@ BLOCKS: Final = {
     },
     "docs/explain.md": {
         "$ dra-sdk explain cluster.yaml": PLACES,
+        "$ dra-sdk explain docs/examples": "tests/cli/test_simulate_examples.py",
         "from dra_sdk.tools.scheduling.explain": "tests/tools/scheduling calls both",
     },
     "docs/hardware.md": {
