@@ -55,9 +55,10 @@ test-template: $(VENV)/.developed   ## every kind of new driver, built, installe
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
 	$(BIN)/python -m tests.soak --rounds $(N) $(SEED:%=--seed %) $(ARGS)
 
-test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root, podman, and Go for the first build
+test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root, podman, buildah, debootstrap, and Go for the first build
 	$(BIN)/python -m tests.cluster.harness check --suite $@
 	$(BIN)/python -m tests.cluster.harness build
+	$(BIN)/python -m tests.cluster.harness image
 	$(BIN)/python -m pytest tests/cluster $(DRAWN:%=--ignore %)
 
 test-differential: $(VENV)/.developed   ## drawn cases for a real API server and scheduler, and for the simulated ones
