@@ -36,6 +36,7 @@ from dra_sdk.model.metric import Gauge
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.settings import DriverSettings, FromText, HostPath, Seconds, Words, split_words
 from dra_sdk.model.status import Condition, DeviceHealth, DeviceStatus, HealthStatus, NetworkData
+from dra_sdk.model.step import Step
 
 __all__ = [
     "AllocatedDevice",
@@ -87,6 +88,7 @@ __all__ = [
     "RetriableError",
     "Seconds",
     "SettingsError",
+    "Step",
     "Version",
     "Words",
     "hookimpl",

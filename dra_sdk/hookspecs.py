@@ -7,12 +7,14 @@ are ordinary blocking functions (`async def` is refused). They run in several th
 for one claim, and never for two claims that share a device.
 
 An extension may wrap hooks (`@hookimpl(wrapper=True)`). The wrapper of a generator hook gets the generator before it
-runs; to see the devices, or how long they take, it returns a generator around it.
+runs; to see the devices, or how long they take, it returns a generator around it. `ExtensionHooks` has what only
+extensions may have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from threading import Event
 from typing import Any, Protocol
 
@@ -24,6 +26,7 @@ from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.metric import Gauge
 from dra_sdk.model.status import DeviceHealth
+from dra_sdk.model.step import Step
 
 PROJECT = "dra_sdk"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -165,4 +168,15 @@ class DriverHooks(Protocol):
 
         Called whenever `/metrics` is read, with all claims that hold devices of this driver on this node. Must be quick
         and change nothing. After an exception the driver's own values are left out, and the exception is logged.
+        """
+
+class ExtensionHooks(Protocol):
+    """Hooks of extensions alone, which observe what the SDK does around the driver's hooks."""
+
+    @hookspec
+    def dra_step(self, step: Step) -> AbstractContextManager[object] | None:
+        """Return a context manager that is entered before a step and left after it, with its exception if it fails.
+
+        None if the extension does not care about the step. Called in the thread of the step, for every call of the
+        kubelet, so it must be quick. What it raises fails the call.
         """

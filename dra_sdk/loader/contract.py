@@ -21,6 +21,7 @@ from dra_sdk.model.settings import DriverSettings
 
 PREFIX: Final = "dra_"
 HOOKS: Final = tuple(name for name in vars(hookspecs.DriverHooks) if name.startswith(PREFIX))
+EXTENSION_HOOKS: Final = tuple(name for name in vars(hookspecs.ExtensionHooks) if name.startswith(PREFIX))
 _KINDS: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 NAME_LIMIT: Final = 63
 """Characters of a driver name (resource.k8s.io/v1)."""
@@ -44,15 +45,18 @@ def has_hooks(value: object) -> bool:
     return any(name.startswith(PREFIX) and find_method(value, name) is not None for name in dir(value))
 
 
-def check_hooks(plugin: object, source: str) -> None:
-    """DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments."""
+def check_hooks(plugin: object, source: str, more: Sequence[str] = ()) -> None:
+    """DriverLoadError for the first method with a hook's prefix that is not a hook or takes other arguments.
+
+    `more` are the names of hooks that the plugin may have beside those of drivers.
+    """
     for name in dir(plugin):
         found = find_method(plugin, name) if name.startswith(PREFIX) else None
         if found is None:
             continue
         if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
             raise DriverLoadError(f"{source}: hook {name} is async; hooks are ordinary blocking functions")
-        if name not in HOOKS:
+        if name not in HOOKS and name not in more:
             raise DriverLoadError(f"{source}: unknown hook {name!r}{_meant(name)}; hooks are {', '.join(HOOKS)}")
         if problem := _signature_problem(name, found):
             raise DriverLoadError(f"{source}: hook {name} {problem}")
@@ -83,7 +87,8 @@ def _meant(name: str) -> str:
 
 def _signature_problem(name: str, found: Any) -> str:
     """Why `found` cannot be called with the hook's arguments; empty if it can."""
-    given = [each for each in inspect.signature(getattr(hookspecs.DriverHooks, name)).parameters if each != "self"]
+    spec = getattr(hookspecs.DriverHooks if name in HOOKS else hookspecs.ExtensionHooks, name)
+    given = [each for each in inspect.signature(spec).parameters if each != "self"]
     offered = f"it may take {', '.join(given)}" if given else "it takes none"
     try:
         parameters = inspect.signature(found).parameters.values()

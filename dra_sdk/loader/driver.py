@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import Event
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import pluggy
 from dra_sdk import hookspecs
 from dra_sdk.errors import DraError, DriverLoadError, HookError, raised_at
 from dra_sdk.loader.contract import (
+    EXTENSION_HOOKS,
     PREFIX,
     adjustment_problem,
     check_hooks,
@@ -33,8 +34,11 @@ from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits
 from dra_sdk.model.metric import Gauge
+from dra_sdk.model.step import Step
 
 _NOTHING_LEFT: Final = object()
+_UNOBSERVED: Final = nullcontext()
+_NO_METADATA: Final[Mapping[str, str]] = {}
 
 
 class _Manager(pluggy.PluginManager):
@@ -63,6 +67,8 @@ class Driver:
         self._plugin: object = None
         self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs.DriverHooks)
+        self._manager.add_hookspecs(hookspecs.ExtensionHooks)
+        self._observers: list[Callable[[Step], AbstractContextManager[object] | None]] = []
 
     @classmethod
     def of(cls, plugin: object, extensions: Iterable[object] = ()) -> Driver:
@@ -81,8 +87,12 @@ class Driver:
 
     def extend(self, plugin: object, source: str) -> None:
         """Add an extension. DriverLoadError as `register`, and for a hook that is not a wrapper."""
-        self._register(plugin, source)
+        self._register(plugin, source, EXTENSION_HOOKS)
+        if observer := find_method(plugin, "dra_step"):
+            self._observers.append(observer)
         for caller in self._manager.get_hookcallers(plugin) or ():
+            if caller.name in EXTENSION_HOOKS:
+                continue
             if any(impl.plugin is plugin and not _wraps(impl) for impl in caller.get_hookimpls()):
                 raise DriverLoadError(
                     f"{source}: {caller.name} answers in place of the driver; "
@@ -110,9 +120,20 @@ class Driver:
         """Whether the driver itself has this hook; an extension that wraps it does not count."""
         return any(not _wraps(impl) for impl in getattr(self._manager.hook, hook).get_hookimpls())
 
+    def step(
+        self, name: str, metadata: Mapping[str, str] = _NO_METADATA, **attributes: str
+    ) -> AbstractContextManager[object]:
+        """Surround a step with what extensions return for it (`dra_step`); does nothing if there is none. HookError."""
+        if not self._observers:
+            return _UNOBSERVED
+        step = Step(self.info.name, name, attributes, metadata)
+        with self._running("dra_step"):
+            found = [each for observer in self._observers if (each := observer(step)) is not None]
+        return _Together(found) if found else _UNOBSERVED
+
     def discover(self, node: Node) -> list[ResourcePool]:
         """The pools that `dra_discover` finds; plain devices are one pool, named after the node. HookError."""
-        with self._running("dra_discover"), self.measure("dra_discover"):
+        with self._running("dra_discover"), self._measured("dra_discover"):
             answer: object = self._manager.hook.dra_discover(node=node)
             found = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | bytes) else None
         devices = [each for each in found or () if isinstance(each, Device)]
@@ -128,7 +149,7 @@ class Driver:
 
     def prepare(self, claim: Claim[OpaqueConfig | None]) -> Generator[PreparedDevice, None, None]:
         """Each device as soon as `dra_prepare` yields it. Closing this iterator closes the hook. HookError."""
-        with self.measure("dra_prepare"):
+        with self._measured("dra_prepare"):
             with self._running("dra_prepare"):
                 answer: object = self._manager.hook.dra_prepare(claim=claim)
             for device in self._iterated("dra_prepare", answer, "prepared devices"):
@@ -143,7 +164,7 @@ class Driver:
 
     def unprepare(self, claim: HeldClaim, node: Node) -> None:
         """Run `dra_unprepare`, of the driver or of extensions alone. HookError."""
-        with self._running("dra_unprepare"), self.measure("dra_unprepare"):
+        with self._running("dra_unprepare"), self._measured("dra_unprepare"):
             self._manager.hook.dra_unprepare(claim=claim, node=node)
 
     def top(self, node: Node, held: Sequence[HeldClaim]) -> list[str]:
@@ -187,17 +208,17 @@ class Driver:
 
     def run_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Run `dra_run_pod_sandbox`. HookError."""
-        with self._running("dra_run_pod_sandbox"), self.measure("dra_run_pod_sandbox"):
+        with self._running("dra_run_pod_sandbox"), self._measured("dra_run_pod_sandbox"):
             self._manager.hook.dra_run_pod_sandbox(pod=pod, node=node)
 
     def stop_pod_sandbox(self, pod: PodSandbox, node: Node) -> None:
         """Run `dra_stop_pod_sandbox`. HookError."""
-        with self._running("dra_stop_pod_sandbox"), self.measure("dra_stop_pod_sandbox"):
+        with self._running("dra_stop_pod_sandbox"), self._measured("dra_stop_pod_sandbox"):
             self._manager.hook.dra_stop_pod_sandbox(pod=pod, node=node)
 
     def create_container(self, container: Container, held: Sequence[HeldClaim], node: Node) -> ContainerAdjustment:
         """What `dra_create_container` changes in the container; an empty adjustment if nothing. HookError."""
-        with self._running("dra_create_container"), self.measure("dra_create_container"):
+        with self._running("dra_create_container"), self._measured("dra_create_container"):
             answer: object = self._manager.hook.dra_create_container(container=container, held=held, node=node)
         if answer is None:
             return ContainerAdjustment()
@@ -211,7 +232,7 @@ class Driver:
         self, containers: Sequence[Container], held: Sequence[HeldClaim], node: Node
     ) -> Mapping[str, ContainerResources]:
         """The resources that `dra_synchronize` wants for containers, by container id. HookError."""
-        with self._running("dra_synchronize"), self.measure("dra_synchronize"):
+        with self._running("dra_synchronize"), self._measured("dra_synchronize"):
             answer: object = self._manager.hook.dra_synchronize(containers=containers, held=held, node=node)
         if answer is None:
             return {}
@@ -231,20 +252,24 @@ class Driver:
 
     def remove_container(self, container: Container, node: Node) -> None:
         """Run `dra_remove_container`. HookError."""
-        with self._running("dra_remove_container"), self.measure("dra_remove_container"):
+        with self._running("dra_remove_container"), self._measured("dra_remove_container"):
             self._manager.hook.dra_remove_container(container=container, node=node)
 
     @property
     def _name(self) -> str:
         return f"driver {self.info.name}"
 
-    def _register(self, plugin: object, source: str) -> None:
-        check_hooks(plugin, source)
+    def _register(self, plugin: object, source: str, more: Sequence[str] = ()) -> None:
+        check_hooks(plugin, source, more)
         try:
             self._manager.register(plugin)
             self._manager.check_pending()
         except pluggy.PluginValidationError as error:  # only decorated methods can fail here
             raise DriverLoadError(f"{source}: {' '.join(str(error).split())}") from error
+
+    def _measured(self, hook: str) -> AbstractContextManager[object]:
+        measured = self.measure(hook)
+        return _Together([self.step(hook), measured]) if self._observers else measured
 
     def _running(self, hook: str) -> _Running:
         return _Running(self, hook)
@@ -266,6 +291,23 @@ class Driver:
             if isinstance(answer, Generator):
                 with self._running(hook):
                     answer.close()
+
+
+class _Together:
+    """Enters context managers in order, and leaves them in reverse."""
+
+    __slots__ = ("_managers", "_stack")
+
+    def __init__(self, managers: Sequence[AbstractContextManager[object]]) -> None:
+        self._managers, self._stack = managers, ExitStack()
+
+    def __enter__(self) -> None:
+        for each in self._managers:
+            self._stack.enter_context(each)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool | None:
+        self._stack.__exit__(kind, error, trace)
+        return None  # an extension hides no failure
 
 
 class _Running:

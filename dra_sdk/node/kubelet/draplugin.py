@@ -8,7 +8,8 @@ would undo what the old one does after that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,8 @@ from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 log = logging.getLogger(__name__)
 Prepare = Callable[[ClaimRef, Deadline], Sequence[HeldDevice]]
 Unprepare = Callable[[ClaimRef, Deadline], None]
+Surround = Callable[[str, Mapping[str, str]], AbstractContextManager[object]]
+"""Called with a method's name and the headers of the call, entered during the call."""
 ERROR_LIMIT: Final = 4096  # characters; the kubelet accepts answers up to 16 MiB, and an event shows only the beginning
 NAME_LIMIT: Final = 253  # characters of an object's name, namespace or UID
 PROBE_SECONDS: Final = 1.0
@@ -37,9 +40,15 @@ VERSIONS: dict[str, tuple[str, ModuleType]] = {
 }
 
 
-def plugin_services(prepare: Prepare, unprepare: Unprepare) -> dict[str, dict[str, Method]]:
+def _nothing(_method: str, _headers: Mapping[str, str]) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def plugin_services(
+    prepare: Prepare, unprepare: Unprepare, surround: Surround = _nothing
+) -> dict[str, dict[str, Method]]:
     """The handlers of every version, by wire name of the service."""
-    return {name: _Version(wire, prepare, unprepare).methods() for name, wire in VERSIONS.values()}
+    return {name: _Version(wire, prepare, unprepare, surround).methods() for name, wire in VERSIONS.values()}
 
 
 def prepare_nothing(socket: Path) -> None:
@@ -52,8 +61,9 @@ def prepare_nothing(socket: Path) -> None:
 class _Version:
     """One version of the API over the same two functions."""
 
-    def __init__(self, wire: Any, prepare: Prepare, unprepare: Unprepare) -> None:
+    def __init__(self, wire: Any, prepare: Prepare, unprepare: Unprepare, surround: Surround) -> None:
         self._wire = wire
+        self._surround = surround
         self._prepare = prepare
         self._unprepare = unprepare
 
@@ -72,13 +82,15 @@ class _Version:
         def prepare(ref: ClaimRef, deadline: Deadline, entry: Any) -> None:
             entry.devices.extend([self._device(each) for each in self._prepare(ref, deadline)])
 
-        return _answered("prepare", request, context, self._wire.NodePrepareResourcesResponse(), prepare)
+        with self._surround("NodePrepareResources", _headers(context)):
+            return _answered("prepare", request, context, self._wire.NodePrepareResourcesResponse(), prepare)
 
     def _node_unprepare(self, request: Any, context: grpc.ServicerContext) -> Any:
         def unprepare(ref: ClaimRef, deadline: Deadline, _entry: Any) -> None:
             self._unprepare(ref, deadline)
 
-        return _answered("unprepare", request, context, self._wire.NodeUnprepareResourcesResponse(), unprepare)
+        with self._surround("NodeUnprepareResources", _headers(context)):
+            return _answered("unprepare", request, context, self._wire.NodeUnprepareResourcesResponse(), unprepare)
 
     def _device(self, device: HeldDevice) -> Any:
         message = self._wire.Device(
@@ -113,6 +125,11 @@ def _answered(
         except BaseException as error:  # noqa: BLE001 (each claim has its own error; without an answer the call would hang)
             entry.error = _report(action, ref, error)
     return response
+
+
+def _headers(context: grpc.ServicerContext) -> dict[str, str]:
+    """The headers of a call that are text; names are in lower case (gRPC over HTTP/2, custom metadata)."""
+    return {str(key): value for key, value in context.invocation_metadata() if isinstance(value, str)}
 
 
 def _claims(request: Any) -> Iterable[ClaimRef]:

@@ -168,7 +168,8 @@ class Preparer:
         return state.phase is Phase.COMPLETED and state.boot_id == self._effects.boot_id
 
     def _prepare_new(self, ref: ClaimRef, left: Checkpoint | None, deadline: Deadline) -> Checkpoint:
-        raw = self._effects.fetch(ref, deadline)
+        with self._driver.step("read claim"):
+            raw = self._effects.fetch(ref, deadline)
         status = read_status(raw, ref)
         with LogFields(pod=",".join(each.name for each in status.reserved_for or ())):
             devices = allocated_devices(self._driver.info, self._node.name, ref, status, self._effects.published)
@@ -210,8 +211,10 @@ class Preparer:
         )
         try:
             state = self._completed(run, claim)
-            self._cdi.write(ref.uid, state.cdi_spec)
-            self._store.put(state, survive_power_loss=False)
+            with self._driver.step("write CDI spec"):
+                self._cdi.write(ref.uid, state.cdi_spec)
+            with self._driver.step("write state file"):
+                self._store.put(state, survive_power_loss=False)
         except BaseException as error:
             self._give_up(run, error)
             raise
@@ -263,8 +266,10 @@ class Preparer:
         if kept and kept.phase is Phase.COMPLETED and self._driver.implements("dra_unprepare"):
             self._store.begin_undo(state)
         self._driver.unprepare(state.held(self._effects.boot_id, deadline), self._node)
-        self._remove_files(state.ref, state.metadata)
-        self._store.delete(state.uid)
+        with self._driver.step("remove CDI spec"):
+            self._remove_files(state.ref, state.metadata)
+        with self._driver.step("remove state file"):
+            self._store.delete(state.uid)
         if state.statuses:
             self._effects.announce(state.ref, ())
 

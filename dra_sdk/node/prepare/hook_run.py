@@ -39,7 +39,8 @@ class HookRun:
         if not self._undoable:
             return
         try:
-            self._store.put(self.state)
+            with self._driver.step("write state file"):
+                self._store.put(self.state)
         except StateError:
             with suppress(StateError):  # if that fails too, the claim's next call removes it
                 self._store.delete(self.state.uid)
@@ -77,7 +78,8 @@ class HookRun:
         """Write `state`, unless the file already has it."""
         with self._lock:
             if (self._undoable or self.state.journal) and self._written is not self.state:
-                self._store.put(self.state)
+                with self._driver.step("write state file"):
+                    self._store.put(self.state)
                 self._written = self.state
 
     def _accept(self, prepared: PreparedDevice, missing: dict[_Key, AllocatedDevice[OpaqueConfig | None]]) -> _Key:

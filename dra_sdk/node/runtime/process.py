@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -109,7 +109,7 @@ class DriverProcess:
         self._store = CheckpointStore.of(self.data, self._boot_id, self._files, undoable=undoable, shared=shared)
         self.preparer = Preparer(driver, self.node, self._effects())
         self.registration = Registration(name, self.paths.service, (*VERSIONS, *self.publisher.health.versions()))
-        services = plugin_services(self._prepare, self._unprepare)
+        services = plugin_services(self._prepare, self._unprepare, driver.step)
         services.update(self.publisher.health.services())
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
         if driver.implements("dra_metrics") and settings.serve != "registration":
@@ -184,12 +184,15 @@ class DriverProcess:
             log.warning("calls are still in flight after %.0f s; their claims are undone at the next start", seconds)
 
     def _prepare(self, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:
-        with self.metrics.call("prepare"), self._telling_containers():
+        with self.metrics.call("prepare"), self._telling_containers(), self._step("prepare", ref):
             return self.preparer.prepare(ref, deadline)
 
     def _unprepare(self, ref: ClaimRef, deadline: Deadline) -> None:
-        with self.metrics.call("unprepare"), self._telling_containers():
+        with self.metrics.call("unprepare"), self._telling_containers(), self._step("unprepare", ref):
             self.preparer.unprepare(ref, deadline)
+
+    def _step(self, name: str, ref: ClaimRef) -> AbstractContextManager[object]:
+        return self.driver.step(name, claim=f"{ref.namespace}/{ref.name}", uid=ref.uid)
 
     @contextmanager
     def _telling_containers(self) -> Iterator[None]:
