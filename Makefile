@@ -10,11 +10,12 @@ SEED ?=
 ARGS ?=
 
 # What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit,
-# every GPU in every mode for every release, kills on the way of an interface to a pod.
+# every GPU in every mode for every release, kills on the way of an interface to a pod, a short run of `make endurance`.
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
   drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
   drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py \
-  drivers/nic/tests/test_kills.py drivers/nic/tests/test_conformance.py drivers/plugin/tests/test_conformance.py
+  drivers/nic/tests/test_kills.py drivers/nic/tests/test_conformance.py drivers/plugin/tests/test_conformance.py \
+  tests/endurance
 
 # One long test for each guard: they are divided among the workers one by one.
 GUARDS := tests/faults/test_protocol_guards.py
@@ -25,7 +26,7 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net endurance proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -96,6 +97,9 @@ bench-net: $(VENV)/.developed   ## how long a container runtime waits for the ne
 
 bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
 	$(BIN)/python -m tests.bench.matching $(FLAGS)
+
+endurance: $(VENV)/.developed   ## 50 000 pods come and go on a node with three drivers, with faults among them; FLAGS="--pods 2000" for fewer
+	PYTHONPATH=.:drivers/cpu:drivers/gpu:drivers/nic:drivers/plugin $(BIN)/python -m tests.endurance $(FLAGS)
 
 site: $(VENV)/.documented   ## the site of docs/ in build/site, without warnings; then its links and files are checked
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
