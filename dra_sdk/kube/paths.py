@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 GROUP: Final = "resource.k8s.io"
 API_VERSION: Final = "resource.k8s.io/v1"
+EVENTS_VERSION: Final = "events.k8s.io/v1"
 _RESOURCE: Final = "/apis/resource.k8s.io/v1"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9-]+")  # nearly all names; `quote` takes ten times as long
 _SHORT: Final = {".": "%2E", "..": "%2E%2E"}
@@ -97,6 +98,16 @@ def priority_classes() -> str:
 def pod_disruption_budgets() -> str:
     """The collection of PodDisruptionBudgets of all namespaces."""
     return "/apis/policy/v1/poddisruptionbudgets"
+
+
+def events(namespace: str) -> str:
+    """The collection of Events of one namespace (events.k8s.io/v1)."""
+    return f"/apis/{EVENTS_VERSION}/namespaces/{segment(namespace)}/events"
+
+
+def event(namespace: str, name: str) -> str:
+    """One Event."""
+    return f"{events(namespace)}/{segment(name)}"
 
 
 def describe(path: str) -> str:

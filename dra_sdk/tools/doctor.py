@@ -30,6 +30,7 @@ PERMISSIONS: Final = (
     ("", "nodes", "get"),
     ("resource.k8s.io", "resourceclaims", "get"),
     *(("resource.k8s.io", "resourceslices", verb) for verb in ("list", "watch", "create", "update", "delete")),
+    *(("events.k8s.io", "events", verb) for verb in ("create", "patch")),
 )
 """API group, resource and verb of what every driver asks for."""
 _OLDEST_KUBELET: Final = (1, 34)

@@ -16,7 +16,7 @@ from tests.endurance.samples import Sample, complaints
 PODS = 60
 DRIVER = "dra.cpu"
 FLAT = Sample(
-    pods=0, life=1, memory=73.0, descriptors=15, threads=20, files=2, specs=2, claims=50, processor=0.5, p50=0.1, p99=1.0
+    pods=0, life=1, memory=73.0, descriptors=15, threads=20, files=2, specs=2, claims=50, processor=0.5, p50=0.1, p99=1
 )  # fmt: skip
 
 

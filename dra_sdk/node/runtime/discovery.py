@@ -37,6 +37,7 @@ class Discovery:
     publish: takes all pools; must not block.
     overlay: an operator's rules that add to devices, None for none.
     watch_ended: is told when `dra_watch` ends without having been asked to.
+    failed: is told of each discovery that failed, and why.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Discovery:
         overlay: Overlay | None = None,
         *,
         watch_ended: Ended = lambda _error: None,
+        failed: Ended = lambda _error: None,
     ) -> None:
         self._driver, self._node, self._publish, self._overlay = driver, node, publish, overlay
         self._wake = Condition()  # guards the next two
@@ -54,7 +56,7 @@ class Discovery:
         self._once_more_at: float | None = None  # while it is not known whether dra_watch notices changes
         self._has_discovered = Event()
         self._devices: dict[str, dict[str, Device]] = {}
-        self._threads = [RestartingThread("discover", self._discover)]
+        self._threads = [RestartingThread("discover", self._discover, failed)]
         if driver.implements("dra_watch"):
             self._threads.append(RestartingThread("watch", self._watch, watch_ended))
 

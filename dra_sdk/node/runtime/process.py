@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dra_sdk.errors import SettingsError
+from dra_sdk.errors import SettingsError, UnreachableError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.loader import Driver
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
@@ -37,6 +37,7 @@ from dra_sdk.node.prepare.checkpoint_store import CheckpointStore
 from dra_sdk.node.prepare.engine import Effects, Preparer
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
 from dra_sdk.node.runtime.endpoints import HttpServer, pages
+from dra_sdk.node.runtime.events import EventWriter, Happening, health_events
 from dra_sdk.node.runtime.instance import CLAIM_LOCKS, DATA_MODE, INSTANCE_LOCK, InstanceLock, read_boot_id
 from dra_sdk.node.runtime.metrics import Metrics
 from dra_sdk.node.runtime.publishing import Publisher
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from dra_sdk.model.claim import Claim
     from dra_sdk.model.edits import ContainerEdits
+    from dra_sdk.node.health.feed import HealthChange
     from dra_sdk.node.metadata.directory import MetadataDirectory
     from dra_sdk.node.runtime.container_hooks import ContainerHooks
 
@@ -102,9 +104,17 @@ class DriverProcess:
         self._statuses = ClaimStatusWriter(name, self._api.get)
         unhealthy = UnhealthyStore(self.data / UNHEALTHY_FILE, self._files, self.locks)
         self.containers: ContainerHooks | None = None
+        self._events = EventWriter(name, self.node.name, self._api.get) if settings.events == "on" else None
         self.publisher = Publisher(
-            driver, self.node, settings, self._api.get, unhealthy, discovered=self._synchronize_containers
+            driver,
+            self.node,
+            settings,
+            self._api.get,
+            unhealthy,
+            discovered=self._synchronize_containers,
+            failed=self._tell_unpublished,
         )
+        self.publisher.health.feed.subscribe(self._tell_health)
         undoable = driver.implements("dra_unprepare")
         self._store = CheckpointStore.of(self.data, self._boot_id, self._files, undoable=undoable, shared=shared)
         self.preparer = Preparer(driver, self.node, self._effects())
@@ -151,6 +161,11 @@ class DriverProcess:
         self.preparer.recover()
         for stop in (self._api.close, self._statuses.stop, self.publisher.stop):
             stack.callback(stop, STOP_SECONDS)
+        if self._events is not None:
+            stack.callback(self._events.stop, STOP_SECONDS)
+            self._events.start()
+            for each in self.preparer.unreadable():
+                self._events.put(Happening("StateFileUnreadable", each))
         if self.containers is not None:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
@@ -201,6 +216,19 @@ class DriverProcess:
             yield
         finally:
             self._synchronize_containers()
+
+    def _tell_unpublished(self, pool: str, error: BaseException) -> None:
+        """The kubelet does not know why a node has no devices. Without the API server there is nobody to tell."""
+        if self._events is not None and not isinstance(error, UnreachableError):
+            reason = "DevicesNotPublished" if pool else "DevicesNotDiscovered"
+            of_pool = f" pool {pool}:" if pool else ""
+            self._events.put(Happening(reason, f"driver {self.driver.info.name}:{of_pool} {error}"))
+
+    def _tell_health(self, changes: Sequence[HealthChange]) -> None:
+        """The kubelet writes health into the status of pods, where nobody looks before something is wrong."""
+        if self._events is not None:
+            for happening in health_events(self.driver.info.name, changes, self.preparer.held()):
+                self._events.put(happening)
 
     def _synchronize_containers(self) -> None:
         if self.containers is not None:

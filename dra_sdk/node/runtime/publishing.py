@@ -23,7 +23,7 @@ from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
 from dra_sdk.node.kubelet.server import Method
 from dra_sdk.node.runtime.discovery import Discovery
 from dra_sdk.node.runtime.settings import Settings
-from dra_sdk.node.slices.controller import SliceController
+from dra_sdk.node.slices.controller import SliceController, log_error
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
@@ -77,9 +77,23 @@ class Publisher:
         store: UnhealthyStore,
         *,
         discovered: Callable[[], None] = lambda: None,
+        failed: Callable[[str, BaseException], None] = lambda _pool, _error: None,
     ) -> None:
-        """`discovered` is called after each discovery; it must not block."""
-        self.slices = SliceController(driver.info.name, node.name, connect)
+        """`discovered` is called after each discovery; it must not block.
+
+        `failed` is called with the pool that is not published and the reason; with "" for a discovery that failed, and
+        for a problem with all pools. It must not block.
+        """
+
+        def not_published(pool: str, error: Exception) -> None:
+            log_error(pool, error)
+            failed(pool, error)
+
+        def not_discovered(error: BaseException | None) -> None:
+            if error is not None:
+                failed("", error)
+
+        self.slices = SliceController(driver.info.name, node.name, connect, not_published)
         self.health = HealthService(driver, node)
         publish: Publish = self.slices.publish
         if self.health.is_offered and settings.taint_effect is not None:
@@ -92,7 +106,7 @@ class Publisher:
             publish(pools)
             discovered()
 
-        self.discovery = Discovery(driver, node, take, _overlay(settings.overlay_file))
+        self.discovery = Discovery(driver, node, take, _overlay(settings.overlay_file), failed=not_discovered)
 
     def start(self) -> None:
         """Start, health first, so that a device that is known to be unhealthy is published with its taint."""

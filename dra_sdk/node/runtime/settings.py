@@ -29,6 +29,7 @@ _DAY = 86400
 Serve = Literal["both", "common", "registration", "service"]
 Taint = Literal["None", "NoSchedule", "NoExecute", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+Switch = Literal["on", "off"]
 LogFormat = Literal["text", "json"]
 _NODE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NODE_NAME_LIMIT: Final = 253  # characters
@@ -104,6 +105,12 @@ def nri_index(text: str) -> int:
 def taint(text: str) -> Taint:
     """The effect of a taint, or off."""
     chosen: Taint = _one_of(text, get_args(Taint))
+    return chosen
+
+
+def switch(text: str) -> Switch:
+    """On or off."""
+    chosen: Switch = _one_of(text, get_args(Switch))
     return chosen
 
 
@@ -258,6 +265,9 @@ SETTINGS = (
         nri_index,
         "INDEX",
     ),
+    Setting(
+        "events", "DRA_SDK_EVENTS", "on", "whether the driver writes events about devices: on or off", switch, "ON"
+    ),
     Setting("log_level", "DRA_SDK_LOG_LEVEL", "info", "debug, info, warning or error", log_level, "LEVEL"),
     Setting("log_format", "DRA_SDK_LOG_FORMAT", "text", "text or json", log_format, "FORMAT"),
 )
@@ -281,6 +291,7 @@ class Settings:
     http_address: str = ""
     nri_socket: Path | None = None
     nri_index: int = 50
+    events: Switch = "on"
     log_level: str = "info"
     log_format: str = "text"
     driver: SettingsFile | None = None

@@ -35,7 +35,8 @@ OnError = Callable[[str, Exception], None]
 _log = logging.getLogger(__name__)
 
 
-def _log_error(pool: str, error: Exception) -> None:
+def log_error(pool: str, error: Exception) -> None:
+    """Log why a pool is not published, "" standing for all pools; with a traceback if that was not expected."""
     _log.warning("pool %s: %s", pool or "-", error, exc_info=None if isinstance(error, DraError) else error)
 
 
@@ -57,7 +58,7 @@ class SliceController:
         driver: str,
         node_name: str | None,
         connect: Callable[[], KubeApi],
-        on_error: OnError = _log_error,
+        on_error: OnError = log_error,
         *,
         owner: Owner | None = None,
         backoff: Backoff | None = None,

@@ -11,14 +11,18 @@ import pytest
 from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, PreparedDevice, ResourcePool
 from dra_sdk.cli.main import main
 from dra_sdk.loader import Driver
+from dra_sdk.node.runtime import events
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.doctor import PERMISSIONS
 from dra_sdk.tools.manifests import Chart
-from dra_sdk.tools.simulator import EmbeddedCluster
+from dra_sdk.tools.simulator import CATALOG, Catalog, EmbeddedCluster, ResourceType
 from tests.embedded import settings_for
 from tests.waiting import wait
 
 NAME = "lamps.example.com"
+_EVENTS = ResourceType("events.k8s.io", "v1", "events", "Event", namespaced=True)
+WITH_EVENTS = Catalog(tuple(_EVENTS if each.plural == "events" else each for each in CATALOG))
+"""Events as drivers write them, in place of the same objects in the core group."""
 ON_STATUS = ("resourceclaims/driver", "associated-node:patch")
 """No request: Kubernetes 1.36 and later ask for it when resourceclaims/status is patched."""
 
@@ -29,11 +33,14 @@ class Lamps:
     def __init__(self) -> None:
         self.pools = {"first": 1, "second": 1}
         self.changed: Callable[[], None] | None = None
+        self.broken = False
 
     def dra_driver_info(self) -> DriverInfo:
         return DriverInfo(NAME)
 
     def dra_discover(self, node: Node) -> list[ResourcePool]:
+        if self.broken:
+            raise OSError("no bulb")
         return [
             ResourcePool(name, [Device(f"lamp-{number}") for number in range(count)])
             for name, count in self.pools.items()
@@ -67,7 +74,8 @@ def granted(*, device_status: bool) -> set[tuple[str, str]]:
 def asked() -> set[tuple[str, str]]:
     """Resource and verb of each request of the driver: start, changes of devices, a claim prepared and given back."""
     lamps = Lamps()
-    with EmbeddedCluster() as cluster:
+    with pytest.MonkeyPatch.context() as patched, EmbeddedCluster(catalog=WITH_EVENTS) as cluster:
+        patched.setattr(events, "SERIES_SECONDS", 0.0)
         begin = len(cluster.server.log.records())
 
         def devices() -> dict[str, int]:
@@ -96,6 +104,9 @@ def asked() -> set[tuple[str, str]]:
             cluster.run_pod("user")
             wait(lambda: ("resourceclaims/status", "patch") in requests())
             cluster.stop_pod("user")
+            lamps.broken = True
+            lamps.changed()
+            wait(lambda: ("events", "patch") in requests())
         return requests()
 
 

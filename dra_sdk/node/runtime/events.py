@@ -1,0 +1,246 @@
+"""Events of Kubernetes about what the kubelet does not tell: on the node, and on the pods whose devices fail.
+
+The kubelet has events for prepares that fail. It has none for a device that becomes unhealthy under a pod, for devices
+that are not found or not published, and for a state file that is damaged. A thread of its own writes them, so no call
+waits and no failure here fails anything else. What happens again is counted in the same Event (its `series`), and at
+most `BURST` Events are written at once, then one each `REFILL_SECONDS`; the rest is dropped, as the log has it.
+
+Source: events.k8s.io/v1 Event; KEP-383.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from secrets import token_hex
+from threading import Condition, Thread
+from time import monotonic
+from typing import Final, Literal, Protocol
+
+from dra_sdk.errors import ApiError, DraError, NotFoundError, one_line
+from dra_sdk.kube import paths
+from dra_sdk.model import JSON
+from dra_sdk.model.claim import ClaimRef, HeldClaim
+from dra_sdk.model.status import HealthStatus
+from dra_sdk.node.health.feed import HealthChange
+
+log = logging.getLogger(__name__)
+BURST: Final = 25
+REFILL_SECONDS: Final = 30.0
+SERIES_SECONDS: Final = 60.0
+"""Between two counts of the same Event: what happens again in between is added to the next count."""
+KEPT: Final = 256
+"""Events whose repetitions are counted; of older ones a new Event begins."""
+WAITING: Final = 256
+"""Events that wait for the thread."""
+NOTE_LIMIT: Final = 1024  # bytes (events.k8s.io/v1)
+_NAME_LIMIT: Final = 128  # bytes of reportingInstance; also what an event's name has of the object's
+_FORBIDDEN: Final = 403
+Type = Literal["Normal", "Warning"]
+
+
+class EventApi(Protocol):
+    """What the writer needs of an API client."""
+
+    def get(self, path: str) -> JSON:
+        """Read an object."""
+
+    def create(self, path: str, body: JSON) -> JSON:
+        """Create an object."""
+
+    def patch(self, path: str, body: JSON) -> JSON:
+        """JSON merge patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened.
+
+    reason: one CamelCase word.
+    note: a sentence for people.
+    type: Warning, or Normal for good news.
+    claim: the claim on whose pods it is told; None for the node.
+    """
+
+    reason: str
+    note: str
+    type: Type = "Warning"
+    claim: ClaimRef | None = None
+
+
+@dataclass(slots=True)
+class _Written:
+    """An Event that was written: its path, how often that happened, and when it was written last."""
+
+    path: str
+    count: int
+    at: float
+
+
+class EventWriter:
+    """Writes Events in the background. Safe for threads.
+
+    driver: the driver's name, which is the reporting controller.
+    node: the name of its node.
+    connect: returns the API client.
+    clock: the monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, driver: str, node: str, connect: Callable[[], EventApi], *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._driver, self._node, self._connect, self._clock = driver, node, connect, clock
+        self._changed = Condition()  # guards the next three
+        self._waiting: list[Happening] = []
+        self._writing = False
+        self._stopped = False
+        self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
+        self._left, self._refilled = float(BURST), clock()
+        self._dropped = 0
+        self._thread = Thread(target=self._run, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread; what waits is not written."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def put(self, happening: Happening) -> None:
+        """Write an Event soon. Never blocks; if too many wait, this one is dropped."""
+        with self._changed:
+            if not self._stopped and len(self._waiting) < WAITING:
+                self._waiting.append(happening)
+                self._changed.notify_all()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was put is written or dropped."""
+        with self._changed:
+            return not self._waiting and not self._writing
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._writing = False
+                self._changed.wait_for(lambda: self._waiting or self._stopped)
+                if self._stopped:
+                    return
+                happening = self._waiting.pop(0)
+                self._writing = True
+            try:
+                self._tell(happening)
+            except ApiError as error:
+                if error.status == _FORBIDDEN and not error.temporary:
+                    log.error("no events until the next start: the role needs create and patch of events: %s", error)
+                    with self._changed:
+                        self._stopped = True
+                    return
+                log.info("event %s is not written: %s", happening.reason, error)
+            except DraError as error:  # no connection, no credentials
+                log.info("event %s is not written: %s", happening.reason, error)
+
+    def _tell(self, happening: Happening) -> None:
+        api = self._connect()
+        for regarding in self._objects(api, happening.claim):
+            key = (regarding["uid"], happening.reason, happening.note)
+            known = self._written.get(key)
+            if known is None or not self._again(api, known):
+                self._create(api, key, regarding, happening)
+
+    def _objects(self, api: EventApi, claim: ClaimRef | None) -> Sequence[Mapping[str, str]]:
+        """The node, or the pods that a claim is reserved for now; none if the claim has gone."""
+        if claim is None:  # its UID is its name, as in the kubelet's own events
+            return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node}]
+        try:
+            found = api.get(paths.resource_claim(claim.namespace, claim.name))
+        except NotFoundError:
+            return []
+        users = (found.get("status") or {}).get("reservedFor") or () if found["metadata"]["uid"] == claim.uid else ()
+        return [
+            {"apiVersion": "v1", "kind": "Pod", "namespace": claim.namespace, "name": each["name"], "uid": each["uid"]}
+            for each in users
+            if each.get("resource") == "pods"
+        ]
+
+    def _again(self, api: EventApi, known: _Written) -> bool:
+        """Count one more; False if the Event has gone, as Events do after an hour."""
+        known.count += 1
+        now = self._clock()
+        if now - known.at < SERIES_SECONDS or not self._allowed(now):
+            return True
+        known.at = now
+        try:
+            api.patch(known.path, {"series": {"count": known.count, "lastObservedTime": _now()}})
+        except NotFoundError:
+            return False
+        return True
+
+    def _create(
+        self, api: EventApi, key: tuple[str, str, str], regarding: Mapping[str, str], happening: Happening
+    ) -> None:
+        now = self._clock()
+        if not self._allowed(now):
+            return
+        namespace = regarding.get("namespace", "default")  # where events of objects without a namespace belong
+        name = f"{regarding['name'][:_NAME_LIMIT].rstrip('.-')}.{token_hex(8)}"
+        api.create(
+            paths.events(namespace),
+            {
+                "apiVersion": paths.EVENTS_VERSION,
+                "kind": "Event",
+                "metadata": {"name": name, "namespace": namespace},
+                "eventTime": _now(),
+                "reportingController": self._driver,
+                "reportingInstance": self._node[:_NAME_LIMIT],
+                "action": happening.reason,
+                "reason": happening.reason,
+                "type": happening.type,
+                "regarding": dict(regarding),
+                "note": one_line(happening.note, NOTE_LIMIT).encode()[:NOTE_LIMIT].decode(errors="ignore"),
+            },
+        )
+        self._written[key] = _Written(paths.event(namespace, name), 1, now)
+        self._written.move_to_end(key)
+        while len(self._written) > KEPT:
+            self._written.popitem(last=False)
+
+    def _allowed(self, now: float) -> bool:
+        """Whether one more request may be made now; what is dropped is logged when there is room again."""
+        self._left = min(float(BURST), self._left + (now - self._refilled) / REFILL_SECONDS)
+        self._refilled = now
+        if self._left < 1:
+            self._dropped += 1
+            return False
+        self._left -= 1
+        if self._dropped:
+            log.warning("%d events were not written: there were too many", self._dropped)
+            self._dropped = 0
+        return True
+
+
+def health_events(driver: str, changes: Iterable[HealthChange], held: Sequence[HeldClaim]) -> Iterator[Happening]:
+    """What the pods of each claim are told that holds a device which became unhealthy, or healthy again."""
+    for change in changes:
+        if HealthStatus.UNHEALTHY not in {change.old, change.new}:
+            continue
+        failed = change.new is HealthStatus.UNHEALTHY
+        said = f": {change.message}" if change.message else ""
+        note = f"device {change.pool}/{change.device} of driver {driver} is {change.new.name.lower()}{said}"
+        for claim in held:
+            if any((each.pool, each.name) == (change.pool, change.device) for each in claim.devices):
+                ref = ClaimRef(claim.namespace, claim.name, claim.uid)
+                reason = "DeviceUnhealthy" if failed else "DeviceHealthChanged"
+                yield Happening(reason, note, "Warning" if failed else "Normal", ref)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
