@@ -9,10 +9,11 @@ import tarfile
 import zipfile
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.deploy.release import built, checkout
+from tests.deploy.release import built, checkout, provenance
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,24 @@ def test_the_wheel_comes_from_the_sdist_as_well(first: dict[str, bytes], tmp_pat
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     (wheel,) = (folder / "dist").iterdir()
     assert wheel.read_bytes() == first[wheel.name]
+
+
+def test_the_sdist_has_the_policies_and_the_changelog(first: dict[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "sdist.tar.gz").write_bytes(first["dra_sdk-0.1.0.tar.gz"])
+    with tarfile.open(tmp_path / "sdist.tar.gz") as archive:
+        names = {each.name.partition("/")[2] for each in archive}
+    assert {"SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "README.md"} <= names
+
+
+def test_the_provenance_names_each_file_the_commit_and_the_tools(first: dict[str, bytes]) -> None:
+    found: Any = provenance(first, "0" * 40, changed=True)
+    assert {each["name"]: each["digest"]["sha256"] for each in found["subject"]} == {
+        name: sha256(each).hexdigest() for name, each in first.items()
+    }
+    source, *tools = found["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert source["digest"] == {"gitCommit": "0" * 40}
+    assert source["annotations"] == {"changed": True}
+    assert [each["name"] for each in tools] == ["hatchling"]
 
 
 def test_the_wheel_has_drivers_chart_and_template_and_no_tests(first: dict[str, bytes], tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ GIVEN = {
     "serve": "service",
     "unhealthy_taint": "off",
     "http_address": "[::1]:8080",
+    "events": "off",
     "log_level": "debug",
     "log_format": "json",
 }
