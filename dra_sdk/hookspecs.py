@@ -170,6 +170,7 @@ class DriverHooks(Protocol):
         and change nothing. After an exception the driver's own values are left out, and the exception is logged.
         """
 
+
 class ExtensionHooks(Protocol):
     """Hooks of extensions alone, which observe what the SDK does around the driver's hooks."""
 
