@@ -251,7 +251,7 @@ def test_no_prepare_fails_while_a_driver_is_updated_under_load(cluster: Cluster,
         cluster.wait_until(replaced, "the old pod of the driver is gone")
         load.wait_calls(load.calls + 3 * RATE)
     release.wait_rolled_out()
-    print(load.report())
+    print(load.report(), *load.failed, sep="\n")
     assert load.failed == []
     assert len(load.endpoints) == 2, load.endpoints  # both pods were called
     assert load.rate >= RATE * 0.9 / busy(), load.report()
