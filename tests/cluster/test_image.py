@@ -215,7 +215,8 @@ def test_one_drivers_pod_can_forge_neither_slices_nor_specs_of_another(cluster: 
         )
 
     # In its own directory it can write what it likes. What the other driver says of its devices goes before that.
-    (real,) = others.glob("*.json")
+    uid = cluster.api.get("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/held")["metadata"]["uid"]
+    (real,) = [each for each in others.glob("*.json") if uid in each.read_text()]
     forged = json.loads(real.read_text())
     for each in forged["devices"]:
         each["containerEdits"] = {"env": ["FORGED=yes"]}
@@ -250,7 +251,7 @@ def test_no_prepare_fails_while_a_driver_is_updated_under_load(cluster: Cluster,
         cluster.wait_until(replaced, "the old pod of the driver is gone")
         load.wait_calls(load.calls + 3 * RATE)
     release.wait_rolled_out()
-    print(load.report())
+    print(load.report(), *load.failed, sep="\n")
     assert load.failed == []
     assert len(load.endpoints) == 2, load.endpoints  # both pods were called
     assert load.rate >= RATE * 0.9 / busy(), load.report()
