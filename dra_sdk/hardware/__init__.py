@@ -17,7 +17,17 @@ from dra_sdk.hardware.attributes import (
 )
 from dra_sdk.hardware.cpu import CoreType, Cpu, CpuTopology, read_cpus
 from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
-from dra_sdk.hardware.host import Host, link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
+from dra_sdk.hardware.host import (
+    Host,
+    device_file,
+    link_name,
+    numbered,
+    optional,
+    read_cpuset,
+    read_hex,
+    read_int,
+    read_text,
+)
 from dra_sdk.hardware.numa import HugePages, NumaNode, read_numa_nodes
 from dra_sdk.hardware.pci import (
     PciDevice,
@@ -43,6 +53,7 @@ __all__ = [
     "PciDevice",
     "PciRoot",
     "SriovPf",
+    "device_file",
     "format_cpuset",
     "link_name",
     "numa_attribute",

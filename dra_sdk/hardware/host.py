@@ -16,7 +16,17 @@ from dra_sdk.errors import HardwareError
 from dra_sdk.hardware.cpuset import CpuSet, parse_cpuset
 from dra_sdk.model.driver import Host
 
-__all__ = ["Host", "link_name", "numbered", "optional", "read_cpuset", "read_hex", "read_int", "read_text"]
+__all__ = [
+    "Host",
+    "device_file",
+    "link_name",
+    "numbered",
+    "optional",
+    "read_cpuset",
+    "read_hex",
+    "read_int",
+    "read_text",
+]
 _T = TypeVar("_T")
 
 
@@ -77,6 +87,19 @@ def link_name(path: Path) -> str | None:
         if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EINVAL}:
             return None
         raise HardwareError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def device_file(path: Path) -> str:
+    """Return the device node of a device, from its directory in sysfs: `/dev/accel/accel0`, `/dev/bus/usb/001/004`.
+
+    HardwareError if the device has none, as with a PCI function whose node belongs to a directory below it.
+    Source: `DEVNAME` of the file `uevent`, Documentation/ABI/testing/sysfs-uevent of the kernel.
+    """
+    for line in read_text(path / "uevent").splitlines():
+        key, _, value = line.partition("=")
+        if key == "DEVNAME" and value:
+            return f"/dev/{value}"
+    raise HardwareError(f"{path / 'uevent'}: no DEVNAME: the device has no device node")
 
 
 def numbered(directory: Path, prefix: str) -> dict[int, Path]:

@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -185,6 +187,8 @@ def content(folder: Path) -> dict[str, str]:
         (["import"], "name 'import' cannot be that of a package: import is a word or module of Python, "),
         (["json"], "name 'json' cannot be that of a package: json is a word or module of Python, "),
         (["dra-sdk"], "name 'dra-sdk' cannot be that of a package: dra_sdk is"),
+        (["conftest"], "name 'conftest' cannot be that of a package"),
+        (["device_plugin"], "name 'device_plugin' is that of a driver of dra-sdk: choose another one, such as my-"),
         (["fpga", "--vendor-domain", "Example"], "driver name 'fpga.Example' must be a DNS subdomain of at most 63 "),
         (["fpga", "--vendor-domain", "x" * 59], f"driver name 'fpga.{'x' * 59}' must be a DNS subdomain of at most 63"),
         (["fpga", "--driver-name", "fpga..com"], "driver name 'fpga..com' must be a DNS subdomain"),
@@ -198,6 +202,25 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
     done = run("new", *arguments)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert problem in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_driver_is_called_like_one_of_the_sdk_or_like_a_package_that_it_needs(run: Run, tmp_path: Path) -> None:
+    """By the name that pip knows, or by that of a module."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    template = (template_directory() / "{{cookiecutter.name}}/pyproject.toml").read_text()
+    needs = [*project["dependencies"], *project["optional-dependencies"]["tools"]]
+    needs += re.findall(r'"([a-z]+[>=][^"]*)"', template)
+    packages = {re.match(r"[\w-]+", each)[0].lower() for each in needs}  # type: ignore[index]
+    assert {"pydantic", "google-re2", "pytest", "hatchling"} <= packages
+    modules = {
+        module
+        for module, of in packages_distributions().items()
+        if re.fullmatch("[a-z][a-z0-9_]*", module) and packages.intersection(each.lower() for each in of)
+    }
+    assert {"yaml", "grpc"} <= modules
+    drivers = set(project["entry-points"]["dra_sdk.drivers"])
+    assert [name for name in sorted(packages | modules | drivers) if run("new", name).status != 2] == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,23 +274,23 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
 def test_a_terminal_is_asked_for_what_no_flag_says(run: Run, tmp_path: Path, typed: Callable[..., list[str]]) -> None:
     questions = typed("example.org", "net", "")
-    done = run("new", "nic")
+    done = run("new", "port")
     assert done.status == 0
     assert "  net    network interfaces, which move into the pod\n" in done.out
     assert questions == [
         "Domain of the vendor, which the driver's name ends with [example.com]: ",
         "Kind of hardware [file]: ",
-        "Name of the driver in ResourceSlices and claims [nic.example.org]: ",
+        "Name of the driver in ResourceSlices and claims [port.example.org]: ",
     ]
-    assert "net_devices" in (tmp_path / "nic/src/nic/driver.py").read_text()
+    assert "net_devices" in (tmp_path / "port/src/port/driver.py").read_text()
 
 
 def test_an_answer_that_is_no_kind_is_an_error(run: Run, tmp_path: Path, typed: Callable[..., list[str]]) -> None:
     typed("", "usb")
-    assert run("new", "nic").err == "dra-sdk: kind 'usb' must be one of file, pci, sriov, net, bare\n"
+    assert run("new", "port").err == "dra-sdk: kind 'usb' must be one of file, pci, sriov, net, bare\n"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_end_of_input_means_the_defaults(run: Run, typed: Callable[..., list[str]]) -> None:
     typed()
-    assert "driver nic.example.com" in run("new", "nic").out
+    assert "driver port.example.com" in run("new", "port").out

@@ -7,7 +7,7 @@ import pytest
 
 from dra_sdk import HardwareError, Node
 from dra_sdk.hardware import Host, read_cpus, read_pci_devices
-from dra_sdk.hardware.host import link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
+from dra_sdk.hardware.host import device_file, link_name, numbered, optional, read_cpuset, read_hex, read_int, read_text
 from dra_sdk.testing.sysfs import regular_machine
 
 
@@ -101,3 +101,15 @@ def test_a_file_instead_of_a_directory_is_named(file):
     file.write_text("")
     with pytest.raises(HardwareError, match="value: cannot be listed: Not a directory"):
         numbered(file, "node")
+
+
+def test_the_device_node_of_a_device_is_read(tmp_path):
+    (tmp_path / "uevent").write_text("MAJOR=261\nMINOR=0\nDEVNAME=accel/accel0\n")
+    assert device_file(tmp_path) == "/dev/accel/accel0"
+
+
+@pytest.mark.parametrize("content", ["", "DRIVER=nvme\nPCI_CLASS=10802\n", "DEVNAME=\n"])
+def test_a_device_without_a_device_node_is_named(tmp_path, content):
+    (tmp_path / "uevent").write_text(content)
+    with pytest.raises(HardwareError, match=f"{tmp_path}/uevent: no DEVNAME: the device has no device node"):
+        device_file(tmp_path)

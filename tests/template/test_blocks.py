@@ -12,20 +12,20 @@ from typing import Final
 
 import pytest
 
-from tests.template.pages import ROOT, blocks, here
-from tests.template.test_how_to import PAGES as HOW_TO
+from tests.template.pages import ROOT, here
+from tests.template.shown import commands, listed
 
-RUN_HERE: Final = "run below: the command in the repository, and the lines that it prints"
+RUN_HERE: Final = "run below: the commands in the repository, and the lines that they print"
+SHOWN: Final = "tests/template/test_shown.py"
 README: Final = "tests/test_readme.py"
 DOCS: Final = "tests/test_docs.py"
 HARDWARE: Final = f"{DOCS}: all files of the page, with their tests"
 OBJECTS: Final = f"{DOCS}: validated as an API server does"
-FRAGMENT: Final = "not run: a part of an object, which the text around it explains"
+PART: Final = f"{SHOWN}: validated in a whole object, its configuration read by the driver"
 CLUSTER: Final = "not run: it needs a cluster or an image registry; its arguments are parsed"
 LONG: Final = "not run: a suite of its own, which CI runs"
 PLACES: Final = "not run: the files and nodes that it names are the reader's; its arguments are parsed"
 PICTURE: Final = "not a command: a drawing"
-MESSAGES: Final = "not a command: messages; tests/cli and tests/node assert each one"
 
 BLOCKS: Final = {
     "README.md": {
@@ -53,19 +53,18 @@ BLOCKS: Final = {
     },
     "docs/driver.md": {
         "dra-sdk discover fpga_driver": DOCS,
-        "config:": FRAGMENT,
+        "config:": PART,
         "def dra_synchronize(": f"{DOCS}: part of docs/examples/cores",
         "[project]": "tests/template/test_installed.py builds a package with the same entry point",
     },
     "docs/explain.md": {
-        "$ dra-sdk explain cluster.yaml": PLACES,
-        "$ dra-sdk explain docs/examples": "tests/cli/test_simulate_examples.py",
-        "from dra_sdk.tools.scheduling.explain": "tests/tools/scheduling calls both",
+        "$ dra-sdk explain": RUN_HERE,
+        "from pathlib import Path": SHOWN,
     },
     "docs/hardware.md": {
         "# ": HARDWARE,
-        "logLevel: debug": "not run: tests/node/runtime/test_settings.py reads a file like it",
-        "dra-sdk: unknown environment variable": MESSAGES,
+        "logLevel: debug": SHOWN,
+        "dra-sdk: unknown environment variable": SHOWN,
         "dra-sdk capture": DOCS,
     },
     "docs/index.md": {"dra-sdk new my-driver": "tests/template/test_tutorial.py, with the README's"},
@@ -76,37 +75,28 @@ BLOCKS: Final = {
         "kubectl get": CLUSTER,
         "dra-sdk drivers --policy cpu": "tests/cli/test_drivers.py",
         "# containerd, /etc/containerd/config.toml": CLUSTER,
-        "spec.devices.config[1].opaque.parameters": MESSAGES,
+        "spec.devices.config[1].opaque.parameters": "tests/tools/config_webhook/test_review.py",
     },
     "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
     "docs/simulate.md": {
         "$ dra-sdk simulate": "tests/cli/test_simulate_examples.py",
-        "claims.yaml:12:": MESSAGES,
-        "# rows.yaml": "tests/tools/scheduling/cluster/test_workload_kinds.py reads such a file",
+        "claims.yaml:12:": SHOWN,
+        "# rows.yaml": SHOWN,
     },
-    "docs/state.md": {"dra-sdk state": PLACES},
+    "docs/state.md": {"dra-sdk state": SHOWN},
     "docs/testing.md": {"from dra_sdk.testing": README},
-    "docs/top.md": {"$ dra-sdk gpu top": PLACES, "$ dra-sdk cpu top": "tests/template/test_recordings.py runs it"},
-    "drivers/cpu/PINNING.md": {"devices:": FRAGMENT},
-    "drivers/cpu/README.md": {"apiVersion:": OBJECTS, "requests:": FRAGMENT, "config:": FRAGMENT},
+    "docs/top.md": {"$ dra-sdk simulate": RUN_HERE, "$ dra-sdk cpu top": "tests/template/test_recordings.py runs it"},
+    "drivers/cpu/PINNING.md": {"devices:": PART},
+    "drivers/cpu/README.md": {"apiVersion:": OBJECTS, "requests:": PART, "config:": PART},
     "drivers/gpu/MIGRATION.md": {"apiVersion:": OBJECTS},
-    "drivers/gpu/README.md": {"kind: GpuConfig": FRAGMENT, "apiVersion:": OBJECTS},
+    "drivers/gpu/README.md": {"kind: GpuConfig": SHOWN, "apiVersion:": OBJECTS},
     "drivers/gpu/USE-CASES.md": {"dra-sdk simulate": RUN_HERE, "DRA_GPU_DYNAMIC_MIG=true": PLACES},
-    "drivers/nic/README.md": {"apiVersion:": "drivers/nic/tests/test_examples.py", "$ dra-sdk nic top": PLACES},
-    "drivers/plugin/README.md": {" plugin's pod": PICTURE, "volumes:": FRAGMENT, "requests:": FRAGMENT},
+    "drivers/nic/README.md": {
+        "apiVersion:": "drivers/nic/tests/test_examples.py",
+        "$ dra-sdk nic top": "drivers/nic/tests/test_picture.py compares the picture",
+    },
+    "drivers/plugin/README.md": {" plugin's pod": PICTURE, "volumes:": PART, "requests:": PART},
 }
-PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])
-RUN_WHOLE: Final = {*HOW_TO, *(ROOT / "docs/tutorial").glob("*.md")}
-
-
-def listed() -> list[tuple[str, str, str]]:
-    """Page, first line and text of each block that no test runs with its page."""
-    return [
-        (page.relative_to(ROOT).as_posix(), text.partition("\n")[0], text)
-        for page in PAGES
-        if page not in RUN_WHOLE
-        for _, text in blocks(page)
-    ]
 
 
 def test_every_block_is_run_or_has_a_reason() -> None:
@@ -131,13 +121,16 @@ RUN: Final = [
 ]
 
 
+@pytest.mark.timeout(600)  # commands, on a machine with other work
 @pytest.mark.parametrize(("page", "text"), RUN, ids=[page for page, _ in RUN])
 def test_a_command_prints_what_its_page_shows(page: str, text: str, tmp_path: Path) -> None:
-    line, *shown = text.splitlines()
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
-    done = here(line.removeprefix("$ "), tmp_path)
-    assert done.returncode in {0, 1}, done.stderr
-    assert [each for each in shown if each != "…" and each not in done.stdout.splitlines()] == []
+    typed, shown = commands(text, tmp_path)
+    output = ""
+    for line in typed:
+        done = here(line, tmp_path)
+        assert done.returncode in {0, 1}, done.stderr
+        output += done.stdout
+    assert [each for each in shown if each != "…" and each not in output.splitlines()] == []
 
 
 def test_the_chart_renders_the_values_of_the_page(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dra_sdk import (
     OpaqueConfig,
     PreparedDevice,
 )
-from dra_sdk.hardware import read_text, uevents
+from dra_sdk.hardware import device_file, read_text, uevents
 
 NAME = "{{ cookiecutter.driver_name }}"
 SUBSYSTEM = "{{ cookiecutter.__stem }}"  # as in /sys/class, such as `tty` or `accel`: put your own here
@@ -35,8 +35,8 @@ class {{ cookiecutter.__class }}Driver:
     """Each device of the subsystem is a device of this driver."""
 
     def dra_driver_info(self) -> DriverInfo:
-        """The name, and the classes of configuration."""
-        return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config])
+        """The name, the classes of configuration, and what `dra-sdk capture` records beside what every node has."""
+        return DriverInfo(NAME, configs=[{{ cookiecutter.__class }}Config], capture=[f"/sys/class/{SUBSYSTEM}/*"])
 
     def dra_discover(self, node: Node) -> Iterator[Device]:
         """What is published. Claims select devices by attributes; `hardware` comes back in `dra_prepare`."""
@@ -50,7 +50,7 @@ class {{ cookiecutter.__class }}Driver:
             if not device.admin_access:  # another claim may hold the device, so nothing is changed
                 claim.journal({"file": str(control), "before": control.read_text()})
                 control.write_text(device.config.power)
-            yield device.prepared(ContainerEdits(device_nodes=[DeviceNode(f"/dev/{device.hardware.name}")]))
+            yield device.prepared(ContainerEdits(device_nodes=[DeviceNode(device_file(device.hardware))]))
 
     def dra_unprepare(self, claim: HeldClaim) -> None:
         """Restore what the journal records, newest first; nothing of a device that was unplugged."""

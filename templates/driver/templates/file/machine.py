@@ -19,6 +19,7 @@ def plug(node: FakeNode) -> None:
     """Plug in the devices."""
     for minor, name in enumerate(DEVICES):
         node.device_node(f"/dev/{name}", minor=minor)
+        node.file(f"{CLASS}/{name}/uevent", f"DEVNAME={name}\n")
         node.file(f"{CLASS}/{name}/power/control", "auto\n")
         node.file(f"{CLASS}/{name}/power/runtime_status", "active\n")
 

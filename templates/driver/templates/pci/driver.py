@@ -1,4 +1,4 @@
-"""A DRA driver for PCI functions whose kernel driver makes a device node in /dev/accel."""
+"""A DRA driver for PCI functions whose kernel driver makes device nodes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,10 +18,11 @@ from dra_sdk import (
     OpaqueConfig,
     PreparedDevice,
 )
-from dra_sdk.hardware import PciDevice, pci_attributes, read_pci_devices, read_text, uevents
+from dra_sdk.hardware import PciDevice, device_file, pci_attributes, read_pci_devices, read_text, uevents
 
 NAME = "{{ cookiecutter.driver_name }}"
 BASE_CLASS = 0x12  # accelerators; compare `vendor` and `device` in `functions` to select your cards
+NODES = "accel/*"  # where the kernel driver has its device nodes, below the function's directory in sysfs
 
 
 class {{ cookiecutter.__class }}Config(OpaqueConfig, api_version=f"{NAME}/v1"):
@@ -49,7 +50,7 @@ class {{ cookiecutter.__class }}Driver:
             if not device.admin_access:  # another claim may hold the device, so nothing is changed
                 claim.journal({"file": str(control), "before": control.read_text()})
                 control.write_text(device.config.power)
-            nodes = [DeviceNode(f"/dev/accel/{each.name}") for each in (device.hardware.path / "accel").iterdir()]
+            nodes = [DeviceNode(device_file(path)) for path in sorted(device.hardware.path.glob(NODES))]
             yield device.prepared(ContainerEdits(device_nodes=nodes))
 
     def dra_unprepare(self, claim: HeldClaim) -> None:

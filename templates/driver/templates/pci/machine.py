@@ -20,7 +20,7 @@ def plug(node: FakeNode) -> None:
     node.machine(replace(regular_machine(), pci=tuple(functions)))
     for minor, address in enumerate(ADDRESSES):
         node.device_node(f"/dev/accel/accel{minor}", major=261, minor=minor)
-        node.file(f"{ROOT}/{address}/accel/accel{minor}/dev", f"261:{minor}\n")
+        node.file(f"{ROOT}/{address}/accel/accel{minor}/uevent", f"DEVNAME=accel/accel{minor}\n")
         node.file(f"{ROOT}/{address}/power/control", "auto\n")
         node.file(f"{ROOT}/{address}/power/runtime_status", "active\n")
 
