@@ -1,8 +1,9 @@
 """`dra-sdk simulate`: which pod and claim gets which devices on which node?
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, without changing anything.
-With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. Exit
-status: 0 if everything is placed, 1 if something is not, 2 for bad input.
+With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. With --watch it
+follows the running cluster and prints what changes, until everything that --namespace and --selector choose is placed.
+Exit status: 0 if everything is placed, 1 if something is not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -18,8 +20,9 @@ from typing import Final
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver, top
+from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, read_scenario
+from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, scenarios
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model import JSON
@@ -32,6 +35,7 @@ from dra_sdk.tools.scheduling.cluster import (
     PodPlacement,
     SchedulingOutcome,
     Snapshot,
+    compare_outcomes,
     display_name,
     schedule,
 )
@@ -64,17 +68,50 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, change, schedule again, print."""
     require_tools("simulate")
+    last: SchedulingOutcome | None = None
     try:
-        scenario = read_scenario(arguments)
-        before = schedule(scenario.snapshot)
-        changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
-        after = before if changed is None else schedule(changed)
-        if arguments.picture:
-            write_picture(after, arguments.picture, driver_pictures(arguments, after))
+        with closing(scenarios(arguments)) as found:
+            for scenario in found:
+                before = schedule(scenario.snapshot)
+                changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
+                after = before if changed is None else schedule(changed)
+                if arguments.picture:
+                    write_picture(after, arguments.picture, driver_pictures(arguments, after))
+                chosen = selected(after, arguments)
+                if last is None:
+                    _print(
+                        scenario,
+                        selected(before, arguments) if after is not before else chosen,
+                        chosen,
+                        arguments.output,
+                    )
+                else:
+                    _print_difference(last, chosen, arguments.output)
+                last = chosen
+                if chosen.complete:
+                    break
     except DraError as error:
         return print_bad_input(error)
-    _print(scenario, before, after, arguments.output)
-    return 0 if after.complete else 1
+    return 0 if last is not None and last.complete else 1
+
+
+def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
+    """Print what a change of the running cluster changes; nothing if that is nothing."""
+    if not compare_outcomes(before, after):
+        return
+    if output != "table":
+        _print_objects(after, output)
+    for line in change_lines(before, after):
+        print(printable(line), file=sys.stdout if output == "table" else sys.stderr)
+    print(printable(_summary(after)), file=sys.stderr)
+    sys.stdout.flush()
+
+
+def _print_objects(outcome: SchedulingOutcome, output: str) -> None:
+    if output == "json":
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects(outcome)}, indent=2))
+    else:
+        print(yaml_text(_objects(outcome)), end="")
 
 
 def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
@@ -82,10 +119,8 @@ def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutco
     for note in (*scenario.notes, *after.notes):
         print(printable(f"note: {note}"), file=sys.stderr)
     stream = sys.stderr
-    if output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects(after)}, indent=2))
-    elif output == "yaml":
-        print(yaml_text(_objects(after)), end="")
+    if output != "table":
+        _print_objects(after, output)
     else:
         stream = sys.stdout
         print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
@@ -94,6 +129,7 @@ def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutco
     for line in ["", *lines] if lines else []:
         print(printable(line), file=stream)
     print(printable(_summary(after)), file=sys.stderr)
+    sys.stdout.flush()
 
 
 def _objects(outcome: SchedulingOutcome) -> list[JSON]:

@@ -112,4 +112,4 @@ def test_people_are_granted_what_the_commands_read_and_no_change() -> None:
         for each in Chart().render({"drivers": {"lamps": {"driverName": NAME}}})
         if each.object["metadata"]["name"] == "dra-sdk-viewer"
     )
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list"}
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
