@@ -59,7 +59,7 @@ def test_a_heartbeat_is_no_change(cluster: EmbeddedCluster, followed: Collection
         conditions = [condition | {"lastHeartbeatTime": f"2026-01-01T00:00:{second}Z"}]
         node = cluster.api.get("nodes", "node-a")
         node["status"] = {**node.get("status", {}), "conditions": conditions}
-        cluster.api.update("nodes", node, subresource="status")
+        cluster.api.update_status("nodes", node)
         version = cluster.api.get("nodes", "node-a")["metadata"]["resourceVersion"]
         wait(lambda version=version: followed.items(NODES)[0]["metadata"]["resourceVersion"] == version)
         assert followed.wait(0, calm=0.01, at_most=1) is (second == "01")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -261,8 +261,10 @@ class PartitionedDevice:
 
     @property
     def name(self) -> str:
-        """The name of the counter set."""
-        return self.counter_set.name
+        """The name of the device that consumes all of the counter set, or else of the counter set."""
+        total = {(self.counter_set.name, name): amount for name, amount in self.counter_set.counters.items()}
+        whole = next((each for each in self.tiles if each.counters == total), None)
+        return whole.name if whole else self.counter_set.name
 
 
 def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
@@ -270,6 +272,11 @@ def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> Par
     used = tuple(each for each in tiles if each.uses)
     bars = [_amount_bar(counters.name, name, total, used) for name, total in counters.counters.items()]
     strips, rest = _split_strips(bars)
+    order = {claim: at for strip in reversed(strips) for at, claim in reversed(list(enumerate(strip.cells)))}
+    last = len(order)
+    rest = tuple(
+        replace(each, parts=tuple(sorted(each.parts, key=lambda part: order.get(part[0], last)))) for each in rest
+    )
     left = {(counters.name, each.name): each.left.value for each in bars}
     free = (each for each in tiles if not each.uses and not each.taints and _fits_counters(each, left))
     possible = Counter(partition_kind(each) for each in free)
