@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_the_cpu_driver_draws_who_has_which_cpu(run, node):
         "A  default/web  1,5",
         ".  shared by all other containers: 0,2-4,6-7",
     ]
+
+
+def test_the_picture_and_the_claims_as_json(run, node):
+    found = json.loads(run("cpu", "top", "-o", "json", *flags(node)).out)
+    assert found["lines"][1].endswith(".. AA .. ..")
+    (held,) = found["claims"]
+    assert (held["claim"], [each["request"] for each in held["devices"]]) == ("default/web", ["cpu"])
 
 
 def test_a_driver_without_a_picture_names_the_command_that_has_its_devices(run, node):

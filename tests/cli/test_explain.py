@@ -77,6 +77,8 @@ def test_explanations_are_printed_as_objects(run, output, read):
     ("arguments", "said"),
     [
         (("--claim", "x"), "dra-sdk: there is no claim x; claims are: old-gpu-0, old-gpu-1, o, c\n"),
+        (("--claim", "team/c"), "claims are: old-gpu-0, old-gpu-1, o, c; did you mean c?\n"),
+        (("--claim", "old-gpu"), "claims are: old-gpu-0, old-gpu-1, o, c; did you mean old-gpu-1?\n"),
         (("--pod", "x"), "dra-sdk: there is no pod x that waits or runs; pods are: none\n"),
         (("--claim", "c", "--on", "n7"), "dra-sdk: there is no node n7; nodes are: n1, n2\n"),
     ],

@@ -1,4 +1,4 @@
-"""`kubectl dra` on a real API server, with the account of somebody who may only look: the viewer's role of the chart."""
+"""`kubectl dra` on a real API server, with an account that may only look: that of the viewer's role of the chart."""
 
 from __future__ import annotations
 

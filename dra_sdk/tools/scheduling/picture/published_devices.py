@@ -261,10 +261,8 @@ class PartitionedDevice:
 
     @property
     def name(self) -> str:
-        """The name of the device that consumes all of the counter set, or else of the counter set."""
-        total = {(self.counter_set.name, name): amount for name, amount in self.counter_set.counters.items()}
-        whole = next((each for each in self.tiles if each.counters == total), None)
-        return whole.name if whole else self.counter_set.name
+        """The name of the counter set, without the word that says that it is one."""
+        return self.counter_set.name.removesuffix("-counter-set")
 
 
 def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
