@@ -61,7 +61,8 @@ const find = (words) => {
   for (const group of document.querySelectorAll(".group")) {
     group.classList.toggle("filtered", !group.querySelector(".card:not(.filtered)"));
   }
-  byId("found").textContent = wanted ? `${count.card} nodes, ${count.claim} claims` : "";
+  const said = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+  byId("found").textContent = wanted ? `${said(count.card, "node")}, ${said(count.claim, "claim")}` : "";
 };
 byId("filter").addEventListener("input", (event) => {
   find(event.target.value);
