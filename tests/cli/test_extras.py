@@ -101,7 +101,7 @@ def test_the_distribution_declares_the_extra() -> None:
 def test_a_command_without_its_packages_is_one_line_with_status_2(run: Run, command: tuple[str, ...]) -> None:
     done = run(*command)
     name = command[0].replace("gpu", "top")
-    packages = "(google-re2, jinja2, trustme)"
+    packages = "(google-re2, jinja2, shtab, trustme)"
     line = f"dra-sdk: {name} needs packages that are not installed {packages}: pip install 'dra-sdk[tools]'\n"
     assert (done.status, done.out, done.err) == (2, "", line)
 
