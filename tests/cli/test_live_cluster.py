@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from dra_sdk.cli.main import main
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import Run, runner
 from tests.tools.scheduling.cluster.objects import claim, device_class, gpus, pod
-from tests.waiting import LONG, wait
+from tests.waiting import LONG
 
 JSON = dict[str, Any]
 
@@ -96,47 +98,59 @@ def test_a_namespace_and_labels_choose_what_the_answer_is_about(cluster: Embedde
     assert run("simulate", *source, "-l", "app=none").err.startswith("no pods")
 
 
-def test_simulate_watches_until_all_is_placed(cluster: EmbeddedCluster, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def start(cluster: EmbeddedCluster) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a command that watches the cluster, as a process."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "dra_sdk.cli.main", *arguments, "--kubeconfig", str(cluster.kubeconfig)]
+        started.append(subprocess.Popen([*command, "--watch"], stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+@pytest.mark.timeout(200)
+def test_simulate_watches_until_all_is_placed(
+    cluster: EmbeddedCluster, start: Callable[..., subprocess.Popen[str]]
+) -> None:
     create_user(cluster, "c")
-    statuses: list[int] = []
-    command = ["simulate", "--from-cluster", "--kubeconfig", str(cluster.kubeconfig), "--watch"]
-    watcher = Thread(target=lambda: statuses.append(main(command)))
-    watcher.start()
-    try:
-        wait(lambda: cluster.server.open_watches >= 7)
-        create(cluster, "resourceslices", gpus("node-a", "gpu-0"))
-    finally:
-        watcher.join(LONG)
-    assert statuses == [0]
-    out = capfd.readouterr().out
-    assert "pod-c  -" in out
-    assert "pod pod-c: not placed → node-a with gpu gpu.example.com/node-a/gpu-0" in out
+    watching = start("simulate", "--from-cluster")
+    assert watching.stdout is not None
+    assert watching.stdout.readline().startswith("POD")
+    assert watching.stdout.readline().startswith("pod-c  -")
+    create(cluster, "resourceslices", gpus("node-a", "gpu-0"))
+    rest = watching.communicate(timeout=2 * LONG)[0]
+    assert watching.returncode == 0
+    assert "What changes:\n  pod pod-c: not placed → node-a with gpu gpu.example.com/node-a/gpu-0\n" in rest
 
 
+@pytest.mark.timeout(200)
 def test_explain_watches_one_pod_and_prints_each_answer_once(
-    cluster: EmbeddedCluster, capfd: pytest.CaptureFixture[str]
+    cluster: EmbeddedCluster, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     create_user(cluster, "c")
     create_user(cluster, "other")
-    statuses: list[int] = []
-    command = ["explain", "--kubeconfig", str(cluster.kubeconfig), "--watch", "-o", "json", "--pod", "pod-c"]
-    watcher = Thread(target=lambda: statuses.append(main(command)))
-    watcher.start()
-    try:
-        wait(lambda: cluster.server.open_watches >= 7)
-        cluster.create_namespace("unrelated")
-        create(cluster, "resourceslices", gpus("node-a", "gpu-0", "gpu-1"))
-    finally:
-        watcher.join(LONG)
-    assert statuses == [0]
-    text, found, at = capfd.readouterr().out.strip(), [], 0
+    watching = start("explain", "-o", "json", "--pod", "pod-c")
+    assert watching.stdout is not None
+    first = watching.stdout.readline()
+    while not first.endswith("\n]\n"):
+        first += watching.stdout.readline()
+    assert json.loads(first)[0]["satisfiable"] is False
+    cluster.create_node("node-c")  # another answer, since there is one node more that does not help
+    create(cluster, "resourceslices", gpus("node-a", "gpu-0", "gpu-1"))
+    text, at, found = watching.communicate(timeout=2 * LONG)[0].strip(), 0, []
+    assert watching.returncode == 0
     while at < len(text):
-        answer, end = json.JSONDecoder().raw_decode(text, at)
-        found.append(answer[0]["satisfiable"])
-        at = end + 1
-    assert found[0] is False
-    assert found[-1] is True
-    assert len(found) == len(set(found)) or found.count(True) == 1
+        answer, at = json.JSONDecoder().raw_decode(text, at)
+        found.append(answer)
+        at += 1
+    assert found[-1][0]["satisfiable"] is True
+    assert all(one != other for one, other in pairwise([json.loads(first), *found]))
 
 
 def test_watching_ends_after_its_time(cluster: EmbeddedCluster, run: Run) -> None:
