@@ -23,9 +23,9 @@ GUARDS := tests/faults/test_protocol_guards.py
 UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
-DRAWN := tests/cluster/test_differential.py tests/cluster/test_validation.py tests/cluster/test_cel.py
+DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -55,9 +55,10 @@ test-template: $(VENV)/.developed   ## every kind of new driver, built, installe
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
 	$(BIN)/python -m tests.soak --rounds $(N) $(SEED:%=--seed %) $(ARGS)
 
-test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root, podman, and Go for the first build
+test-cluster: $(VENV)/.developed   ## a real control plane, kubelet and containerd; needs root, podman, buildah, debootstrap, and Go for the first build
 	$(BIN)/python -m tests.cluster.harness check --suite $@
 	$(BIN)/python -m tests.cluster.harness build
+	$(BIN)/python -m tests.cluster.harness image
 	$(BIN)/python -m pytest tests/cluster $(DRAWN:%=--ignore %)
 
 test-differential: $(VENV)/.developed   ## drawn cases for a real API server and scheduler, and for the simulated ones
@@ -68,6 +69,9 @@ test-differential: $(VENV)/.developed   ## drawn cases for a real API server and
 test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU passthrough; a node of a cluster: CPUs, huge pages, SR-IOV, RDMA; needs root, debootstrap, and Go for the first build
 	$(BIN)/python -m tests.lab.harness prepare
 	$(BIN)/python -m pytest tests/lab
+
+follow: $(VENV)/.developed   ## what KUBE_VERSION has that this package does not know; FLAGS="--only gates fields" for some parts
+	$(BIN)/python -m tests.cluster.follow $(FLAGS)
 
 cluster-build: $(VENV)/.developed   ## the Kubernetes binaries for these tests, once for each KUBE_VERSION
 	$(BIN)/python -m tests.cluster.harness build

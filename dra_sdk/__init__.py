@@ -32,6 +32,7 @@ from dra_sdk.model.device import (
 )
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from dra_sdk.model.metric import Gauge
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.model.settings import DriverSettings, FromText, HostPath, Seconds, Words, split_words
 from dra_sdk.model.status import Condition, DeviceHealth, DeviceStatus, HealthStatus, NetworkData
@@ -62,6 +63,7 @@ __all__ = [
     "DriverInfo",
     "DriverSettings",
     "FromText",
+    "Gauge",
     "HardwareError",
     "HealthStatus",
     "HeldClaim",

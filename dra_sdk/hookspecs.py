@@ -22,6 +22,7 @@ from dra_sdk.model.claim import Claim, HeldClaim, PreparedDevice
 from dra_sdk.model.container import Container, ContainerAdjustment, ContainerResources, PodSandbox
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo, Node
+from dra_sdk.model.metric import Gauge
 from dra_sdk.model.status import DeviceHealth
 
 PROJECT = "dra_sdk"
@@ -156,4 +157,12 @@ class DriverHooks(Protocol):
         Called by that command in a process of its own, beside the running driver, with the claims of its state files.
         Must change nothing. The page of `dra-sdk simulate --driver NAME --picture` has the lines too: then the claims
         are only planned, so their devices have no `data`.
+        """
+
+    @hookspec(firstresult=True)
+    def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterable[Gauge]:
+        """Return values of the driver's own for `/metrics`, such as what claims have and what is left of the hardware.
+
+        Called whenever `/metrics` is read, with all claims that hold devices of this driver on this node. Must be quick
+        and change nothing. After an exception the driver's own values are left out, and the exception is logged.
         """

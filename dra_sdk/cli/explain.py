@@ -4,8 +4,8 @@ Schedules the pods and claims of files, or of a running cluster, as kube-schedul
 claims of a pod, or everything that is not placed: which devices pass which test on which nodes, and what the others
 have instead. With a what-if flag it explains the cluster after the change. It suggests changes that help, the smallest
 first; each one was tried with the allocator. With --watch it follows the running cluster, explains again when the
-answer is another one, and ends when all can be allocated. Exit status: 0 if everything can be allocated, 1 if not, 2
-for bad input.
+answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that make room
+for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
+from dra_sdk.cli.answers import plan_lines
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.live_cluster import selected
@@ -24,7 +25,8 @@ from dra_sdk.cli.output import printable, yaml_text
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, scenarios
 from dra_sdk.cli.what_if import add_what_if_flags, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
+from dra_sdk.tools.scheduling.cluster.eviction_plan import NoRoomError, plan_evictions
 from dra_sdk.tools.scheduling.explain import (
     Explanation,
     PodExplanation,
@@ -46,6 +48,11 @@ def add_parser(commands: Commands) -> None:
     subject = parser.add_mutually_exclusive_group()
     subject.add_argument("--claim", metavar="[NAMESPACE/]NAME", help="explain this claim")
     subject.add_argument("--pod", metavar="[NAMESPACE/]NAME", help="explain all claims of this pod")
+    subject.add_argument(
+        "--make-room",
+        metavar="[NAMESPACE/]POD",
+        help="plan the fewest evictions, whatever the priorities, that make room for this pod",
+    )
     parser.add_argument("--on", metavar="NODE", help="look only at this node")
     parser.add_argument("-o", "--output", choices=("text", "yaml", "json"), default="text", help=_OUTPUT)
     parser.set_defaults(run=run)
@@ -59,9 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with closing(scenarios(arguments)) as every:
             for scenario in every:
-                found = list(_explanations(scenario, arguments))
-                for note in scenario.notes if last is None else ():
-                    print(printable(f"note: {note}"), file=sys.stderr)
+                outcome = _outcome(scenario.snapshot, arguments)
+                if arguments.make_room:
+                    return _make_room(scenario, outcome, arguments)
+                found = list(_explanations(scenario, outcome, arguments))
+                if last is None:
+                    _print_notes(scenario)
                 if found != last:
                     _print(found, arguments.output)
                 last, satisfiable = found, all(each.satisfiable for each in found)
@@ -72,15 +82,45 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if satisfiable else 1
 
 
-def _explanations(scenario: Scenario, arguments: argparse.Namespace) -> Iterator[Explanation | PodExplanation]:
-    node: str | None = arguments.on
-    snapshot = scenario.snapshot
-    if node and node not in snapshot.nodes_by_name:
-        names = ", ".join(snapshot.nodes_by_name) or "none"
-        raise SettingsError(f"there is no node {node}; nodes are: {names}")
+def _make_room(scenario: Scenario, outcome: SchedulingOutcome, arguments: argparse.Namespace) -> int:
+    """Print a plan of evictions; status 1 if there is none. WhatIfError if there is no such pod."""
+    _print_notes(scenario)
+    try:
+        plan = plan_evictions(outcome, scenario.key(arguments.make_room))
+    except NoRoomError as error:
+        if arguments.output == "text":
+            print(printable(str(error)))
+        else:
+            _print_json(None, arguments.output)
+            print(printable(str(error)), file=sys.stderr)
+        return 1
+    if arguments.output == "text":
+        for line in plan_lines(plan):
+            print(printable(line))
+    else:
+        _print_json(plan.to_json(), arguments.output)
+    return 0
+
+
+def _print_notes(scenario: Scenario) -> None:
+    for note in scenario.notes:
+        print(printable(f"note: {note}"), file=sys.stderr)
+
+
+def _outcome(snapshot: Snapshot, arguments: argparse.Namespace) -> SchedulingOutcome:
+    """The cluster with everything scheduled, after the changes of the what-if flags."""
     outcome = schedule(snapshot)
-    if (changed := changed_cluster(outcome.snapshot, snapshot, arguments)) is not None:
-        outcome = schedule(changed)
+    changed = changed_cluster(outcome.snapshot, snapshot, arguments)
+    return outcome if changed is None else schedule(changed)
+
+
+def _explanations(
+    scenario: Scenario, outcome: SchedulingOutcome, arguments: argparse.Namespace
+) -> Iterator[Explanation | PodExplanation]:
+    node: str | None = arguments.on
+    if node and node not in outcome.snapshot.nodes_by_name:
+        names = ", ".join(outcome.snapshot.nodes_by_name) or "none"
+        raise SettingsError(f"there is no node {node}; nodes are: {names}")
     if arguments.claim:
         yield explain_outcome(outcome, scenario.key(arguments.claim), node)
     elif arguments.pod:
@@ -99,7 +139,9 @@ def _print(found: list[Explanation | PodExplanation], output: str) -> None:
         for line in lines.splitlines():
             print(printable(line))
         sys.stdout.flush()
-    elif output == "json":
-        print(json.dumps([each.to_json() for each in found], indent=2))
     else:
-        print(yaml_text([[each.to_json() for each in found]]), end="")
+        _print_json([each.to_json() for each in found], output)
+
+
+def _print_json(value: Any, output: str) -> None:
+    print(json.dumps(value, indent=2) + "\n" if output == "json" else yaml_text([value]), end="", flush=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -36,6 +37,11 @@ _COLLECTIONS: Final = MappingProxyType(
     }
 )
 _CORE_KINDS: Final = frozenset({"Node", "Pod"})
+_OF_PREEMPTION: Final = (
+    ("PriorityClass", "scheduling.k8s.io/v1", paths.priority_classes()),
+    ("PodDisruptionBudget", "policy/v1", paths.pod_disruption_budgets()),
+)
+"""Kind, API version and collection of what decides about preemption; a server of tests may not have them."""
 _TAINT_RULE: Final = "DeviceTaintRule"
 
 
@@ -90,13 +96,14 @@ def names_cluster(arguments: argparse.Namespace) -> bool:
 class LiveCluster:
     """The objects of a running cluster that matter for devices.
 
+    kinds: the API version and the collection of each kind.
     version: the server's version, such as `v1.36.3`.
     namespace: the namespace of objects and names that have none.
     """
 
     def __init__(self, collections: Collections, kinds: dict[str, tuple[str, str]], name: str) -> None:
         self._collections = collections
-        self._kinds = kinds
+        self.kinds = kinds
         self._name = name
         self.version = ""
         self.namespace = DEFAULT_NAMESPACE
@@ -105,7 +112,7 @@ class LiveCluster:
         """The objects as they are now."""
         objects = [
             {"apiVersion": api_version, "kind": kind} | each
-            for kind, (api_version, path) in self._kinds.items()
+            for kind, (api_version, path) in self.kinds.items()
             for each in self._collections.items(path)
         ]
         return ObjectSource(self._name, [Document(each) for each in objects], stored=True)
@@ -136,6 +143,10 @@ def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> It
         kinds = {
             kind: ("v1" if kind in _CORE_KINDS else paths.API_VERSION, path) for kind, path in _COLLECTIONS.items()
         }
+        for kind, api_version, path in _OF_PREEMPTION:
+            with suppress(NotFoundError):
+                client.get(path, {"limit": "1"})
+                kinds[kind] = (api_version, path)
         # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
         for rule_version in ServerProfile.of(version).taint_rule_versions():
             api_version = f"{paths.GROUP}/{rule_version}"
@@ -184,4 +195,4 @@ def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> Sched
         return claim.claim in used or (claim.claim not in others and matches(claim.claim, obj))
 
     claims = tuple(filter(keeps_claim, outcome.claims))
-    return SchedulingOutcome(outcome.snapshot, pods, claims, outcome.evicted, outcome.notes)
+    return replace(outcome, pods=pods, claims=claims)

@@ -1,9 +1,10 @@
 """`dra-sdk simulate`: which pod and claim gets which devices on which node?
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, without changing anything.
-With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. With --watch it
-follows the running cluster and prints what changes, until everything that --namespace and --selector choose is placed.
-Exit status: 0 if everything is placed, 1 if something is not, 2 for bad input.
+With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. With --waves it
+drains nodes in waves and prints what moves. With --watch it follows the running cluster and prints what changes, until
+everything that --namespace and --selector choose is placed. Exit status: 0 if everything is placed, 1 if something is
+not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -17,12 +18,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from dra_sdk.cli.answers import (
+    device_change_lines,
+    fragmentation_lines,
+    preemption_lines,
+    simulation_json,
+    wave_lines,
+)
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, scenarios
+from dra_sdk.cli.waves import add_wave_flag, simulated_waves
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.model import JSON
@@ -39,6 +48,7 @@ from dra_sdk.tools.scheduling.cluster import (
     display_name,
     schedule,
 )
+from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave, settled
 from dra_sdk.tools.scheduling.explain import Explanation, explain_outcome, explain_pod_outcome
 from dra_sdk.tools.scheduling.picture import NotPlaced, build_scene, render_page
 
@@ -54,12 +64,14 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser("simulate", help="which pod gets which devices on which node", description=__doc__)
     add_scenario_flags(parser)
     add_what_if_flags(parser)
+    add_wave_flag(parser)
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "yaml", "json"),
         default="table",
-        help="table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`",
+        help="table: the devices of each pod (default); yaml, json: slices and claims, as for `dra-sdk top`; "
+        "json also has, in `simulation`, preemptions, fragmentation and what changes",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.html", help="also draw nodes, devices and claims")
     parser.set_defaults(run=run)
@@ -69,66 +81,84 @@ def run(arguments: argparse.Namespace) -> int:
     """Schedule, change, schedule again, print."""
     require_tools("simulate")
     last: SchedulingOutcome | None = None
+    fits = True
     try:
         with closing(scenarios(arguments)) as found:
             for scenario in found:
                 before = schedule(scenario.snapshot)
-                changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
-                after = before if changed is None else schedule(changed)
+                waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
+                if waves is not None:
+                    after = settled(waves[-1]) if waves else before
+                else:
+                    changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
+                    after = before if changed is None else schedule(changed)
                 if arguments.picture:
                     write_picture(after, arguments.picture, driver_pictures(arguments, after))
                 chosen = selected(after, arguments)
                 if last is None:
-                    _print(
-                        scenario,
-                        selected(before, arguments) if after is not before else chosen,
-                        chosen,
-                        arguments.output,
-                    )
+                    first = chosen if after is before else selected(before, arguments)
+                    _print(scenario, first, chosen, waves, arguments)
                 else:
                     _print_difference(last, chosen, arguments.output)
-                last = chosen
-                if chosen.complete:
+                last, fits = chosen, all(each.fits for each in waves or ())
+                if chosen.complete and fits:
                     break
     except DraError as error:
         return print_bad_input(error)
-    return 0 if last is not None and last.complete else 1
+    return 0 if last is not None and last.complete and fits else 1
 
 
 def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
     """Print what a change of the running cluster changes; nothing if that is nothing."""
     if not compare_outcomes(before, after):
         return
-    if output != "table":
-        _print_objects(after, output)
+    if output == "json":
+        answer = simulation_json(before, after, None)
+        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
+        print(json.dumps(found, indent=2))
+    elif output == "yaml":
+        print(yaml_text(_objects(after)), end="")
     for line in change_lines(before, after):
         print(printable(line), file=sys.stdout if output == "table" else sys.stderr)
     print(printable(_summary(after)), file=sys.stderr)
     sys.stdout.flush()
 
 
-def _print_objects(outcome: SchedulingOutcome, output: str) -> None:
-    if output == "json":
-        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects(outcome)}, indent=2))
-    else:
-        print(yaml_text(_objects(outcome)), end="")
+def _print(
+    scenario: Scenario,
+    before: SchedulingOutcome,
+    after: SchedulingOutcome,
+    waves: Sequence[DrainWave] | None,
+    arguments: argparse.Namespace,
+) -> None:
+    """Print the answer on stdout and notes on stderr. Changes and advice go with the table, or else with the notes.
 
-
-def _print(scenario: Scenario, before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
-    """Print the answer on stdout and notes on stderr. Changes and advice go with the table, or else with the notes."""
+    With waves, there is no table, only what moves in each of them.
+    """
     for note in (*scenario.notes, *after.notes):
         print(printable(f"note: {note}"), file=sys.stderr)
-    stream = sys.stderr
-    if output != "table":
-        _print_objects(after, output)
+    stream, separate = sys.stderr, True
+    if arguments.output == "json":
+        answer = simulation_json(before, after, waves)
+        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
+        print(json.dumps(found, indent=2))
+    elif arguments.output == "yaml":
+        print(yaml_text(_objects(after)), end="")
     else:
-        stream = sys.stdout
-        print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
-    lines = [] if after is before else change_lines(before, after)
+        stream, separate = sys.stdout, waves is None
+        if waves is None:
+            print_table(HEADINGS, [[printable(cell) for cell in row] for row in placement_rows(after)])
+    lines = preemption_lines(after)
+    if arguments.override:
+        lines += device_change_lines(before.snapshot, after.snapshot)
+    lines += wave_lines(waves) if waves is not None else []
+    if after is not before:
+        lines += change_lines(before, after, "" if waves is None else " in the end")
     lines += advice_lines(after, scenario.snapshot)
-    for line in ["", *lines] if lines else []:
+    for line in [*([""] if separate else []), *lines] if lines else []:
         print(printable(line), file=stream)
-    print(printable(_summary(after)), file=sys.stderr)
+    for line in [*fragmentation_lines(after.snapshot), _summary(after)]:
+        print(printable(line), file=sys.stderr)
     sys.stdout.flush()
 
 

@@ -28,6 +28,7 @@ from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
     checked_core_object,
+    is_core_kind,
     unknown_kind_problems,
     workload_problems,
 )
@@ -38,7 +39,7 @@ from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, vali
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
 from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
 
-_NAMESPACED: Final = {"Pod", "ResourceClaim", "ResourceClaimTemplate"}
+_NAMESPACED: Final = {"Pod", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate"}
 
 
 def add_parser(commands: Commands) -> None:
@@ -201,7 +202,7 @@ class _Validation:
         """What is wrong with a pod, a node, a namespace, a workload, or an object whose kind is not known."""
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile)
-        if str(obj.get("kind")) in CORE_KINDS and str(obj.get("apiVersion") or "v1") == "v1":
+        if is_core_kind(obj):
             return checked_core_object(obj, self.profile)[1]
         found = list(unknown_kind_problems(obj, self.kinds))
         self.not_understood += any(each.type is ProblemType.NOT_SUPPORTED for each in found)

@@ -100,9 +100,7 @@ def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.
     flags = ("override", "add_node", "add_nodes", "taint", "lose", "drain", "lose_node")
     if not any(getattr(arguments, flag) for flag in flags):
         return None
-    kinds = read_kinds(arguments.workloads)
-    for each in arguments.override:
-        given = read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot
+    for given in overrides(original, arguments):
         snapshot, original = replaced(snapshot, given), replaced(original, given)
     for count, like in arguments.add_nodes:
         template = NodeTemplate.of(original, like)
@@ -120,10 +118,16 @@ def changed_cluster(snapshot: Snapshot, original: Snapshot, arguments: argparse.
     return snapshot
 
 
-def change_lines(before: SchedulingOutcome, after: SchedulingOutcome) -> list[str]:
-    """A line for each pod or claim whose placement differs."""
-    found = [_change_line(each) for each in compare_outcomes(before, after)]
-    return ["What changes:", *(f"  {each}" for each in found)] if found else ["Nothing changes."]
+def overrides(original: Snapshot, arguments: argparse.Namespace) -> list[Snapshot]:
+    """The objects of each --override file."""
+    kinds = read_kinds(arguments.workloads)
+    return [read_snapshot([read_file(each)], original.profile, kinds=kinds).snapshot for each in arguments.override]
+
+
+def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str = "") -> list[str]:
+    """A line for each pod or claim whose placement differs; `when` is added to the heading."""
+    found = [change_line(each) for each in compare_outcomes(before, after)]
+    return [f"What changes{when}:", *(f"  {each}" for each in found)] if found else [f"Nothing changes{when}."]
 
 
 def advice_lines(outcome: SchedulingOutcome, original: Snapshot) -> list[str]:
@@ -152,7 +156,8 @@ def _names(keys: Sequence[ObjectKey]) -> str:
     return ", ".join(names[:MAX_NAMES]) + more
 
 
-def _change_line(change: PlacementChange) -> str:
+def change_line(change: PlacementChange) -> str:
+    """One pod or claim, with its node and devices before and after."""
     subject = f"{'pod' if change.is_pod else 'claim'} {display_name(change.subject)}"
     if change.after is None:
         return f"{subject}: no longer exists"

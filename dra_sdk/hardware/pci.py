@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +96,13 @@ def parse_pci_address(text: str) -> str:
     return address
 
 
-def read_pci_devices(host: Host) -> tuple[PciDevice, ...]:
-    """Return all PCI functions of `host`, ascending by address. Empty on a machine without PCI.
+def read_pci_devices(
+    host: Host, *, base_class: int | None = None, besides: Collection[str] = ()
+) -> tuple[PciDevice, ...]:
+    """Return the PCI functions of `host`, ascending by address. Empty on a machine without PCI.
+
+    base_class: only functions of this class, such as 0x02; None for all. A server has hundreds, with many files each.
+    besides: addresses of functions that are read whatever their class.
 
     A function that disappears during the call is left out, such as a VF when their number changes: the kernel removes
     its files one after the other, and the link to it in between. HardwareError names a file with unexpected content.
@@ -105,7 +111,17 @@ def read_pci_devices(host: Host) -> tuple[PciDevice, ...]:
     if not directory.is_dir():
         return ()
     names = sorted((path.name for path in directory.iterdir()), key=lambda name: (len(name), name))
+    if base_class is not None:
+        names = [name for name in names if name in besides or _is_of_class(directory / name, base_class)]
     return tuple(device for name in names if (device := _read_if_there(host, directory / name)) is not None)
+
+
+def _is_of_class(path: Path, base_class: int) -> bool:
+    """Whether a function has a class; also if that cannot be read, so that reading the whole function tells why."""
+    try:
+        return read_hex(path / "class") >> 16 == base_class
+    except HardwareError:
+        return True
 
 
 def _read_if_there(host: Host, path: Path) -> PciDevice | None:

@@ -1,7 +1,7 @@
 """URL paths of API objects, with every name quoted.
 
 Names come from requests of the kubelet and from files, so a name such as `../x?y` must stay one path segment.
-Source: the REST conventions of the Kubernetes API, resource.k8s.io/v1.
+Source: the REST conventions of the Kubernetes API, resource.k8s.io/v1, policy/v1, scheduling.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -87,6 +87,16 @@ def pods(namespace: str | None = None) -> str:
 def pod(namespace: str, name: str) -> str:
     """One Pod."""
     return f"{pods(namespace)}/{segment(name)}"
+
+
+def priority_classes() -> str:
+    """The collection of PriorityClasses (cluster-scoped)."""
+    return "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def pod_disruption_budgets() -> str:
+    """The collection of PodDisruptionBudgets of all namespaces."""
+    return "/apis/policy/v1/poddisruptionbudgets"
 
 
 def describe(path: str) -> str:

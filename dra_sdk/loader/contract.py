@@ -16,6 +16,7 @@ from dra_sdk.errors import DriverLoadError
 from dra_sdk.model.config import OpaqueConfig, wrong_defaults
 from dra_sdk.model.container import ContainerAdjustment, ContainerResources
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
 
 PREFIX: Final = "dra_"
@@ -26,6 +27,8 @@ NAME_LIMIT: Final = 63
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _API_VERSION: Final = re.compile(rf"({_NAME.pattern}/)?v[0-9][a-z0-9]*")
 _SHORTEST: Final = 2  # characters of a CDI vendor or class
+_METRIC: Final = re.compile(r"(?!dra_sdk_)[a-zA-Z_][a-zA-Z0-9_]*")
+_LABEL: Final = re.compile(r"(?!__|driver$)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def find_method(plugin: object, name: str) -> Any:
@@ -171,6 +174,39 @@ def resources_problem(resources: object) -> str:
     if not isinstance(limits, Mapping) or not all(_is_text(size) and _is_number(each) for size, each in limits.items()):
         return f"hugepage_limits must be bytes by page size, is {limits!r}"
     return _set_problem("cpus", resources.cpus) or _set_problem("mems", resources.mems)
+
+
+def gauges_problem(gauges: Sequence[Gauge]) -> str:
+    """Why values of `dra_metrics` cannot be shown to Prometheus; empty if they can."""
+    families: dict[str, tuple[str, frozenset[str]]] = {}
+    known: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+    for each in gauges:
+        if problem := _gauge_problem(each):
+            return problem
+        family = each.help, frozenset(each.labels)
+        if families.setdefault(each.name, family) != family:
+            return f"values of {each.name} differ in their help or in the names of their labels"
+        value = each.name, frozenset(each.labels.items())
+        if value in known:
+            return f"{each.name} has two values for the labels {dict(each.labels)}"
+        known.add(value)
+    return ""
+
+
+def _gauge_problem(gauge: Gauge) -> str:
+    name: object = gauge.name
+    if not isinstance(name, str) or not _METRIC.fullmatch(name):
+        return f"{name!r} must be letters, digits and _, and not begin with dra_sdk_"
+    labels: object = gauge.labels
+    if not isinstance(labels, Mapping) or not all(_is_text(*each) for each in labels.items()):
+        return f"labels of {name} must be a mapping of text to text, are {labels!r}"
+    if wrong := [each for each in labels if not _LABEL.fullmatch(each)]:
+        return f"{name}: {wrong[0]!r} is no label of a driver's own; driver and names with __ are taken"
+    value: object = gauge.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"the value of {name} must be a number, is {value!r}"
+    text: object = gauge.help
+    return "" if isinstance(text, str) else f"the help of {name} must be text, is {text!r}"
 
 
 def _set_problem(name: str, numbers: object) -> str:

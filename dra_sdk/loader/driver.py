@@ -22,6 +22,7 @@ from dra_sdk.loader.contract import (
     check_hooks,
     check_info,
     find_method,
+    gauges_problem,
     missing_hooks,
     resources_problem,
 )
@@ -31,6 +32,7 @@ from dra_sdk.model.container import Container, ContainerAdjustment, ContainerRes
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo, Node
 from dra_sdk.model.edits import ContainerEdits
+from dra_sdk.model.metric import Gauge
 
 _NOTHING_LEFT: Final = object()
 
@@ -152,6 +154,19 @@ class Driver:
         found = [each for each in lines if isinstance(each, str)]
         if len(found) < len(lines):
             raise HookError(f"dra_top of {self._name} yielded {_described(lines, lines)}; want lines of text only")
+        return found
+
+    def metrics(self, node: Node, held: Sequence[HeldClaim]) -> list[Gauge]:
+        """The values of `dra_metrics`. HookError."""
+        with self.measure("dra_metrics"):
+            with self._running("dra_metrics"):
+                answer: object = self._manager.hook.dra_metrics(node=node, held=held)
+            values = list(self._iterated("dra_metrics", answer, "gauges"))
+        found = [each for each in values if isinstance(each, Gauge)]
+        if len(found) < len(values):
+            raise HookError(f"dra_metrics of {self._name} yielded {_described(values, values)}; want Gauge values only")
+        if problem := gauges_problem(found):
+            raise HookError(f"dra_metrics of {self._name}: {problem}")
         return found
 
     def watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:

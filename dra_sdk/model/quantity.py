@@ -32,25 +32,27 @@ class Quantity:
     """An exact amount, written as Kubernetes writes it.
 
     Takes an int, or a string such as `"4"`, `"500m"`, `"80Gi"` or `"1e3"`. Raises ValueError for anything else. `str()`
-    gives the canonical form: no fraction, and the largest suffix that keeps the value exact. Quantities compare with
-    each other and with ints by value.
+    gives the canonical form: no fraction, and the largest suffix or exponent that keeps the value exact. Quantities
+    compare with each other and with ints by value.
 
     value: the amount as an exact number.
     binary: whether `str()` prefers binary suffixes (Ki … Ei) to decimal ones.
+    exponent: whether `str()` writes a decimal exponent, a multiple of 3, in place of a suffix: `1e9`.
     """
 
-    __slots__ = ("binary", "value")
+    __slots__ = ("binary", "exponent", "value")
 
     def __init__(self, text: str | int | Quantity) -> None:
         self.value: Fraction
-        self.binary = False
+        self.binary = self.exponent = False
         if isinstance(text, Quantity):
-            self.value, self.binary = text.value, text.binary
+            self.value, self.binary, self.exponent = text.value, text.binary, text.exponent
         elif isinstance(text, int) and not isinstance(text, bool):
             self.value = Fraction(text)
         elif isinstance(text, str) and (match := _PATTERN.fullmatch(text)):
-            value, self.binary = _parse(*match.groups())
-            self.value = _rounded(value)
+            sign, digits, suffix, exponent = match.groups()
+            self.binary, self.exponent = suffix in _BINARY, exponent is not None
+            self.value = _rounded(_parse(sign, digits, suffix, exponent))
         else:
             raise ValueError(
                 f"{text!r} is not a quantity: want a number with or without a suffix, such as 4, 500m, 80Gi"
@@ -71,6 +73,8 @@ class Quantity:
                 if value % factor == 0:
                     return f"{value / factor}{suffix}"
             return str(value)
+        if self.exponent and value:
+            return _with_exponent(value)
         for suffix, scale in reversed(_DECIMAL.items()):
             if (value / scale).denominator == 1 and value:
                 return f"{value / scale}{suffix}"
@@ -103,15 +107,24 @@ class Quantity:
         return core_schema.no_info_plain_validator_function(cls, serialization=text)
 
 
-def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> tuple[Fraction, bool]:
+def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> Fraction:
     number = Fraction(digits if not digits.endswith(".") else digits[:-1])
     if sign == "-":
         number = -number
     if exponent is not None:
-        return number * Fraction(10) ** int(exponent), False
+        return number * Fraction(10) ** int(exponent)
     if suffix in _BINARY:
-        return max(-_BINARY_LIMIT, min(number * _BINARY[suffix], _BINARY_LIMIT)), True
-    return number * _DECIMAL[suffix or ""], False
+        return max(-_BINARY_LIMIT, min(number * _BINARY[suffix], _BINARY_LIMIT))
+    return number * _DECIMAL[suffix or ""]
+
+
+def _with_exponent(value: Fraction) -> str:
+    """Write an amount, not zero, as a whole number with the largest exponent that is a multiple of 3; none for 0."""
+    power = -9  # nothing is finer than a billionth
+    number = int(value * 10**9)
+    while number % 1000 == 0:
+        number, power = number // 1000, power + 3
+    return f"{number}e{power}" if power else str(number)
 
 
 def _rounded(value: Fraction) -> Fraction:

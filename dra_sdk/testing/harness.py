@@ -28,6 +28,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldClaim
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.model.driver import DriverInfo
+from dra_sdk.model.metric import Gauge
 from dra_sdk.model.settings import DriverSettings
 from dra_sdk.model.status import DeviceHealth
 from dra_sdk.node.files import Files
@@ -191,6 +192,10 @@ class DriverHarness:
         with self.watching_health() as running:
             running.wait_reported()
             return running.devices
+
+    def metrics(self) -> list[Gauge]:
+        """The values of `dra_metrics` now."""
+        return self.driver.metrics(self.node.node, self.held)
 
     # -- claims
 

@@ -35,7 +35,7 @@ LIMIT = 0.150
 DRIVER = "dra.net"
 _CLONE_NEWNET = 0x40000000
 _ATTEMPTS = 5
-_CONFIG = {
+CONFIG = {
     "apiVersion": "dra.net/v1alpha1",
     "kind": "NicConfig",
     "interface": {"addresses": ["10.200.7.5/24", "fd07::5/64"], "mtu": 1400, "arpIgnore": 1},
@@ -67,7 +67,7 @@ class Bench:
 
     def _cycle(self, name: str, interfaces: int) -> None:
         requests = {f"nic{number}": "nic" for number in range(interfaces)}
-        config: list[dict[str, Any]] = [{"requests": ["nic0"], "opaque": {"driver": DRIVER, "parameters": _CONFIG}}]
+        config: list[dict[str, Any]] = [{"requests": ["nic0"], "opaque": {"driver": DRIVER, "parameters": CONFIG}}]
         self._cluster.create_claim(name, requests, config=config)
         devices = [AllocatedDevice(each, DRIVER, self._cluster.node_name, each) for each in requests]
         self._cluster.allocate(name, devices)
@@ -99,9 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=CYCLES, help="pods with one interface, and pods with two")
     cycles = parser.parse_args(arguments).cycles
-    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
-        raise SystemExit(f"a network namespace needs root: {os.strerror(ctypes.get_errno())}")
-    node = _node()
+    node = enter_node()
     with (
         tempfile.TemporaryDirectory(prefix="dra-bench-") as folder,
         EmbeddedCluster() as cluster,
@@ -115,9 +113,9 @@ def main(arguments: Sequence[str]) -> int:
             bench, before = Bench(cluster, runtime), node.state()
             found, seconds = {}, {}
             for number in (1, 2):
-                begin = _processor_time(driver.pid)
+                begin = processor_time(driver.pid)
                 found[number] = bench.run(number, cycles)
-                seconds[number] = (_processor_time(driver.pid) - begin) / cycles
+                seconds[number] = (processor_time(driver.pid) - begin) / cycles
             wait_for_state(node, before)
     node.close()
     print(HEAD)
@@ -130,8 +128,10 @@ def main(arguments: Sequence[str]) -> int:
     return int(quantile(found[1]["RunPodSandbox"], 0.99) > LIMIT)
 
 
-def _node() -> PrivateNamespace:
-    """The node's namespace, which is that of this process, with two veths."""
+def enter_node() -> PrivateNamespace:
+    """Enter a new namespace, which is the node's, with two veths. SystemExit without root."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
+        raise SystemExit(f"a network namespace needs root: {os.strerror(ctypes.get_errno())}")
     Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text("0")  # an address is then as before at once
     node = PrivateNamespace.of_this_thread()
     node.ip("link set lo up")
@@ -146,7 +146,7 @@ def _node() -> PrivateNamespace:
     return node
 
 
-def _processor_time(pid: int) -> float:
+def processor_time(pid: int) -> float:
     """Seconds of a process, with the kernel's for it: prepare, both events, unprepare, and noticing each change."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -20,13 +20,14 @@ from tests.cli.commands import Run, runner
 
 ROOT = Path(__file__).parents[2]
 HOOKS = ["driver_info", "discover", "prepare", "unprepare", "watch", "device_health"]
-FURTHER = ["run_pod_sandbox", "stop_pod_sandbox", "create_container", "synchronize", "remove_container", "top"]
+OF_CONTAINERS = ["run_pod_sandbox", "stop_pod_sandbox", "create_container", "synchronize", "remove_container"]
+FURTHER = [*OF_CONTAINERS, "top", "metrics"]
 ALL_NAMES = """
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
-from dra_sdk import Container, ContainerAdjustment, ContainerResources, DeviceHealth, HealthStatus
+from dra_sdk import Container, ContainerAdjustment, ContainerResources, DeviceHealth, Gauge, HealthStatus
 from dra_sdk import HeldClaim, PodSandbox
 from dra_sdk.hardware import polling
 from dra_sdk.hookspecs import DriverHooks

@@ -79,6 +79,7 @@ def test_the_table_has_a_row_for_each_device(run):
     ]
     assert result.err.splitlines() == [
         "note: no Node object for node-a: assuming nodes without labels and limits that accept every pod",
+        "gpu.example.com: 0 of 2 pieces of hardware wholly free, nothing in parts",
         "1 of 1 pod placed, on 1 node; 1 of 1 claim without a pod allocated as if one used it",
     ]
 

@@ -92,6 +92,12 @@ EXPECTED = {
         "default/replica-1": ("mixed-1", {"prefill": ["gpu-2"], "decode": ["gpu-0"]}),
         "default/replica-2": ("mixed-1", {"prefill": ["gpu-2"], "decode": ["gpu-0"]}),
     },
+    "priorities": {
+        "default/notebook": ("gpu-a", {"gpus": ["gpu-0", "gpu-1"]}),
+        "default/serve": ("gpu-b", {"gpu": ["gpu-0"]}),
+        "default/batch": None,
+        "default/train": None,
+    },
     "mig-by-cel": {
         "large-1": (None, {"mig": ["gpu-0-mig-3g20gb-9-0"]}),
         "large-2": (None, {"mig": ["gpu-1-mig-3g20gb-9-0"]}),
@@ -256,10 +262,11 @@ def test_shares_of_a_gpu_never_add_up_to_more_than_it_has(capsys, monkeypatch):
     assert used == {"gpu-0": 72, "gpu-1": 24}
 
 
-def test_the_documentation_shows_the_real_output(capsys, monkeypatch):
+@pytest.mark.parametrize(("page", "number"), [("simulate", 0), ("simulate", 1), ("simulate", 2), ("explain", 1)])
+def test_the_documentation_shows_the_real_output(page, number, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "docs" / "simulate.md").read_text()
-    given, _, shown = text.partition("$ dra-sdk ")[2].partition("\n```")[0].partition("\n")
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    given, _, shown = text.split("\n$ dra-sdk ")[number + 1].partition("\n```")[0].partition("\n")
     assert runner(capsys)(*shlex.split(given)).out == f"{shown}\n"
 
 

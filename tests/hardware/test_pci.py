@@ -112,6 +112,21 @@ def test_a_machine_may_have_no_pci_bus(tmp_path):
     assert read_pci_roots(host) == ()
 
 
+def test_functions_of_a_class_are_read_alone_and_others_that_are_asked_for(tmp_path):
+    host = write(tmp_path, PF, GPU)
+    network, display = PF.class_code >> 16, GPU.class_code >> 16
+    assert network != display
+
+    def addresses(**which):
+        return [device.address for device in read_pci_devices(host, **which)]
+
+    assert addresses(base_class=network) == [PF.address]
+    assert addresses(base_class=display) == [GPU.address]
+    assert set(addresses(base_class=network, besides={GPU.address, "0000:ff:00.0"})) == {PF.address, GPU.address}
+    (host.sys / "bus/pci/devices" / GPU.address / "vendor").write_text("broken")
+    assert addresses(base_class=network) == [PF.address]
+
+
 def test_root_complexes_have_local_cpus(tmp_path):
     host = write(tmp_path, GPU, PF, FakePci(address="0000:00:02.0"))
     (host.sys / "devices/pci0000:ff").mkdir()

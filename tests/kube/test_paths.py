@@ -23,6 +23,8 @@ def test_paths_of_the_objects_a_driver_meets():
     assert paths.nodes() == "/api/v1/nodes"
     assert paths.pod("ns", "p") == "/api/v1/namespaces/ns/pods/p"
     assert paths.pods() == "/api/v1/pods"
+    assert paths.priority_classes() == "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert paths.pod_disruption_budgets() == "/apis/policy/v1/poddisruptionbudgets"
 
 
 @given(st.text(min_size=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,6 +20,7 @@ from dra_sdk import (
     ContainerResources,
     Device,
     DriverInfo,
+    Gauge,
     HardwareError,
     HeldClaim,
     Node,
@@ -484,7 +486,7 @@ def test_what_is_no_prepared_device_is_an_error_of_the_hook(answer: Any, reason:
 
 
 @pytest.mark.parametrize(
-    "hook", ["dra_discover", "dra_prepare", "dra_unprepare", "dra_watch", "dra_device_health", "dra_top"]
+    "hook", ["dra_discover", "dra_prepare", "dra_unprepare", "dra_watch", "dra_device_health", "dra_top", "dra_metrics"]
 )
 def test_whatever_a_hook_raises_is_an_error_that_names_driver_hook_and_line(hook: str) -> None:
     def fails(self: object, node: object = None, stop: object = None) -> Any:
@@ -498,6 +500,7 @@ def test_whatever_a_hook_raises_is_an_error_that_names_driver_hook_and_line(hook
         "dra_watch": lambda: driver.watch(Node("n"), lambda: None, Event()),
         "dra_device_health": lambda: list(driver.device_health(Node("n"), Event())),
         "dra_top": lambda: driver.top(Node("n"), [HELD]),
+        "dra_metrics": lambda: driver.metrics(Node("n"), [HELD]),
     }
     reason = rf"{hook} of driver lamp.example.com failed: KeyError: 'card' \(test_driver.py, line \d+\)"
     with pytest.raises(HookError, match=reason) as caught:
@@ -519,6 +522,48 @@ def test_a_picture_is_lines_of_text(answer: Any, told: str) -> None:
     driver = Driver.of(type("Draws", (Lamp,), {"dra_top": lambda self: answer})())
     with pytest.raises(HookError, match=f"dra_top of driver lamp.example.com .*{told}.* want lines of text"):
         driver.top(Node("n"), [])
+
+
+LIT = Gauge("lamp_lit", "Lamps that are lit", 2, {"room": "hall"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "dra_metrics of driver lamp.example.com returned None, want gauges"),
+        ([LIT, 3], r"yielded \['Gauge', 'int'\]; want Gauge values only"),
+        (
+            [replace(LIT, name="dra_sdk_lit")],
+            "'dra_sdk_lit' must be letters, digits and _, and not begin with dra_sdk_",
+        ),
+        ([replace(LIT, name="lamp-lit")], "'lamp-lit' must be letters"),
+        ([replace(LIT, value="2")], "the value of lamp_lit must be a number, is '2'"),
+        ([replace(LIT, value=True)], "the value of lamp_lit must be a number, is True"),
+        ([replace(LIT, help=None)], "the help of lamp_lit must be text, is None"),
+        ([replace(LIT, labels={"driver": "x"})], "lamp_lit: 'driver' is no label of a driver's own"),
+        ([replace(LIT, labels={"__room": "x"})], "lamp_lit: '__room' is no label"),
+        (
+            [replace(LIT, labels={"floor": 1})],
+            r"labels of lamp_lit must be a mapping of text to text, are \{'floor': 1\}",
+        ),
+        ([LIT, replace(LIT, labels={})], "values of lamp_lit differ in their help or in the names of their labels"),
+        ([LIT, replace(LIT, help="?", labels={"room": "x"})], "values of lamp_lit differ in their help"),
+        ([LIT, replace(LIT, value=3)], r"lamp_lit has two values for the labels \{'room': 'hall'\}"),
+    ],
+)
+def test_metrics_that_prometheus_would_not_take_are_told(answer: Any, told: str) -> None:
+    driver = Driver.of(type("Measures", (Lamp,), {"dra_metrics": lambda self: answer})())
+    with pytest.raises(HookError, match=told):
+        driver.metrics(Node("n"), [])
+
+
+def test_metrics_may_be_yielded_with_a_value_for_each_label() -> None:
+    def measure(self: object, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
+        yield replace(LIT, value=len(held))
+        yield replace(LIT, value=0.5, labels={"room": "cellar"})
+
+    driver = Driver.of(type("Measures", (Lamp,), {"dra_metrics": measure})())
+    assert [each.value for each in driver.metrics(Node("n"), [HELD])] == [1, 0.5]
 
 
 def test_hooks_that_end_by_themselves_are_measured() -> None:

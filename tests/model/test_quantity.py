@@ -74,11 +74,20 @@ def test_other_types_are_refused(value: object) -> None:
         Quantity(value)  # type: ignore[arg-type]
 
 
-def test_exponents_are_read_and_written_with_suffixes() -> None:
-    assert str(Quantity("1e3")) == "1k"
-    assert str(Quantity("12E6")) == "12M"
-    assert str(Quantity("1E-3")) == "1m"
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("1e3", "1e3"), ("12E6", "12e6"), ("1E-3", "1e-3"), ("1.5e3", "1500"), ("1e1", "10"), ("1e4", "10e3"),
+        ("1e+9", "1e9"), ("-2.50e9", "-2500e6"), ("1e-10", "1e-9"), ("0e9", "0"), ("1e21", "1e21"), ("1000e3", "1e6"),
+    ],
+)  # fmt: skip
+def test_exponents_are_written_as_multiples_of_three(text: str, canonical: str) -> None:
+    assert str(Quantity(text)) == str(Quantity(Quantity(text))) == canonical
+
+
+def test_exponents_do_not_change_the_amount() -> None:
     assert Quantity("1e3") == Quantity("1k") == 1000
+    assert hash(Quantity("1e3")) == hash(Quantity("1k"))
 
 
 def test_quantities_compare_by_amount() -> None:

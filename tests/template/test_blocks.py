@@ -48,6 +48,9 @@ BLOCKS: Final = {
         "import pytest": "tests/tools/conformance/test_pytest_plugin.py, with another driver",
     },
     "docs/contributing.md": {"python -m tests.newest": LONG, "make soak": LONG},
+    "docs/following-kubernetes.md": {
+        "make follow": "tests/cluster/follow/test_follow.py tests its parts; a whole run takes half an hour"
+    },
     "docs/driver.md": {
         "dra-sdk discover fpga_driver": DOCS,
         "config:": FRAGMENT,
@@ -56,6 +59,7 @@ BLOCKS: Final = {
     },
     "docs/explain.md": {
         "$ dra-sdk explain cluster.yaml": PLACES,
+        "$ dra-sdk explain docs/examples": "tests/cli/test_simulate_examples.py",
         "from dra_sdk.tools.scheduling.explain": "tests/tools/scheduling calls both",
     },
     "docs/hardware.md": {

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
+from dra_sdk.errors import DraError
+from dra_sdk.model import metric
 from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.slices.controller import SliceController
 
+log = logging.getLogger(__name__)
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45)  # seconds; the kubelet waits 45
 _NRI_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)  # seconds; runtimes wait 2
 
@@ -43,6 +49,32 @@ class Times:
         if found is None:
             found = self._children[name, result] = self._histogram.labels(self._driver, name, result)
         return found
+
+
+class DriverGauges(Collector):
+    """The values of the driver's own that are read at each scrape. Without them the rest of the page is served.
+
+    driver: the driver's name, a label of each value.
+    read: returns the values; a DraError is logged.
+    """
+
+    def __init__(self, driver: str, read: Callable[[], Sequence[metric.Gauge]]) -> None:
+        self._driver, self._read = driver, read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Each metric with its values."""
+        families: dict[str, GaugeMetricFamily] = {}
+        try:
+            values = self._read()
+        except DraError as error:
+            log.warning("/metrics lacks what the driver measures: %s", error)
+            return
+        for each in values:
+            names = sorted(each.labels)
+            if each.name not in families:
+                families[each.name] = GaugeMetricFamily(each.name, each.help, labels=["driver", *names])
+            families[each.name].add_metric([self._driver, *(each.labels[name] for name in names)], each.value)
+        yield from families.values()
 
 
 class Metrics:
@@ -108,6 +140,10 @@ class Metrics:
         }
         for name, (text, read) in gauges.items():
             self._gauge(name, text, read)
+
+    def add_driver_gauges(self, read: Callable[[], Sequence[metric.Gauge]]) -> None:
+        """Add the values of the driver's own, which `read` returns at each scrape."""
+        self._registry.register(DriverGauges(self._driver, read))
 
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""

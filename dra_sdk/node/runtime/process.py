@@ -112,6 +112,8 @@ class DriverProcess:
         services = plugin_services(self._prepare, self._unprepare)
         services.update(self.publisher.health.services())
         self.metrics.add_gauges(self.preparer, self.registration, self.publisher.slices)
+        if driver.implements("dra_metrics") and settings.serve != "registration":
+            self.metrics.add_driver_gauges(lambda: driver.metrics(self.node, self.preparer.held()))
         self.containers = self._container_hooks()
         self._sockets = Sockets(self.paths, settings.serve, services, self.registration)
         self.lock = InstanceLock(self.data / INSTANCE_LOCK, shared=shared)

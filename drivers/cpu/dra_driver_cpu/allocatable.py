@@ -7,23 +7,12 @@ in the data of its devices, and those that its journal names while it is being p
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Final
 
 from dra_driver_cpu.config import CPUS
 from dra_driver_cpu.settings import CpuSettings
-from dra_sdk import DraError, HeldClaim, PermanentError
-from dra_sdk.hardware import CpuSet, CpuTopology, Host, format_cpuset, optional, parse_cpuset, read_text
-
-_POLICY: Final = re.compile(r"""(?:^|[{,])\s*["']?cpuManagerPolicy["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
-_CONFIGS: Final = ("config.yaml", "config.json", "kubelet-config.yaml", "config")
-
-
-class StaticPolicyError(PermanentError):
-    """The kubelet gives exclusive CPUs to containers itself, so two parties would give the same CPUs away."""
+from dra_sdk import DraError, HeldClaim
+from dra_sdk.hardware import CpuSet, CpuTopology, format_cpuset, parse_cpuset
 
 
 def allocatable_cpus(topology: CpuTopology, settings: CpuSettings) -> CpuSet:
@@ -71,39 +60,3 @@ def cpus_of(claim: HeldClaim) -> CpuSet:
     """The CPUs that a claim holds, of all its requests."""
     devices = (device.data for device in claim.devices if not device.admin_access)
     return frozenset().union(*(parse_cpuset(str(each.get(CPUS, ""))) for each in (*devices, *claim.journal)))
-
-
-def refuse_static_policy(host: Host, kubelet_dir: str) -> None:
-    """StaticPolicyError if the kubelet's `cpuManagerPolicy` is `static`.
-
-    The kubelet's state file has the policy that it runs with. Without that file, its configuration is read.
-    """
-    directory = host.root / kubelet_dir.lstrip("/")
-    state = directory / "cpu_manager_state"
-    policies = {state: _policy_of_state(state)}
-    if policies[state] is None:
-        policies = {directory / name: _policy_of_config(directory / name) for name in _CONFIGS}
-    for path, policy in policies.items():
-        if policy == "static":
-            shown = f"{kubelet_dir}/{path.name}"
-            raise StaticPolicyError(
-                f"the kubelet has cpuManagerPolicy static ({shown}): it gives exclusive CPUs to containers by itself, "
-                f"the same ones as this driver; set the policy to none, remove {kubelet_dir}/cpu_manager_state "
-                f"and restart the kubelet"
-            )
-
-
-def _policy_of_state(path: Path) -> str | None:
-    """The policy in a CPUManagerCheckpoint; None without one. From 1.37 on it is in the text `data` as well."""
-    try:
-        found = json.loads(optional(read_text, path) or "{}")
-        inner = json.loads(found.get("data") or "{}")
-    except (AttributeError, TypeError, ValueError):  # not a checkpoint
-        return None
-    named = [each.get("policyName") for each in (inner, found) if isinstance(each, dict)]
-    return next((policy for policy in named if policy and isinstance(policy, str)), None)
-
-
-def _policy_of_config(path: Path) -> str | None:
-    match = _POLICY.search(optional(read_text, path) or "") if path.is_file() else None
-    return match[1] if match else None

@@ -193,6 +193,7 @@ def _attributes(group: CpuGroup, topology: CpuTopology) -> Iterator[tuple[str, b
     if group.kind in {"cpu", "core"}:
         yield "coreID", first.core_id
         yield "isolated", group.cpus <= topology.isolated
+        yield "nohzFull", group.cpus <= topology.nohz_full
     if group.kind == "cpu":
         yield "cpuID", first.id
     else:

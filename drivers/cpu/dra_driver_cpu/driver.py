@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock
 
-from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus, refuse_static_policy
+from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
 from dra_driver_cpu.config import CPUS, CpuConfig
 from dra_driver_cpu.devices import CAPACITY, cpu_groups, cpu_pool
 from dra_driver_cpu.health import CpuHealth
+from dra_driver_cpu.kubelet_policy import refuse_static_policy
+from dra_driver_cpu.metrics import cpu_gauges
 from dra_driver_cpu.pick import CoreAlignmentError, NotEnoughCpusError, pick
 from dra_driver_cpu.picture import draw
 from dra_driver_cpu.pinning import CPU_VARIABLE, Pinning, check_shared_pool, remove_pod_quota, request_edits
@@ -25,6 +27,7 @@ from dra_sdk import (
     ContainerResources,
     DeviceHealth,
     DriverInfo,
+    Gauge,
     HeldClaim,
     HeldDevice,
     Node,
@@ -132,6 +135,10 @@ class CpuDriver:
                 with suppress(NotEnoughCpusError, CoreAlignmentError):  # it was planned with other settings
                     claims[name] |= pick(topology, free, _number(device, group), policy)
         return draw(topology, claims, self._settings.reserved_cpus)
+
+    def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
+        """How many CPUs claims have and can get, and who has the others."""
+        return cpu_gauges(self._current_topology(node), self._settings, held)
 
     def _current_topology(self, node: Node) -> CpuTopology:
         """The CPUs of the node; those that were read last, if the same ones are online.

@@ -15,48 +15,79 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 from dra_sdk import HardwareError, PodSandbox
 from dra_sdk.hardware import Host, read_text
 from dra_sdk.hardware.container_cgroup import ContainerCgroup
 from dra_sdk.hardware.node_access import NodeAccess
+from dra_sdk.hardware.records import Records
 
 _NO_LIMIT: Final = "max"
 _UNLIMITED: Final = 1 << 62  # cgroup v1 writes a number of about 2^63
 _CONTROLLERS_OF_V2: Final = "cgroup.controllers"
+_RECORD: Final = "hugepages"
+_SECONDS: Final = 0.5  # a hook about a pod has one second
+
+
+@dataclass(frozen=True)
+class KubeletLimits:
+    """What is remembered of pods whose limits were raised.
+
+    limits: the kubelet's own limit in bytes of each file, by its path and the inode of its cgroup, which no later
+        cgroup with that path has.
+    """
+
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 class HugepageLimits:
     """Raises the limits of pods by the huge pages that they claim.
 
-    The kubelet's own limit is the first value that a file has, and it is remembered as long as the cgroup exists. After
-    a restart of the driver, the next sandbox or container of the same pod may raise it once more than needed; the
-    limits of its containers are exact all the same.
+    The kubelet's own limit is the first value that a file has. It is recorded before it is changed, so that a limit is
+    the same however often the sandbox of a pod or the driver is started again.
+
+    state_dir: the directory of the host where it is recorded.
     """
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._of_kubelet: dict[Path, float] = {}
+    def __init__(self, state_dir: str) -> None:
+        self._state_dir = state_dir
 
     def add(self, node: NodeAccess, pod: PodSandbox, claimed: Mapping[str, int]) -> None:
         """Limit a pod to what the kubelet set and `claimed` bytes, by page size such as `2MB`.
 
-        Raises HardwareError if the cgroup is not visible, WriteError if the kernel refuses the limit.
+        Raises HardwareError if the cgroup is not visible, RecordError if the limit cannot be recorded, WriteError if
+        the kernel refuses it.
         """
-        with self._lock:
-            self._of_kubelet = {path: limit for path, limit in self._of_kubelet.items() if path.exists()}
-            for path, size in _files(node.host, pod, claimed):
-                before = self._of_kubelet.setdefault(path, _read_limit(path))
-                _raise_to(node, path, before + size)
+        directory = node.local(self._state_dir) / "limits"
+        records = Records(directory, KubeletLimits, node.boot_id, node.clock.within(_SECONDS))
+        limited = [each for each in _files(node.host, pod, claimed) if _read_limit(each[0]) < math.inf]
+        if not limited:
+            return
+        with records.locked(_RECORD) as before:
+            known = {key: limit for key, limit in before.limits.items() if _exists(key)}
+            for path, _size in limited:
+                known.setdefault(_key(path), int(_read_limit(path)))
+            if known != before.limits:
+                records.save(_RECORD, KubeletLimits(known))
+            for path, size in limited:
+                wanted = known[_key(path)] + size
+                if _read_limit(path) < wanted:
+                    node.effects.write(path, str(wanted))
 
-    def ensure(self, node: NodeAccess, pod: PodSandbox, claimed: Mapping[str, int]) -> None:
-        """Limit a pod to at least `claimed` bytes: its sandbox may have started while the driver was away."""
-        with self._lock:
-            for path, size in _files(node.host, pod, claimed):
-                _raise_to(node, path, size)
+
+def _key(path: Path) -> str:
+    return f"{path}#{path.parent.stat().st_ino}"
+
+
+def _exists(key: str) -> bool:
+    path = Path(key.rpartition("#")[0])
+    with suppress(FileNotFoundError):
+        return path.exists() and _key(path) == key
+    return False
 
 
 def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[tuple[Path, int]]:
@@ -76,11 +107,6 @@ def _files(host: Host, pod: PodSandbox, claimed: Mapping[str, int]) -> Iterator[
         for name in (f"hugetlb.{page_size}.{last}", f"hugetlb.{page_size}.rsvd.{last}"):
             if (directory / name).exists():
                 yield directory / name, size
-
-
-def _raise_to(node: NodeAccess, path: Path, limit: float) -> None:
-    if _read_limit(path) < limit:
-        node.effects.write(path, f"{limit:.0f}")
 
 
 def _read_limit(path: Path) -> float:

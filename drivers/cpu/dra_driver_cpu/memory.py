@@ -11,6 +11,7 @@ The driver keeps no state of its own: what was granted is recorded with the held
 from __future__ import annotations
 
 import mmap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
@@ -32,8 +33,10 @@ from dra_sdk import (
     DriverInfo,
     DriverSettings,
     FromText,
+    Gauge,
     HeldClaim,
     HeldDevice,
+    HostPath,
     Node,
     PodSandbox,
     PreparedDevice,
@@ -89,11 +92,15 @@ def _parse_amount(node: str, amount: str) -> ReservedMemory:
 
 
 class MemorySettings(DriverSettings, prefix="DRA_MEMORY_"):
-    """The settings of one node."""
+    """The settings of one node. The path is that of the host, wherever its root is mounted."""
 
     reserved_memory: Annotated[
         tuple[ReservedMemory, ...], FromText(parse_reserved, "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=1Gi")
     ] = Field(default=(), description="memory that no claim gets; must be the kubelet's `reservedMemory`")
+    state_dir: HostPath = Field(
+        default="/var/lib/kubelet/plugins/dra.memory",
+        description="where the driver records the kubelet's own limits of pods whose limits it raises",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,7 @@ class MemoryDriver:
         self._effects = effects or SystemEffects()
         self._page_size = page_size
         self._watch_seconds = watch_seconds
-        self._limits = HugepageLimits()
+        self._limits = HugepageLimits(self._settings.state_dir)
 
     def dra_driver_info(self) -> DriverInfo:
         """Name and CDI kind."""
@@ -216,18 +223,17 @@ class MemoryDriver:
         if claimed := hugepages(pod.claims):
             self._limits.add(NodeAccess(node.root, self._effects), pod, claimed)
 
-    def dra_create_container(
-        self, container: Container, held: Sequence[HeldClaim], node: Node
-    ) -> ContainerAdjustment | None:
-        """Limit a container with claims to their NUMA nodes, and allow it their huge pages beyond its own."""
+    def dra_create_container(self, container: Container, held: Sequence[HeldClaim]) -> ContainerAdjustment | None:
+        """Limit a container with claims to their NUMA nodes, and allow it their huge pages beyond its own.
+
+        The limit of its pod has been raised before, with the sandbox or for this container.
+        """
         known = {claim.uid for claim in held}
         for claim in container.claims:
             if claim.uid not in known or not mems([claim]):
                 raise NotHeldError(f"{container} uses {claim}, which holds no memory on this node")
         if not container.claims:
             return None
-        if claimed := hugepages(container.pod.claims):
-            self._limits.ensure(NodeAccess(node.root, self._effects), container.pod, claimed)
         own = container.resources.hugepage_limits
         limits = {size: limit + own.get(size, 0) for size, limit in hugepages(container.claims).items()}
         return ContainerAdjustment(ContainerResources(mems=mems(container.claims), hugepage_limits=limits))
@@ -239,6 +245,18 @@ class MemoryDriver:
         known = {claim.uid for claim in held}
         found = {each.id: mems(claim for claim in each.claims if claim.uid in known) for each in containers}
         return {name: ContainerResources(mems=nodes) for name, nodes in found.items() if nodes}
+
+    def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
+        """How many bytes of each kind of memory claims have, and how many they can still get."""
+        granted = Counter[str]()
+        for each in _prepared(held):
+            granted[each.name] += each.data[SIZE]
+        for memory in self._available(node):
+            labels = {"numa_node": str(memory.numa_node), "resource": memory.resource}
+            taken = granted[memory.name]
+            yield Gauge("dra_memory_allocated_bytes", "Memory that claims have", taken, labels)
+            left = max(0, memory.size - taken)
+            yield Gauge("dra_memory_available_bytes", "Memory that claims can still get", left, labels)
 
     def _available(self, node: Node) -> list[Memory]:
         return available(read_numa_nodes(node), self._settings.reserved_memory, self._page_size)

@@ -6,12 +6,10 @@ sockets, NUMA nodes and L3 caches, and takes cores and threads from a part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
-from dra_sdk.hardware import Cpu, CpuSet, CpuTopology
-
-_Level = Callable[[Cpu], int | None]
+from dra_sdk.hardware import CpuSet, CpuTopology
 
 
 class Packing:
@@ -22,9 +20,15 @@ class Packing:
 
     def __init__(self, topology: CpuTopology) -> None:
         self.topology = topology
-        socket, node = (lambda cpu: cpu.socket), (lambda cpu: cpu.numa_node)
-        nested = len(topology.numa_nodes) >= len(topology.sockets)
-        self._levels: tuple[_Level, ...] = (*((socket, node) if nested else (node, socket)), lambda cpu: cpu.l3)
+        sockets, nodes, caches = (
+            [*parts.values()] for parts in (topology.sockets, topology.numa_nodes, topology.l3_caches)
+        )
+        outer, inner = (sockets, nodes) if len(nodes) >= len(sockets) else (nodes, sockets)
+        without_cache = topology.online.difference(*caches)
+        self._levels = [outer]
+        for level in (inner, [*caches, without_cache]):
+            self._levels.append([part & each for part in self._levels[-1] for each in level if part & each])
+        self._cores = sorted(topology.cores.values(), key=len, reverse=True)  # then by number, as they were before
 
         self._whole: dict[CpuSet, list[CpuSet]] = {}
         self._parts: dict[tuple[CpuSet, int], list[CpuSet]] = {}
@@ -34,9 +38,7 @@ class Packing:
     def whole_cores(self, free: CpuSet) -> list[CpuSet]:
         """The cores whose online threads are all free, the largest first, then by number."""
         if free not in self._whole:
-            cores = {self.topology.siblings(cpu) for cpu in free}
-            found = sorted((core for core in cores if core <= free), key=lambda core: (-len(core), min(core)))
-            self._whole[free] = found
+            self._whole[free] = [core for core in self._cores if core <= free]
         return self._whole[free]
 
     def loose(self, free: CpuSet, need: int) -> int:
@@ -87,23 +89,24 @@ class Packing:
     def _split(self, free: CpuSet, depth: int) -> list[CpuSet]:
         """Divide `free` by the first `depth` levels together: a cache that spans two nodes counts as two."""
         if (free, depth) not in self._parts:
-            parts: dict[tuple[int | None, ...], set[int]] = {}
-            for cpu in free:
-                key = tuple(level(self.topology.by_id[cpu]) for level in self._levels[:depth])
-                parts.setdefault(key, set()).add(cpu)
-            self._parts[free, depth] = [frozenset(part) for part in parts.values()]
+            self._parts[free, depth] = [part & free for part in self._levels[depth - 1] if part & free]
         return self._parts[free, depth]
 
     def _take_whole(self, free: CpuSet, need: int) -> CpuSet:
-        taken: CpuSet = frozenset()
+        taken, left = list[CpuSet](), need
         for core in self.whole_cores(free):
-            if len(core) <= need - len(taken):
-                taken |= core
-        return taken
+            if len(core) <= left:
+                taken.append(core)
+                left -= len(core)
+            if not left:
+                break
+        return frozenset().union(*taken)
 
     def _take(self, free: CpuSet, need: int) -> CpuSet:
         """Take whole cores, then threads of the cores with the fewest free threads."""
         taken = self._take_whole(free, need)
+        if len(taken) == need:
+            return taken
         rest = free - taken
         siblings_left = {cpu: len(self.topology.siblings(cpu) & rest) for cpu in rest}
         core = {cpu: self.topology.by_id[cpu].core for cpu in rest}
@@ -119,12 +122,12 @@ class Packing:
         """
         for depth in range(len(self._levels), 0, -1):
             parts = [part for part in self._split(free, depth) if len(part) >= need]
-            if fitting := [part for part in parts if self._cores(part, need) == self._cores(free, need)]:
+            if fitting := [part for part in parts if self._reached(part, need) == self._reached(free, need)]:
                 free = min(fitting, key=lambda part: (len(part), min(part)))
                 break
         return frozenset(islice(self._one_of_each_core(free), need))
 
-    def _cores(self, free: CpuSet, need: int) -> tuple[int, int]:
+    def _reached(self, free: CpuSet, need: int) -> tuple[int, int]:
         """How many cores that nobody uses `need` threads can have, and how many cores at all."""
         cores = {self.topology.by_id[cpu].core for cpu in free}
         return min(need, len(self.whole_cores(free))), min(need, len(cores))

@@ -77,6 +77,17 @@ def check_shared_pool(online: CpuSet, held: CpuSet, picked: CpuSet) -> None:
         )
 
 
+def shared_pool(online: CpuSet, reserved: CpuSet, isolated: CpuSet, held: CpuSet) -> CpuSet:
+    """The CPUs of containers without claims; never those that claims hold.
+
+    If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only if
+    the last free CPU went offline, because one is kept back, or if the pool is optional.
+    """
+    free = online - held
+    unreserved = free - reserved
+    return unreserved - isolated or unreserved or free
+
+
 @dataclass(frozen=True)
 class Pinning:
     """The CPUs of a node, and who holds them.
@@ -110,14 +121,8 @@ class Pinning:
 
     @cached_property
     def shared(self) -> CpuSet:
-        """The CPUs of containers without claims; never those of a claim.
-
-        If nothing else is free, it is the reserved CPUs: the system's own work is disturbed, claims are not. Empty only
-        if the last free CPU went offline, because one is kept back, or if the pool is optional.
-        """
-        free = self.online - held_cpus(self.held)
-        unreserved = free - self.reserved
-        return unreserved - self.isolated or unreserved or free
+        """The CPUs of containers without claims."""
+        return shared_pool(self.online, self.reserved, self.isolated, held_cpus(self.held))
 
     @cached_property
     def _shared_resources(self) -> ContainerResources | None:

@@ -1,4 +1,4 @@
-"""Which CPUs claims can get, which they hold, which are shared; and a kubelet that gives them away itself."""
+"""Which CPUs claims can get, which they hold, which are shared."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 from dra_driver_cpu import CpuSettings
-from dra_driver_cpu.allocatable import (
-    StaticPolicyError,
-    allocatable_cpus,
-    cpus_of,
-    held_cpus,
-    refuse_static_policy,
-)
+from dra_driver_cpu.allocatable import allocatable_cpus, cpus_of, held_cpus
 
 from dra_sdk import DraError, HeldClaim, HeldDevice
-from dra_sdk.hardware import CpuTopology, Host, format_cpuset, parse_cpuset, read_cpus
+from dra_sdk.hardware import CpuTopology, format_cpuset, parse_cpuset, read_cpus
 from dra_sdk.testing.sysfs import FakeMachine, regular_machine
 
 
@@ -94,44 +88,3 @@ def test_a_claim_holds_the_cpus_of_its_devices_and_of_its_journal():
 
 def test_a_device_with_admin_access_holds_nothing():
     assert cpus_of(held("a", "0-7", admin=True)) == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("cpu_manager_state", '{"policyName":"static","defaultCpuSet":"0-7","checksum":1}'),
-        ("cpu_manager_state", '{"policyName":"","data":"{\\"policyName\\":\\"static\\"}","dataChecksum":1}'),
-        ("config.yaml", "kind: KubeletConfiguration\ncpuManagerPolicy: static\n"),
-        ("config.yaml", 'kind: KubeletConfiguration\n"cpuManagerPolicy" : "static"\n'),
-        ("config.json", '{"kind":"KubeletConfiguration","cpuManagerPolicy":"static"}'),
-    ],
-)
-def test_a_kubelet_with_the_static_policy_is_refused(tmp_path, name, content):
-    directory = tmp_path / "var/lib/kubelet"
-    directory.mkdir(parents=True)
-    (directory / name).write_text(content)
-    with pytest.raises(StaticPolicyError) as error:
-        refuse_static_policy(Host(tmp_path), "/var/lib/kubelet")
-    assert str(error.value) == (
-        f"the kubelet has cpuManagerPolicy static (/var/lib/kubelet/{name}): it gives exclusive CPUs to containers by "
-        "itself, the same ones as this driver; set the policy to none, remove /var/lib/kubelet/cpu_manager_state and "
-        "restart the kubelet"
-    )
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {},
-        {"cpu_manager_state": '{"policyName":"none","defaultCpuSet":"","checksum":1}'},
-        {"cpu_manager_state": '{"policyName":"none"}', "config.yaml": "cpuManagerPolicy: static\n"},
-        {"cpu_manager_state": "{", "config.yaml": "# cpuManagerPolicy: static\ncpuManagerPolicy: none\n"},
-        {"cpu_manager_state": "[]"},
-        {"cpu_manager_state": '{"data": 1}'},
-    ],
-    ids=["no files", "none", "the state counts", "a comment", "no object", "no text"],
-)
-def test_other_policies_are_fine(tmp_path, files):
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    refuse_static_policy(Host(tmp_path), "/")

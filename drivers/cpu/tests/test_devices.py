@@ -111,9 +111,23 @@ def test_single_cpus_follow_each_other_by_core_and_have_the_number_of_the_cpu(pu
         "smtEnabled": True,
         "coreID": 1,
         "isolated": False,
+        "nohzFull": False,
         "cpuID": 7,
     }
     assert not device(pool, "cpudev007").allow_multiple_allocations
+
+
+@pytest.mark.parametrize("nohz_full", ["2-3,6", "(null)\n", None])
+def test_cores_and_single_cpus_say_whether_the_kernel_has_stopped_the_tick_on_them(publish, nohz_full):
+    """The threads of a core are n and n + 4; the file reads (null) without `nohz_full=`, old kernels do not have it."""
+    machine = replace(regular_machine(cores=4), nohz_full=nohz_full)
+    cpus = publish(machine, device_mode="individual", reserved_cpus=parse_cpuset("0")).devices
+    stopped = {each.name for each in cpus if each.attributes["nohzFull"]}
+    assert stopped == ({"cpudev002", "cpudev003", "cpudev006"} if nohz_full == "2-3,6" else set())
+    cores = [each for each in publish(machine, device_mode="partitionable").devices if "core" in each.name]
+    expected = {"cpudevsocket000core002"} if nohz_full == "2-3,6" else set()
+    assert {each.name for each in cores if each.attributes["nohzFull"]} == expected
+    assert "nohzFull" not in publish(machine).devices[0].attributes
 
 
 def test_a_device_keeps_its_name_when_other_cpus_go_offline(tmp_path):

@@ -84,7 +84,7 @@ def container(driver: DriverHarness, *requests: str, **limits: int) -> Container
 
 
 def created(driver: DriverHarness, one: Container) -> ContainerResources | None:
-    adjustment = driver.plugin.dra_create_container(one, driver.held, driver.node.node)
+    adjustment = driver.plugin.dra_create_container(one, driver.held)
     return None if adjustment is None else adjustment.resources
 
 
@@ -258,6 +258,29 @@ def test_prepare_and_unprepare_survive_a_kill_at_every_write(driver: DriverHarne
     assert assert_survives_crashes(driver, claim(ask("2Mi", "4Mi")), lines=False) > 10
 
 
+def test_metrics_count_what_claims_have_and_can_still_get(driver: DriverHarness) -> None:
+    def measured() -> dict[tuple[str, str], tuple[float, float]]:
+        taken, left = (
+            {
+                (each.labels["numa_node"], each.labels["resource"]): each.value
+                for each in driver.metrics()
+                if kind in each.name
+            }
+            for kind in ("allocated", "available")
+        )
+        return {key: (taken[key], left[key]) for key in taken}
+
+    before = measured()
+    assert before["1", "hugepages-2Mi"] == (0, GIB)
+    prepared = driver.prepare(claim(ask("2Mi", "4Mi", numa=1), ask("memory", "1Gi", numa=0)))
+    found = measured()
+    assert found["1", "hugepages-2Mi"] == (4 * MIB, GIB - 4 * MIB)
+    assert found["0", "memory"] == (GIB, before["0", "memory"][1] - GIB)
+    assert found["0", "hugepages-2Mi"] == before["0", "hugepages-2Mi"]
+    driver.unprepare(prepared)
+    assert measured() == before
+
+
 # -- containers
 
 
@@ -321,14 +344,6 @@ def test_the_pod_is_allowed_what_it_claims(dra_node: FakeNode, driver: DriverHar
     assert (limit(dra_node, "2MB"), limit(dra_node, "1GB")) == (4 * MIB, 0)
 
 
-def test_a_pod_that_started_while_the_driver_was_away_is_allowed_it_with_its_next_container(
-    dra_node: FakeNode, driver: DriverHarness
-) -> None:
-    driver.prepare(claim(ask("2Mi", "4Mi"), ask("2Mi", "2Mi", name="other")))
-    created(driver, container(driver, "other"))
-    assert limit(dra_node, "2MB") == 6 * MIB
-
-
 def test_pods_without_huge_pages_are_not_touched(dra_node: FakeNode, driver: DriverHarness) -> None:
     driver.prepare(claim(ask("memory", "1Gi")))
     driver.plugin.dra_run_pod_sandbox(replace(POD, claims=driver.held), dra_node.node)
@@ -363,6 +378,21 @@ def test_a_runtime_limits_container_and_pod(dra_node: FakeNode, driver: DriverHa
         runtime.restart()
         assert container.mems == {1}
         assert container.hugepage_limits == {"2MB": 6 * MIB, "1GB": 0}
+
+
+def test_the_limit_of_a_pod_is_the_same_after_a_restart_of_the_driver(
+    dra_node: FakeNode, driver: DriverHarness
+) -> None:
+    """The kubelet allows 2 MiB for a container without claims; the hook runs again before the second container."""
+    with driver.nri() as runtime:
+        prepared = driver.prepare(claim(ask("2Mi", "4Mi")), pod="web")
+        of_pod = dra_node.file(f"/sys/fs/cgroup/kubepods/pod{driver.held[0].pods[0]}/hugetlb.2MB.max", f"{2 * MIB}\n")
+        pod = runtime.run_pod(prepared)
+        assert int(of_pod.read_text()) == 6 * MIB
+        for _ in range(2):
+            driver.restart()
+            pod.create_container()
+            assert int(of_pod.read_text()) == 6 * MIB
 
 
 def test_a_pod_whose_limit_cannot_be_raised_does_not_start(dra_node: FakeNode, driver: DriverHarness) -> None:

@@ -1,12 +1,13 @@
 """An interface goes into a pod's network namespace, and comes back as it was.
 
-The way there: the interface gets a tag (an alternative name, which survives every move), goes down, gets a temporary
-name that no other interface has, moves, and then gets its name and configuration in the pod. The way back is the same.
-So neither namespace ever has two interfaces that want one name, and after a crash at any step the tag tells in both
-namespaces which interface it is. The tag is removed last: an interface without it is as it was.
+The way there: the interface gets a tag (an alternative name, which survives every move), moves and gets its name in the
+pod by one message, and then its configuration. A name that the pod has is refused before. The way back: it goes down,
+gets a temporary name that no other interface has, moves, and then gets its name and all else. So after a crash at any
+step, and after a move whose name was taken at that moment, the tag tells in both namespaces which interface it is. The
+tag is removed last: an interface without it is as it was.
 
-A move takes addresses, routes, neighbours, sysctls and the state from an interface. Its MTU, MAC address and names
-stay, and are restored as well. Source: `__dev_change_net_namespace` of the kernel.
+A move switches an interface off and takes addresses, routes, neighbours and sysctls from it. Its MTU, MAC address and
+names stay, and are restored as well. Source: `__dev_change_net_namespace` and `do_setlink` of the kernel.
 """
 
 from __future__ import annotations
@@ -189,14 +190,14 @@ def detach(node: Namespace, pod: Namespace | None, attachment: Attachment) -> bo
 
     It may be called at any time and again. Raises NetworkError.
     """
-    if pod is not None and not node.run(lambda network: _tagged(network, attachment)):
+    if pod is not None and not is_tagged(node, attachment):
         pod.run(lambda network: _return(network, attachment, node))
     return node.run(lambda network: _restore(network, attachment))
 
 
 def is_tagged(namespace: Namespace, attachment: Attachment) -> bool:
     """Whether the interface is in a namespace with its tag: in a pod, or on the node and not yet as it was."""
-    return namespace.run(lambda network: _tagged(network, attachment)) is not None
+    return namespace.run(lambda network: network.index(attachment.tag)) != 0
 
 
 def _tagged(network: Network, attachment: Attachment) -> Link | None:
@@ -232,28 +233,25 @@ def _ip(address: Address) -> str:
 
 
 def _send(network: Network, attachment: Attachment, pod: Namespace) -> None:
-    """Move an interface to the pod under its temporary name."""
+    """Move an interface to the pod. Its name there was free, so the kernel needs no other on the way."""
     state = attachment.host
     link = named(network, state.name)
     if link is None:
         raise NetworkError(f"{attachment} is not on the node; something else has taken, renamed or removed it")
     network.add_altname(link.index, attachment.tag)
-    network.change(link.index, up=False)
-    network.change(link.index, name=attachment.temporary_name)
-    network.move(link.index, pod.handle)
+    network.move(link.index, pod.handle, name=attachment.pod.name)
 
 
 def _configure_all(network: Network, attachments: Iterable[Attachment]) -> None:
     for each in attachments:
-        link = _tagged(network, each)
-        if link is None:
+        link = network.index(each.tag)
+        if not link:
             raise NetworkError(f"{each} has not arrived in the pod")
-        _configure(network, link.index, each.pod)
+        _configure(network, link, each.pod)
 
 
 def _configure(network: Network, link: int, state: PodState) -> None:
-    """Give an interface, which is down, its name and configuration in the pod."""
-    network.change(link, name=state.name)
+    """Give an interface, which is down and has its name, its configuration in the pod."""
     if state.mac or state.mtu:
         network.change(link, mac=state.mac, mtu=state.mtu)
     _set_ethtool(network, state)

@@ -11,13 +11,14 @@ import fcntl
 import logging
 import socket
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Protocol
 
-from pyroute2 import GenericNetlinkSocket
-from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST
+from pyroute2.netlink import CTRL_CMD_GETFAMILY, GENL_ID_CTRL, NETLINK_GENERIC, ctrlmsg
 from pyroute2.netlink.devlink import DEVLINK_NAMES, devlinkcmd
 from pyroute2.netlink.exceptions import NetlinkError
+
+from dra_driver_nic.netlink import Content, Kind, NetlinkSocket
 
 log = logging.getLogger(__name__)
 _SIOCETHTOOL: Final = 0x8946
@@ -53,43 +54,57 @@ def _firmware(control: socket.socket, name: str) -> str:
     return firmware.partition(b"\0")[0].decode(errors="replace").strip()
 
 
-def read_eswitch_modes(connect: Callable[[], Any] = GenericNetlinkSocket) -> dict[str, str]:
+class GenericSocket(Protocol):
+    """A socket of generic netlink: the part of `NetlinkSocket` that reads."""
+
+    def read_one(self, kind: Kind, command: int, content: Content) -> Any:
+        """As `NetlinkSocket.read_one`."""
+
+    def read_all(self, kind: Kind, command: int, content: Content) -> list[Any]:
+        """As `NetlinkSocket.read_all`."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def open_generic() -> GenericSocket:
+    """A socket of generic netlink in the namespace of the calling thread. OSError if there is none."""
+    return NetlinkSocket(NETLINK_GENERIC)
+
+
+def read_eswitch_modes(connect: Callable[[], GenericSocket] = open_generic) -> dict[str, str]:
     """`legacy` or `switchdev` for each card with an eswitch, by PCI address; empty if the kernel has no devlink.
 
-    connect: opens a generic netlink socket.
+    connect: opens a socket of generic netlink.
     """
-    found = {}
     try:
-        devlink = connect()
+        opened = connect()
     except OSError:
         return {}
     try:
-        devlink.bind("devlink", devlinkcmd)
-        for card in list(_request(devlink, "DEVLINK_CMD_GET", NLM_F_DUMP)):
-            bus, address = (card.get_attr(f"DEVLINK_ATTR_{each}") for each in ("BUS_NAME", "DEV_NAME"))
-            if bus == "pci" and (mode := _mode(devlink, address)) in _MODES:
-                found[str(address)] = _MODES[mode]
+        return dict(_modes(opened))
     except (NetlinkError, OSError):
         log.debug("this kernel tells no modes of eswitches", exc_info=True)
+        return {}
     finally:
-        devlink.close()
-    return found
+        opened.close()
 
 
-def _mode(devlink: Any, address: str) -> int:
+def _modes(opened: GenericSocket) -> Iterator[tuple[str, str]]:
+    name = Content({"cmd": CTRL_CMD_GETFAMILY, "version": 1}, [("CTRL_ATTR_FAMILY_NAME", "devlink")])
+    family = opened.read_one(ctrlmsg, GENL_ID_CTRL, name).get_attr("CTRL_ATTR_FAMILY_ID")
+    for card in opened.read_all(devlinkcmd, family, Content({"cmd": DEVLINK_NAMES["DEVLINK_CMD_GET"]})):
+        bus, address = (card.get_attr(f"DEVLINK_ATTR_{each}") for each in ("BUS_NAME", "DEV_NAME"))
+        if bus == "pci" and (mode := _mode(opened, family, address)) in _MODES:
+            yield str(address), _MODES[mode]
+
+
+def _mode(opened: GenericSocket, family: int, address: str) -> int:
     """The number of the mode; -1 if the card has no eswitch."""
-    attributes = [["DEVLINK_ATTR_BUS_NAME", "pci"], ["DEVLINK_ATTR_DEV_NAME", address]]
+    attributes = [("DEVLINK_ATTR_BUS_NAME", "pci"), ("DEVLINK_ATTR_DEV_NAME", address)]
+    asked = Content({"cmd": DEVLINK_NAMES["DEVLINK_CMD_ESWITCH_GET"]}, attributes)
     try:
-        answers = list(_request(devlink, "DEVLINK_CMD_ESWITCH_GET", NLM_F_ACK, attributes))
+        mode = opened.read_one(devlinkcmd, family, asked).get_attr("DEVLINK_ATTR_ESWITCH_MODE")
     except NetlinkError:
         return -1
-    modes = [each.get_attr("DEVLINK_ATTR_ESWITCH_MODE") for each in answers]
-    return next((each for each in modes if each is not None), -1)
-
-
-def _request(devlink: Any, command: str, flags: int, attributes: Sequence[Sequence[str]] = ()) -> Iterable[Any]:
-    message = devlinkcmd()
-    message["cmd"] = DEVLINK_NAMES[command]
-    message["attrs"] = list(attributes)
-    answers: Iterable[Any] = devlink.nlm_request(message, msg_type=devlink.prid, msg_flags=NLM_F_REQUEST | flags)
-    return answers
+    return -1 if mode is None else int(mode)

@@ -11,8 +11,8 @@ from typing import Final
 from dra_driver_nic.config import NicConfig
 from dra_driver_nic.devices import DRIVER_NAME, make_pool
 from dra_driver_nic.health import HealthMonitor
-from dra_driver_nic.kernel import LinkEvents
 from dra_driver_nic.leases import renewed_leases
+from dra_driver_nic.netlink import LinkEvents
 from dra_driver_nic.node import NicNode, OpenNamespace
 from dra_driver_nic.picture import draw, read_network
 from dra_driver_nic.prepare import prepare, unprepare

@@ -64,6 +64,11 @@ class FilesNetwork:
         path = self._directory / name
         return _link(path) if path.exists() else None
 
+    def index(self, name: str) -> int:
+        """The index of the interface with a name."""
+        found = self.find(name)
+        return 0 if found is None else found.index
+
     def addresses(self) -> dict[int, list[Address]]:
         """None: sysfs has no addresses."""
         return {}
@@ -110,9 +115,9 @@ class FilesNetwork:
         """Refused."""
         raise _refusal(link)
 
-    def move(self, link: int, namespace: int, index: int = 0) -> None:
+    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
         """Refused."""
-        del namespace, index
+        del namespace, index, name
         raise _refusal(link)
 
     def add_altname(self, link: int, name: str) -> None:

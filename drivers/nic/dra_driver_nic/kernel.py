@@ -1,27 +1,31 @@
 """The kernel's network namespaces by netlink: what `dra_driver_nic.links` describes, by the library pyroute2.
 
-A thread of its own enters the namespace, so the rest of the process stays where it is. Source: rtnetlink(7), setns(2),
-network_namespaces(7).
+The calling thread enters a namespace for as long as a function runs there; the rest of the process stays where it is. A
+thread for each namespace would do the same, but a busy node lets each switch between threads wait. Source:
+rtnetlink(7), setns(2), network_namespaces(7).
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import ipaddress
+import logging
 import os
 import socket
+import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
-from socket import AF_INET, AF_INET6, AF_UNSPEC
-from threading import Thread, current_thread
+from socket import AF_INET, AF_INET6
 from typing import Any, Final, TypeVar
 
-from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl.fibmsg import fibmsg
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from dra_driver_nic import dhcp, ethtool
 from dra_driver_nic.cards import read_eswitch_modes, read_firmware
@@ -42,45 +46,57 @@ from dra_driver_nic.links import (
     Vrf,
 )
 from dra_driver_nic.messages import (
-    address_attributes,
+    PERMANENT,
+    address_content,
+    altname,
     destination_of,
     is_automatic,
     is_default_route,
+    link_change,
+    neighbour_content,
+    new_link,
     read_address,
     read_link,
     read_route,
-    route_attributes,
-    rule_attributes,
+    route_content,
+    rule_content,
     table_of,
     vf_changes,
 )
+from dra_driver_nic.netlink import Content, NetlinkSocket, decoded
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_OWN: Final = "/proc/thread-self/ns/net"
 _CLONE_NEWNET: Final = 0x40000000
 _SYSCTLS: Final = Path("/proc/sys/net")  # of the thread's own namespace
-_EXT_MASK_VF: Final = 1
-_PERMANENT: Final = 0x80  # NUD_PERMANENT of neighbours
-_LARGEST: Final = 1 << 16  # bytes of one message
-_BUFFER: Final = 1 << 20
+# RTM_*
+_NEW_LINK, _DELETE_LINK, _GET_LINK, _NEW_NAME, _DELETE_NAME = 16, 17, 18, 108, 109
+_NEW_ADDRESS, _DELETE_ADDRESS, _GET_ADDRESS, _NEW_ROUTE, _GET_ROUTE = 20, 21, 22, 24, 26
+_NEW_NEIGHBOUR, _GET_NEIGHBOUR, _NEW_RULE, _DELETE_RULE = 28, 30, 32, 33
+_REPLACE, _EXCLUSIVE, _CREATE, _APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_*
+_NEW: Final = _CREATE | _EXCLUSIVE
+_WITH_VFS, _WITHOUT_COUNTERS = 1, 8  # RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS of IFLA_EXT_MASK
+_HEADER: Final = 16  # bytes of the header of every message
+_NEIGHBOUR: Final = struct.Struct("=4xiH")  # the index and the state in ndmsg
+_INDEX: Final = slice(20, 24)  # where the index of an interface is in its message
+_LENGTH, _TABLE, _PROTOCOL = 17, 20, 21  # where these numbers of a route are in its message
 _PAGE: Final = 4096
 _IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
-# RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE
-_GROUPS: Final = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 _CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
 
 
 class KernelNamespace:
-    """A network namespace, by its path. OSError if it cannot be opened.
+    """A network namespace, by its path, for one thread at a time. OSError if it cannot be opened.
 
-    The first `run` starts a thread, which enters the namespace, opens a netlink socket there and works until `close`.
-    After an error it opens another socket, because the answers to a request that failed may still come.
+    The first `run` opens a netlink socket there, which is used until `close`. After an error another one is opened,
+    because the answers to a request that failed may still come.
     """
 
-    def __init__(self, path: str | Path = "/proc/self/ns/net") -> None:
+    def __init__(self, path: str | Path = _OWN) -> None:
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: Thread | None = None
-        self._netlink: IPRoute | None = None  # of the thread
+        self._netlink: NetlinkSocket | None = None
 
     @property
     def handle(self) -> int:
@@ -88,34 +104,15 @@ class KernelNamespace:
         return self._handle
 
     def run(self, work: Callable[[Network], T]) -> T:
-        """Call a function in the thread that is in this namespace. What it raises is raised here."""
-        if self._thread is current_thread():
-            return work(self._network())
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = Thread(target=self._serve, name="network namespace", daemon=True)
-            self._thread.start()
-        answer: Future[T] = Future()
-
-        def call() -> None:
+        """Call a function while this thread is in the namespace. A thread that it starts would stay there."""
+        with _inside(self._handle):
             try:
-                answer.set_result(work(self._network()))
-            except BaseException as error:  # noqa: BLE001 (it is raised in the thread that waits)
-                answer.set_exception(error)
+                if self._netlink is None:
+                    self._netlink = NetlinkSocket()
+                return work(KernelNetwork(self._netlink))
+            except BaseException:
                 self._disconnect()
-
-        self._calls.put(call)
-        return answer.result()
-
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
-        self._disconnect()
-
-    def _network(self) -> KernelNetwork:
-        if self._netlink is None:
-            _set_namespace(self._handle)
-            self._netlink = IPRoute()
-        return KernelNetwork(self._netlink)
+                raise
 
     def _disconnect(self) -> None:
         netlink, self._netlink = self._netlink, None
@@ -123,16 +120,31 @@ class KernelNamespace:
             netlink.close()
 
     def close(self) -> None:
-        """End the thread and close the file; the namespace stays as long as something else is in it."""
-        if self._thread is not None:
-            self._calls.put(None)
-            self._thread.join()
+        """Close socket and file; the namespace stays as long as something else is in it."""
+        self._disconnect()
         os.close(self._handle)
 
 
+@contextmanager
+def _inside(namespace: int) -> Iterator[None]:
+    """Let this thread be in a namespace, an open file. It always returns: the process ends if it cannot."""
+    before = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _set_namespace(namespace)
+        try:
+            yield
+        finally:
+            try:
+                _set_namespace(before)
+            except OSError:
+                log.critical("a thread cannot return from a network namespace, so the process ends", exc_info=True)
+                os.abort()
+    finally:
+        os.close(before)
+
+
 def _set_namespace(handle: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(handle, _CLONE_NEWNET):
+    if _LIBC.setns(handle, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, f"cannot enter a network namespace: {os.strerror(number)}")
 
@@ -140,47 +152,58 @@ def _set_namespace(handle: int) -> None:
 class KernelNetwork:
     """The network of the namespace in which the calling thread is."""
 
-    def __init__(self, netlink: IPRoute) -> None:
+    def __init__(self, netlink: NetlinkSocket) -> None:
         self._netlink = netlink
 
     # -- reading
 
     def links(self) -> list[Link]:
         """As `Network.links`."""
+        mask = Content({}, [("IFLA_EXT_MASK", _WITH_VFS | _WITHOUT_COUNTERS)])
         with _reading("interfaces"):
-            return sorted(
-                map(read_link, self._netlink.link("dump", ext_mask=_EXT_MASK_VF)), key=lambda link: link.index
-            )
+            found = self._netlink.read_all(ifinfmsg, _GET_LINK, mask)
+        return sorted(map(read_link, found), key=lambda link: link.index)
 
     def find(self, name: str) -> Link | None:
         """As `Network.find`."""
+        found = self._find(name)
+        return None if found is None else read_link(decoded(ifinfmsg, found, 0))
+
+    def index(self, name: str) -> int:
+        """As `Network.index`. The rest of the message is not read, which takes most of the time of `find`."""
+        found = self._find(name)
+        return 0 if found is None else int.from_bytes(found[_INDEX], sys.byteorder)
+
+    def _find(self, name: str) -> bytes | None:
+        wanted = Content({}, [("IFLA_ALT_IFNAME", name), ("IFLA_EXT_MASK", _WITHOUT_COUNTERS)])
         try:
             with _reading(f"interface {name}"):
-                found = self._netlink.link("get", altname=name)
+                return self._netlink.read_bytes(ifinfmsg, _GET_LINK, wanted)
         except NetworkError as error:
             if error.errno == errno.ENODEV:
                 return None
             raise
-        return read_link(found[0]) if found else None
 
     def addresses(self) -> dict[int, list[Address]]:
         """As `Network.addresses`."""
         found: dict[int, list[Address]] = {}
         with _reading("addresses"):
-            for each in self._netlink.get_addr():
+            for each in self._netlink.read_all(ifaddrmsg, _GET_ADDRESS):
                 if not is_automatic(each):
                     found.setdefault(each["index"], []).append(read_address(each))
         return found
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
+
+        def is_wanted(data: bytes, begin: int) -> bool:
+            index, state = _NEIGHBOUR.unpack_from(data, begin + _HEADER)
+            return index == link and bool(state & PERMANENT)
+
         with _reading("neighbours"):
-            found = list(self._netlink.get_neighbours(family=AF_UNSPEC))
-        return [
-            Neighbour(address=each.get_attr("NDA_DST"), mac=each.get_attr("NDA_LLADDR"))
-            for each in found
-            if each["ifindex"] == link and each["state"] & _PERMANENT and each.get_attr("NDA_LLADDR")
-        ]
+            found = self._netlink.read_all(ndmsg, _GET_NEIGHBOUR, wanted=is_wanted)
+        pairs = [(each.get_attr("NDA_DST"), each.get_attr("NDA_LLADDR")) for each in found]
+        return [Neighbour(address=address, mac=mac) for address, mac in pairs if mac]
 
     def snapshot(self) -> Snapshot:
         """As `Network.snapshot`."""
@@ -210,9 +233,9 @@ class KernelNetwork:
         )
 
     def _routes(self) -> Iterator[Any]:
-        """All routes but those of the table `local`, which the kernel keeps, and of caches."""
+        """All routes but those of the table `local`, those that the kernel adds with an address, and of caches."""
         for family in (AF_INET, AF_INET6):
-            for each in self._netlink.get_routes(family=family):
+            for each in self._netlink.read_all(rtmsg, _GET_ROUTE, Content({"family": family}), _is_wanted):
                 if table_of(each) != LOCAL_TABLE and not each["flags"] & _CLONED:
                     yield each
 
@@ -220,92 +243,95 @@ class KernelNetwork:
 
     def change(self, link: int, *, name: str = "", mtu: int = 0, mac: str = "", up: bool | None = None) -> None:
         """As `Network.change`."""
-        given: dict[str, Any] = {"ifname": name, "mtu": mtu, "address": mac}
-        changes = {key: value for key, value in given.items() if value}
+        changes: dict[str, Any] = {"ifname": name, "mtu": mtu, "address": mac}
         if up is not None:
             changes["state"] = "up" if up else "down"
-        told = ", ".join(f"{key} {value}" for key, value in changes.items())
+        told = ", ".join(f"{key} {value}" for key, value in changes.items() if value)
         with _changing(f"set {told} of interface {link}"):
-            self._netlink.link("set", index=link, **changes)
+            self._link(_NEW_LINK, link_change(link, name=name, mtu=mtu, mac=mac, up=up))
+
+    def _link(self, command: int, content: Content, flags: int = 0) -> None:
+        self._netlink.change(ifinfmsg, command, content, flags)
 
     def set_master(self, link: int, master: int) -> None:
         """As `Network.set_master`."""
         with _changing(f"make interface {link} belong to interface {master}"):
-            self._netlink.link("set", index=link, master=master)
+            self._link(_NEW_LINK, link_change(link, master=master))
 
     def add_vrf(self, vrf: Vrf) -> None:
         """As `Network.add_vrf`."""
         with _changing(f"add VRF {vrf.name} with table {vrf.table}"):
-            self._netlink.link("add", ifname=vrf.name, kind="vrf", vrf_table=vrf.table, state="up")
+            self._link(_NEW_LINK, new_link(vrf.name, "vrf", ("IFLA_VRF_TABLE", vrf.table), up=True), _NEW)
         for key in ("tcp_l3mdev_accept", "udp_l3mdev_accept"):
             _write_sysctl(_SYSCTLS / "ipv4" / key, "1")
 
     def add_macvlan(self, name: str, parent: int, mac: str) -> None:
         """As `Network.add_macvlan`."""
+        data = ("IFLA_MACVLAN_MODE", "bridge")
         with _changing(f"add macvlan {name} on interface {parent}"):
-            self._netlink.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge", address=mac)
+            self._link(_NEW_LINK, new_link(name, "macvlan", data, parent=parent, mac=mac), _NEW)
 
     def add_ipvlan(self, name: str, parent: int) -> None:
         """As `Network.add_ipvlan`."""
         with _changing(f"add ipvlan {name} on interface {parent}"):
-            self._netlink.link("add", ifname=name, kind="ipvlan", link=parent, ipvlan_mode=_IPVLAN_L2)
+            self._link(_NEW_LINK, new_link(name, "ipvlan", ("IFLA_IPVLAN_MODE", _IPVLAN_L2), parent=parent), _NEW)
 
     def remove_link(self, link: int) -> None:
         """As `Network.remove_link`."""
         with _changing(f"remove interface {link}", errno.ENODEV):
-            self._netlink.link("del", index=link)
+            self._link(_DELETE_LINK, Content({"index": link}))
 
-    def move(self, link: int, namespace: int, index: int = 0) -> None:
+    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
         """As `Network.move`."""
-        wanted = {"new_ifindex": index} if index else {}
-        with _changing(f"move interface {link} to another network namespace"):
-            self._netlink.link("set", index=link, net_ns_fd=namespace, **wanted)
+        optional: list[tuple[str, Any]] = [("IFLA_NEW_IFINDEX", index), ("IFLA_IFNAME", name)]
+        wanted = [("IFLA_NET_NS_FD", namespace), *(each for each in optional if each[1])]
+        with _changing(f"move interface {link} to another network namespace{f' as {name}' if name else ''}"):
+            self._link(_NEW_LINK, Content({"index": link}, wanted))
 
     def add_altname(self, link: int, name: str) -> None:
         """As `Network.add_altname`."""
         with _changing(f"give interface {link} the alternative name {name}"):
-            self._netlink.link("property_add", index=link, altname=name)
+            self._link(_NEW_NAME, altname(link, name), _CREATE | _APPEND)
 
     def remove_altname(self, link: int, name: str) -> None:
         """As `Network.remove_altname`."""
         with _changing(f"remove the alternative name {name} of interface {link}"):
-            self._netlink.link("property_del", index=link, altname=name)
+            self._link(_DELETE_NAME, altname(link, name))
 
     def add_address(self, link: int, address: Address) -> None:
         """As `Network.add_address`."""
         with _changing(f"add address {address.address} to interface {link}", errno.EEXIST):
-            self._netlink.addr("add", index=link, **address_attributes(address))
+            self._netlink.change(ifaddrmsg, _NEW_ADDRESS, address_content(link, address), _NEW)
 
     def set_address(self, link: int, address: Address) -> None:
         """As `Network.set_address`."""
         with _changing(f"set address {address.address} of interface {link}"):
-            self._netlink.addr("replace", index=link, **address_attributes(address))
+            self._netlink.change(ifaddrmsg, _NEW_ADDRESS, address_content(link, address), _CREATE | _REPLACE)
 
     def remove_address(self, link: int, address: Address) -> None:
         """As `Network.remove_address`."""
-        local = ipaddress.ip_interface(address.address)
         with _changing(f"remove address {address.address} of interface {link}", errno.EADDRNOTAVAIL):
-            self._netlink.addr("del", index=link, address=str(local.ip), prefixlen=local.network.prefixlen)
+            self._netlink.change(ifaddrmsg, _DELETE_ADDRESS, address_content(link, Address(address=address.address)))
 
     def add_route(self, link: int, route: Route) -> None:
         """As `Network.add_route`."""
         with _changing(f"add route {route.destination} through interface {link}", errno.EEXIST):
-            self._netlink.route("add", oif=link, **route_attributes(route))
+            self._netlink.change(rtmsg, _NEW_ROUTE, route_content(link, route), _NEW)
 
     def add_rule(self, rule: Rule) -> None:
         """As `Network.add_rule`."""
         with _changing(f"add rule {rule.priority} for table {rule.table}", errno.EEXIST):
-            self._netlink.rule("add", **rule_attributes(rule))
+            self._netlink.change(fibmsg, _NEW_RULE, rule_content(rule), _NEW)
 
     def remove_rule(self, rule: Rule) -> None:
         """As `Network.remove_rule`."""
         with _changing(f"remove rule {rule.priority} for table {rule.table}", errno.ENOENT):
-            self._netlink.rule("del", **rule_attributes(rule))
+            self._netlink.change(fibmsg, _DELETE_RULE, rule_content(rule))
 
     def add_neighbour(self, link: int, neighbour: Neighbour) -> None:
         """As `Network.add_neighbour`."""
         with _changing(f"add neighbour {neighbour.address} to interface {link}"):
-            self._netlink.neigh("replace", ifindex=link, dst=neighbour.address, lladdr=neighbour.mac, state=_PERMANENT)
+            self._netlink.change(ndmsg, _NEW_NEIGHBOUR, neighbour_content(link, neighbour), _CREATE | _REPLACE)
 
     def packet_socket(self, name: str) -> socket.socket:
         """As `Network.packet_socket`."""
@@ -316,10 +342,9 @@ class KernelNetwork:
 
     def set_vf(self, link: int, settings: VfSettings) -> None:
         """As `Network.set_vf`, one message for each setting: a card that lacks one refuses the whole message."""
-        for changes in vf_changes(settings):
-            told = ", ".join(f"{key} {value}" for key, value in changes.items())
+        for told, content in vf_changes(link, settings):
             with _changing(f"set {told} of virtual function {settings.number} of interface {link}"):
-                self._netlink.link("set", index=link, vf={"vf": settings.number, **changes})
+                self._link(_NEW_LINK, content)
 
     # -- sysctls
 
@@ -367,6 +392,15 @@ class KernelNetwork:
         ethtool.set_rings(name, rings)
 
 
+def _is_wanted(data: bytes, begin: int) -> bool:
+    """Whether a route may be one of `KernelNetwork._routes`. Most of a node are not, and reading them takes time.
+
+    The number of a table above 255 is not here but in an attribute.
+    """
+    is_kernels = data[begin + _PROTOCOL] == KERNEL and data[begin + _LENGTH] > 0
+    return data[begin + _TABLE] != LOCAL_TABLE and not is_kernels
+
+
 def _read_small(path: str) -> str:
     """The content of a file of the kernel that is shorter than a page, without the layers of `open`."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -397,47 +431,7 @@ def _changing(what: str, *expected: int) -> Iterator[None]:
     """Turn an error of netlink into a sentence; `expected` are numbers of errors that do no harm."""
     try:
         yield
-    except NetlinkError as error:
-        if error.code not in expected:
-            raise NetworkError(f"the kernel refused to {what}: {os.strerror(error.code)}", error.code) from error
-
-
-class LinkEvents:
-    """Changes of interfaces, addresses and routes in the network namespace of the calling thread.
-
-    This is a source for `dra_sdk.hardware.uevents.watch`, which waits until no further event comes. Uevents would not
-    do: those of an interface go only to its own network namespace. OSError if there is no netlink here.
-    """
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-            self._socket.bind((0, _GROUPS))
-        except OSError:
-            self._socket.close()
-            raise
-
-    def receive(self, seconds: float) -> bytes | None:
-        """Empty if something has changed, None if nothing has within some seconds.
-
-        All events that have come are taken: the move of one interface makes dozens, while a container runtime waits.
-        """
-        self._socket.settimeout(max(seconds, 0.001))
-        try:
-            self._socket.recv(_LARGEST)
-            self._socket.setblocking(False)
-            while True:
-                self._socket.recv(_LARGEST)
-        except TimeoutError:
-            return None
-        except BlockingIOError:
-            return b""
-        except OSError as error:
-            if error.errno != errno.ENOBUFS:
-                raise
-        return b""
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
+    except (NetlinkError, OSError) as error:
+        number = error.code if isinstance(error, NetlinkError) else error.errno or 0
+        if number not in expected:
+            raise NetworkError(f"the kernel refused to {what}: {os.strerror(number)}", number) from error

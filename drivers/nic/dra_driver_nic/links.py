@@ -260,6 +260,9 @@ class Network(Protocol):
         It takes the same time however many interfaces there are. None if there is none.
         """
 
+    def index(self, name: str) -> int:
+        """The index of the interface with a name or an alternative name; 0 if there is none."""
+
     def addresses(self) -> dict[int, list[Address]]:
         """The addresses of each interface, by index, except those that the kernel makes by itself."""
 
@@ -287,8 +290,13 @@ class Network(Protocol):
     def remove_link(self, link: int) -> None:
         """Remove an interface in software."""
 
-    def move(self, link: int, namespace: int, index: int = 0) -> None:
-        """Move an interface to another namespace, an open file; `index` is the index that it gets there, 0 for any."""
+    def move(self, link: int, namespace: int, index: int = 0, name: str = "") -> None:
+        """Move an interface to another namespace, an open file, and switch it off.
+
+        index: the index that it gets there; 0 for any. One that is taken is refused.
+        name: its name there; empty for the one that it has. If one is taken there, the kernel refuses, and the
+            interface may have moved nevertheless, under the name that it had.
+        """
 
     def add_altname(self, link: int, name: str) -> None:
         """Give an interface an alternative name."""

@@ -103,7 +103,6 @@ class _Reader:
 
     def __init__(self, host: Host, snapshot: Snapshot) -> None:
         self._host, self._snapshot = host, snapshot
-        self._functions = {each.address: each for each in read_pci_devices(host)}
         self._rdma = read_rdma_devices(host)
         self._rdma_by_place: dict[
             str, list[RdmaDevice]
@@ -121,6 +120,9 @@ class _Reader:
             elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
                 self._links.append((link, address))
         self._interfaces = {address: link for link, address in reversed(self._links) if address}
+        used = {address for _, address in self._links} | {each.pci for each in self._rdma}
+        functions = read_pci_devices(host, base_class=NETWORK_CLASS, besides=used)
+        self._functions = {each.address: each for each in functions}
         self._numbers = {
             address: (pf, number)
             for pf in self._functions.values()

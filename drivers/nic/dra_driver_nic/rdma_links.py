@@ -105,7 +105,8 @@ def make_links(node: NicNode, links: Collection[RdmaLink], pod: Namespace, inter
         if now != link.nodes:
             raise RetriableError(
                 f"RDMA device {link.name} has device nodes {', '.join(now) or 'none'} now, and containers of its claim "
-                f"would get {', '.join(link.nodes)}: something else has removed or made RDMA devices"
+                f"would get {', '.join(link.nodes)}: something else has removed or made RDMA devices; "
+                "make the pod again, so that its claim is prepared with the new ones"
             )
 
 

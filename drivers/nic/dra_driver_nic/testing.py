@@ -39,6 +39,7 @@ EVERY_FIELD: Final = NicConfig(
         hardware_addr="02:00:00:00:00:77",
         addresses=("10.1.1.5/24", "fd07::5/64"),
         arp_ignore=1,
+        arp_announce=2,
         sysctls={"ipv4.conf.rp_filter": "2"},
     ),
     routes=(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from dra_driver_nic.cards import read_eswitch_modes, read_firmware
+from dra_driver_nic.netlink import Content, Kind
 from dra_driver_nic.testing import PrivateNetworks
-from pyroute2.netlink.devlink import DEVLINK_NAMES, devlinkcmd
+from pyroute2.netlink import GENL_ID_CTRL
+from pyroute2.netlink.devlink import DEVLINK_NAMES
 from pyroute2.netlink.exceptions import NetlinkError
 
 CARDS = {"0000:3b:00.0": 1, "0000:3b:00.1": 0, "0000:3b:00.2": None, "0000:5e:00.0": 7}
@@ -15,49 +16,50 @@ CARDS = {"0000:3b:00.0": 1, "0000:3b:00.1": 0, "0000:3b:00.2": None, "0000:5e:00
 
 
 class FakeDevlink:
-    """A generic netlink socket: answers as devlink of the kernel does, by messages that went through its coding."""
+    """A socket of generic netlink: answers as devlink of the kernel does, by messages that went through its coding."""
 
-    prid = 22
+    family = 22
 
     def __init__(self, *, known: bool = True) -> None:
         self.known, self.closed = known, False
 
-    def bind(self, family: str, kind: type) -> None:
-        assert (family, kind) == ("devlink", devlinkcmd)
-        if not self.known:
-            raise NetlinkError(2, "No such file or directory")
-
-    def nlm_request(self, message: Any, msg_type: int, msg_flags: int) -> Iterator[Any]:
-        assert msg_type == self.prid
-        assert msg_flags
-        asked = decoded(message)
-        if asked["cmd"] == DEVLINK_NAMES["DEVLINK_CMD_GET"]:
-            yield answer(DEVLINK_ATTR_BUS_NAME="auxiliary", DEVLINK_ATTR_DEV_NAME="mlx5_core.sf.4")
-            for address in CARDS:
-                yield answer(DEVLINK_ATTR_BUS_NAME="pci", DEVLINK_ATTR_DEV_NAME=address)
-            return
+    def read_one(self, kind: Kind, command: int, content: Content) -> Any:
+        if command == GENL_ID_CTRL:
+            asked = decoded(kind, content.fields, *content.attributes)
+            assert asked.get_attr("CTRL_ATTR_FAMILY_NAME") == "devlink"
+            if not self.known:
+                raise NetlinkError(2, "No such file or directory")
+            return decoded(kind, {}, ("CTRL_ATTR_FAMILY_ID", self.family))
+        assert command == self.family
+        asked = decoded(kind, content.fields, *content.attributes)
         assert asked["cmd"] == DEVLINK_NAMES["DEVLINK_CMD_ESWITCH_GET"]
         assert asked.get_attr("DEVLINK_ATTR_BUS_NAME") == "pci"
         mode = CARDS[asked.get_attr("DEVLINK_ATTR_DEV_NAME")]
         if mode is None:
             raise NetlinkError(95, "Operation not supported")
-        yield answer(DEVLINK_ATTR_ESWITCH_MODE=mode)
+        return decoded(kind, {}, ("DEVLINK_ATTR_ESWITCH_MODE", mode))
+
+    def read_all(self, kind: Kind, command: int, content: Content) -> list[Any]:
+        assert command == self.family
+        assert decoded(kind, content.fields)["cmd"] == DEVLINK_NAMES["DEVLINK_CMD_GET"]
+        found = [("auxiliary", "mlx5_core.sf.4"), *(("pci", each) for each in CARDS)]
+        return [
+            decoded(kind, {}, ("DEVLINK_ATTR_BUS_NAME", bus), ("DEVLINK_ATTR_DEV_NAME", name)) for bus, name in found
+        ]
 
     def close(self) -> None:
         self.closed = True
 
 
-def decoded(message: Any) -> Any:
+def decoded(kind: Kind, fields: dict[str, int], *attributes: tuple[str, Any]) -> Any:
+    """A message, written and read again."""
+    message = kind()
+    message.update(fields)
+    message["attrs"] = list(attributes)
     message.encode()
-    found = devlinkcmd(bytes(message.data))
+    found = kind(bytes(message.data))
     found.decode()
     return found
-
-
-def answer(**attributes: Any) -> Any:
-    made = devlinkcmd()
-    made["attrs"] = [[name, value] for name, value in attributes.items()]
-    return decoded(made)
 
 
 def test_devlink_tells_the_mode_of_each_card_with_an_eswitch() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from dra_driver_nic.kernel import KernelNamespace, LinkEvents
+from dra_driver_nic.fake_rdma import namespace_of_thread
+from dra_driver_nic.kernel import KernelNamespace
 from dra_driver_nic.links import Address, Neighbour, Network, NetworkError, Route, Rule
-from dra_driver_nic.testing import PrivateNetworks
+from dra_driver_nic.netlink import LinkEvents
+from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 NIC0 = 2
@@ -25,8 +28,9 @@ def node(networks: PrivateNetworks) -> Iterator[KernelNamespace]:
 def test_an_interface_is_found_by_either_name(node: KernelNamespace) -> None:
     def find(network: Network) -> list[int | None]:
         network.add_altname(NIC0, "dra-an-alternative-name-that-is-long")
-        found = map(network.find, ("nic0", "dra-an-alternative-name-that-is-long", "nic7"))
-        return [each and each.index for each in found]
+        names = ("nic0", "dra-an-alternative-name-that-is-long", "nic7")
+        assert [network.index(each) for each in names] == [NIC0, NIC0, 0]
+        return [each and each.index for each in map(network.find, names)]
 
     assert node.run(find) == [NIC0, NIC0, None]
     (listed,) = [each for each in node.run(lambda network: network.links()) if each.index == NIC0]
@@ -141,6 +145,55 @@ def test_a_refusal_is_told_with_the_kernels_reason(
 def test_a_namespace_that_does_not_exist_cannot_be_opened() -> None:
     with pytest.raises(FileNotFoundError):
         KernelNamespace("/run/netns/no-such-namespace")
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_interface_moves_and_gets_its_name_by_one_message(
+    node: KernelNamespace, networks: PrivateNetworks, taken: bool
+) -> None:
+    """Also if the other namespace has its old name. If the new one is taken, the tag tells where it is."""
+    pod = networks.add_pod("pod1")
+    pod.ip("link add nic0 type veth peer name net1" if taken else "link add nic0 type veth peer name other")
+
+    def move(network: Network) -> None:
+        network.add_altname(NIC0, "tag")
+        move_only(network, pod)
+
+    if taken:
+        with pytest.raises(
+            NetworkError, match="refused to move interface 2 to another network namespace as net1: File"
+        ):
+            node.run(move)
+        assert "tag" in networks.node.ip("link show nic0")
+        pod.ip("link set nic0 name old")
+        with pytest.raises(NetworkError, match="as net1: File exists"):
+            node.run(lambda network: move_only(network, pod))
+        assert "tag" in pod.ip("link show nic0")
+    else:
+        node.run(move)
+        assert "tag" in pod.ip("link show net1")
+        assert "state DOWN" in pod.ip("link show net1")
+
+
+def move_only(network: Network, pod: PrivateNamespace) -> None:
+    with closing(pod.open()) as target:
+        network.move(NIC0, target.handle, name="net1")
+
+
+def test_a_thread_is_in_the_namespace_for_as_long_as_a_function_runs_there(node: KernelNamespace) -> None:
+    before = namespace_of_thread()
+
+    def fail(_network: Network) -> None:
+        inside.append(namespace_of_thread())
+        raise ValueError("on purpose")
+
+    inside = [node.run(lambda _network: namespace_of_thread())]
+    assert namespace_of_thread() == before
+    with pytest.raises(ValueError, match="on purpose"):
+        node.run(fail)
+    assert namespace_of_thread() == before
+    assert inside == [os.fstat(node.handle).st_ino] * 2
+    assert node.run(lambda network: network.find("nic0")) is not None, "another socket is opened after an error"
 
 
 def test_events_tell_that_something_has_changed(networks: PrivateNetworks) -> None:

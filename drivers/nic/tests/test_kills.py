@@ -15,8 +15,17 @@ from typing import Any, TypeVar
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import InterfaceConfig, RouteConfig, VrfConfig
+from dra_driver_nic.fake_rdma import RdmaConnection, RdmaKernel, is_change
 from dra_driver_nic.links import Link, Namespace, Network, Vrf
-from dra_driver_nic.testing import EVERY_FIELD, PrivateNetworks, run_sandbox, sandbox, stop_sandbox, wait_for_state
+from dra_driver_nic.testing import (
+    EVERY_FIELD,
+    PrivateNetworks,
+    run_sandbox,
+    sandbox,
+    stop_sandbox,
+    wait_for_state,
+    write_rdma_device,
+)
 
 from dra_sdk import PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
@@ -101,6 +110,22 @@ class NetworksWithoutVrf:
         return NamespaceWithoutVrf(self._networks.open(path))
 
 
+class KillingRdma:
+    """A socket of RDMA netlink whose process is killed before a change; each change is kept in a file."""
+
+    def __init__(self, kernel: RdmaKernel, kill: Kill, file: Path) -> None:
+        self._kernel, self._kill, self._file = kernel, kill, file
+        self._connection: RdmaConnection = kernel.open()
+        self.recv, self.close = self._connection.recv, self._connection.close
+
+    def send(self, message: bytes) -> int:
+        if not is_change(message):
+            return self._connection.send(message)
+        sent: int = self._kill.change(self._connection.send, message)
+        self._kernel.write(self._file)
+        return sent
+
+
 class Kill:
     """Kills this process after a number of changes."""
 
@@ -119,9 +144,17 @@ def killed_after(
     node: FakeNode,
     networks: PrivateNetworks | NetworksWithoutVrf,
     work: Callable[[NicDriver], None],
+    *,
     shared: tuple[str, ...] = (),
+    rdma: RdmaKernel | None = None,
 ) -> bool:
-    """Run a new driver in a child process that is killed after some changes; False if it ended before."""
+    """Run a new driver in a child process that is killed after some changes; False if it ended before.
+
+    rdma: the RDMA devices, which are afterwards as the process has left them.
+    """
+    file = node.path("/rdma.json")
+    if rdma is not None:
+        rdma.write(file)
     child = os.fork()
     if not child:
         status = 1
@@ -133,6 +166,7 @@ def killed_after(
                     settings,
                     effects=node.effects,
                     open_namespace=lambda path: KillingNamespace(networks.open(path), kill),
+                    open_rdma=None if rdma is None else lambda: KillingRdma(rdma, kill, file),
                 )
             )
             status = 0
@@ -142,6 +176,8 @@ def killed_after(
             os._exit(status)
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert ended in {0, -signal.SIGKILL}
+    if rdma is not None:
+        rdma.read(file)
     return ended != 0
 
 
@@ -234,7 +270,7 @@ def test_a_kill_at_any_change_of_a_share_of_an_interface_is_repaired(
             else:
                 killed.dra_unprepare(pod.claims[0], dra_node.node)
 
-        ended = not killed_after(changes, dra_node, networks, work, ("nic0",))
+        ended = not killed_after(changes, dra_node, networks, work, shared=("nic0",))
         driver.restart()
         driver.unprepare(prepared)
         wait_for_state(networks.node, before)
@@ -288,6 +324,55 @@ def test_a_kill_at_any_change_of_an_interface_in_a_vrf_is_repaired(
         killed += 1
     assert killed > 8
     assert left <= 1, "a VRF stays only after a kill between its start and its tag"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("hook", ["run", "run again", "stop", "unprepare"])
+@pytest.mark.parametrize("kind", ["hardware, exclusive", "software, exclusive", "software, shared"])
+def test_a_kill_at_any_change_of_an_rdma_device_is_repaired(
+    dra_node: FakeNode, dra_driver: Any, networks: PrivateNetworks, kind: str, hook: str
+) -> None:
+    """Hardware moves in the exclusive mode; a device in software is removed and made again on its interface."""
+    write_rdma_device(
+        dra_node, "rxe0", "virtual/rdma", 0, interfaces=["nic0"], **({"parent": "nic0"} if "software" in kind else {})
+    )
+    rdma = RdmaKernel(networks.node, "rxe0", exclusive="exclusive" in kind)
+    settings = NicSettings(software=("veth",), protect=("wire*",))
+    made = partial(NicDriver, effects=dra_node.effects, open_namespace=networks.open, open_rdma=rdma.open)
+    driver: DriverHarness = dra_driver(made, settings=settings)
+    before = networks.node.state()
+    killed = away = 0
+    for changes in points():
+        first = networks.add_pod("pod1")
+        prepared = driver.prepare(claim(ONE, config=NicConfig(interface=InterfaceConfig(name="net1"))))
+        pod = sandbox(driver, "pod1") if hook.startswith("run") else run_sandbox(driver, "pod1")
+
+        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
+            if hook.startswith("run"):
+                killed.dra_run_pod_sandbox(pod, dra_node.node)
+            elif hook == "stop":
+                killed.dra_stop_pod_sandbox(pod, dra_node.node)
+            else:
+                killed.dra_unprepare(pod.claims[0], dra_node.node)
+
+        ended = not killed_after(changes, dra_node, networks, work, rdma=rdma)
+        away += rdma.names_in(networks.node) != {"rxe0"}
+        driver.restart()
+        if hook == "run again":
+            made_again = run_sandbox(driver, "pod1")
+            assert rdma.names_in(first) == {"rxe0"}
+            assert "software" not in kind or rdma.on["rxe0"] == "net1"
+            stop_sandbox(driver, made_again)
+        driver.unprepare(prepared)
+        assert rdma.names_in(networks.node) == {"rxe0"}
+        assert "software" not in kind or rdma.on.get("rxe0", "nic0") == "nic0"
+        wait_for_state(networks.node, before)
+        driver.assert_clean()
+        if ended:
+            break
+        killed += 1
+    assert killed > 5
+    assert away, "no kill has met the RDMA device away from the node"
 
 
 @pytest.mark.timeout(30 + 10 * CYCLES)

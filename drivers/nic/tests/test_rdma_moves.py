@@ -6,19 +6,15 @@ In the kernel's exclusive mode, those of hardware move. Those in software are re
 from __future__ import annotations
 
 import errno
-import os
-import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
+from dra_driver_nic.fake_rdma import RdmaKernel, namespace_of_thread
 from dra_driver_nic.links import NetworkError
 from dra_driver_nic.testing import (
-    PrivateNamespace,
     PrivateNetworks,
     run_sandbox,
     stop_sandbox,
@@ -35,106 +31,6 @@ pytest_plugins = ["dra_sdk.testing.plugin"]
 EFA = "0000:5e:00.0"
 NIC0 = request("nic", where='device.attributes["dra.net"].?ifName.orValue("") == "nic0"')
 ALONE = request("efa", where='device.attributes["dra.net"].?rdmaDevice.orValue("") == "rdmap0s6"')
-_HEADER = struct.Struct("=IHHII")
-
-
-class RdmaKernel:
-    """RDMA devices in network namespaces, which `open` serves as the kernel does, to the thread's namespace.
-
-    where: the namespace of each device, as the number of its inode, by name.
-    exclusive: the mode; in the shared mode every namespace sees every device.
-    refused: the error number with which moves are refused; 0 for none.
-    """
-
-    def __init__(self, node: PrivateNamespace, *names: str, exclusive: bool = True) -> None:
-        self._home = node.enter(namespace_of_thread)
-        self.where = dict.fromkeys(names, self._home)
-        self.exclusive = exclusive
-        self.refused = 0
-        self.moved: list[str] = []
-        self.on: dict[str, str] = {}
-        """The interface of each device in software."""
-        self.made: list[tuple[str, str]] = []
-        """Each device in software that was made, with its interface."""
-
-    def open(self) -> RdmaConnection:
-        return RdmaConnection(self, namespace_of_thread())
-
-    def names_in(self, namespace: PrivateNamespace) -> set[str]:
-        inode = namespace.enter(namespace_of_thread)
-        return {name for name, where in self.where.items() if where == inode}
-
-
-class RdmaConnection:
-    """A socket of netlink in one namespace."""
-
-    def __init__(self, kernel: RdmaKernel, namespace: int) -> None:
-        self._kernel, self._namespace = kernel, namespace
-        self._answer = b""
-
-    def send(self, message: bytes) -> int:
-        _length, kind, _flags, sequence, _port = _HEADER.unpack_from(message)
-        calls = {1: self._devices, 2: self._move, 3: self._make, 4: self._remove, 6: self._mode}
-        answers = calls[kind & 0x3FF](message[_HEADER.size :])
-        self._answer = b"".join(
-            _HEADER.pack(_HEADER.size + len(body), kind, 0, sequence, 0) + body for kind, body in answers
-        )
-        return len(message)
-
-    def recv(self, size: int) -> bytes:
-        assert len(self._answer) <= size
-        return self._answer
-
-    def close(self) -> None:
-        self._answer = b""
-
-    def _mode(self, _attributes: bytes) -> Iterator[tuple[int, bytes]]:
-        yield 0x1406, struct.pack("=HHB3x", 5, 66, not self._kernel.exclusive)
-        yield 2, bytes(20)
-
-    def _devices(self, _attributes: bytes) -> Iterator[tuple[int, bytes]]:
-        for index, (name, where) in enumerate(self._kernel.where.items()):
-            if where == self._namespace or not self._kernel.exclusive:
-                text = name.encode() + b"\0"
-                padding = bytes(-len(text) % 4)
-                yield 0x1401, struct.pack("=HHIHH", 8, 1, index, 4 + len(text), 2) + text + padding
-        yield 3, bytes(4)
-
-    def _make(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
-        texts = []
-        while attributes:
-            length, _kind = struct.unpack_from("=HH", attributes)
-            texts.append(attributes[4 : length - 1].decode())
-            attributes = attributes[-(-length // 4) * 4 :]
-        name, kind, interface = texts
-        assert kind == "rxe"
-        there = name in self._kernel.where
-        number = errno.EEXIST if there else self._kernel.refused
-        if not number:
-            self._kernel.where[name] = self._namespace
-            self._kernel.on[name] = interface
-            self._kernel.made.append((name, interface))
-        yield 2, struct.pack("=i16x", -number)
-
-    def _remove(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
-        _, _, index = struct.unpack("=HHI", attributes)
-        name = list(self._kernel.where)[index]
-        del self._kernel.where[name]
-        yield 2, bytes(20)
-
-    def _move(self, attributes: bytes) -> Iterator[tuple[int, bytes]]:
-        _, _, index, _, _, file = struct.unpack("=HHIHHI", attributes)
-        name = list(self._kernel.where)[index]
-        here = self._kernel.where[name] == self._namespace
-        number = self._kernel.refused if here else errno.ENODEV
-        if not number:
-            self._kernel.where[name] = os.fstat(file).st_ino
-            self._kernel.moved.append(name)
-        yield 2, struct.pack("=i16x", -number)
-
-
-def namespace_of_thread() -> int:
-    return Path("/proc/thread-self/ns/net").stat().st_ino
 
 
 @pytest.fixture
@@ -182,6 +78,15 @@ def test_a_device_with_rdma_alone_goes_to_the_pod(
     driver.unprepare(prepared)
     assert kernel.names_in(networks.node) == {"rxe0", "rdmap0s6"}
     driver.assert_clean()
+
+
+def test_a_container_gets_the_device_nodes_of_all_devices_of_its_claim(
+    driver: DriverHarness, kernel: RdmaKernel
+) -> None:
+    kernel.exclusive = False
+    prepared = driver.prepare(claim(NIC0, ALONE))
+    names = ("uverbs0", "umad0", "uverbs7", "umad7", "rdma_cm")
+    assert sorted(prepared.container().devices) == sorted(f"/dev/infiniband/{each}" for each in names)
 
 
 @pytest.mark.parametrize("config", [NicConfig(), NicConfig(rdma=False)])

@@ -43,6 +43,7 @@ def test_an_interface_is_configured_in_the_pod_and_comes_back_as_it_was(
     assert "10.1.1.9 dev net1 lladdr 02:00:00:00:00:99 PERMANENT" in pod.ip("neigh")
     found = pod.state()["sysctls"]
     assert found["/proc/sys/net/ipv4/conf/net1/arp_ignore"] == "1\n"
+    assert found["/proc/sys/net/ipv4/conf/net1/arp_announce"] == "2\n"
     assert found["/proc/sys/net/ipv4/conf/net1/rp_filter"] == "2\n"
     stop_sandbox(nic_driver, made)
     wait_for_state(networks.node, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import socket
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from dra_driver_nic import NicConfig, NicDriver, NicSettings
 from dra_driver_nic.config import EthtoolConfig, InterfaceConfig, VfConfig
-from dra_driver_nic.links import Namespace, Network
+from dra_driver_nic.links import Namespace, Network, NetworkError
 from dra_driver_nic.testing import (
     PrivateNamespace,
     PrivateNetworks,
@@ -27,6 +28,7 @@ from dra_driver_nic.testing import (
 
 from dra_sdk import PermanentError, PodSandbox, RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
+from tests.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 SHARED = request(where='device.attributes["dra.net"].ifName == "nic0"')
@@ -132,7 +134,18 @@ def test_a_new_sandbox_of_a_pod_gets_the_same_address(driver: DriverHarness, net
     (first,) = json.loads(pod.ip("-j link show net1"))
     networks.end_pod("pod1")  # the macvlan ends with it
     again = networks.add_pod("pod1")
-    nic_driver(driver).dra_run_pod_sandbox(made, driver.node.node)
+
+    def started() -> bool:
+        """As the SDK does it: until the kernel, which ends a namespace a little later, has the address for this one."""
+        try:
+            nic_driver(driver).dra_run_pod_sandbox(made, driver.node.node)
+        except NetworkError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+        return True
+
+    wait(started)
     (second,) = json.loads(again.ip("-j link show net1"))
     assert second["address"] == first["address"]
     stop_sandbox(driver, made)

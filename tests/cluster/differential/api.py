@@ -20,10 +20,12 @@ _GROUPS: Final = {
     "DeviceTaintRule": "/apis/resource.k8s.io/v1beta2/devicetaintrules",
     "Namespace": "/api/v1/namespaces",
     "Node": "/api/v1/nodes",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
 }
 _NAMESPACED: Final = {
     "Pod": ("/api/v1", "pods"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
     "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims"),
     "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates"),
 }
@@ -71,8 +73,13 @@ class Requests:
         return _good(status, said)
 
     def get(self, kind: str, namespace: str | None, name: str) -> JSON:
-        """Returns an object; None if it does not exist."""
+        """Returns an object."""
         return _good(*self.send("GET", f"{collection(kind, namespace)}/{name}"))
+
+    def find(self, kind: str, namespace: str | None, name: str) -> JSON | None:
+        """Returns an object; None if it does not exist."""
+        status, said = self.send("GET", f"{collection(kind, namespace)}/{name}")
+        return None if status == HTTPStatus.NOT_FOUND else _good(status, said)
 
     def patch(self, kind: str, namespace: str | None, name: str, change: JSON, *, status: bool = False) -> JSON:
         """Merges a change into an object, or into its status."""

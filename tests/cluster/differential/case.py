@@ -42,6 +42,8 @@ class PodPlan:
     choice: which of the nodes that fit it takes: an index into their sorted names, modulo their number.
     init: its init containers.
     containers: its containers. Both may ask for extended resources, for which the scheduler makes a claim.
+    priority: the name of its PriorityClass; empty for none.
+    labels: its labels.
     """
 
     name: str
@@ -51,6 +53,8 @@ class PodPlan:
     choice: int = 0
     init: tuple[JSON, ...] = ()
     containers: tuple[JSON, ...] = ({"name": "main"},)
+    priority: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def claim_names(self) -> list[str]:
         """Returns the names of its claims. Those from a template start with the name of the pod."""
@@ -59,7 +63,8 @@ class PodPlan:
     @property
     def extended(self) -> bool:
         """Whether it asks for extended resources."""
-        return any("resources" in each for each in (*self.init, *self.containers))
+        wanted = [(each.get("resources") or {}).get("requests") or {} for each in (*self.init, *self.containers)]
+        return any("/" in name for names in wanted for name in names)
 
 
 @dataclass(frozen=True)

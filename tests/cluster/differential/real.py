@@ -20,6 +20,7 @@ from tests.cluster.harness.progress import Progress
 from tests.cluster.harness.waiting import TIMEOUT
 
 PLUGINS: Final = ("PrioritySort", "NodeResourcesFit", "NodeAffinity", "DynamicResources", "DefaultBinder")
+PREEMPTING: Final = (*PLUGINS[:-1], "DefaultPreemption", PLUGINS[-1])
 _LOOK: Final = 0.05
 
 
@@ -47,16 +48,25 @@ class RealCluster:
 
     def schedule(self, plan: PodPlan, nodes: Iterable[str]) -> Verdict:
         """Creates a pod and the claims of its templates, and waits until the scheduler has decided about it."""
+        verdict = self._wait(plan, self.submit(plan, nodes))
+        if verdict.kind != "scheduled":
+            # Otherwise the scheduler tries it again at each later change.
+            self.requests.delete("Pod", plan.namespace, plan.name)
+        return verdict
+
+    def submit(self, plan: PodPlan, nodes: Iterable[str]) -> str:
+        """Creates a pod and the claims of its templates; returns the pod's UID."""
         made = self.requests.create(pod_object(plan, nodes))
         if isinstance(made, Refusal):
             raise HarnessError(f"pod {plan.name}: {made.message}")
         if plan.templates:
             self._generate_claims(plan, made)
-        verdict = self._wait(plan, made["metadata"]["uid"])
-        if verdict.kind != "scheduled":
-            # Otherwise the scheduler tries it again at each later change.
-            self.requests.delete("Pod", plan.namespace, plan.name)
-        return verdict
+        return str(made["metadata"]["uid"])
+
+    def decided(self, uid: str) -> JSON | None:
+        """Returns a pod that is bound or marked as unschedulable, None if it is neither soon."""
+        self.plane.check()
+        return self._watcher.decided(uid, _LOOK)
 
     def delete(self, objects: Iterable[JSON]) -> None:
         """Deletes objects that were created."""
@@ -147,14 +157,22 @@ class RealCluster:
 
 @contextmanager
 def real_cluster(
-    folder: Path, version: str, gates: dict[str, bool], progress: Progress, nodes: Iterable[JSON]
+    folder: Path,
+    version: str,
+    gates: dict[str, bool],
+    progress: Progress,
+    nodes: Iterable[JSON],
+    plugins: Iterable[str] = PLUGINS,
 ) -> Iterator[RealCluster]:
-    """Runs a control plane whose scheduler only allocates devices. Its nodes are only objects."""
+    """Runs a control plane whose scheduler has these plugins: by default it only allocates devices.
+
+    Its nodes are only objects.
+    """
     with ExitStack() as stack:
         extender = stack.enter_context(Extender().running())
         config = folder / "scheduler.json"
         kubeconfig = folder / "diff" / "scheduler.kubeconfig"
-        config.write_text(json.dumps(_scheduler_config(kubeconfig, extender.url)))
+        config.write_text(json.dumps(_scheduler_config(kubeconfig, extender.url, plugins)))
         flags = {
             # No controller gives pods a token, or nodes their health.
             "apiserver": ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", *_TUNING],
@@ -182,8 +200,8 @@ def namespaces() -> list[JSON]:
     ]
 
 
-def _scheduler_config(kubeconfig: Path, extender: str) -> JSON:
-    plugins = {"enabled": [{"name": name} for name in PLUGINS], "disabled": [{"name": "*"}]}
+def _scheduler_config(kubeconfig: Path, extender: str, names: Iterable[str]) -> JSON:
+    plugins = {"enabled": [{"name": name} for name in names], "disabled": [{"name": "*"}]}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -208,12 +226,18 @@ def pod_object(plan: PodPlan, nodes: Iterable[str]) -> JSON:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "annotations": {CHOICE: str(plan.choice)}},
+        "metadata": {
+            "name": plan.name,
+            "namespace": plan.namespace,
+            "annotations": {CHOICE: str(plan.choice)},
+            "labels": dict(plan.labels),
+        },
         "spec": {
             "initContainers": [{**each, "image": "none"} for each in plan.init],
             "containers": [{**each, "image": "none"} for each in plan.containers],
             "resourceClaims": claims,
             "affinity": affinity,
             "terminationGracePeriodSeconds": 0,
+            **({"priorityClassName": plan.priority} if plan.priority else {}),
         },
     }

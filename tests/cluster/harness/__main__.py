@@ -1,10 +1,11 @@
-"""`python -m tests.cluster.harness up|down|status|build|helm|check|packages`: clusters by hand.
+"""`python -m tests.cluster.harness up|down|status|build|helm|image|check|packages`: clusters by hand.
 
 up        brings a cluster up, and leaves it running
 down      removes it
 status    prints which of its components run; 0 if all do
 build     builds the Kubernetes binaries and downloads the container runtime, if they are not in the cache
 helm      builds Helm, for the tests of the chart, if it is not in the cache
+image     builds the image of the drivers, for the tests with pods of it, if it is not in the cache
 check     names the programs that this machine lacks, with the command that installs them; 2 if it lacks any
 packages  prints the Debian packages that this machine lacks for these tests and the Debian systems
 
@@ -28,6 +29,7 @@ from .build import ensure_kubernetes
 from .build import missing as missing_binaries
 from .cache import DEFAULT_VERSION, Cache, Version
 from .cluster import Cluster, take_down
+from .driver_image import ensure_image
 from .errors import HarnessError
 from .helm import ensure_helm
 from .layout import DEFAULT_NAME, Layout
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-SUITES = {"test-cluster": (*debian.CLUSTER, *debian.PODMAN), "test-differential": ()}
+SUITES = {"test-cluster": (*debian.CLUSTER, *debian.PODMAN, *debian.IMAGE), "test-differential": ()}
 """What the tests of each target of the Makefile need, without what fills the cache."""
 _MISSING = 2
 """The exit status if the machine lacks a program."""
@@ -56,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         "status": _status,
         "build": _build,
         "helm": _helm,
+        "image": _image,
         "check": _check,
         "packages": _packages,
     }
@@ -115,6 +118,10 @@ def _build(_options: argparse.Namespace) -> None:
 
 def _helm(_options: argparse.Namespace) -> None:
     print(ensure_helm(Cache.from_env(), _progress()))
+
+
+def _image(_options: argparse.Namespace) -> None:
+    print(ensure_image(Cache.from_env(), _progress()))
 
 
 def _status(options: argparse.Namespace) -> int:

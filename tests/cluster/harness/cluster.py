@@ -158,7 +158,7 @@ class Cluster:
 
     @property
     def cdi_dir(self) -> Path:
-        """The only folder from which containerd reads CDI specs, instead of /var/run/cdi."""
+        """The folder from which containerd reads CDI specs, instead of /var/run/cdi."""
         return self._layout.cdi_dir
 
     @property

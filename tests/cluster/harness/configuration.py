@@ -45,7 +45,7 @@ temp = {temp}
     sandbox = {pause}
 [plugins.'io.containerd.cri.v1.runtime']
   enable_cdi = true
-  cdi_spec_dirs = [{cdi}]
+  cdi_spec_dirs = {cdi}
   # In a container, the harness may not set a score below its own.
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
@@ -102,7 +102,6 @@ def containerd_config(layout: Layout, runtime: Runtime, runc: Path, *, slower: i
         "ttrpc": layout.root / "containerd.ttrpc",
         "opt": layout.root / "opt",
         "pause": image.PAUSE,
-        "cdi": layout.cdi_dir,
         "cni_bin": runtime.cni,
         "cni_conf": layout.cni_conf,
         "runc": runc,
@@ -114,7 +113,8 @@ def containerd_config(layout: Layout, runtime: Runtime, runc: Path, *, slower: i
     seconds = {"shim_cleanup": 5, "shim_load": 5, "shim_shutdown": 3, "task_state": 2, "registration": 5, "request": 2}
     limits = {name: f"{each * slower}s" for name, each in seconds.items()}
     # A JSON string is also a TOML basic string.
-    return _CONTAINERD.format(**{name: json.dumps(str(path)) for name, path in (paths | limits).items()})
+    texts = {name: json.dumps(str(path)) for name, path in (paths | limits).items()}
+    return _CONTAINERD.format(**texts, cdi=json.dumps([str(each) for each in layout.cdi_spec_dirs]))
 
 
 def network_config(layout: Layout) -> str:
@@ -182,6 +182,7 @@ def make_folders(layout: Layout) -> None:
     """Makes the folders that containerd, the kubelet and the drivers expect."""
     layout.root.mkdir(parents=True, mode=0o700)
     folders = [layout.logs, layout.temporary, layout.cdi_dir, layout.cni_conf, layout.cni_data, layout.pod_logs]
+    folders.append(layout.nri_socket.parent)
     # The kubelet makes these two as well, but a driver may start before it.
     folders += [layout.kubelet_dir / "plugins", layout.kubelet_dir / "plugins_registry"]
     for folder in folders:

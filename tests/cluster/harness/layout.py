@@ -14,6 +14,8 @@ RUN_ROOT = Path("/run/dra-sdk")
 """Parent of all clusters. It is short, because the path of a socket in `kubelet/plugins_registry` has at most 107 bytes
 (unix(7)). It belongs to root, and on most machines it is empty after a reboot."""
 DEFAULT_NAME = "default"
+OWN_CDI_DIRS = ("cpu", "memory")
+"""Drivers for which there is a folder for CDI specs that no other driver's pod sees."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?")
 
 
@@ -115,13 +117,18 @@ class Layout:
 
     @property
     def cdi_dir(self) -> Path:
-        """The only folder containerd reads CDI specs from."""
+        """The folder that all drivers share for CDI specs."""
         return self.root / "cdi"
 
     @property
+    def cdi_spec_dirs(self) -> list[Path]:
+        """The folders containerd reads CDI specs from; what a later one says of a device goes before an earlier one."""
+        return [self.cdi_dir, *(self.root / "cdi-drivers" / name for name in OWN_CDI_DIRS)]
+
+    @property
     def nri_socket(self) -> Path:
-        """Where NRI plugins connect."""
-        return self.root / "nri.sock"
+        """Where NRI plugins connect. Nothing else is in its folder, which pods of drivers have."""
+        return self.root / "nri" / "nri.sock"
 
     @property
     def containerd_socket(self) -> Path:

@@ -27,7 +27,7 @@ def test_containerd_keeps_its_files_in_the_cluster_folder(layout):
     )
     plugins = config["plugins"]
     cri = plugins["io.containerd.cri.v1.runtime"]
-    assert cri["cdi_spec_dirs"] == [str(layout.cdi_dir)]
+    assert cri["cdi_spec_dirs"] == [str(each) for each in layout.cdi_spec_dirs]
     assert cri["enable_cdi"] is True
     assert cri["containerd"]["runtimes"]["runc"]["options"]["BinaryName"] == "/usr/sbin/runc"
     assert plugins["io.containerd.nri.v1.nri"]["socket_path"] == str(layout.nri_socket)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -10,7 +10,7 @@ from threading import Event
 import grpc
 import pytest
 
-from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
+from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Gauge, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import sockets
@@ -132,6 +132,39 @@ def test_probes_and_metrics(cluster: EmbeddedCluster, web: Web, monkeypatch: pyt
         assert status == 503
         assert "dra.sock does not answer" in body
         assert read("/elsewhere")[0] == 404
+
+
+class MeasuringDriver(LampDriver):
+    fails = False
+
+    def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
+        if self.fails:
+            raise OSError("injected")
+        yield Gauge("lamp_taken", "Lamps that claims have", len(held), {"node": node.name})
+
+
+def test_a_driver_adds_metrics_of_its_own(cluster: EmbeddedCluster, web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    lamps = MeasuringDriver()
+    settings = settings_for(cluster, http_address=ANY_PORT)
+    with DriverProcess(Driver.of(lamps), settings):
+        cluster.kubelet.wait_for_driver(NAME)
+        value = f'lamp_taken{{driver="lamps.example.com",node="{settings.node_name}"}} '
+        assert f"# TYPE lamp_taken gauge\n{value}0.0\n" in web.read("/metrics")[1]
+        give(cluster, "one", "lamp-0")
+        cluster.run_pod("a", ["one"])
+        assert (
+            f"# HELP lamp_taken Lamps that claims have\n# TYPE lamp_taken gauge\n{value}1.0" in web.read("/metrics")[1]
+        )
+        lamps.fails = True
+        text = web.read("/metrics")[1]
+        assert "lamp_taken" not in text
+        assert 'dra_sdk_claims_held{driver="lamps.example.com"} 1.0' in text
+        lamps.fails = False
+        assert f"{value}1.0" in web.read("/metrics")[1]
+    failed = (
+        "/metrics lacks what the driver measures: dra_metrics of driver lamps.example.com failed: OSError: injected"
+    )
+    assert failed in caplog.text
 
 
 def prepare(socket: Path, ref: ClaimRef) -> object:

@@ -173,6 +173,9 @@ def test_every_pod_is_confined_and_replaced_without_a_gap(key: str) -> None:
     (made,) = spec["containers"]
     assert "memory" in made["resources"]["limits"]
     assert made["securityContext"]["readOnlyRootFilesystem"]
+    start = made["startupProbe"]
+    assert start["httpGet"] == made["livenessProbe"]["httpGet"]  # which waits for it
+    assert start["periodSeconds"] * start["failureThreshold"] == 300
     sources = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in made["env"] if "valueFrom" in each}
     assert sources == {"NODE_NAME": "spec.nodeName", "POD_UID": "metadata.uid"}
 

@@ -1,13 +1,17 @@
-"""The role of a driver, compared with the requests of one that does everything: it grants each, and nothing more."""
+"""The roles of the chart, compared with the requests of drivers and commands: each is granted, and nothing more."""
 
 from __future__ import annotations
 
+import argparse
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from dra_sdk import Claim, Condition, Device, DeviceStatus, DriverInfo, Node, PreparedDevice, ResourcePool
+from dra_sdk.cli.live_cluster import opened_cluster
+from dra_sdk.cli.main import main
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.tools.doctor import PERMISSIONS
@@ -49,15 +53,16 @@ class Lamps:
         stop.wait()
 
 
+def role(name: str, values: dict[str, Any]) -> set[tuple[str, str]]:
+    """Resource and verb of each permission of a ClusterRole of the chart."""
+    rendered = (each.object for each in Chart().render(values))
+    (found,) = (each for each in rendered if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name)
+    return {(resource, verb) for rule in found["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
 def granted(*, device_status: bool) -> set[tuple[str, str]]:
-    """Resource and verb of each permission of the role."""
-    values = {"drivers": {"lamps": {"driverName": NAME, "deviceStatus": device_status}}}
-    (role,) = (
-        each.object
-        for each in Chart().render(values)
-        if each.object["kind"] == "ClusterRole" and each.object["metadata"]["name"] == "dra-lamps"
-    )
-    return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    """What the role of a driver grants."""
+    return role("dra-lamps", {"drivers": {"lamps": {"driverName": NAME, "deviceStatus": device_status}}})
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +111,32 @@ def test_a_driver_without_status_gets_what_every_driver_asks_for() -> None:
     assert granted(device_status=False) == {(resource, verb) for _, resource, verb in PERMISSIONS}
 
 
-def test_people_are_granted_what_the_commands_read_and_no_change() -> None:
-    (role,) = (
-        each.object
-        for each in Chart().render({"drivers": {"lamps": {"driverName": NAME}}})
-        if each.object["metadata"]["name"] == "dra-sdk-viewer"
-    )
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+@pytest.mark.parametrize("key", sorted(Chart().defaults["drivers"]))
+def test_every_driver_of_the_chart_has_that_role(key: str) -> None:
+    """What the SDK asks for is what each of them asks for; none has a client of its own."""
+    entry = Chart().defaults["drivers"][key]
+    found = role(f"dra-{key}", {"drivers": {key: {"enabled": True}}})
+    assert found == granted(device_status=entry.get("deviceStatus", False))
+
+
+def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
+    with EmbeddedCluster(version="1.37") as cluster:  # which serves every kind that is read
+        begin = len(cluster.server.log.records())
+        for command in (["top"], ["simulate", "--from-cluster"], ["explain", "--from-cluster"]):
+            assert main([*command, "--kubeconfig", str(cluster.kubeconfig)]) < 2
+        flags = argparse.Namespace(kubeconfig=cluster.kubeconfig, context="")
+        with opened_cluster(flags, follow=True) as followed:
+            wait(lambda: cluster.server.open_watches == len(followed.kinds))
+        asked = {(each.resource, each.verb) for each in cluster.server.log.records()[begin:] if each.resource}
+    assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked
+
+
+def test_the_webhook_has_no_role() -> None:
+    webhook = {"webhook": {"create": True, "caBundle": "LS0t"}, "drivers": {"lamps": {"driverName": NAME}}}
+    bound = [
+        subject["name"]
+        for each in Chart().render(webhook)
+        if each.object["kind"] in {"ClusterRoleBinding", "RoleBinding"}
+        for subject in each.object["subjects"]
+    ]
+    assert bound == ["dra-lamps"]

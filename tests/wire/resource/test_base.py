@@ -60,7 +60,7 @@ def test_times_are_written_in_utc_and_whole_seconds(given, stored):
 
 @pytest.mark.parametrize(
     ("text", "amount"),
-    [("8Gi ", "8Gi"), (" 8Gi", "8Gi"), ("5.m", "5m"), ("1.", "1"), (".5e3", "500"), ("+1e3", "1k")]
+    [("8Gi ", "8Gi"), (" 8Gi", "8Gi"), ("5.m", "5m"), ("1.", "1"), (".5e3", "500"), ("+1e3", "1e3")]
     + [(text, "0") for text in (".", "+", "-", "+.", "e3", "E", "E-3", "Ki", "m", ".Ki", "-m", "00", "-0")],
 )
 def test_quantities_are_read_as_leniently_as_by_the_server(text, amount):

@@ -7,7 +7,7 @@
 
 Everything here is a pure function of a `Snapshot`. The modules follow a pod through kube-scheduler: `claim_controller`
 makes its claims, `pod_requirements` is PreFilter, `node_filter` is Filter, `scheduling_cycle` chooses a node and
-reserves devices in `cluster_state`, and `scheduling_outcome` is the result.
+reserves devices in `cluster_state`, `preemption` is PostFilter, and `scheduling_outcome` is the result.
 """
 
 from __future__ import annotations

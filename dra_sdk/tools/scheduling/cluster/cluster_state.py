@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocatedState
@@ -14,12 +14,27 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     deallocated,
     pod_consumer,
     used_claims,
+    with_generated_claims,
+    with_recreated_pods,
     with_status,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
 from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
-from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, pod_requests
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, ResourceAmounts, pod_requests
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod on its node, and what it requests there."""
+
+    pod: Pod
+    requests: ResourceAmounts
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+        return self.pod.spec.effective_priority
 
 
 class ClusterState:
@@ -38,6 +53,7 @@ class ClusterState:
         self.hypothetical = dict(snapshot.hypothetical)
         self.allocated = AllocatedState.of(snapshot.claims)
         self.free_resources = FreeResources(Node.model_validate(each) for each in snapshot.nodes)
+        self._running: dict[str, dict[ObjectKey, RunningPod]] = {}
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot with all changes."""
@@ -50,7 +66,32 @@ class ClusterState:
 
     def add_running_pod(self, pod: Pod) -> None:
         """Add a pod that already runs on its node."""
-        self.free_resources.add_pod(pod.spec.node_name, pod_requests(pod))
+        self._run(pod.spec.node_name, RunningPod(pod, pod_requests(pod)))
+
+    def running_on(self, node: str) -> Collection[RunningPod]:
+        """Return the pods on a node."""
+        return self._running.get(node, {}).values()
+
+    def evict(self, keys: Iterable[ObjectKey]) -> list[Pod]:
+        """Remove pods from their nodes, as if deleted and created again; return them as they wait now.
+
+        Claims that were made for them are made anew, and claims that nobody else uses are deallocated.
+        """
+        removed = list(dict.fromkeys(keys))
+        for pods in self._running.values():
+            for key in [each for each in removed if each in pods]:
+                gone = pods.pop(key)
+                self.free_resources.remove_pod(self.pods[key]["spec"]["nodeName"], gone.requests)
+        before = self.snapshot()
+        after = with_generated_claims(
+            with_recreated_pods(before, (Pod.model_validate(self.pods[key]) for key in removed))
+        )
+        for key, claim in self.claims.items():
+            left = after.claims_by_key.get(key)
+            if claim_allocation(claim) is not None and (left is None or claim_allocation(left) is None):
+                self.allocated.remove(claim)
+        self.claims, self.pods = dict(after.claims_by_key), dict(after.pods_by_key)
+        return [Pod.model_validate(self.pods[key]) for key in removed]
 
     def bind(self, requirements: PodRequirements, fit: NodeFit) -> tuple[ObjectKey, ...]:
         """Bind a pod to a node and give it its devices; return the claims that it uses."""
@@ -59,7 +100,7 @@ class ClusterState:
             self._reserve(claim, fit.allocations.get(name), pod_consumer(requirements.pod))
         as_devices = self.free_resources.without_device_plugin(fit.node, requirements.extended_resources)
         requests = {name: each for name, each in requirements.requests.items() if name not in as_devices}
-        self.free_resources.add_pod(fit.node, requests)
+        self._run(fit.node, RunningPod(requirements.pod, requests))
         pod = self.pods[key] | {"spec": self.pods[key]["spec"] | {"nodeName": fit.node}}
         if EXTENDED_RESOURCES in fit.claims:
             name = fit.claims[EXTENDED_RESOURCES]["metadata"]["name"]
@@ -86,6 +127,10 @@ class ClusterState:
                 self.hypothetical.pop(object_key(claim), None)
                 count += 1
         return count
+
+    def _run(self, node: str, running: RunningPod) -> None:
+        self.free_resources.add_pod(node, running.requests)
+        self._running.setdefault(node, {})[pod_key(running.pod)] = running
 
     def _reserve(self, claim: JSON, allocation: JSON | None, consumer: JSON | None) -> None:
         """Record a new allocation, and the consumer of the claim."""

@@ -6,12 +6,12 @@ These fields are validated as by the API server. Source: core/v1 Pod, Node; core
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
-from dra_sdk.wire.resource.base import Amount, Int64, Object
+from dra_sdk.wire.resource.base import Amount, Int64, Object, Timestamp
 from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
 from dra_sdk.wire.validation.metadata import node_selector
 from dra_sdk.wire.validation.names import dns_label, dns_subdomain
@@ -20,11 +20,6 @@ from dra_sdk.wire.validation.problems import Problem, duplicate, invalid, not_fo
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
-"""The priority classes of every cluster. Source: scheduling/v1."""
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _OPERATORS: Final = ("Equal", "Exists")
 
@@ -159,8 +154,8 @@ class PodSpec(PartialObject):
 
     @property
     def effective_priority(self) -> int:
-        """`spec.priority`, or that of a system priority class; 0 for other classes, which are unknown here."""
-        return _SYSTEM_PRIORITIES.get(self.priority_class_name, 0) if self.priority is None else self.priority
+        """`spec.priority`, which `with_priorities` sets by the pod's PriorityClass; 0 without it."""
+        return self.priority or 0
 
 
 class PodResourceClaimStatus(PartialObject):
@@ -180,6 +175,8 @@ class PodStatus(PartialObject):
     """core/v1 PodStatus."""
 
     phase: str = ""
+    start_time: Timestamp | None = None
+    nominated_node_name: str = ""
     resource_claim_statuses: list[PodResourceClaimStatus] = Field(default_factory=list)
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 

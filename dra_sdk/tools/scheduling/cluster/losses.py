@@ -20,7 +20,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import FIELD_OF_KIND, ObjectKey, Snapshot, object_key
 from dra_sdk.tools.scheduling.cluster.what_if import DeviceTaintSelector, NodeTemplate, WhatIfError
 
 DeviceKey = tuple[str, str, str]
@@ -60,8 +60,8 @@ def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
         chosen = {
             key for each in pool for key, device in _devices(each).items() if target.selects(each["spec"], device)
         }
-        marks = {mark for key in chosen for mark in _marks(devices[key])}
-        lost |= chosen | {key for key, device in devices.items() if marks & set(_marks(device))}
+        marks = {mark for key in chosen for mark in hardware_marks(devices[key])}
+        lost |= chosen | {key for key, device in devices.items() if marks & set(hardware_marks(device))}
     if not lost:
         drivers = ", ".join(sorted({each["spec"]["driver"] for each in snapshot.slices})) or "none"
         raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
@@ -104,8 +104,8 @@ def _held(claim: JSON) -> set[DeviceKey]:
     return {(each["driver"], each["pool"], each["device"]) for each in claim_results(claim)}
 
 
-def _marks(device: JSON) -> Iterator[tuple[str, str]]:
-    """Yield what a device has in common with the other parts of its hardware."""
+def hardware_marks(device: JSON) -> Iterator[tuple[str, str]]:
+    """Yield what a device has in common with the other parts of its hardware: the kind of mark, and its value."""
     for each in device.get("consumesCounters") or ():
         yield "counterSet", str(each["counterSet"])
     for name, value in (device.get("attributes") or {}).items():
@@ -115,8 +115,7 @@ def _marks(device: JSON) -> Iterator[tuple[str, str]]:
 
 def replaced(snapshot: Snapshot, objects: Snapshot) -> Snapshot:
     """Return the snapshot with these objects in place of those of the same kind, namespace and name."""
-    kinds = ("nodes", "slices", "classes", "claims", "templates", "pods", "rules", "namespaces", "daemon_sets")
-    added = [each for name in kinds for each in getattr(objects, name)]
+    added = [each for name in FIELD_OF_KIND.values() for each in getattr(objects, name)]
     changed: list[ObjectKey] = [object_key(each) for each in objects.pods]
     removed = [Pod.model_validate(each) for each in snapshot.pods if object_key(each) in changed]
     return with_recreated_pods(snapshot, removed).with_objects(added)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -66,6 +67,22 @@ class FreeResources:
         used[_PODS] += 1
         for name, amount in requests.items():
             used[name] += amount
+
+    def remove_pod(self, node: str, requests: Mapping[str, Fraction]) -> None:
+        """Remove a pod that was added with these requests."""
+        used = self._requested[node]
+        used[_PODS] -= 1
+        for name, amount in requests.items():
+            used[name] -= amount
+
+    @contextmanager
+    def restored(self, node: str) -> Iterator[None]:
+        """At the end of the block, undo which pods were added to the node and removed from it."""
+        before = dict(self._requested.get(node, {}))
+        try:
+            yield
+        finally:
+            self._requested[node] = defaultdict(Fraction, before)
 
     def missing_resources(self, node: str, requests: Mapping[str, Fraction], as_devices: Collection[str]) -> list[str]:
         """Return the resources of which a node has too little for a pod, except for those that it gets `as_devices`."""

@@ -2,14 +2,16 @@
 
 Pods whose devices have a NoExecute taint are evicted, and claims are made from templates. Pods are scheduled by
 priority, then by age. Each is bound to the node with the best alternatives for its claims; of equally good nodes, to
-the first in the snapshot (kube-scheduler weighs other scores and then chooses at random). Finally, claims that no pod
-uses are allocated. There is no preemption, and volumes, ports, topology spread and affinity between pods are ignored.
+the first in the snapshot (kube-scheduler weighs other scores and then chooses at random). A pod that fits nowhere may
+preempt others. Finally, claims that no pod uses are allocated. Volumes, ports, topology spread and affinity between
+pods are ignored.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -38,7 +40,8 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
 )
 from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, pod_key
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
-from dra_sdk.tools.scheduling.cluster.device_taint_eviction import find_evictions
+from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction, find_evictions
+from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
 from dra_sdk.tools.scheduling.cluster.node_filter import (
     UNSCHEDULABLE_TAINT,
@@ -48,9 +51,16 @@ from dra_sdk.tools.scheduling.cluster.node_filter import (
     NodeRejection,
 )
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError, requirements_of
-from dra_sdk.tools.scheduling.cluster.scheduling_outcome import ClaimOutcome, PodPlacement, SchedulingOutcome
+from dra_sdk.tools.scheduling.cluster.preemption import DefaultPreemption
+from dra_sdk.tools.scheduling.cluster.priority_classes import with_priorities
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
+    ClaimOutcome,
+    PodPlacement,
+    Preemption,
+    SchedulingOutcome,
+)
 from dra_sdk.tools.scheduling.cluster.simulation_notes import simulation_notes
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, generated_uid
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, generated_uid
 from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
 
 _MIN_FEASIBLE_NODES: Final = 100
@@ -67,15 +77,15 @@ def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS) -> SchedulingOutcom
     evicted = find_evictions(snapshot)
     removed = [Pod.model_validate(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
-    run = _SchedulingRun(with_generated_claims(_without_stale_claims(with_daemon_pods(current))), max_steps)
+    current = with_priorities(with_daemon_pods(current))
+    run = _SchedulingRun(with_generated_claims(_without_stale_claims(current)), max_steps)
     run.schedule_pods()
     run.allocate_unused_claims()
     after = run.state.snapshot()
     placements = run.placements()
     notes = (*simulation_notes(after, placements), *(_pool_note(each) for each in run.inventory.problems))
-    return SchedulingOutcome(
-        after, placements, tuple(run.claim_outcomes()), {**evicted.pods, **evicted.hypothetical}, notes
-    )
+    gone = {**evicted.pods, **evicted.hypothetical, **run.preempted}
+    return SchedulingOutcome(after, placements, tuple(run.claim_outcomes()), gone, notes, tuple(run.preemptions))
 
 
 class _SchedulingRun:
@@ -94,18 +104,26 @@ class _SchedulingRun:
         self._nodes = {each["metadata"]["name"]: (Node.model_validate(each), each) for each in snapshot.nodes}
         self._pods = [pod for each in snapshot.pods if not is_finished(pod := Pod.model_validate(each))]
         self._candidates: dict[str, CandidateNodes] = {}
+        self._preemption = DefaultPreemption(self.state, self._node_filter, self._nodes, DisruptionBudgets(snapshot))
+        self.preemptions: list[Preemption] = []
+        self.preempted: dict[ObjectKey, Eviction] = {}
         self._placed: dict[ObjectKey, PodPlacement] = {}
         self._reasons: dict[ObjectKey, str] = {}
 
     def schedule_pods(self) -> None:
-        """Find a node for every pod without one; unschedulable pods try again after a claim was deallocated."""
+        """Find a node for every pod without one; they try again after claims were deallocated or pods evicted."""
         waiting = sorted((pod for pod in self._pods if not pod.spec.node_name), key=_queue_order)
         for pod in self._pods:
             if pod.spec.node_name:
                 self.state.add_running_pod(pod)
+        for pod in waiting:
+            self._nominate(pod)
         while waiting:
+            done = len(self.preemptions)
             deallocated = sum(self._schedule_pod(pod) for pod in waiting)
-            waiting = [pod for pod in waiting if self._placed[pod_key(pod)].node is None] if deallocated else []
+            waiting = [pod for pod in waiting if self._placed[pod_key(pod)].node is None]
+            victims = self._evict(self.preemptions[done:])
+            waiting = sorted([*waiting, *victims], key=_queue_order) if victims or deallocated else []
         for pod in self._pods:
             if pod.spec.node_name:
                 self._placed[pod_key(pod)] = self._running_placement(pod)
@@ -145,10 +163,39 @@ class _SchedulingRun:
         key = pod_key(pod)
         fit, reason, requirements = self._find_node(pod)
         if requirements is not None and fit is not None:
+            self._preemption.withdraw(pod)
             self._placed[key] = PodPlacement(key, fit.node, claims=self.state.bind(requirements, fit), scheduled=True)
             return 0
         self._placed[key] = PodPlacement(key, None, reason, tuple(used_claims(pod)))
-        return 0 if requirements is None else self._deallocate_unusable(requirements)
+        if requirements is None:
+            return 0
+        if found := self._preemption.preempt(requirements):
+            self.preemptions.append(found)
+        return self._deallocate_unusable(requirements)
+
+    def _nominate(self, pod: Pod) -> None:
+        """Keep room for a pod that the scheduler of a running cluster has nominated for a node."""
+        if pod.status.nominated_node_name in self._nodes:
+            with suppress(UnschedulableError):
+                requirements = requirements_of(pod, self.state.claims, self._classes, self._resources)
+                self._preemption.nominate(pod.status.nominated_node_name, requirements)
+
+    def _evict(self, preemptions: Sequence[Preemption]) -> list[Pod]:
+        """Evict the victims of preemptions; return them as they wait for a node again."""
+        reasons: dict[ObjectKey, Eviction] = {}
+        for each in preemptions:
+            who = f"preempted by pod {display_name(each.pod)} of priority {each.priority}"
+            for key in each.victims:
+                reasons.setdefault(key, Eviction(each.node, f"{who} for {', '.join(each.missing)}"))
+        if not reasons:
+            return []
+        self.preempted |= reasons
+        victims = self.state.evict(reasons)
+        self._preemption.budgets.evict(victims)
+        self._forget_rejections()
+        waiting = {pod_key(pod): pod for pod in victims}
+        self._pods = [waiting.get(pod_key(pod), pod) for pod in self._pods]
+        return victims
 
     def _find_node(self, pod: Pod) -> tuple[NodeFit | None, str, PodRequirements | None]:
         try:
@@ -167,9 +214,12 @@ class _SchedulingRun:
         """
         best, best_score = None, -1
         candidates = self._candidates_for(requirements)
+        nominated = self._preemption.nominated_node(requirements.pod)
+        if nominated is not None and isinstance(fit := self._check(requirements, *self._nodes[nominated]), NodeFit):
+            return fit, ""
         enough = requirements.best_score if len(self._nodes) >= _MIN_FEASIBLE_NODES else None
         for node, obj in candidates:
-            found = self._node_filter.check(requirements, node, obj)
+            found = self._check(requirements, node, obj)
             if isinstance(found, NodeRejection):
                 candidates.reject(node.metadata.name, found)
             elif (score := requirements.score(found.allocations)) > best_score:
@@ -177,6 +227,17 @@ class _SchedulingRun:
                 if score == enough:
                     break
         return best, "" if best else candidates.summary(requirements, self._node_filter)
+
+    def _check(self, requirements: PodRequirements, node: Node, obj: JSON) -> NodeFit | NodeRejection:
+        """Check a node as if the pods that are nominated for it were there."""
+        name, free = node.metadata.name, self.state.free_resources
+        others = list(self._preemption.nominated_on(name, requirements.pod))
+        if not others:
+            return self._node_filter.check(requirements, node, obj)
+        with free.restored(name):
+            for each in others:
+                free.add_pod(name, each.requests)
+            return self._node_filter.check(requirements, node, obj)
 
     def _candidates_for(self, requirements: PodRequirements) -> CandidateNodes:
         if requirements.equivalence_key not in self._candidates:
@@ -187,8 +248,12 @@ class _SchedulingRun:
         """Deallocate claims that some node cannot use and no other pod uses, so that the pod may fit next time."""
         count = self.state.deallocate_unused(requirements, self._candidates_for(requirements).unusable_claims)
         if count:
-            self._candidates.clear()
+            self._forget_rejections()
         return count
+
+    def _forget_rejections(self) -> None:
+        self._candidates.clear()
+        self._preemption.cluster_changed()
 
     def _running_placement(self, pod: Pod) -> PodPlacement:
         """Return the placement of a pod with `spec.nodeName`, for which the scheduler allocates nothing."""

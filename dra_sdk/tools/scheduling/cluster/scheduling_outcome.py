@@ -63,6 +63,32 @@ class ClaimOutcome:
         return tuple(devices.get("results") or ())
 
 
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A pod for which others of lower priority are evicted.
+
+    pod: the pod, namespace and name.
+    priority: its priority.
+    node: the node for which it is nominated.
+    victims: the evicted pods, the more important first.
+    missing: the resources of which the node had too little.
+    violations: how many of the victims violate a PodDisruptionBudget.
+    """
+
+    pod: ObjectKey
+    priority: int
+    node: str
+    victims: tuple[ObjectKey, ...]
+    missing: tuple[str, ...]
+    violations: int = 0
+
+    def to_json(self) -> JSON:
+        """Return it as JSON; the pods as `namespace` and `name`."""
+        pod, *victims = ({"namespace": key[0], "name": key[1]} for key in (self.pod, *self.victims))
+        found: JSON = {"pod": pod, "priority": self.priority, "node": self.node, "victims": victims}
+        return found | {"missing": list(self.missing), "violations": self.violations}
+
+
 @dataclass(frozen=True)
 class SchedulingOutcome:
     """The result of `schedule`.
@@ -71,6 +97,7 @@ class SchedulingOutcome:
     pods: one placement for each pod in the snapshot that is not finished.
     claims: one outcome for each claim in the snapshot.
     evicted: the evicted pods, and claims without a pod from which one would be evicted, with the reason.
+    preemptions: the pods for which others were evicted, in order; the victims are in `evicted`.
     notes: sentences about what was not simulated or looks wrong.
     """
 
@@ -79,6 +106,7 @@ class SchedulingOutcome:
     claims: tuple[ClaimOutcome, ...]
     evicted: Mapping[ObjectKey, Eviction] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
 
     @cached_property
     def pods_by_key(self) -> Mapping[ObjectKey, PodPlacement]:
@@ -121,6 +149,10 @@ class PlacementState:
     node: str | None
     devices: DevicesByRequest
 
+    def to_json(self) -> JSON:
+        """Return it as JSON."""
+        return {"node": self.node, "devices": {request: list(names) for request, names in self.devices.items()}}
+
 
 @dataclass(frozen=True, slots=True)
 class PlacementChange:
@@ -140,6 +172,19 @@ class PlacementChange:
     after: PlacementState | None
     evicted: str = ""
     reason: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it had a node and has none now."""
+        return bool(self.before and self.before.node) and not (self.after and self.after.node)
+
+    def to_json(self) -> JSON:
+        """Return it as JSON: namespace, name, and the states, each null if it did or does not exist."""
+        namespace, name = self.subject
+        found: JSON = {"kind": "Pod" if self.is_pod else "ResourceClaim", "namespace": namespace, "name": name}
+        states = {"before": self.before, "after": self.after}
+        found |= {key: each and each.to_json() for key, each in states.items()}
+        return found | {key: text for key, text in (("evicted", self.evicted), ("reason", self.reason)) if text}
 
 
 def compare_outcomes(before: SchedulingOutcome, after: SchedulingOutcome) -> tuple[PlacementChange, ...]:

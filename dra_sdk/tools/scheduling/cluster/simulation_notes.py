@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
 from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodSpec
+from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, display_name, object_key
 
 _SHOWN: Final = 5
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FEWER_NODES: Final = "not simulated; a cluster may allow fewer nodes"
+NO_PREEMPTION: Final = "kube-scheduler evicts no pods to free devices, though pods of lower priority have some"
+_NO_DEVICES: Final = "no devices for"
 _ANOTHER_NODE: Final = "not simulated; a cluster may choose another node"
 
 
 def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> Iterator[str]:
     """Yield a sentence for each thing that is not simulated or has no effect; none about pods that already ran."""
+    placements = tuple(placements)
     placed = [
         (display_name(each.pod), Pod.model_validate(snapshot.pods_by_key[each.pod]).spec, each)
         for each in placements
@@ -29,7 +33,8 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
     yield from _unpublished_devices(snapshot)
     yield from _ineffective_rules(snapshot)
     yield from _node_allocatable_devices(snapshot)
-    yield from _preemption(snapshot, [(name, spec) for name, spec, each in placed if each.node is None])
+    yield from _unknown_priorities(snapshot)
+    yield from _no_preemption_for_devices(snapshot, [each for each in placements if each.node is None])
 
 
 def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
@@ -63,17 +68,33 @@ def _node_allocatable_devices(snapshot: Snapshot) -> Iterator[str]:
         yield f"devices with node-allocatable resources: what they use of the node's CPU and memory is {_FEWER_NODES}"
 
 
-def _preemption(snapshot: Snapshot, unplaced: Iterable[tuple[str, PodSpec]]) -> Iterator[str]:
-    """Yield a note on unscheduled pods for which a scheduler may evict pods of lower priority."""
-    specs = (Pod.model_validate(each).spec for each in snapshot.pods)
-    lowest = min((each.effective_priority for each in specs if each.node_name), default=None)
+def _no_preemption_for_devices(snapshot: Snapshot, unplaced: Iterable[PodPlacement]) -> Iterator[str]:
+    """Yield a note on pods that lack devices while pods of lower priority have some."""
+    pods = {key: Pod.model_validate(each).spec for key, each in snapshot.pods_by_key.items()}
+    holders = {
+        (object_key(claim)[0], str(each["name"]))
+        for claim in snapshot.claims
+        if claim_results(claim)
+        for each in claim_consumers(claim)
+    }
+    lowest = min((pods[key].effective_priority for key in holders & pods.keys()), default=None)
     names = [
-        name
-        for name, spec in unplaced
-        if lowest is not None and spec.effective_priority > lowest and spec.preemption_policy != "Never"
+        display_name(each.pod)
+        for each in unplaced
+        if lowest is not None and _NO_DEVICES in each.reason and pods[each.pod].effective_priority > lowest
     ]
     if names:
-        yield f"{_pod_names(names)}: preemption is not simulated; a cluster may evict pods of lower priority"
+        yield f"{_pod_names(names)}: {NO_PREEMPTION}; `dra-sdk explain --make-room POD` plans evictions"
+
+
+def _unknown_priorities(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the PriorityClasses that pods name and that are not given; a server would refuse such pods."""
+    names: dict[str, list[str]] = {}
+    for each in snapshot.pods:
+        if missing := missing_class(each, snapshot):
+            names.setdefault(missing, []).append(display_name(object_key(each)))
+    for name, pods in names.items():
+        yield f"{_pod_names(pods)}: PriorityClass {name} is not given, so the priority is taken as 0"
 
 
 def _pod_names(names: list[str]) -> str:

@@ -36,6 +36,8 @@ FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "ResourceClaimTemplate": "templates",
     "DeviceTaintRule": "rules",
     "DaemonSet": "daemon_sets",
+    "PriorityClass": "priority_classes",
+    "PodDisruptionBudget": "disruption_budgets",
 }
 """The field of Snapshot for each kind of object."""
 
@@ -83,9 +85,9 @@ class Snapshot:
     A snapshot never changes; methods return other snapshots. Its JSON objects are shared between snapshots, so nobody
     may change them either. `read_snapshot` makes a snapshot from documents.
 
-    nodes, slices, classes, claims, templates, pods, rules, namespaces, daemon_sets: the objects of each kind; rules are
-        DeviceTaintRules. The pods of DaemonSets are made when the nodes are known; those of other workloads are among
-        the pods.
+    nodes, slices, classes, claims, templates, pods, rules, namespaces, daemon_sets, priority_classes,
+        disruption_budgets: the objects of each kind; rules are DeviceTaintRules. The pods of DaemonSets are made when
+        the nodes are known; those of other workloads are among the pods.
     profile: the release and feature gates of the API server and the scheduler.
     hypothetical: claims without a pod that were allocated as if a pod used them, and the node of that pod.
     """
@@ -99,6 +101,8 @@ class Snapshot:
     rules: tuple[JSON, ...] = ()
     namespaces: tuple[JSON, ...] = ()
     daemon_sets: tuple[JSON, ...] = ()
+    priority_classes: tuple[JSON, ...] = ()
+    disruption_budgets: tuple[JSON, ...] = ()
     profile: ServerProfile = field(default_factory=ServerProfile.of)
     hypothetical: Mapping[ObjectKey, str] = field(default_factory=dict)
 

@@ -31,6 +31,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
     DAEMON_SET,
     checked_core_object,
     expand,
+    is_core_kind,
     unknown_kind_problems,
     workload_problems,
 )
@@ -46,6 +47,7 @@ from dra_sdk.wire.validation.problems import UnknownFunction, invalid, show, spl
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 _LABEL_NEEDED: Final = f'admin access is only granted in namespaces with the label {ADMIN_ACCESS_LABEL}: "true"'
 _CLAIM_KINDS: Final = {"ResourceClaim", "ResourceClaimTemplate"}
+_CLUSTER_KINDS: Final = {"Node", "Namespace", "PriorityClass"}
 _MAX_NAME_SHOWN: Final = 100
 _MAX_PROBLEM_SHOWN: Final = 2000
 _COLUMN = re.compile(r"line (\d+), column (\d+)")
@@ -186,7 +188,7 @@ class _SnapshotReader:
             return
         is_workload = kind_key(obj) in self.kinds.table
         known = is_workload or kind in RESOURCE_KINDS or version.startswith(f"{GROUP}/")
-        if not known and (kind not in CORE_KINDS or version not in {"v1", ""}):
+        if not known and not is_core_kind(obj):
             found = [located.problem_line(each) for each in unknown_kind_problems(obj, self.kinds)]
             self.problems += found
             self.ignored_kinds.update([kind] if not found else [])
@@ -232,7 +234,7 @@ class _SnapshotReader:
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile), obj
         if kind in CORE_KINDS:
-            return checked_core_object(obj, self.profile)[1], obj | {"spec": obj.get("spec") or {}}
+            return checked_core_object(obj, self.profile)[1], _with_spec(obj)
         problems = self._without_unknown_functions(
             validate(obj, profile=self.profile, compile_cel=cel_compiler(self.profile)), located
         )
@@ -340,12 +342,17 @@ def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:
     if not isinstance(metadata, dict):
         return obj if metadata is not None else obj | {"metadata": {}}
     metadata = {name: value for name, value in metadata.items() if value is not None}
-    if str(obj.get("kind")) in _CLAIM_KINDS or str(obj.get("kind")) not in {*RESOURCE_KINDS, "Node", "Namespace"}:
+    if str(obj.get("kind")) in _CLAIM_KINDS or str(obj.get("kind")) not in {*RESOURCE_KINDS, *_CLUSTER_KINDS}:
         metadata = {"namespace": located.source.namespace} | metadata
     base = metadata.get("generateName")
     if isinstance(base, str) and base and not metadata.get("name"):
         metadata = {"name": generated_name(base, located.source.name, str(number))} | metadata
     return obj | {"metadata": metadata}
+
+
+def _with_spec(obj: JSON) -> JSON:
+    """Return an object of a core kind with a spec, if its kind has one."""
+    return obj if obj["kind"] == "PriorityClass" else obj | {"spec": obj.get("spec") or {}}
 
 
 def _one_line(text: str, limit: int = _MAX_NAME_SHOWN) -> str:

@@ -240,7 +240,7 @@ def drain(snapshot: Snapshot, node: str) -> Snapshot:
     if obj is None:
         raise WhatIfError(f"there is no node {node}; nodes are: {', '.join(snapshot.nodes_by_name) or 'none'}")
     cordoned = obj | {"spec": (obj.get("spec") or {}) | {"unschedulable": True}}
-    changed = with_recreated_pods(snapshot.with_objects([cordoned]), _pods_to_evict(snapshot, node))
+    changed = with_recreated_pods(snapshot.with_objects([cordoned]), pods_to_evict(snapshot, node))
     return without_hypothetical_allocations(changed, _hypothetical_on(snapshot, node))
 
 
@@ -265,7 +265,8 @@ def _with_taint(device: JSON, taint: JSON) -> JSON:
     return device | {"taints": [*others, taint]}
 
 
-def _pods_to_evict(snapshot: Snapshot, node: str) -> Iterator[Pod]:
+def pods_to_evict(snapshot: Snapshot, node: str) -> Iterator[Pod]:
+    """Yield the pods that a drain of a node evicts: not those of DaemonSets, and no static ones."""
     for each in snapshot.pods:
         pod = Pod.model_validate(each)
         owners = {owner.kind for owner in pod.metadata.owner_references or ()}

@@ -15,7 +15,9 @@ from typing import Any, Final
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
 from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, validate_core_object, validate_pod
+from dra_sdk.tools.scheduling.cluster.disruption_budgets import PodDisruptionBudget
 from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason
+from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     DEFAULT_NAMESPACE,
     ObjectKey,
@@ -37,7 +39,19 @@ from dra_sdk.wire.validation.decoding import read_as
 from dra_sdk.wire.validation.names import dns_subdomain
 from dra_sdk.wire.validation.problems import Problem, ProblemType, join_path, required
 
-CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {"Node": Node, "Pod": Pod, "Namespace": Namespace}
+CORE_KINDS: Final[Mapping[str, type[TopLevel]]] = {
+    "Node": Node,
+    "Pod": Pod,
+    "Namespace": Namespace,
+    "PriorityClass": PriorityClass,
+    "PodDisruptionBudget": PodDisruptionBudget,
+}
+"""The kinds that decide about pods beside those of resource.k8s.io, and their models."""
+_CORE_VERSIONS: Final[Mapping[str, str]] = {
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+}
+"""Their API versions; v1 for the others."""
 DAEMON_SET: Final = ("apps", "DaemonSet")
 _TYPED: Final = {"", "apps", "batch"}
 """The API groups of workloads whose fields are all known."""
@@ -90,8 +104,14 @@ def _signs(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[str]:
 # -- problems
 
 
+def is_core_kind(obj: JSON) -> bool:
+    """Return whether an object has one of these kinds, in its version or without one."""
+    kind = str(obj.get("kind") or "")
+    return kind in CORE_KINDS and str(obj.get("apiVersion") or "") in {"", _CORE_VERSIONS.get(kind, "v1")}
+
+
 def checked_core_object(obj: JSON, profile: ServerProfile) -> tuple[TopLevel | None, list[Problem]]:
-    """Decode a pod, a node or a namespace; return its model, None if it is of no use, and what is wrong with it."""
+    """Decode an object of a core kind; return its model, None if it is of no use, and what is wrong with it."""
     found = [*kind_problems(obj.get("apiVersion"), obj.get("kind"))]
     found = found or list(field_problems(str(obj["kind"]), obj, profile))
     if any(each.type is not ProblemType.UNKNOWN for each in found):

@@ -82,3 +82,9 @@ class {{ cookiecutter.__class }}Driver:
     # def dra_top(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[str]:
     #     """The lines of the picture."""
     #     yield f"{len(held)} of {SEATS} seats are taken"
+    #
+    # A driver that measures something adds it to `/metrics`:
+    #
+    # def dra_metrics(self, node: Node, held: Sequence[HeldClaim]) -> Iterator[Gauge]:
+    #     """The values now, whenever the page is read."""
+    #     yield Gauge("seats_taken", "Seats that claims have", sum(len(claim.devices) for claim in held))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.deployed import install, kubeconfig
 from tests.cluster.harness.waiting import poll
 from tests.cluster.manifests import JSON, config, request, where
 from tests.lab import node_pods
@@ -136,6 +137,9 @@ def before(card: Function) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def net(node: Node, before: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeDriver]:
+    """The driver, which may write the status of claims, as the chart permits it with `deviceStatus`."""
+    kubeconfig(node, DRIVER)  # makes its account, which the next line changes
+    install(node, DRIVER, deviceStatus=True)
     state = str(node.kubelet_dir / "plugins" / DRIVER)
     with running(node, "nic", DRIVER, tmp_path_factory.mktemp("net"), DRA_NIC_STATE_DIR=state) as driver:
         yield driver
@@ -214,6 +218,30 @@ def test_pods_get_their_virtual_functions_with_addresses_and_reach_each_other(no
         assert (link["mtu"], link["operstate"], link["parentbus"]) == (1400, "UP", "pci")
         assert ADDRESSES[name] in [each["local"] for each in link["addr_info"]]
         in_pod(node, name, "busybox", "ping", "-c", "3", "-w", "60", "-I", "net1", ADDRESSES[other])
+
+
+def test_the_status_of_a_claim_tells_which_interface_the_pod_has(node: Node, net: NodeDriver, pods: None) -> None:
+    for name in (LEFT, RIGHT):
+        net.wait(lambda name=name: reason(status(node, name)) == "Attached")  # type: ignore[misc]
+        (link,) = json.loads(in_pod(node, name, "ip", "-j", "link", "show", "net1"))
+        assert status(node, name)["networkData"] == {
+            "interfaceName": "net1",
+            "hardwareAddress": link["address"],
+            "ips": [f"{ADDRESSES[name]}/24"],
+        }
+    assert "status.devices refused" not in net.log_text()
+
+
+def status(node: Node, claim: str) -> JSON:
+    """Returns what the status of a claim says of the network device; empty for nothing."""
+    found = node.api.get(f"{node_pods.CLAIMS}/{claim}") or {}
+    entries = found.get("status", {}).get("devices", [])
+    return next((each for each in entries if each["driver"] == DRIVER), {})
+
+
+def reason(entry: JSON) -> str:
+    """Returns the reason of the condition Ready."""
+    return next((each["reason"] for each in entry.get("conditions", []) if each["type"] == "Ready"), "")
 
 
 def serve(node: Node, name: str, server: list[str], client: list[str]) -> tuple[str, str]:

@@ -18,6 +18,8 @@ ROOTS = {
     "v1": ("Pod", "Node", "Namespace", "ReplicationController"),
     "apps/v1": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
     "batch/v1": ("CronJob", "Job"),
+    "policy/v1": ("PodDisruptionBudget",),
+    "scheduling.k8s.io/v1": ("PriorityClass",),
 }
 """The kinds whose fields are written; of all other kinds, only the names are."""
 OPTIONS = {"DeleteOptions", "WatchEvent", "Status", "APIGroup", "APIVersions", "APIResourceList"}

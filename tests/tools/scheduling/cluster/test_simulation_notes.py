@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from dra_sdk.tools.scheduling.cluster import schedule
+from dra_sdk.tools.scheduling.cluster.simulation_notes import NO_PREEMPTION
 from dra_sdk.wire.profile import ServerProfile
-from tests.tools.scheduling.cluster.objects import DRIVER, claim, cluster, gpus, node, obj, pod
+from tests.tools.scheduling.cluster.objects import DRIVER, allocated, claim, cluster, gpus, node, obj, pod
 
 RULE = obj("DeviceTaintRule", "r", {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "a", "effect": "NoExecute"}})
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
@@ -72,13 +73,21 @@ def test_one_sentence_for_many_pods():
     assert notes(*pods)[0].startswith("pods team/p0, team/p1, team/p2, team/p3, team/p4 and 2 more: its scheduler")
 
 
-def test_preemption_is_not_simulated():
-    low, high = pod("low", nodeName="a", priority=0), {"claims": ["missing"], "priority": 1}
-    note = "preemption is not simulated; a cluster may evict pods of lower priority"
-    assert notes(low, pod("p", **high)) == [f"pod p: {note}"]
-    assert notes(low, pod("p", **high, preemptionPolicy="Never")) == []
-    assert notes(low, pod("p", **{**high, "priority": 0})) == []
-    assert notes(low, pod("p", claims=["missing"], priorityClassName="system-node-critical")) == [f"pod p: {note}"]
+def test_nothing_is_preempted_for_devices():
+    held = allocated(claim("c"), "gpu-0", on="a", pods=["low"])
+    objects = (gpus("a", "gpu-0"), held, pod("low", claims=["c"], nodeName="a", priority=5), claim("d"))
+    note = f"{NO_PREEMPTION}; `dra-sdk explain --make-room POD` plans evictions"
+    assert notes(*objects, pod("p", claims=["d"], priority=6)) == [f"pod p: {note}"]
+    assert notes(*objects, pod("p", claims=["d"], priority=5)) == []
+    assert notes(*objects, pod("p", claims=["d"], priorityClassName="system-node-critical")) == [f"pod p: {note}"]
+    assert notes(*objects, pod("p", claims=["missing"], priority=6)) == []
+
+
+def test_a_priority_class_that_is_not_given():
+    assert notes(pod("p", priorityClassName="high")) == [
+        "pod p: PriorityClass high is not given, so the priority is taken as 0"
+    ]
+    assert notes(obj("PriorityClass", "high") | {"value": 7}, pod("p", priorityClassName="high")) == []
 
 
 def test_devices_that_are_no_longer_published():

@@ -1,0 +1,145 @@
+"""PodDisruptionBudgets: which pods may be evicted without violating one.
+
+Source: policy/v1 PodDisruptionBudget; controller/disruption; scheduler plugin DefaultPreemption,
+filterPodsWithPDBViolation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from dra_sdk.tools.scheduling.cluster.claim_controller import is_finished
+from dra_sdk.tools.scheduling.cluster.core_v1 import PartialObject, Pod
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot
+from dra_sdk.wire.resource.metadata import TopLevel
+
+
+class LabelSelectorRequirement(PartialObject):
+    """meta/v1 LabelSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] = Field(default_factory=list)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels match; an unknown operator matches nothing."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        return False
+
+
+class LabelSelector(PartialObject):
+    """meta/v1 LabelSelector."""
+
+    match_labels: dict[str, str] = Field(default_factory=dict)
+    match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels match; an empty selector matches nothing, as in kube-scheduler."""
+        if not (self.match_labels or self.match_expressions):
+            return False
+        equal = all(labels.get(key) == value for key, value in self.match_labels.items())
+        return equal and all(each.matches(labels) for each in self.match_expressions)
+
+
+class PodDisruptionBudgetSpec(PartialObject):
+    """policy/v1 PodDisruptionBudgetSpec."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector = Field(default_factory=LabelSelector)
+
+
+class PodDisruptionBudgetStatus(PartialObject):
+    """policy/v1 PodDisruptionBudgetStatus; None: the controller has not written it."""
+
+    disruptions_allowed: int | None = None
+    disrupted_pods: dict[str, Any] = Field(default_factory=dict)
+
+
+class PodDisruptionBudget(TopLevel):
+    """policy/v1 PodDisruptionBudget."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    spec: PodDisruptionBudgetSpec = Field(default_factory=PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = Field(default_factory=PodDisruptionBudgetStatus)
+
+    def selects(self, pod: Pod) -> bool:
+        """Return whether the budget is for the pod. A pod without labels has none."""
+        labels = pod.metadata.labels or {}
+        return bool(labels) and pod.metadata.namespace == self.metadata.namespace and self.spec.selector.matches(labels)
+
+    def allowed(self, pods: Iterable[Pod]) -> int:
+        """Return how many of these pods of the cluster may be evicted.
+
+        That is `status.disruptionsAllowed`, or else what the controller would write there if the pods that run were
+        healthy and as many were expected as there are.
+        """
+        if self.status.disruptions_allowed is not None:
+            return self.status.disruptions_allowed
+        selected = [pod for pod in pods if self.selects(pod) and not is_finished(pod)]
+        healthy = sum(bool(pod.spec.node_name) for pod in selected)
+        if self.spec.max_unavailable is not None:
+            desired = len(selected) - _scaled(self.spec.max_unavailable, len(selected))
+        else:
+            desired = _scaled(self.spec.min_available or 0, len(selected))
+        return max(0, healthy - max(0, desired))
+
+
+def _scaled(value: int | str, total: int) -> int:
+    """Return a number, or a percentage of the total, rounded up; 0 for other text."""
+    if isinstance(value, int):
+        return value
+    number = value.removesuffix("%")
+    return ceil(int(number) * total / 100) if number.isdecimal() else 0
+
+
+@dataclass(slots=True)
+class _Allowance:
+    budget: PodDisruptionBudget
+    left: int
+
+
+class DisruptionBudgets:
+    """The budgets of a cluster while pods are evicted, and how many evictions each one still allows."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        budgets = [PodDisruptionBudget.model_validate(each) for each in snapshot.disruption_budgets]
+        pods = [Pod.model_validate(each) for each in snapshot.pods] if budgets else []
+        self._allowances = [_Allowance(each, each.allowed(pods)) for each in budgets]
+
+    def violating(self, pods: Sequence[Pod]) -> set[ObjectKey]:
+        """Return which of these pods would violate a budget if they were evicted in this order."""
+        left = [each.left for each in self._allowances]
+        found = set()
+        for pod in pods:
+            for index in self._indexes_for(pod):
+                left[index] -= 1
+                if left[index] < 0:
+                    found.add((pod.metadata.namespace, pod.metadata.name))
+        return found
+
+    def evict(self, pods: Iterable[Pod]) -> None:
+        """Count evictions: for each of these pods, its budgets allow one less."""
+        for pod in pods:
+            for index in self._indexes_for(pod):
+                self._allowances[index].left -= 1
+
+    def _indexes_for(self, pod: Pod) -> Iterator[int]:
+        for index, each in enumerate(self._allowances):
+            if pod.metadata.name not in each.budget.status.disrupted_pods and each.budget.selects(pod):
+                yield index

@@ -1,0 +1,303 @@
+"""A plan of the fewest evictions that make room for a pod, whatever the priorities: for people, not for a scheduler.
+
+kube-scheduler evicts nobody for devices, see `preemption`. Here a pod's devices are free as soon as it is evicted. Pods
+of DaemonSets and static pods stay. On each node, all others that use the node or devices that it can use are removed;
+if the pod fits then, they are taken back one by one, the most important first, as long as it fits. Then smaller sets
+are tried, until a set is found, none is left, or the number of trials is used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.allocator import AllocationError, Allocator, Inventory, SchedulerFeatures
+from dra_sdk.tools.scheduling.cluster.claim_controller import (
+    claim_allocation,
+    claim_consumers,
+    claim_results,
+    is_finished,
+    used_claims,
+    without_hypothetical_allocations,
+)
+from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, RunningPod, pod_key
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
+from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
+from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeFit, NodePair
+from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError, requirements_of
+from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
+from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PlacementChange, SchedulingOutcome, compare_outcomes
+from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name
+from dra_sdk.tools.scheduling.cluster.what_if import WhatIfError
+
+MAX_TRIALS: Final = 5_000
+"""How many sets of pods are tried to be removed, each on one node."""
+_STEPS: Final = 30_000
+"""The steps of the search for devices in each trial."""
+_STAYING: Final = {"DaemonSet", "Node"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEviction:
+    """A pod to evict.
+
+    pod: namespace and name.
+    priority: its priority.
+    owner: the kind and name of its controller; empty if it has none and would not come back.
+    devices: the devices that it frees, as `driver/pool/device`.
+    violates: whether its eviction violates a PodDisruptionBudget.
+    """
+
+    pod: ObjectKey
+    priority: int
+    owner: str
+    devices: tuple[str, ...]
+    violates: bool
+
+    def to_json(self) -> JSON:
+        """Return it as JSON."""
+        namespace, name = self.pod
+        found: JSON = {"namespace": namespace, "name": name, "priority": self.priority, "owner": self.owner}
+        return found | {"devices": list(self.devices), "violatesDisruptionBudget": self.violates}
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPlan:
+    """How to make room for a pod.
+
+    pod: namespace and name.
+    priority: its priority.
+    node: where it fits after the evictions.
+    evictions: the pods to evict; empty if it has a node already.
+    fewest: whether fewer evictions help on no node; False if the search ended at its limit.
+    trials: how many sets were tried.
+    changes: what is different afterwards; evicted pods are scheduled again after the pod.
+    """
+
+    pod: ObjectKey
+    priority: int
+    node: str
+    evictions: tuple[PlannedEviction, ...]
+    fewest: bool
+    trials: int
+    changes: tuple[PlacementChange, ...]
+
+    def to_json(self) -> JSON:
+        """Return it as JSON."""
+        namespace, name = self.pod
+        found: JSON = {"namespace": namespace, "name": name, "priority": self.priority, "node": self.node}
+        found |= {"evictions": [each.to_json() for each in self.evictions], "fewest": self.fewest}
+        return found | {"trials": self.trials, "changes": [each.to_json() for each in self.changes]}
+
+
+class NoRoomError(WhatIfError):
+    """No evictions make room for the pod, or none were found."""
+
+
+def plan_evictions(outcome: SchedulingOutcome, key: ObjectKey, max_trials: int = MAX_TRIALS) -> EvictionPlan:
+    """Return the plan for a pod of the outcome that has no node.
+
+    WhatIfError if there is no such pod; NoRoomError, with the reason, if no evictions help.
+    """
+    placement = outcome.pods_by_key.get(key)
+    if placement is None:
+        raise WhatIfError(f"there is no pod {display_name(key)}")
+    pod = Pod.model_validate(outcome.snapshot.pods_by_key[key])
+    if placement.node is not None:
+        return EvictionPlan(key, pod.spec.effective_priority, placement.node, (), True, 0, ())
+    snapshot = without_hypothetical_allocations(outcome.snapshot, outcome.snapshot.hypothetical)
+    search = _PlanSearch.of(snapshot, key, max_trials)
+    found, fewest = search.find()
+    if found is None:
+        limit = "" if fewest else f" within {max_trials} trials"
+        raise NoRoomError(f"no evictions make room for pod {display_name(key)}{limit}: {placement.reason}")
+    node, victims = found
+    budgets = DisruptionBudgets(snapshot).violating([each.pod for each in victims])
+    evictions = tuple(search.eviction(each, violates=pod_key(each.pod) in budgets) for each in victims)
+    after = schedule(search.carried_out(node, victims))
+    changes = compare_outcomes(outcome, after)
+    return EvictionPlan(key, pod.spec.effective_priority, node, evictions, fewest, search.trials, changes)
+
+
+Victims = tuple[RunningPod, ...]
+
+
+@dataclass(slots=True)
+class _PlanSearch:
+    """The search for the pods to evict, on the state of a cluster."""
+
+    state: ClusterState
+    requirements: PodRequirements
+    node_filter: NodeFilter
+    inventory: Inventory
+    nodes: Sequence[NodePair]
+    max_trials: int
+    trials: int = 0
+    _holders: dict[tuple[str, str], dict[ObjectKey, RunningPod]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, key: ObjectKey, max_trials: int) -> _PlanSearch:
+        """Prepare the search; NoRoomError if the pod can run on no node at all."""
+        features = SchedulerFeatures.of(snapshot.profile)
+        state = ClusterState(snapshot)
+        inventory = Inventory(snapshot.slices, features, snapshot.rules)
+        allocator = Allocator(inventory, snapshot.classes_by_name, features, max_steps=_STEPS)
+        for each in snapshot.pods:
+            if (pod := Pod.model_validate(each)).spec.node_name and not is_finished(pod):
+                state.add_running_pod(pod)
+        resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
+        pod = Pod.model_validate(snapshot.pods_by_key[key])
+        try:
+            requirements = requirements_of(pod, state.claims, snapshot.classes_by_name, resources)
+        except (UnschedulableError, AllocationError) as error:
+            raise NoRoomError(f"no evictions make room for pod {display_name(key)}: {error}") from error
+        node_filter = NodeFilter(allocator, state.allocated, state.free_resources)
+        nodes = [(Node.model_validate(each), each) for each in snapshot.nodes]
+        search = cls(state, requirements, node_filter, inventory, nodes, max_trials)
+        search._index_holders()
+        return search
+
+    def find(self) -> tuple[tuple[str, Victims] | None, bool]:
+        """Return the node and the pods to evict, and whether there is certainly no smaller set."""
+        best: tuple[str, Victims] | None = None
+        candidates: list[tuple[NodePair, Victims]] = []
+        for pair in self.nodes:
+            evictable = self._evictable(pair)
+            if self.trials >= self.max_trials:
+                return best, False
+            if not self._fits(pair, evictable):
+                continue
+            candidates.append((pair, evictable))
+            victims = self._reduced(pair, evictable)
+            if best is None or _cost(victims) < _cost(best[1]):
+                best = pair[0].metadata.name, victims
+        if best is None:
+            return None, True
+        for size in range(1, len(best[1]) + 1):
+            smaller, complete = self._of_size(candidates, size, best[1])
+            if smaller is not None:
+                return smaller, True
+            if not complete:
+                return best, size == len(best[1])
+        return best, True
+
+    def _of_size(
+        self, candidates: Sequence[tuple[NodePair, Victims]], size: int, best: Victims
+    ) -> tuple[tuple[str, Victims] | None, bool]:
+        """Return the least important set of a size that is better than the best one, and whether all were tried."""
+        found: tuple[str, Victims] | None = None
+        for pair, evictable in candidates:
+            for chosen in combinations(evictable, size):
+                if _cost(chosen) >= _cost(found[1] if found else best):
+                    continue
+                if self.trials >= self.max_trials:
+                    return found, False
+                if self._fits(pair, chosen):
+                    found = pair[0].metadata.name, chosen
+        return found, True
+
+    def _reduced(self, pair: NodePair, victims: Victims) -> Victims:
+        """Take back as many pods as possible, the most important first."""
+        left = victims
+        for each in sorted(victims, key=lambda each: -each.priority):
+            if self.trials >= self.max_trials:
+                break
+            fewer = tuple(other for other in left if other is not each)
+            if self._fits(pair, fewer):
+                left = fewer
+        return left
+
+    def _evictable(self, pair: NodePair) -> Victims:
+        """Return the pods that use the node, or devices that it can use, the least important first."""
+        node, obj = pair
+        found = {pod_key(each.pod): each for each in self.state.running_on(node.metadata.name)}
+        try:
+            pools = [each.id for each in self.inventory.node_devices(obj).pools]
+        except AllocationError:
+            pools = []
+        for pool in pools:
+            found |= self._holders.get(pool, {})
+        evictable = [each for each in found.values() if not _owners(each.pod) & _STAYING]
+        return tuple(sorted(evictable, key=lambda each: (each.priority, pod_key(each.pod))))
+
+    def _index_holders(self) -> None:
+        """Record which pods have devices of which pools."""
+        for node, _ in self.nodes:
+            for each in self.state.running_on(node.metadata.name):
+                for claim in used_claims(each.pod):
+                    for result in claim_results(self.state.claims.get(claim, {})):
+                        pool = result["driver"], result["pool"]
+                        self._holders.setdefault(pool, {})[pod_key(each.pod)] = each
+
+    def _fits(self, pair: NodePair, victims: Iterable[RunningPod]) -> bool:
+        """Whether the pod fits on the node without these pods."""
+        self.trials += 1
+        node, obj = pair
+        with self._removed(list(victims)):
+            try:
+                return isinstance(self.node_filter.check(self.requirements, node, obj), NodeFit)
+            except AllocationError:
+                return False
+
+    @contextmanager
+    def _removed(self, victims: Sequence[RunningPod]) -> Iterator[None]:
+        """Free what pods use, for the time of the block."""
+        claims = self._freed_claims(victims)
+        for claim in claims:
+            self.state.allocated.remove(claim)
+        for each in victims:
+            self.state.free_resources.remove_pod(each.pod.spec.node_name, each.requests)
+        try:
+            yield
+        finally:
+            for claim in claims:
+                self.state.allocated.add(claim)
+            for each in victims:
+                self.state.free_resources.add_pod(each.pod.spec.node_name, each.requests)
+
+    def _freed_claims(self, victims: Iterable[RunningPod]) -> list[JSON]:
+        """Return the claims that only these pods use."""
+        pods = list(victims)
+        uids = {each.pod.metadata.uid for each in pods}
+        keys = dict.fromkeys(key for each in pods for key in used_claims(each.pod))
+        claims = [self.state.claims[key] for key in keys if key in self.state.claims]
+        return [
+            claim
+            for claim in claims
+            if claim_allocation(claim) is not None and {each.get("uid") for each in claim_consumers(claim)} <= uids
+        ]
+
+    def eviction(self, victim: RunningPod, *, violates: bool) -> PlannedEviction:
+        """Return what is to be said of a pod to evict."""
+        owner = next((each for each in victim.pod.metadata.owner_references or () if each.controller), None)
+        devices = tuple(
+            f"{each['driver']}/{each['pool']}/{each['device']}"
+            for claim in self._freed_claims([victim])
+            for each in claim_results(claim)
+        )
+        name = f"{owner.kind} {owner.name}" if owner else ""
+        return PlannedEviction(pod_key(victim.pod), victim.priority, name, devices, violates)
+
+    def carried_out(self, node: str, victims: Victims) -> Snapshot:
+        """Return the cluster with the pod on the node; the evicted pods wait."""
+        self.state.evict(pod_key(each.pod) for each in victims)
+        pair = next(each for each in self.nodes if each[0].metadata.name == node)
+        fit = self.node_filter.check(self.requirements, *pair)
+        if not isinstance(fit, NodeFit):
+            raise NoRoomError(f"pod {display_name(pod_key(self.requirements.pod))} does not fit on {node} after all")
+        self.state.bind(self.requirements, fit)
+        return self.state.snapshot()
+
+
+def _cost(victims: Sequence[RunningPod]) -> tuple[int, int]:
+    """Fewer pods are better, then less important ones."""
+    return len(victims), sum(each.priority for each in victims)
+
+
+def _owners(pod: Pod) -> set[str]:
+    return {each.kind for each in pod.metadata.owner_references or () if each.controller}

@@ -1,0 +1,174 @@
+"""Fragmentation: how much of what is free is not in whole pieces of hardware.
+
+A piece is what a counter set stands for, such as a GPU with its partitions; without counter sets, the devices of a pool
+with one PCI address or UUID, or a single device. Its free share is that of its scarcest counter, or that of its
+devices. With F for the sum of the free shares and W for the number of pieces of which nothing is used, the
+fragmentation is 1 - W / F: 0 if all that is free is whole, 1 if no piece is whole although something is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dra_sdk.model import JSON
+from dra_sdk.model.quantity import Quantity
+from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.cluster.losses import hardware_marks
+from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
+
+PoolKey = tuple[str, str]
+"""Driver and pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """How the free hardware of a driver or a pool is split up.
+
+    driver: the driver.
+    pool: the pool; empty for all pools of the driver.
+    pieces: how many pieces of hardware there are.
+    whole: of how many of them nothing is used.
+    free: the sum of the free shares of all pieces.
+    """
+
+    driver: str
+    pool: str
+    pieces: int
+    whole: int
+    free: Fraction
+
+    @property
+    def figure(self) -> Fraction:
+        """The fragmentation, from 0 to 1; 0 if nothing is free."""
+        return 1 - self.whole / self.free if self.free else Fraction(0)
+
+    def to_json(self) -> JSON:
+        """Return it as JSON; the figures are rounded to a thousandth."""
+        found: JSON = {"driver": self.driver, **({"pool": self.pool} if self.pool else {})}
+        rounded = {"free": round(float(self.free), 3), "fragmentation": round(float(self.figure), 3)}
+        return found | {"pieces": self.pieces, "whole": self.whole} | rounded
+
+
+def pool_fragmentation(snapshot: Snapshot) -> list[Fragmentation]:
+    """Return the fragmentation of each pool with devices, by driver and name."""
+    used = _used_devices(snapshot.claims)
+    layouts: dict[tuple[int, ...], _Layout] = {}
+    found = []
+    for (driver, name), specs in sorted(_newest(snapshot.slices).items()):
+        # Slices of nodes of one shape may share their devices, which are then looked at once.
+        key = tuple(id(part) for spec in specs for part in (spec.get("devices"), spec.get("sharedCounters")))
+        layout = layouts.get(key) or layouts.setdefault(key, _Layout.of(specs))
+        if layout.pieces:
+            shares = layout.free_shares(used.get((driver, name), {}))
+            pieces = len(layout.pieces)
+            whole, free = pieces - len(shares), pieces - len(shares) + sum(shares.values(), Fraction(0))
+            found.append(Fragmentation(driver, name, pieces, whole, Fraction(free)))
+    return found
+
+
+def driver_fragmentation(pools: Iterable[Fragmentation]) -> list[Fragmentation]:
+    """Return the fragmentation of each driver, over all its pools."""
+    drivers: dict[str, list[Fragmentation]] = {}
+    for each in pools:
+        drivers.setdefault(each.driver, []).append(each)
+    return [
+        Fragmentation(
+            driver,
+            "",
+            sum(each.pieces for each in own),
+            sum(each.whole for each in own),
+            sum((each.free for each in own), Fraction(0)),
+        )
+        for driver, own in drivers.items()
+    ]
+
+
+@dataclass(slots=True)
+class _Layout:
+    """The pieces of a pool: the devices by name, the devices of each piece, and the counters of counter sets."""
+
+    devices: dict[str, JSON] = field(default_factory=dict)
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    pieces_of: dict[str, list[str]] = field(default_factory=dict)
+    counters: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, specs: Iterable[JSON]) -> _Layout:
+        layout = cls()
+        for spec in specs:
+            for each in spec.get("sharedCounters") or ():
+                layout.counters[each["name"]] = _amounts(each["counters"])
+            for device in spec.get("devices") or ():
+                layout._add(device)
+        return layout
+
+    def _add(self, device: JSON) -> None:
+        name = str(device["name"])
+        sets = [str(each["counterSet"]) for each in device.get("consumesCounters") or ()]
+        mark = next(hardware_marks(device), None)
+        self.devices[name] = device
+        self.pieces_of[name] = sets or [f"{mark[0]} {mark[1]}" if mark else f"device {name}"]
+        for piece in self.pieces_of[name]:
+            self.pieces.setdefault(piece, []).append(name)
+
+    def free_shares(self, used: Mapping[str, Mapping[str, Fraction]]) -> dict[str, Fraction]:
+        """Return the free share of each piece of which something is used."""
+        touched = {piece for name in used for piece in self.pieces_of.get(name, ())}
+        return {piece: self._free_share(piece, used) for piece in touched}
+
+    def _free_share(self, piece: str, used: Mapping[str, Mapping[str, Fraction]]) -> Fraction:
+        names = self.pieces[piece]
+        total = self.counters.get(piece)
+        if total:
+            left = dict(total)
+            for name in (each for each in names if each in used):
+                for entry in self.devices[name]["consumesCounters"]:
+                    if entry["counterSet"] == piece:
+                        for counter, amount in _amounts(entry["counters"]).items():
+                            left[counter] = left.get(counter, Fraction(0)) - amount
+            shares = [left[counter] / amount for counter, amount in total.items() if amount > 0]
+            return max(Fraction(0), min(shares, default=Fraction(0)))
+        free = sum((_device_share(self.devices[name], used.get(name)) for name in names), Fraction(0))
+        return free / len(names)
+
+
+def _device_share(device: JSON, consumed: Mapping[str, Fraction] | None) -> Fraction:
+    """The free share of a device: of a shared one that of its scarcest capacity, else all or nothing."""
+    if consumed is None:
+        return Fraction(1)
+    capacity = {key: Quantity(each["value"]).value for key, each in (device.get("capacity") or {}).items()}
+    if not device.get("allowMultipleAllocations") or not capacity:
+        return Fraction(0)
+    shares = [1 - consumed.get(key, Fraction(0)) / total for key, total in capacity.items() if total > 0]
+    return max(Fraction(0), min(shares, default=Fraction(0)))
+
+
+def _used_devices(claims: Iterable[JSON]) -> dict[PoolKey, dict[str, dict[str, Fraction]]]:
+    """What claims consume of each device in use, except by admin access."""
+    found: dict[PoolKey, dict[str, dict[str, Fraction]]] = {}
+    for claim in claims:
+        for result in claim_results(claim):
+            if not result.get("adminAccess"):
+                device = found.setdefault((result["driver"], result["pool"]), {}).setdefault(result["device"], {})
+                for key, amount in (result.get("consumedCapacity") or {}).items():
+                    device[key] = device.get(key, Fraction(0)) + Quantity(amount).value
+    return found
+
+
+def _newest(slices: Iterable[JSON]) -> dict[PoolKey, list[JSON]]:
+    """The specs of the slices of each pool's newest generation."""
+    pools: dict[PoolKey, list[JSON]] = {}
+    for each in slices:
+        pools.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each["spec"])
+    return {key: list(_of_newest(specs)) for key, specs in pools.items()}
+
+
+def _of_newest(specs: list[JSON]) -> Iterator[JSON]:
+    newest = max(each["pool"].get("generation", 0) for each in specs)
+    return (each for each in specs if each["pool"].get("generation", 0) == newest)
+
+
+def _amounts(counters: Mapping[str, JSON]) -> dict[str, Fraction]:
+    return {name: Quantity(each["value"]).value for name, each in counters.items()}
