@@ -128,7 +128,8 @@ def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
         with opened_cluster(flags, follow=True) as followed:
             wait(lambda: cluster.server.open_watches == len(followed.kinds))
         asked = {(each.resource, each.verb) for each in cluster.server.log.records()[begin:] if each.resource}
-    assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked
+    unserved = {("priorityclasses", "watch"), ("poddisruptionbudgets", "watch")}  # only listed, as this server has none
+    assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked | unserved
 
 
 def test_the_webhook_has_no_role() -> None:
