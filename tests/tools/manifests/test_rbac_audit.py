@@ -128,7 +128,8 @@ def test_people_are_granted_what_the_commands_read_and_nothing_else() -> None:
         with opened_cluster(flags, follow=True) as followed:
             wait(lambda: cluster.server.open_watches == len(followed.kinds))
         asked = {(each.resource, each.verb) for each in cluster.server.log.records()[begin:] if each.resource}
-    unserved = {("priorityclasses", "watch"), ("poddisruptionbudgets", "watch")}  # only listed, as this server has none
+    of_preemption = ("priorityclasses", "poddisruptionbudgets")  # which this server does not have
+    unserved = {(resource, verb) for resource in of_preemption for verb in ("list", "watch")}
     assert role("dra-sdk-viewer", {"drivers": {"lamps": {"driverName": NAME}}}) == asked | unserved
 
 
