@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
@@ -16,8 +16,10 @@ from typing import Any, Final, NoReturn, Protocol
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.loader import find_settings
 from dra_sdk.model.settings import SECTION, DriverSettings
-from dra_sdk.wire.profile import GATES
+from dra_sdk.wire.profile import DEFAULT_VERSION, GATES, NEWEST, OLDEST
 
+UNDER_KUBECTL: Final = "kubectl dra"
+"""The name of the command as a plugin of kubectl."""
 _FLAG: Final = re.compile(r"^ {2}(?:-\w[^,\n]*, )?(--[a-z-]+)", re.MULTILINE)
 """A long flag in a help text."""
 _INDENT: Final = " " * 24
@@ -29,22 +31,44 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **keywords})
+        if self.prog.startswith(UNDER_KUBECTL):
+            self.description = (self.description or "").replace("`dra-sdk ", f"`{UNDER_KUBECTL} ")
         self._has_files = False
+        self._needs_files = False
 
     def add_files(self, description: str, *, required: bool = False) -> None:
-        """Add the argument `files`."""
-        self.add_argument("files", nargs="+" if required else "*", metavar="FILE", help=description)
-        self._has_files = True
+        """Add the argument `files`, and `-f` for those who know it from kubectl."""
+        self.add_argument("files", nargs="*", metavar="FILE", help=description)
+        self.add_argument(
+            "-f",
+            "--filename",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="one more FILE, or several with commas between them, as for kubectl; may be repeated",
+        )
+        self._has_files, self._needs_files = True, required
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As in the base class; but words after flags are files if the command has files, and errors otherwise."""
         found, left = super().parse_known_args(args, namespace)
         if self._has_files:
             found.files += [each for each in left if not _is_flag(each)]
+            found.files += [each for names in found.filename for each in _file_names(names)]
             left = [each for each in left if _is_flag(each)]
+            if self._needs_files and not found.files and not left:
+                self.error("the following arguments are required: FILE")
         if left:
             self.error(f"unrecognized arguments: {' '.join(left)}{self._suggestion(left)}")
         return found, left
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As in the base class, with the choice that is most like the wrong one."""
+        if action.choices is not None and value not in action.choices:
+            known = [str(each) for each in action.choices]
+            raise argparse.ArgumentError(
+                action, f"{value!r} is not one of {', '.join(known)}{did_you_mean(str(value), known)}"
+            )
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; only `--help` prints the usage."""
@@ -73,6 +97,14 @@ class Commands(Protocol):
         add_help: bool = True,
     ) -> Parser:
         """Add a subcommand."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like this one, as `; did you mean X?`; empty if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only after a mistake)
+
+    close = get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def add_driver(parser: Parser) -> None:
@@ -162,6 +194,28 @@ def feature_gates(text: str) -> dict[str, bool]:
     return gates
 
 
+def add_server_flags(parser: argparse.ArgumentParser, *, running: bool = False) -> None:
+    """Add the flags for the release and the feature gates of the API server; the same default for all commands.
+
+    running: whether there may be a running cluster, whose release is the default then.
+    """
+    versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
+    default = f"that of the running cluster, or {DEFAULT_VERSION}" if running else DEFAULT_VERSION
+    parser.add_argument(
+        "--server-version",
+        choices=versions,
+        default=None if running else DEFAULT_VERSION,
+        help=f"release of the API server (default {default})",
+    )
+    parser.add_argument(
+        "--feature-gates",
+        type=feature_gates,
+        default={},
+        metavar="NAME=true,…",
+        help="feature gates of the cluster that differ from the defaults",
+    )
+
+
 def is_directory(path: Path) -> bool:
     """Whether a path is a directory; False if that cannot be found out."""
     try:
@@ -195,6 +249,11 @@ def opened_host_root(path: Path) -> Iterator[Path]:
     else:
         check_host_root(path)
         yield path
+
+
+def _file_names(names: str) -> list[str]:
+    """The files of one `-f`: kubectl separates them by commas."""
+    return [names] if Path(names).exists() else [each for each in names.split(",") if each]
 
 
 def _is_flag(word: str) -> bool:

@@ -7,6 +7,7 @@ hardware, and the claims are those of its state files. Exit status: 0 if it coul
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from dra_sdk.cli.arguments import Commands, opened_host_root, positive_seconds
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.output import CLEAR, printable
 from dra_sdk.errors import SettingsError
-from dra_sdk.model.claim import NO_DEADLINE
+from dra_sdk.model.claim import NO_DEADLINE, HeldClaim
 from dra_sdk.model.driver import Node
 from dra_sdk.node.prepare.state_files import read_checkpoints
 from dra_sdk.node.runtime.instance import read_boot_id
@@ -33,6 +34,9 @@ def add_parser(commands: Commands, name: str) -> None:
     top_parser = inner.add_parser("top", help="what claims use of this node's hardware", description=__doc__)
     top_parser.add_argument(
         "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
+    )
+    top_parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="how the picture is shown (default text)"
     )
     add_flags(top_parser.add_argument_group("settings"), _SETTINGS)
     top_parser.set_defaults(run=partial(run, name))
@@ -51,7 +55,11 @@ def run(name: str, arguments: argparse.Namespace) -> int:
             claims = read_checkpoints(settings.plugin_data(driver.info.name))
             held = [each.held(boot_id, NO_DEADLINE) for each in claims]
             lines = top(driver, Node(settings.node_name, root), held)
-            if arguments.interval and sys.stdout.isatty():
+            if arguments.output == "json":
+                devices = [{"claim": f"{each.namespace}/{each.name}", "devices": _devices(each)} for each in held]
+                print(json.dumps({"driver": driver.info.name, "lines": lines, "claims": devices}, indent=2))
+                lines = []
+            elif arguments.interval and sys.stdout.isatty():
                 print(CLEAR, end="")
             for line in lines:
                 print(printable(line))
@@ -59,3 +67,7 @@ def run(name: str, arguments: argparse.Namespace) -> int:
                 return 0
             sys.stdout.flush()
             sleep(arguments.interval)
+
+
+def _devices(claim: HeldClaim) -> list[dict[str, str]]:
+    return [{"request": each.request, "pool": each.pool, "device": each.name} for each in claim.devices]

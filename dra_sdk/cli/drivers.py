@@ -31,6 +31,9 @@ def add_parser(commands: Commands) -> None:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--schema", metavar="NAME", help=_SCHEMA)
     shown.add_argument("--policy", metavar="NAME", help=_POLICY)
+    shown.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="how the list is shown (default table)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -46,12 +49,21 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(json_schema(info.configs, f"Opaque configuration of {info.name}"), indent=2))
         return 0
     rows = [_row(found) for found in iter_drivers()]
-    print_table(("NAME", "DRIVER", "FROM", "HOOKS"), [row[1:] for row in rows])
+    if arguments.output == "json":
+        print(json.dumps([_as_json(row) for row in rows], indent=2))
+    else:
+        print_table(("NAME", "DRIVER", "FROM", "HOOKS"), [row[1:] for row in rows])
     for driver, number in Counter(row[2] for row in rows if row[0]).items():
         if number > 1:
             names = " and ".join(row[1] for row in rows if row[2] == driver)
             print(f"warning: {names} are both driver {driver}: only one of them can run on a node", file=sys.stderr)
     return 0 if all(row[0] for row in rows) else 1
+
+
+def _as_json(row: tuple[bool, str, str, str, str]) -> dict[str, object]:
+    loads, name, driver, source, hooks = row
+    about: dict[str, object] = {"hooks": hooks.split()} if loads else {"error": hooks}
+    return {"name": name, "driver": driver if loads else None, "from": source, **about}
 
 
 def _row(found: EntryPoint) -> tuple[bool, str, str, str, str]:

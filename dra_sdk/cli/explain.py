@@ -3,8 +3,9 @@
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would. It explains one claim, all
 claims of a pod, or everything that is not placed: which devices pass which test on which nodes, and what the others
 have instead. With a what-if flag it explains the cluster after the change. It suggests changes that help, the smallest
-first; each one was tried with the allocator. With --make-room it plans the fewest evictions that make room for a pod.
-Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
+first; each one was tried with the allocator. With --watch it follows the running cluster, explains again when the
+answer is another one, and ends when all can be allocated. With --make-room it plans the fewest evictions that make room
+for a pod. Exit status: 0 if everything can be allocated or a plan is found, 1 if not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
 from dra_sdk.cli.answers import plan_lines
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import printable, yaml_text
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, read_scenario
+from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, scenarios
 from dra_sdk.cli.what_if import add_what_if_flags, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.tools.scheduling.cluster import SchedulingOutcome, Snapshot, schedule
 from dra_sdk.tools.scheduling.cluster.eviction_plan import NoRoomError, plan_evictions
-from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.tools.scheduling.explain import (
     Explanation,
     PodExplanation,
@@ -59,25 +61,32 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain and print; status 1 if something cannot be allocated."""
     require_tools("explain")
+    last: list[Explanation | PodExplanation] | None = None
+    satisfiable = False
     try:
-        scenario = read_scenario(arguments)
-        outcome = _outcome(scenario.snapshot, arguments)
-        if arguments.make_room:
-            return _make_room(scenario, outcome, arguments)
-        found = list(_explanations(outcome, arguments))
+        with closing(scenarios(arguments)) as every:
+            for scenario in every:
+                outcome = _outcome(scenario.snapshot, arguments)
+                if arguments.make_room:
+                    return _make_room(scenario, outcome, arguments)
+                found = list(_explanations(scenario, outcome, arguments))
+                if last is None:
+                    _print_notes(scenario)
+                if found != last:
+                    _print(found, arguments.output)
+                last, satisfiable = found, all(each.satisfiable for each in found)
+                if satisfiable:
+                    break
     except DraError as error:
         return print_bad_input(error)
-    _print_notes(scenario)
-    _print(found, arguments.output)
-    return 0 if all(each.satisfiable for each in found) else 1
+    return 0 if satisfiable else 1
 
 
 def _make_room(scenario: Scenario, outcome: SchedulingOutcome, arguments: argparse.Namespace) -> int:
     """Print a plan of evictions; status 1 if there is none. WhatIfError if there is no such pod."""
     _print_notes(scenario)
-    namespace, _, name = arguments.make_room.rpartition("/")
     try:
-        plan = plan_evictions(outcome, (namespace or DEFAULT_NAMESPACE, name))
+        plan = plan_evictions(outcome, scenario.key(arguments.make_room))
     except NoRoomError as error:
         if arguments.output == "text":
             print(printable(str(error)))
@@ -105,19 +114,22 @@ def _outcome(snapshot: Snapshot, arguments: argparse.Namespace) -> SchedulingOut
     return outcome if changed is None else schedule(changed)
 
 
-def _explanations(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> Iterator[Explanation | PodExplanation]:
+def _explanations(
+    scenario: Scenario, outcome: SchedulingOutcome, arguments: argparse.Namespace
+) -> Iterator[Explanation | PodExplanation]:
     node: str | None = arguments.on
     if node and node not in outcome.snapshot.nodes_by_name:
         names = ", ".join(outcome.snapshot.nodes_by_name) or "none"
         raise SettingsError(f"there is no node {node}; nodes are: {names}")
     if arguments.claim:
-        yield explain_outcome(outcome, arguments.claim, node)
+        yield explain_outcome(outcome, scenario.key(arguments.claim), node)
     elif arguments.pod:
-        yield explain_pod_outcome(outcome, arguments.pod, node)
+        yield explain_pod_outcome(outcome, scenario.key(arguments.pod), node)
     else:
-        for pod in outcome.unplaced:
+        chosen = selected(outcome, arguments)
+        for pod in chosen.unplaced:
             yield explain_pod_outcome(outcome, pod.pod, node)
-        for claim in outcome.unallocated:
+        for claim in chosen.unallocated:
             yield explain_outcome(outcome, claim.claim, node)
 
 
@@ -126,9 +138,10 @@ def _print(found: list[Explanation | PodExplanation], output: str) -> None:
         lines = "\n".join(map(format_explanation, found)) or "Every pod has a node, and every claim has its devices.\n"
         for line in lines.splitlines():
             print(printable(line))
+        sys.stdout.flush()
     else:
         _print_json([each.to_json() for each in found], output)
 
 
 def _print_json(value: Any, output: str) -> None:
-    print(json.dumps(value, indent=2) + "\n" if output == "json" else yaml_text([value]), end="")
+    print(json.dumps(value, indent=2) + "\n" if output == "json" else yaml_text([value]), end="", flush=True)

@@ -8,11 +8,12 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Final
 
-from dra_sdk.cli.arguments import Parser
+from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser
 from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.errors import DraError
 from dra_sdk.loader.finding import iter_drivers
 
+NAME: Final = "dra-sdk"
 COMMANDS: Final = (
     "new",
     "run",
@@ -31,6 +32,7 @@ COMMANDS: Final = (
     "manifests",
     "doctor",
     "webhook",
+    "completion",
 )
 FAILED: Final = 2
 INTERRUPTED: Final = 130
@@ -41,12 +43,17 @@ _EXIT_STATUS: Final = (
 )
 
 
-def main(arguments: list[str] | None = None) -> int:
+def kubectl_plugin() -> int:
+    """Run one command as `kubectl dra`, where the running cluster is a source of objects unless it is excluded."""
+    return main(prog=UNDER_KUBECTL)
+
+
+def main(arguments: list[str] | None = None, prog: str = NAME) -> int:
     """Run one command; returns the exit status."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # otherwise each connection that a peer closes is logged
     given = _without_help(sys.argv[1:] if arguments is None else arguments)
     try:
-        parsed = make_parser(given).parse_args(given)
+        parsed = make_parser(given, prog).parse_args(given)
         return int(parsed.run(parsed))
     except DraError as error:
         for line in error_lines(error):
@@ -68,13 +75,13 @@ def _without_help(given: list[str]) -> list[str]:
     return [*given[1:2], "--help"] if given[:1] == ["help"] else given
 
 
-def make_parser(arguments: list[str]) -> Parser:
+def make_parser(arguments: list[str], prog: str = NAME) -> Parser:
     """The parser for these arguments: with the command that they name, or with all; `run` does not import the others.
 
     An installed driver is a command too, if no other command has its name.
     """
-    parser = Parser("dra-sdk", description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
-    parser.add_argument("--version", action="version", version=f"dra-sdk {version('dra-sdk')}")
+    parser = Parser(prog, description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
+    parser.add_argument("--version", action="version", version=f"{NAME} {version(NAME)}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     first = arguments[0] if arguments else ""
     if first not in COMMANDS and first in {each.name for each in iter_drivers()}:

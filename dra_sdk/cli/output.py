@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -75,17 +77,46 @@ _PlainDumper.add_representer(
 # -- tables
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> None:
+class Color(StrEnum):
+    """Colours of a terminal, as SGR parameters (ECMA-48)."""
+
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    BLUE = "34"
+
+
+def has_colors() -> bool:
+    """Whether stdout is a terminal that takes colours; not if NO_COLOR is set to anything (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+    color: Callable[[str, str], Color | None] | None = None,
+) -> None:
     """Print columns as wide as their widest cell, with two spaces between them.
 
     If the table is wider than `width`, the widest columns are shortened in the middle of their cells, because the ends
-    of names differ. No column becomes narrower than its heading.
+    of names differ. No column becomes narrower than its heading. `color` chooses the colour of a cell by its heading.
     """
     widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
     if width is not None:
         widths = _fitted(widths, headings, width)
     for row in (headings, *rows):
-        print(_GAP.join(_cell(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip())
+        cells = [_cell(cell, size) for cell, size in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        if color is not None and row is not headings:
+            colors = [color(*each) for each in zip(headings, row, strict=True)]
+            cells = [_colored(*each) for each in zip(cells, colors, strict=True)]
+        print(_GAP.join(cells).rstrip())
+
+
+def _colored(text: str, color: Color | None) -> str:
+    return text if color is None else f"\033[{color}m{text}\033[0m"
 
 
 def wrapped(row: Sequence[str | Sequence[str]], widths: Sequence[int]) -> list[list[str]]:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dra_sdk.cli.arguments import Parser, feature_gates, from_text
+from dra_sdk.cli.arguments import UNDER_KUBECTL, Parser, add_server_flags, from_text
+from dra_sdk.cli.live_cluster import (
+    LiveCluster,
+    add_connection_flags,
+    add_selection_flags,
+    add_watch_flags,
+    names_cluster,
+    opened_cluster,
+)
 from dra_sdk.cli.output import error_lines, printable
 from dra_sdk.cli.sources import (
     STDIN,
@@ -17,7 +25,6 @@ from dra_sdk.cli.sources import (
     discovered_slices,
     file_names,
     fixture_path,
-    read_cluster,
     read_file,
     read_kinds,
 )
@@ -25,12 +32,11 @@ from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name, read_settings
 from dra_sdk.tools.node_archive import opened_root
 from dra_sdk.tools.scheduling.cluster import ObjectSource, Snapshot, SnapshotReadError, SnapshotReading, read_snapshot
-from dra_sdk.wire.profile import NEWEST, OLDEST, ServerProfile
+from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
+from dra_sdk.wire.profile import DEFAULT_VERSION, ServerProfile
 
 BAD_INPUT: Final = 2
 DEFAULT_NODE: Final = "node-1"
-DEFAULT_MINOR: Final = 36
-"""The release of the cluster unless a flag or a running cluster says otherwise."""
 MAX_NAMES: Final = 5
 """The most names in one note."""
 
@@ -41,10 +47,17 @@ class Scenario:
 
     snapshot: its objects.
     notes: what was assumed, ignored or missing, in sentences.
+    namespace: the namespace of names that have none.
     """
 
     snapshot: Snapshot
     notes: tuple[str, ...]
+    namespace: str = DEFAULT_NAMESPACE
+
+    def key(self, text: str) -> tuple[str, str]:
+        """Namespace and name of `[NAMESPACE/]NAME`."""
+        namespace, slash, name = text.partition("/")
+        return (namespace, name) if slash else (self.namespace, namespace)
 
 
 def add_scenario_flags(parser: Parser) -> None:
@@ -69,44 +82,65 @@ def add_scenario_flags(parser: Parser) -> None:
         metavar="NAME",
         help=f"the driver's node (default: as for discover; with a fixture {DEFAULT_NODE}); may be repeated",
     )
-    parser.add_argument("--from-cluster", action="store_true", help="add the objects of a running cluster")
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the running cluster (default: as for kubectl)"
+        "--from-cluster",
+        action=argparse.BooleanOptionalAction,
+        default=parser.prog.startswith(UNDER_KUBECTL),
+        help="add the objects of a running cluster; --kubeconfig and --context mean it too",
     )
+    add_connection_flags(parser)
+    add_selection_flags(parser, "pods and claims", "pods")
+    add_watch_flags(parser, "until everything that is asked for can be placed")
     add_kind_flags(parser)
-    versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
-    parser.add_argument(
-        "--server-version",
-        choices=versions,
-        help=f"release of the cluster (default: that of the running cluster, or 1.{DEFAULT_MINOR})",
-    )
-    parser.add_argument(
-        "--feature-gates",
-        type=feature_gates,
-        default={},
-        metavar="NAME=true,…",
-        help="feature gates of the cluster that differ from the defaults",
-    )
+    add_server_flags(parser, running=True)
 
 
-def read_scenario(arguments: argparse.Namespace) -> Scenario:
-    """The cluster that the flags describe, with a node for each name in the slices; DraError for bad input."""
-    if not (arguments.files or arguments.driver or arguments.from_cluster):
+def scenarios(arguments: argparse.Namespace) -> Generator[Scenario, None, None]:
+    """The cluster that the flags describe, with a node for each name in the slices; DraError for bad input.
+
+    With --watch, the cluster again after each change, until --timeout. To be closed.
+    """
+    running = names_cluster(arguments)
+    if not (arguments.files or arguments.driver or running):
         raise SettingsError("there are no objects to read: give files, --driver NAME or --from-cluster")
-    if arguments.kubeconfig and not arguments.from_cluster:
-        raise SettingsError("--kubeconfig needs --from-cluster")
-    sources, version = [], arguments.server_version
-    if arguments.from_cluster:
-        source, running = read_cluster(arguments.kubeconfig)
-        sources.append(source)
-        version = version or running
-    profile = ServerProfile.of(version or f"1.{DEFAULT_MINOR}", arguments.feature_gates)
-    discovered, files = list(_discovered(arguments, profile)), list(_files(arguments.files))
-    kinds = read_kinds(arguments.workloads)
-    reading = read_snapshot([*sources, *discovered, *files], profile, kinds=kinds, ignore=arguments.ignore_kind)
-    snapshot, added = reading.snapshot.with_missing_nodes()
-    notes = (*_empty_sources(discovered, files), *_reading_notes(reading, added), *_missing_objects(snapshot))
-    return Scenario(snapshot, notes)
+    if arguments.watch and not running:
+        raise SettingsError("--watch follows a running cluster, so it needs --from-cluster")
+    if arguments.timeout and not arguments.watch:
+        raise SettingsError("--timeout needs --watch")
+    if not running:
+        yield _Sources.read(arguments, None).scenario(arguments, None)
+        return
+    with opened_cluster(arguments, follow=arguments.watch) as cluster:
+        sources = _Sources.read(arguments, cluster)
+        yield sources.scenario(arguments, cluster)
+        for _ in cluster.changes(arguments.timeout) if arguments.watch else ():
+            yield sources.scenario(arguments, cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What is read once: files, and what drivers discover."""
+
+    profile: ServerProfile
+    namespace: str
+    discovered: Sequence[ObjectSource]
+    files: Sequence[ObjectSource]
+
+    @classmethod
+    def read(cls, arguments: argparse.Namespace, cluster: LiveCluster | None) -> _Sources:
+        version = arguments.server_version or (cluster.version if cluster else DEFAULT_VERSION)
+        namespace = arguments.namespace or (cluster.namespace if cluster else DEFAULT_NAMESPACE)
+        profile = ServerProfile.of(version, arguments.feature_gates)
+        files = [replace(each, namespace=namespace) for each in _files(arguments.files)]
+        return cls(profile, namespace, list(_discovered(arguments, profile)), files)
+
+    def scenario(self, arguments: argparse.Namespace, cluster: LiveCluster | None) -> Scenario:
+        kinds = read_kinds(arguments.workloads)
+        sources = [*([cluster.source()] if cluster else []), *self.discovered, *self.files]
+        reading = read_snapshot(sources, self.profile, kinds=kinds, ignore=arguments.ignore_kind)
+        snapshot, added = reading.snapshot.with_missing_nodes()
+        notes = _empty_sources(self.discovered, self.files), _reading_notes(reading, added), _missing_objects(snapshot)
+        return Scenario(snapshot, tuple(each for some in notes for each in some), self.namespace)
 
 
 def print_bad_input(error: DraError) -> int:

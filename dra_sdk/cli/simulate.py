@@ -2,8 +2,9 @@
 
 Schedules the pods and claims of files, or of a running cluster, as kube-scheduler would, without changing anything.
 With a what-if flag it schedules, changes the cluster, schedules again and prints the differences. With --waves it
-drains nodes in waves and prints what moves. Exit status: 0 if everything is placed, 1 if something is not, 2 for bad
-input.
+drains nodes in waves and prints what moves. With --watch it follows the running cluster and prints what changes, until
+everything that --namespace and --selector choose is placed. Exit status: 0 if everything is placed, 1 if something is
+not, 2 for bad input.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -26,8 +28,9 @@ from dra_sdk.cli.answers import (
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver, top
+from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
-from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, read_scenario
+from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, scenarios
 from dra_sdk.cli.waves import add_wave_flag, simulated_waves
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
@@ -41,6 +44,7 @@ from dra_sdk.tools.scheduling.cluster import (
     PodPlacement,
     SchedulingOutcome,
     Snapshot,
+    compare_outcomes,
     display_name,
     schedule,
 )
@@ -76,21 +80,48 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, change, schedule again, print."""
     require_tools("simulate")
+    last: SchedulingOutcome | None = None
+    fits = True
     try:
-        scenario = read_scenario(arguments)
-        before = schedule(scenario.snapshot)
-        waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
-        if waves is not None:
-            after = settled(waves[-1]) if waves else before
-        else:
-            changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
-            after = before if changed is None else schedule(changed)
-        if arguments.picture:
-            write_picture(after, arguments.picture, driver_pictures(arguments, after))
+        with closing(scenarios(arguments)) as found:
+            for scenario in found:
+                before = schedule(scenario.snapshot)
+                waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
+                if waves is not None:
+                    after = settled(waves[-1]) if waves else before
+                else:
+                    changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
+                    after = before if changed is None else schedule(changed)
+                if arguments.picture:
+                    write_picture(after, arguments.picture, driver_pictures(arguments, after))
+                chosen = selected(after, arguments)
+                if last is None:
+                    first = chosen if after is before else selected(before, arguments)
+                    _print(scenario, first, chosen, waves, arguments)
+                else:
+                    _print_difference(last, chosen, arguments.output)
+                last, fits = chosen, all(each.fits for each in waves or ())
+                if chosen.complete and fits:
+                    break
     except DraError as error:
         return print_bad_input(error)
-    _print(scenario, before, after, waves, arguments)
-    return 0 if after.complete and all(each.fits for each in waves or ()) else 1
+    return 0 if last is not None and last.complete and fits else 1
+
+
+def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
+    """Print what a change of the running cluster changes; nothing if that is nothing."""
+    if not compare_outcomes(before, after):
+        return
+    if output == "json":
+        answer = simulation_json(before, after, None)
+        found = {"apiVersion": "v1", "kind": "List", "items": _objects(after), "simulation": answer}
+        print(json.dumps(found, indent=2))
+    elif output == "yaml":
+        print(yaml_text(_objects(after)), end="")
+    for line in change_lines(before, after):
+        print(printable(line), file=sys.stdout if output == "table" else sys.stderr)
+    print(printable(_summary(after)), file=sys.stderr)
+    sys.stdout.flush()
 
 
 def _print(
@@ -128,6 +159,7 @@ def _print(
         print(printable(line), file=stream)
     for line in [*fragmentation_lines(after.snapshot), _summary(after)]:
         print(printable(line), file=sys.stderr)
+    sys.stdout.flush()
 
 
 def _objects(outcome: SchedulingOutcome) -> list[JSON]:

@@ -1,4 +1,4 @@
-"""Where commands read objects from: files, a running cluster, and what a driver discovers on a directory tree."""
+"""Where commands read objects from: files, and what a driver discovers on a directory tree."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from dra_sdk.cli.arguments import is_directory
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.errors import InvalidObjectError, NotFoundError, SettingsError
-from dra_sdk.kube import paths
+from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.loader import find_driver
-from dra_sdk.model import JSON
 from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
@@ -32,20 +29,6 @@ _RENDER_SECONDS: Final = 120
 FIXTURES: Final = "fixtures"
 ARCHIVE: Final = ".tar.gz"
 _PARTITIONS: Final = "DRAPartitionableDevices"
-_COLLECTIONS: Final = {
-    "Node": paths.nodes(),
-    "Pod": paths.pods(),
-    "ResourceSlice": paths.resource_slices(),
-    "DeviceClass": paths.device_classes(),
-    "ResourceClaim": paths.resource_claims(),
-    "ResourceClaimTemplate": paths.resource_claim_templates(),
-}
-_CORE_KINDS: Final = {"Node", "Pod"}
-_OF_PREEMPTION: Final = (
-    ("scheduling.k8s.io/v1", "PriorityClass", paths.priority_classes()),
-    ("policy/v1", "PodDisruptionBudget", paths.pod_disruption_budgets()),
-)
-"""API version, kind and collection of what decides about preemption; a server of tests may not have them."""
 
 
 # -- files
@@ -147,34 +130,6 @@ def read_kinds(file: Path | None) -> WorkloadKinds:
     for each in read_file(str(file)).documents if file else ():
         kinds = kinds.with_rows(each.value, str(file))
     return kinds
-
-
-# -- a running cluster
-
-
-def read_cluster(kubeconfig: Path | None) -> tuple[ObjectSource, str]:
-    """The objects of a cluster that matter, and its version such as `v1.36.3`; SettingsError or ApiError."""
-    from dra_sdk.kube.client import KubeClient  # noqa: PLC0415 (only for a running cluster)
-
-    with closing(KubeClient.connect(kubeconfig)) as client:
-        version = str(client.get("/version").get("gitVersion", ""))
-        objects: list[JSON] = []
-        for kind, path in _COLLECTIONS.items():
-            api_version = "v1" if kind in _CORE_KINDS else paths.API_VERSION
-            objects += [{"apiVersion": api_version, "kind": kind} | each for each in client.list(path)["items"]]
-        for api_version, kind, path in _OF_PREEMPTION:
-            with suppress(NotFoundError):
-                objects += [{"apiVersion": api_version, "kind": kind} | each for each in client.list(path)["items"]]
-        # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
-        for rule_version in ServerProfile.of(version).taint_rule_versions():
-            api_version = f"{paths.GROUP}/{rule_version}"
-            try:
-                items = client.list(paths.device_taint_rules(api_version))["items"]
-            except NotFoundError:
-                continue
-            objects += [{"apiVersion": api_version, "kind": "DeviceTaintRule"} | each for each in items]
-            break
-        return ObjectSource(client.server, [Document(each) for each in objects], stored=True), version
 
 
 # -- a driver

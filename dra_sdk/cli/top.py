@@ -1,15 +1,17 @@
 """`dra-sdk top`: devices and partitions, the claims and pods that use them, and their health.
 
 It reads files, a running cluster (the default) or, with --here, this node: what a driver finds on it and what its state
-files contain, without a cluster. Health is read from the taints, as by the scheduler. Exit status: 0 if the devices
-could be shown, 2 if not.
+files contain, without a cluster. Health is read from the taints, as by the scheduler. With --watch it shows the devices
+again when something changes. Exit status: 0 if the devices could be shown, 2 if not.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -18,10 +20,12 @@ from typing import Any, Final
 from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import discover, load_driver
-from dra_sdk.cli.output import CLEAR, counted, print_table, printable, terminal_width
+from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
+from dra_sdk.cli.output import CLEAR, counted, has_colors, print_table, printable, terminal_width
 from dra_sdk.cli.scenario import print_bad_input
-from dra_sdk.cli.sources import STDIN, read_cluster, read_file
-from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary, usage_table
+from dra_sdk.cli.sources import STDIN, file_names, read_file
+from dra_sdk.cli.usage import DeviceUsage, device_usage, unknown_devices, usage_summary
+from dra_sdk.cli.usage_table import cell_color, usage_json, usage_table
 from dra_sdk.errors import SettingsError, StateError
 from dra_sdk.model.driver import Node
 from dra_sdk.node.health.tainting import TaintPolicy, with_taints
@@ -33,9 +37,13 @@ from dra_sdk.node.runtime.settings import Settings, add_flags, read_settings
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import ObjectSource, SnapshotReadError, read_snapshot
 from dra_sdk.wire.profile import NEWEST, ServerProfile
+from dra_sdk.wire.selectors import labels_match
 
 _NODE_SETTINGS: Final = frozenset({"node_name", "kubelet_dir", "host_root", "unhealthy_taint"})
 """The settings for --here."""
+WATCH_SECONDS: Final = 2.0
+"""The pause of --watch for a source that tells nothing of its changes."""
+_REPEATED: Final = ("interval", "watch")
 
 
 def add_parser(commands: Commands) -> None:
@@ -65,12 +73,21 @@ def add_top_flags(parser: Parser) -> None:
     )
     parser.add_argument("--node", metavar="NAME", help="only devices of this node")
     parser.add_argument("--all", action="store_true", help="every partition, also those without claims")
-    parser.add_argument(
+    repeated = parser.add_mutually_exclusive_group()
+    repeated.add_argument(
+        "-w",
+        "--watch",
+        action="store_true",
+        help=f"show a running cluster again when it changes, other sources every {WATCH_SECONDS:g} seconds",
+    )
+    repeated.add_argument(
         "--interval", type=positive_seconds, metavar="SECONDS", help="repeat until interrupted, with this pause"
     )
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the running cluster (default: as for kubectl)"
+        "-o", "--output", choices=("table", "json"), default="table", help="how the devices are shown (default table)"
     )
+    add_connection_flags(parser)
+    add_selection_flags(parser, "devices that claims use", "devices of nodes")
     add_flags(parser.add_argument_group("with --here"), _NODE_SETTINGS)
 
 
@@ -90,7 +107,9 @@ def show(arguments: argparse.Namespace, selected: Callable[[str], bool], selecti
     if not arguments.here:
         require_tools("top")
     try:
-        _repeat(arguments, selected, selection)
+        with closing(_readings(arguments)) as readings:
+            for objects in readings:
+                _show(objects, arguments, selected, selection)
     except SnapshotReadError as error:
         return print_bad_input(error)
     return 0
@@ -98,9 +117,16 @@ def show(arguments: argparse.Namespace, selected: Callable[[str], bool], selecti
 
 def _check_source(arguments: argparse.Namespace) -> None:
     """SettingsError for more than one source, and for flags that do not go with the source."""
-    if arguments.interval and STDIN in arguments.files:
-        raise SettingsError("standard input can be read only once, so --interval cannot be used with it")
-    given = {"--here": arguments.here, "files": arguments.files, "--kubeconfig": arguments.kubeconfig}
+    if STDIN in arguments.files and (repeated := [f"--{each}" for each in _REPEATED if getattr(arguments, each)]):
+        raise SettingsError(f"standard input can be read only once, so {repeated[0]} cannot be used with it")
+    given = {
+        "--here": arguments.here,
+        "files": arguments.files,
+        "--kubeconfig": arguments.kubeconfig,
+        "--context": arguments.context,
+    }
+    if arguments.kubeconfig:
+        del given["--context"]
     if len(sources := [name for name, value in given.items() if value]) > 1:
         raise SettingsError(f"{' and '.join(sources)} cannot be combined: each is a source of devices")
     names = [name for name in sorted(_NODE_SETTINGS | {"config"}) if getattr(arguments, name) is not None]
@@ -109,30 +135,62 @@ def _check_source(arguments: argparse.Namespace) -> None:
         raise SettingsError(f"--here NAME is needed for {flags}")
 
 
-def _repeat(arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str) -> None:
-    while True:
-        objects = _objects(arguments)
-        every = device_usage(objects)
-        devices = [each for each in every if selected(each.driver)]
-        chosen = [each for each in devices if arguments.node in {None, each.place}]
-        if arguments.interval and sys.stdout.isatty():
-            print(CLEAR, end="")
-        if chosen:
-            _print(chosen, all_partitions=arguments.all)
-            _print_unknown(unknown_devices(objects, {each.driver for each in devices}), devices)
-        elif devices:
-            _print_none(f"node {arguments.node}", "those of", (each.place for each in devices))
-        else:
-            _print_none(selection, "devices of", (each.driver for each in every), here=arguments.here)
-        if not arguments.interval:
-            return
-        sys.stdout.flush()
-        sleep(arguments.interval)
+def _show(
+    objects: list[Mapping[str, Any]], arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str
+) -> None:
+    """Print the selected devices once."""
+    every = device_usage(objects)
+    devices = [each for each in every if selected(each.driver)]
+    chosen = [each for each in devices if _is_chosen(each, arguments, objects)]
+    if arguments.output == "json":
+        print(json.dumps(usage_json(chosen), indent=2), flush=True)
+        return
+    if (arguments.interval or arguments.watch) and sys.stdout.isatty():
+        print(CLEAR, end="")
+    if chosen:
+        _print(chosen, all_partitions=arguments.all)
+        _print_unknown(unknown_devices(objects, {each.driver for each in devices}), devices)
+    elif devices:
+        _print_none(_selection(arguments), "those of", (each.place for each in devices))
+    else:
+        _print_none(selection, "devices of", (each.driver for each in every), here=arguments.here)
+    sys.stdout.flush()
+
+
+def _is_chosen(device: DeviceUsage, arguments: argparse.Namespace, objects: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a device is one of --node, --namespace and --selector."""
+    if arguments.node not in {None, device.place}:
+        return False
+    if arguments.namespace and not any(use.claim.startswith(f"{arguments.namespace}/") for use in device.uses):
+        return False
+    if not arguments.selector:
+        return True
+    nodes = (each["metadata"] for each in objects if each.get("kind") == "Node")
+    labels = next((each.get("labels") for each in nodes if each["name"] == device.node), None)
+    return labels_match(arguments.selector, labels)
+
+
+def _selection(arguments: argparse.Namespace) -> str:
+    parts = [f"node {arguments.node}"] if arguments.node else []
+    parts += [f"claims of namespace {arguments.namespace}"] if arguments.namespace else []
+    parts += ["nodes with the labels of --selector"] if arguments.selector else []
+    return " and ".join(parts)
 
 
 def _print(devices: list[DeviceUsage], *, all_partitions: bool) -> None:
-    headings, rows = usage_table(devices, all_partitions=all_partitions)
-    print_table(headings, [[printable(cell) for cell in row] for row in rows], width=terminal_width())
+    """A table for each driver, with the columns that fit it."""
+    by_driver: dict[str, list[DeviceUsage]] = {}
+    for each in devices:
+        by_driver.setdefault(each.driver, []).append(each)
+    tables: dict[tuple[str, ...], list[list[str]]] = {}
+    for some in by_driver.values():
+        headings, rows = usage_table(some, all_partitions=all_partitions)
+        tables.setdefault(tuple(headings), []).extend(rows)
+    for number, (columns, rows) in enumerate(tables.items()):
+        if number:
+            print()
+        cells = [[printable(cell) for cell in row] for row in rows]
+        print_table(columns, cells, width=terminal_width(), color=cell_color if has_colors() else None)
     print(usage_summary(devices), file=sys.stderr)
 
 
@@ -154,6 +212,21 @@ def _print_none(selection: str, what: str, others: Iterable[str], here: Sequence
 # -- the sources of slices and claims
 
 
+def _readings(arguments: argparse.Namespace) -> Generator[list[Mapping[str, Any]], None, None]:
+    """The slices, claims and nodes: once, after each change, or again and again. To be closed."""
+    if not (arguments.here or arguments.files) and not arguments.interval:
+        with opened_cluster(arguments, follow=arguments.watch) as cluster:
+            yield _valid_objects([cluster.source()], cluster.version)
+            for _ in cluster.changes(None) if arguments.watch else ():
+                yield _valid_objects([cluster.source()], cluster.version)
+        return
+    pause = arguments.interval or (WATCH_SECONDS if arguments.watch else 0)
+    yield _objects(arguments)
+    while pause:
+        sleep(pause)
+        yield _objects(arguments)
+
+
 def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
     if arguments.here:
         settings = read_settings(arguments)
@@ -162,15 +235,15 @@ def _objects(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
                 each for driver in arguments.here for each in _node_objects(driver, replace(settings, host_root=root))
             ]
     if arguments.files:
-        return _valid_objects([read_file(name) for name in arguments.files], f"1.{NEWEST}")
-    source, version = read_cluster(arguments.kubeconfig)
-    return _valid_objects([source], version)
+        return _valid_objects([read_file(name) for name in file_names(arguments.files)], f"1.{NEWEST}")
+    with opened_cluster(arguments) as cluster:
+        return _valid_objects([cluster.source()], cluster.version)
 
 
 def _valid_objects(sources: Sequence[ObjectSource], version: str) -> list[Mapping[str, Any]]:
-    """The slices and claims; SnapshotReadError if an API server would refuse one."""
+    """The slices, claims and nodes; SnapshotReadError if an API server would refuse one."""
     snapshot = read_snapshot(sources, ServerProfile.of(version)).snapshot
-    return [*snapshot.slices, *snapshot.claims]
+    return [*snapshot.slices, *snapshot.claims, *snapshot.nodes]
 
 
 def _node_objects(driver: str, settings: Settings) -> Iterator[Mapping[str, Any]]:

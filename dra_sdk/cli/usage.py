@@ -1,15 +1,14 @@
-"""Which claims use which device, from ResourceSlices and claims alone, and the same as rows of a table.
+"""Which claims use which device, from ResourceSlices and claims alone.
 
-Devices of one piece of hardware (a GPU, its partitions, its VFIO function) belong together by their PCI address.
+Devices of one piece of hardware (a GPU, its partitions, its VFIO function) belong together by their PCI address, or
+because they consume the same counter set.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import groupby
 from typing import Any, Final
 
 from dra_sdk.cli.output import counted
@@ -21,16 +20,9 @@ PoolKey = tuple[str, str]
 """Driver and pool."""
 CounterKey = tuple[str, str]
 """Counter set and counter."""
-HEADINGS: Final = ("NODE", "DEVICE", "TYPE", "WHAT", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS")
-_OPTIONAL: Final = frozenset({"TYPE", "WHAT", "MEMORY"})
-"""Columns for attributes and a capacity that drivers of GPUs and the like publish."""
 _REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
-_UNHEALTHY: Final = f"/{DEFAULT_TAINT}"
-_NONE: Final = "-"
-_WHAT: Final = ("profile", "partitionProfile", "productName", "model")
-"""The attributes that say what a device is; the first one that exists is shown."""
-_UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20))
-_NO_DECIMALS_FROM: Final = 10
+UNHEALTHY: Final = f"/{DEFAULT_TAINT}"
+"""The end of the key of a taint that the SDK puts on unhealthy devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +51,8 @@ class DeviceUsage:
     spec: the device as in the slice.
     uses: the claims that have it.
     fits: whether the counters that it consumes have enough left.
+    hardware: the hardware that it is, or is a part of: a PCI address, a counter set, or its own name.
+    is_part: whether it is a part of its hardware.
     """
 
     driver: str
@@ -67,6 +61,8 @@ class DeviceUsage:
     spec: Mapping[str, Any]
     uses: tuple[Use, ...]
     fits: bool
+    hardware: str
+    is_part: bool
 
     @property
     def name(self) -> str:
@@ -77,11 +73,6 @@ class DeviceUsage:
     def place(self) -> str:
         """Its node, or its pool if that has no node."""
         return self.node or self.pool
-
-    @property
-    def hardware(self) -> str:
-        """The hardware that it is, or is a part of: a PCI address, or its own name if it has none."""
-        return str(self.attribute(PCI_BUS_ID) or self.name)
 
     @property
     def holders(self) -> tuple[Use, ...]:
@@ -106,17 +97,12 @@ class DeviceUsage:
     def tells_health(self, taint: Mapping[str, Any]) -> bool:
         """Whether a taint says that the device is unhealthy: its key begins with the driver's name."""
         key = str(taint.get("key", ""))
-        return key.endswith(_UNHEALTHY) or (key.startswith(f"{self.driver}/") and taint.get("effect") in _REPELLING)
+        return key.endswith(UNHEALTHY) or (key.startswith(f"{self.driver}/") and taint.get("effect") in _REPELLING)
 
     @property
     def consumes_counters(self) -> bool:
         """Whether it is one of several ways to divide its hardware."""
         return bool(self.spec.get("consumesCounters"))
-
-    @property
-    def is_part(self) -> bool:
-        """Whether it is a part of its hardware."""
-        return bool(self.attribute("parentUUID") or self.attribute("parentPciAddr"))
 
     @property
     def state(self) -> str:
@@ -129,9 +115,7 @@ class DeviceUsage:
 
     def attribute(self, name: str) -> Any:
         """The value of an attribute, with or without the driver's domain; None if it has none."""
-        attributes = self.spec.get("attributes") or {}
-        found = attributes.get(name) or attributes.get(f"{self.driver}/{name}") or {}
-        return next(iter(found.values()), None)
+        return _attribute(self.spec, self.driver, name)
 
     def capacity(self, name: str) -> Quantity | None:
         """A capacity, with or without the driver's domain; None if it has none."""
@@ -192,15 +176,58 @@ def _uses(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], lis
 
 
 def _devices(key: PoolKey, pool: _Pool, uses: Mapping[tuple[str, str, str], list[Use]]) -> Iterator[DeviceUsage]:
-    left = dict(pool.counters)
+    left, addresses = dict(pool.counters), _addresses(pool.devices, key[0])
+    largest: dict[CounterKey, Fraction] = {}
+    for spec in pool.devices:
+        for counter, amount in _consumed_counters(spec):
+            largest[counter] = max(amount, largest.get(counter, amount))
     uses_by_name = {spec["name"]: tuple(uses.get((*key, spec["name"]), ())) for spec in pool.devices}
     for spec in pool.devices:
         if any(not use.admin for use in uses_by_name[spec["name"]]):
             for counter, amount in _consumed_counters(spec):
                 left[counter] = left.get(counter, Fraction(0)) - amount
     for spec in pool.devices:
-        fits = all(amount <= left.get(counter, Fraction(0)) for counter, amount in _consumed_counters(spec))
-        yield DeviceUsage(*key, pool.node, spec, uses_by_name[spec["name"]], fits)
+        consumed = dict(_consumed_counters(spec))
+        fits = all(amount <= left.get(counter, Fraction(0)) for counter, amount in consumed.items())
+        hardware = addresses.get(_hardware_key(spec, key[0]), _hardware_key(spec, key[0]))
+        is_part = _is_part(spec, key[0], consumed, largest)
+        yield DeviceUsage(*key, pool.node, spec, uses_by_name[spec["name"]], fits, hardware, is_part)
+
+
+def _addresses(specs: Iterable[Mapping[str, Any]], driver: str) -> dict[str, str]:
+    """The PCI address of the hardware with each counter set, if one of the devices that consume from it has one."""
+    found: dict[str, str] = {}
+    for spec in specs:
+        address = _attribute(spec, driver, PCI_BUS_ID)
+        for each in spec.get("consumesCounters") or () if address else ():
+            found.setdefault(str(each["counterSet"]), str(address))
+    return found
+
+
+def _hardware_key(spec: Mapping[str, Any], driver: str) -> str:
+    """What the devices of one piece of hardware have in common: its address, else the counter set, else nothing."""
+    if address := _attribute(spec, driver, PCI_BUS_ID):
+        return str(address)
+    return next((str(each["counterSet"]) for each in spec.get("consumesCounters") or ()), str(spec["name"]))
+
+
+def _is_part(
+    spec: Mapping[str, Any],
+    driver: str,
+    consumed: Mapping[CounterKey, Fraction],
+    largest: Mapping[CounterKey, Fraction],
+) -> bool:
+    """Whether a device is a part of its hardware: it names a parent, or others consume more of its counter sets."""
+    if _attribute(spec, driver, "parentUUID") or _attribute(spec, driver, "parentPciAddr"):
+        return True
+    sets = {counter_set for counter_set, _ in consumed}
+    return any(consumed.get(key, 0) < amount for key, amount in largest.items() if key[0] in sets)
+
+
+def _attribute(spec: Mapping[str, Any], driver: str, name: str) -> Any:
+    attributes = spec.get("attributes") or {}
+    found = attributes.get(name) or attributes.get(f"{driver}/{name}") or {}
+    return next(iter(found.values()), None)
 
 
 def _consumed_counters(spec: Mapping[str, Any]) -> Iterator[tuple[CounterKey, Fraction]]:
@@ -211,32 +238,6 @@ def _consumed_counters(spec: Mapping[str, Any]) -> Iterator[tuple[CounterKey, Fr
 def _amounts(counter_set: str, counters: Mapping[str, Any]) -> Iterator[tuple[CounterKey, Fraction]]:
     for name, amount in counters.items():
         yield (counter_set, name), Quantity(str(amount["value"])).value
-
-
-# -- the table
-
-
-def usage_rows(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) -> list[list[str]]:
-    """A row for each device, and one for each further claim of it.
-
-    Partitions without claims are counted in one row for their hardware, unless `all_partitions` is set.
-    """
-    found = []
-    ordered = sorted(devices, key=lambda each: (each.place, each.driver, each.pool, each.hardware))
-    for _, parts in groupby(ordered, key=lambda each: (each.driver, each.pool, each.hardware)):
-        found += list(_hardware_rows(list(parts), all_partitions))
-    return found
-
-
-def usage_table(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) -> tuple[list[str], list[list[str]]]:
-    """The headings and the rows, without what no device has of TYPE, WHAT and MEMORY."""
-    rows = usage_rows(devices, all_partitions=all_partitions)
-    kept = [
-        column
-        for column, heading in enumerate(HEADINGS)
-        if heading not in _OPTIONAL or any(row[column] not in {_NONE, ""} for row in rows)
-    ]
-    return [HEADINGS[column] for column in kept], [[row[column] for column in kept] for row in rows]
 
 
 def unknown_devices(objects: Iterable[Mapping[str, Any]], drivers: Collection[str]) -> list[tuple[str, str]]:
@@ -258,77 +259,3 @@ def usage_summary(devices: Sequence[DeviceUsage]) -> str:
         f"{counted(len(devices), 'device')} on {counted(len(pieces), 'piece')} of hardware, {len(used)} in use; "
         f"{counted(len(claims), 'claim')}; {unhealthy} unhealthy"
     )
-
-
-def _hardware_rows(devices: list[DeviceUsage], all_partitions: bool) -> Iterator[list[str]]:
-    """The rows of one piece of hardware: whole devices first, then its parts, indented."""
-    whole = [each for each in devices if not each.is_part]
-    parts = [each for each in devices if each.is_part]
-    if not whole and len(parts) > 1:
-        first = parts[0]
-        yield [first.place, first.hardware, _NONE, str(first.attribute("productName") or _NONE), *[_NONE] * 5]
-    for each in whole:
-        yield from _device_rows(each, "")
-    counted_parts = [
-        each for each in parts if each.consumes_counters and not each.uses and not each.taints and not all_partitions
-    ]
-    indent = "  " if len(devices) > 1 else ""
-    for each in parts:
-        if each not in counted_parts:
-            yield from _device_rows(each, indent)
-    if counted_parts:
-        states = Counter(each.state for each in counted_parts)
-        text = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True))
-        name = f"{indent}{len(counted_parts)} more"
-        yield [counted_parts[0].place, name, *[_NONE] * 4, text, _NONE, _NONE]
-
-
-def _device_rows(device: DeviceUsage, indent: str) -> Iterator[list[str]]:
-    cells = [
-        device.place,
-        indent + device.name,
-        str(device.attribute("type") or _NONE),
-        str(next((value for name in _WHAT if (value := device.attribute(name))), _NONE)),
-        _memory(device),
-        _health(device),
-        device.state,
-    ]
-    yield [*cells, *(_use_cells(device.uses[0]) if device.uses else (_NONE, _NONE))]
-    for use in device.uses[1:]:
-        yield [""] * len(cells) + list(_use_cells(use))
-
-
-def _use_cells(use: Use) -> tuple[str, str]:
-    return use.claim + (" (admin)" if use.admin else ""), ", ".join(use.pods) or _NONE
-
-
-def _memory(device: DeviceUsage) -> str:
-    total = device.capacity("memory")
-    if total is None:
-        return _NONE
-    return f"{_rounded(device.consumed('memory'))}/{_rounded(total)}" if device.shared else _rounded(total)
-
-
-def _rounded(amount: Quantity) -> str:
-    """In the largest unit of which there is at least one, with one decimal below 10."""
-    for unit, size in _UNITS:
-        number = float(amount.value / size)
-        if number >= 1:
-            text = f"{number:.1f}" if number < _NO_DECIMALS_FROM else f"{number:.0f}"
-            return text.removesuffix(".0") + unit
-    return str(amount)
-
-
-def _health(device: DeviceUsage) -> str:
-    """Unhealthy since when and why, by the driver's taints; then the other taints."""
-    first: list[str] = []
-    others: list[str] = []
-    for taint in device.taints:
-        key = str(taint.get("key"))
-        value = f"={taint['value']}" if taint.get("value") else ""
-        if device.tells_health(taint):
-            why = "" if key.endswith(_UNHEALTHY) else f" ({key.rpartition('/')[2]}{value})"
-            first.append(f"unhealthy since {taint.get('timeAdded', 'an unknown time')}{why}")
-        else:
-            others.append(f"{key}{value}:{taint.get('effect')}")
-    return ", ".join([*first, *others]) or "ok"

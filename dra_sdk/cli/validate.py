@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, feature_gates
+from dra_sdk.cli.arguments import Commands, add_server_flags, from_text
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import counted, printable
 from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
+from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds, kind_key
 from dra_sdk.tools.scheduling.cluster.workloads import (
@@ -33,7 +34,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
 )
 from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.documents import Document, objects
-from dra_sdk.wire.profile import NEWEST, OLDEST
+from dra_sdk.wire.selectors import LabelSelector, labels_match, parse_labels
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
 from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
@@ -47,17 +48,22 @@ def add_parser(commands: Commands) -> None:
     parser.add_files(
         f"YAML or JSON, a directory, a Helm chart or a kustomization; {STDIN} is standard input", required=True
     )
-    versions = [f"1.{minor}" for minor in range(OLDEST, NEWEST + 1)]
     parser.add_argument(
-        "--server-version", choices=versions, default=versions[-1], help="release of the server (default %(default)s)"
+        "-n",
+        "--namespace",
+        default=DEFAULT_NAMESPACE,
+        metavar="NAME",
+        help="the namespace of objects that name none (default %(default)s)",
     )
     parser.add_argument(
-        "--feature-gates",
-        type=feature_gates,
-        default={},
-        metavar="NAME=true,…",
-        help="feature gates of the server that differ from the defaults",
+        "-l",
+        "--selector",
+        type=from_text(parse_labels),
+        default=(),
+        metavar="LABELS",
+        help="only objects with these labels, such as app=web,tier!=cache",
     )
+    add_server_flags(parser)
     add_kind_flags(parser)
     parser.add_argument(
         "-o",
@@ -73,7 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a line for each problem; status 1 if there are any, 2 if a file cannot be read."""
     require_tools("validate")
     profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
-    validation = _Validation(profile, read_kinds(arguments.workloads), frozenset(arguments.ignore_kind))
+    validation = _Validation(
+        profile,
+        read_kinds(arguments.workloads),
+        frozenset(arguments.ignore_kind),
+        arguments.namespace,
+        arguments.selector,
+    )
     for name in file_names(arguments.files):
         validation.check_file(name)
     print(report(validation.findings, validation.objects, arguments.output), end="")
@@ -88,6 +100,8 @@ class _Validation:
     profile: release and feature gates of the server.
     kinds: the kinds with pod templates.
     ignore: kinds to pass over, even if they may need devices.
+    namespace: the namespace of objects that name none.
+    labels: the labels of the objects to check.
     checked: number of checked objects.
     problems: number of problems.
     unreadable: number of files that cannot be read.
@@ -101,6 +115,8 @@ class _Validation:
     profile: ServerProfile
     kinds: WorkloadKinds
     ignore: frozenset[str]
+    namespace: str = DEFAULT_NAMESPACE
+    labels: LabelSelector = ()
     checked: int = 0
     problems: int = 0
     unreadable: int = 0
@@ -134,6 +150,8 @@ class _Validation:
         self.older.clear()
 
     def _check_object(self, file: str, document: Document, path: Sequence[str | int], obj: Any) -> None:
+        if self.labels and not labels_match(self.labels, _labels(obj)):
+            return
         if isinstance(obj, dict) and self._is_ignored(obj):
             self.ignored[str(obj["kind"])] += 1
             return
@@ -191,13 +209,13 @@ class _Validation:
         return found
 
     def _with_namespace(self, obj: Any) -> Any:
-        """The object as `kubectl` sends it: in the default namespace unless it names another one."""
+        """The object as `kubectl` sends it: in the namespace of `-n` unless it names another one."""
         metadata = obj.get("metadata") if isinstance(obj, dict) else None
         if not isinstance(metadata, dict) or not (
             str(obj.get("kind")) in _NAMESPACED or kind_key(obj) in self.kinds.table
         ):
             return obj
-        return obj | {"metadata": {"namespace": "default"} | metadata}
+        return obj | {"metadata": {"namespace": self.namespace} | metadata}
 
     def summary(self) -> str:
         """The last line."""
@@ -210,6 +228,12 @@ class _Validation:
         if self.ignored:
             parts.append(f"ignored kinds: {', '.join(sorted(self.ignored))}")
         return "; ".join(parts)
+
+
+def _labels(obj: Any) -> dict[str, str]:
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    found = metadata.get("labels") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _is_resource(obj: dict[str, Any]) -> bool:

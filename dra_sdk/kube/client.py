@@ -42,15 +42,17 @@ class KubeClient:
         cls,
         kubeconfig: Path | None = None,
         *,
+        context: str = "",
         agent: str = "dra-sdk",
         timeouts: Timeouts | None = None,
         observe: Observe | None = None,
     ) -> KubeClient:
         """Log in with `kubeconfig`, or `$KUBECONFIG`, the pod's service account, `~/.kube/config`, in this order.
 
-        Sends no request yet; `observe` is called for each. SettingsError if there are no readable credentials.
+        `context` is one of the file's, instead of its current one. Sends no request yet; `observe` is called for each.
+        SettingsError if there are no readable credentials.
         """
-        source = find_source(kubeconfig)
+        source = find_source(kubeconfig, context)
         return cls(lambda: log_in(source), source=str(source), agent=agent, timeouts=timeouts, observe=observe)
 
     @property

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PLUGIN_SECONDS: Final = 20.0  # that an exec plugin or an OIDC provider may take
 TOKEN_SECONDS: Final = 1.0  # for which a token is used before the client is asked again
+DEFAULT_NAMESPACE: Final = "default"
 _HOME: Final = Path("~/.kube/config")
+_POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -39,14 +41,22 @@ class Source:
     """Where credentials come from.
 
     files: kubeconfig files, which are merged as kubectl does; none for the pod's own service account.
+    context: the context to use instead of the files' current one; empty for that one.
     """
 
     files: tuple[Path, ...] = ()
+    context: str = ""
 
     def __str__(self) -> str:
         if not self.files:
             return "the pod's service account"
-        return "kubeconfig " + os.pathsep.join(str(file) for file in self.files)
+        named = f", context {self.context}" if self.context else ""
+        return f"kubeconfig {self.merged}{named}"
+
+    @property
+    def merged(self) -> str:
+        """The files as `$KUBECONFIG` names them."""
+        return os.pathsep.join(str(file) for file in self.files)
 
 
 class Session:
@@ -97,19 +107,22 @@ class Session:
         return value.strip() if value else None
 
 
-def find_source(kubeconfig: Path | None) -> Source:
-    """The first that exists of: the argument, `$KUBECONFIG`, the pod, `~/.kube/config`. SettingsError without any."""
+def find_source(kubeconfig: Path | None, context: str = "") -> Source:
+    """The first that exists of: the argument, `$KUBECONFIG`, the pod, `~/.kube/config`. SettingsError without any.
+
+    A context is one of a kubeconfig file, so with it the pod's service account does not count.
+    """
     if kubeconfig is not None:
-        return Source((_readable(kubeconfig, "kubeconfig"),))
+        return Source((_readable(kubeconfig, "kubeconfig"),), context)
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if named:
         present = tuple(path for path in named if path.exists()) or (_readable(named[0], "$KUBECONFIG"),)
-        return Source(tuple(_readable(path, "$KUBECONFIG") for path in present))
-    if os.environ.get(_IN_CLUSTER):
+        return Source(tuple(_readable(path, "$KUBECONFIG") for path in present), context)
+    if os.environ.get(_IN_CLUSTER) and not context:
         return Source()
     home = _HOME.expanduser()
     if home.exists():
-        return Source((_readable(home, "kubeconfig"),))
+        return Source((_readable(home, "kubeconfig"),), context)
     raise SettingsError(
         f"no API server to talk to: no kubeconfig was given, $KUBECONFIG is not set, this is not a pod "
         f"(${_IN_CLUSTER} is not set) and {home} does not exist"
@@ -125,6 +138,26 @@ def log_in(source: Source) -> Session:
     return Session(configuration, source)
 
 
+def namespace_of(source: Source) -> str:
+    """The namespace of the context, or of the pod; `default` if it names none. Sends no request.
+
+    SettingsError for files that are no kubeconfig. Source: the namespace that kubectl uses without `-n`.
+    """
+    if not source.files:
+        return _POD_NAMESPACE.read_text().strip() if _POD_NAMESPACE.exists() else DEFAULT_NAMESPACE
+    from kubernetes import config  # noqa: PLC0415 (slow to import)
+
+    try:
+        contexts, current = config.list_kube_config_contexts(source.merged)  # type: ignore[no-untyped-call]
+        named = {str(each["name"]): each["context"] or {} for each in contexts}
+        chosen = named[source.context] if source.context in named else current["context"]
+    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SettingsError(f"cannot read the contexts of {source}: {error}") from error
+    if source.context and source.context not in named:
+        raise SettingsError(f"{source}: there is no such context; contexts are: {', '.join(sorted(named))}")
+    return str((chosen or {}).get("namespace") or DEFAULT_NAMESPACE)
+
+
 def _configuration(source: Source) -> Configuration:
     from kubernetes import config  # noqa: PLC0415 (slow to import)
     from kubernetes.client import Configuration  # noqa: PLC0415
@@ -134,8 +167,9 @@ def _configuration(source: Source) -> Configuration:
     try:
         with _logged_errors() as said:
             if source.files:
-                files = os.pathsep.join(str(file) for file in source.files)
-                config.load_kube_config(files, client_configuration=found, persist_config=False)  # type: ignore[no-untyped-call]
+                config.load_kube_config(  # type: ignore[no-untyped-call]
+                    source.merged, source.context or None, client_configuration=found, persist_config=False
+                )
             else:
                 config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -16,6 +16,8 @@ from dra_sdk.errors import SettingsError
 
 OLDEST: Final = 34
 NEWEST: Final = 37
+DEFAULT_VERSION: Final = "1.36"
+"""The release of every command unless a flag or a running cluster says otherwise."""
 
 #: Each feature gate with the minor release that added it, and the one that turned it on by default (None: not yet).
 GATES: Final[Mapping[str, tuple[int, int | None]]] = {

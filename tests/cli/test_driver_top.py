@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_the_cpu_driver_draws_who_has_which_cpu(run, node):
     ]
 
 
+def test_the_picture_and_the_claims_as_json(run, node):
+    found = json.loads(run("cpu", "top", "-o", "json", *flags(node)).out)
+    assert found["lines"][1].endswith(".. AA .. ..")
+    (held,) = found["claims"]
+    assert (held["claim"], [each["request"] for each in held["devices"]]) == ("default/web", ["cpu"])
+
+
 def test_a_driver_without_a_picture_names_the_command_that_has_its_devices(run, node):
     shown = run("gpu-amd", "top", *flags(node))
     assert shown.status == 2
@@ -60,4 +68,4 @@ def test_a_state_file_that_cannot_be_read_is_told(run, node):
 def test_an_unknown_name_is_no_command(run):
     shown = run("cpus", "top")
     assert shown.status == 2
-    assert "invalid choice: 'cpus'" in shown.err
+    assert "'cpus' is not one of " in shown.err

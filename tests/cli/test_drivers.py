@@ -72,3 +72,9 @@ def test_the_policy_of_a_driver_is_printed_for_kubectl(run: Run) -> None:
     policy, binding = yaml.safe_load_all(done.out)
     assert [policy["kind"], binding["kind"]] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
     assert policy["metadata"]["name"] == binding["spec"]["policyName"] == "dra-config-dra.cpu"
+
+
+def test_the_list_as_json(run):
+    found = {each["name"]: each for each in json.loads(run("drivers", "-o", "json").out)}
+    assert (found["cpu"]["driver"], found["cpu"]["from"].partition(" ")[0]) == ("dra.cpu", "dra-sdk")
+    assert {"discover", "prepare"} <= set(found["cpu"]["hooks"])

@@ -10,6 +10,8 @@ from dra_sdk.cli.arguments import Parser
 from tests.tools.scheduling.clusters import GPU, claim, cluster, exactly, gpus, pod
 from tests.tools.scheduling.explain import situations
 
+UNKNOWN = "dra-sdk: there is no claim"
+CLAIMS = "claims are: old-gpu-0, old-gpu-1, o, c"
 OBJECTS = ("nodes", "slices", "classes", "claims", "pods")
 
 
@@ -76,7 +78,9 @@ def test_explanations_are_printed_as_objects(run, output, read):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--claim", "x"), "dra-sdk: there is no claim x; claims are: old-gpu-0, old-gpu-1, o, c\n"),
+        (("--claim", "x"), f"{UNKNOWN} x; {CLAIMS}\n"),
+        (("--claim", "team/c"), f"{UNKNOWN} team/c; {CLAIMS}; did you mean c?\n"),
+        (("--claim", "old-gpu"), f"{UNKNOWN} old-gpu; {CLAIMS}; did you mean old-gpu-1?\n"),
         (("--pod", "x"), "dra-sdk: there is no pod x that waits or runs; pods are: none\n"),
         (("--claim", "c", "--on", "n7"), "dra-sdk: there is no node n7; nodes are: n1, n2\n"),
     ],

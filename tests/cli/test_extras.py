@@ -24,7 +24,7 @@ REQUIREMENTS = [
 PIZZA = EXAMPLES / "pizza.yaml"
 PROGRAM = """
 import sys
-sys.modules.update(jinja2=None, re2=None, trustme=None)
+sys.modules.update(jinja2=None, re2=None, shtab=None, trustme=None)
 from dra_sdk.cli.main import main
 for line in {lines}:
     try:
@@ -53,7 +53,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def without_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """The installed distribution declares the extra, and its packages are not installed."""
     found = importlib.metadata.version
-    missing = {"google-re2", "jinja2", "trustme"}
+    missing = {"google-re2", "jinja2", "shtab", "trustme"}
 
     def version(name: str) -> str:
         if name in missing:
@@ -79,7 +79,7 @@ def test_missing_packages_are_named_with_the_line_to_type(installed: tuple[str, 
 
 
 def test_the_distribution_declares_the_extra() -> None:
-    with pytest.raises(SettingsError, match=r"not installed \(google-re2, jinja2, trustme\)"):
+    with pytest.raises(SettingsError, match=r"not installed \(google-re2, jinja2, shtab, trustme\)"):
         require_tools("simulate", version=version_of())
 
 
@@ -94,6 +94,7 @@ def test_the_distribution_declares_the_extra() -> None:
         ("gpu", "top", PIZZA),
         ("demo",),
         ("new", "my-driver"),
+        ("completion", "bash"),
         ("conformance", "--driver", "cpu"),
     ],
     ids=lambda command: command[0],
@@ -101,7 +102,7 @@ def test_the_distribution_declares_the_extra() -> None:
 def test_a_command_without_its_packages_is_one_line_with_status_2(run: Run, command: tuple[str, ...]) -> None:
     done = run(*command)
     name = command[0].replace("gpu", "top")
-    packages = "(google-re2, jinja2, trustme)"
+    packages = "(google-re2, jinja2, shtab, trustme)"
     line = f"dra-sdk: {name} needs packages that are not installed {packages}: pip install 'dra-sdk[tools]'\n"
     assert (done.status, done.out, done.err) == (2, "", line)
 

@@ -206,7 +206,7 @@ def test_the_advice_says_which_claims_a_node_would_help(run):
             ["--taint", "gpu.example.com=x:NoExecute", "--server-version", "1.34"],
             "DRADeviceTaints is off in Kubernetes",
         ),
-        (["--server-version", "1.20"], "invalid choice: '1.20'"),
+        (["--server-version", "1.20"], "'1.20' is not one of 1.34, "),
         (["--feature-gates", "Nonsense=true"], "feature gate 'Nonsense' has no effect here"),
         (["--fixture", "x"], "--fixture and --node need --driver NAME"),
         (["--driver", "nonsense"], "unknown driver 'nonsense'"),

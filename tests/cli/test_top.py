@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_partitions_claims_and_pods_are_shown(run, tmp_path):
 def test_gpus_one_driver_or_one_node_can_be_selected(run):
     files = (NODES / "gpu-rails.yaml", NODES / "gpu-mixed.yaml")
     assert {row[0] for row in run("gpu", "top", *files).cells} == {"mixed-1", "rail-1"}
-    assert len(run("top", *files).cells) == 12
+    assert run("top", *files).out.count("free") == 12
     assert len(run("top", "--driver", "dra.net", *files).cells) == 4
     assert {row[0] for row in run("gpu", "top", "--node", "mixed-1", *files).cells} == {"mixed-1"}
 
@@ -138,6 +139,7 @@ def test_a_terminal_gets_no_line_that_is_too_long(run, tmp_path, monkeypatch, co
     claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
     whole = run("gpu", "top", "--all", claims).out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
     found = run("gpu", "top", "--all", claims)
     assert max(map(len, found.out.splitlines())) <= columns
@@ -150,13 +152,50 @@ def test_a_terminal_gets_no_line_that_is_too_long(run, tmp_path, monkeypatch, co
 def test_a_wide_terminal_gets_whole_cells(run, monkeypatch):
     whole = run("gpu", "top", NODES / "gpu-mixed.yaml").out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
     assert run("gpu", "top", NODES / "gpu-mixed.yaml").out == whole
 
 
+def test_a_terminal_gets_colors_unless_they_are_unwanted(run, monkeypatch):
+    whole = run("gpu", "top", NODES / "gpu-mixed.yaml").out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    colored = run("gpu", "top", NODES / "gpu-mixed.yaml").out
+    assert colored.count("\033[32mfree") == 4
+    assert re.sub("\033\\[[0-9]+m", "", colored) == whole
+    monkeypatch.setenv("TERM", "dumb")
+    assert run("gpu", "top", NODES / "gpu-mixed.yaml").out == whole
+
+
+def test_devices_as_json(run, tmp_path):
+    claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
+    found = json.loads(run("gpu", "top", claims, "-o", "json").out)
+    held = {each["device"]: each["claims"][0]["pods"] for each in found if each["claims"]}
+    assert held == {"gpu-0-mig-3g40gb-9-4": ["half-1"], "gpu-0-mig-3g40gb-9-0": ["half-2"], "gpu-1": ["whole"]}
+    assert len(found) == 52
+
+
+def test_a_namespace_and_labels_of_nodes_choose_devices(run, tmp_path):
+    claims = simulated(run, tmp_path, "mig-dynamic", "10-dynamic-mig")
+    held = [row[-2] for row in run("gpu", "top", "-f", claims, "-n", "default").cells if row[-2] != "-"]
+    assert len(held) == 3
+    found = run("gpu", "top", "-f", claims, "-n", "team")
+    assert (found.out, found.status) == ("", 0)
+    assert "no devices of claims of namespace team" in found.err
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "dyn-1", "labels": {"zone": "a"}}}
+    (tmp_path / "node.yaml").write_text(yaml.safe_dump(node))
+    both = f"{claims},{tmp_path / 'node.yaml'}"
+    assert run("gpu", "top", "-f", both, "-l", "zone in (a, b)").cells
+    assert not run("gpu", "top", "-f", both, "-l", "zone!=a").cells
+    assert "is not a label selector" in run("gpu", "top", "-f", both, "-l", "a=b=c").err
+
+
 def test_columns_that_no_device_fills_are_left_out(run):
     headings = run("top", NODES / "cpu-numa.yaml").out.splitlines()[0].split()
-    assert headings == ["NODE", "DEVICE", "HEALTH", "STATE", "CLAIM", "PODS"]
+    assert headings == ["NODE", "DEVICE", "NUMA", "CPU", "HEALTH", "STATE", "CLAIM", "PODS"]
     assert "TYPE  WHAT" in run("top", NODES / "gpu-mixed.yaml").out
 
 
@@ -191,7 +230,7 @@ def test_only_relevant_settings_are_flags(run, command):
     said = run(*command, "--help").out
     flags = set(re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)) - {"--driver"}
     assert flags == {
-        *("--here", "--node", "--all", "--interval", "--kubeconfig"),
+        *("--here", "--node", "--all", "--interval", "--kubeconfig", "--context"),
         *("--config", "--node-name", "--kubelet-dir", "--host-root", "--unhealthy-taint"),
     }
     refused = run(*command, "--drain-seconds", "1")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_sdk.cli.usage import device_usage, usage_rows, usage_summary
+from dra_sdk.cli.usage import DeviceUsage, device_usage, usage_summary
+from dra_sdk.cli.usage_table import usage_json, usage_table
 
 JSON = dict[str, Any]
 BUS = "resource.kubernetes.io/pciBusID"
@@ -38,6 +39,10 @@ def claim(name: str, *devices: str, pods: tuple[str, ...] = (), **result: Any) -
     return {"kind": "ResourceClaim", "metadata": {"namespace": "team", "name": name}, "status": status}
 
 
+def usage_rows(devices: list[DeviceUsage], *, all_partitions: bool = False) -> list[list[str]]:
+    return usage_table(devices, all_partitions=all_partitions)[1]
+
+
 def states(objects: list[JSON]) -> dict[str, str]:
     return {each.name: each.state for each in device_usage(objects)}
 
@@ -57,7 +62,7 @@ def test_several_claims_of_one_device_consume_its_counters_once() -> None:
         *(claim(each, "a", consumedCapacity={"memory": "4Gi"}) for each in "xy"),
     ]
     assert states(objects) == {"a": "shared by 2", "b": "free"}
-    assert usage_rows(device_usage(objects))[1][4] == "8Gi/10Gi"
+    assert usage_rows(device_usage(objects))[1][-5] == "8Gi/10Gi"
 
 
 def test_admin_access_does_not_hold_the_device() -> None:
@@ -78,7 +83,7 @@ def test_only_the_latest_generation_counts() -> None:
 def test_free_partitions_are_counted_in_one_row() -> None:
     published = pool(device("gpu-0", takes=3), part("a"), part("b"), part("c", takes=3))
     found = usage_rows(device_usage([*published, claim("one", "a", pods=("p", "q"))]))
-    assert [(row[1], row[6]) for row in found] == [
+    assert [(row[1], row[-3]) for row in found] == [
         ("gpu-0", "blocked"),
         ("  a", "in use"),
         ("  2 more", "1 free, 1 blocked"),
@@ -98,7 +103,7 @@ def test_health_is_read_from_the_taint() -> None:
     devices = device_usage(
         pool(device("gpu-0", taints=[other, since]), device("gpu-1", address="0000:3e:00.0", taints=[other]))
     )
-    assert [row[5] for row in usage_rows(devices)] == [
+    assert [row[-4] for row in usage_rows(devices)] == [
         "unhealthy since 2026-01-02T03:04:05Z, maintenance=soon:None",
         "maintenance=soon:None",
     ]
@@ -110,12 +115,57 @@ def test_a_taint_that_the_driver_names_says_why_a_device_is_unhealthy() -> None:
     xid = {"key": "gpu.example.com/xid", "value": "79", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
     remark = {"key": "gpu.example.com/aging", "effect": "None"}
     devices = device_usage(pool(device("gpu-0", taints=[xid, remark])))
-    assert usage_rows(devices)[0][5] == "unhealthy since 2026-01-02T03:04:05Z (xid=79), gpu.example.com/aging:None"
+    assert usage_rows(devices)[0][-4] == "unhealthy since 2026-01-02T03:04:05Z (xid=79), gpu.example.com/aging:None"
     assert usage_summary(devices).endswith("1 unhealthy")
 
 
 def test_a_device_without_gpu_attributes_is_shown() -> None:
     plain = [{"name": "funghi", "capacity": {"memory": {"value": "1536Mi"}}}]
-    assert usage_rows(device_usage(pool(*plain, driver="pizza.example.com"))) == [
-        ["node-1", "funghi", "-", "-", "1.5Gi", "ok", "free", "-", "-"]
+    assert usage_table(device_usage(pool(*plain, driver="pizza.example.com"))) == (
+        ["NODE", "DEVICE", "MEMORY", "HEALTH", "STATE", "CLAIM", "PODS"],
+        [["node-1", "funghi", "1.5Gi", "ok", "free", "-", "-"]],
+    )
+
+
+def test_partitions_that_name_no_hardware_are_under_that_of_their_counters() -> None:
+    def slot(name: str, counter_set: str, takes: int) -> JSON:
+        counters = [{"counterSet": counter_set, "counters": {"slices": {"value": str(takes)}}}]
+        return {"name": name, "consumesCounters": counters}
+
+    gpus = [
+        slot(f"gpu-{number}{suffix}", f"gpu-{number}-counter-set", takes)
+        for number in range(2)
+        for suffix, takes in (("", 3), ("-mig-0", 1), ("-mig-1", 1), ("-mig-2", 1))
+    ]
+    devices = device_usage(pool(*gpus))
+    assert [row[1] for row in usage_rows(devices)] == ["gpu-0", "  3 more", "gpu-1", "  3 more"]
+    assert usage_summary(devices).startswith("8 devices on 2 pieces of hardware")
+    addressed = device_usage(pool(device("gpu-0", takes=3) | {"consumesCounters": gpus[0]["consumesCounters"]}, *gpus))
+    assert {each.hardware for each in addressed} == {"0000:18:00.0", "gpu-1-counter-set"}
+
+
+def test_columns_are_the_capacities_that_devices_have() -> None:
+    numa = {"resource.kubernetes.io/numaNode": {"int": 1}}
+    plain = [{"name": "cpus", "attributes": numa, "capacity": {"dra.cpu/cpu": {"value": "16"}}}]
+    assert usage_table(device_usage(pool(*plain, driver="dra.cpu"))) == (
+        ["NODE", "DEVICE", "NUMA", "CPU", "HEALTH", "STATE", "CLAIM", "PODS"],
+        [["node-1", "cpus", "1", "16", "ok", "free", "-", "-"]],
+    )
+
+
+def test_the_json_has_what_the_table_has() -> None:
+    shared = device("gpu-0") | {"allowMultipleAllocations": True}
+    found = usage_json(device_usage([*pool(shared), claim("one", "gpu-0", pods=("p",), consumedCapacity={"m": "1"})]))
+    assert found == [
+        {
+            "driver": "gpu.example.com",
+            "pool": "node-1",
+            "node": "node-1",
+            "device": "gpu-0",
+            "hardware": "0000:18:00.0",
+            "state": "shared by 1",
+            "unhealthy": False,
+            "taints": [],
+            "claims": [{"claim": "team/one", "pods": ["p"], "admin": False, "consumed": {"m": "1"}}],
+        }
     ]

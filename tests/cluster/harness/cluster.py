@@ -182,13 +182,18 @@ class Cluster:
 
     # -- use ---------------------------------------------------------------------------------------------------
 
+    @property
+    def kubectl_program(self) -> Path:
+        """kubectl of the cluster's version."""
+        return self._kube / "kubectl"
+
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - subprocess's name
         """Runs kubectl of the cluster's version as administrator, and returns its output.
 
         `input` is its standard input. With `check`, a failure is a HarnessError with kubectl's message; without, the
         message is appended to the output.
         """
-        program, cache = str(self._kube / "kubectl"), self.dir / "discovery"
+        program, cache = str(self.kubectl_program), self.dir / "discovery"
         command = [program, f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}", *args]
 
         def connected() -> subprocess.CompletedProcess[str] | None:

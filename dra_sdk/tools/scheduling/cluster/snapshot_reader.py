@@ -69,11 +69,13 @@ class ObjectSource:
     name: the name to show in messages.
     documents: the documents.
     stored: whether they come from an API server, so that they need no validation.
+    namespace: the namespace of objects that name none.
     """
 
     name: str
     documents: Sequence[Document]
     stored: bool = False
+    namespace: str = DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,7 @@ def _with_names(obj: JSON, located: _LocatedObject, number: int) -> JSON:
         return obj if metadata is not None else obj | {"metadata": {}}
     metadata = {name: value for name, value in metadata.items() if value is not None}
     if str(obj.get("kind")) in _CLAIM_KINDS or str(obj.get("kind")) not in {*RESOURCE_KINDS, *_CLUSTER_KINDS}:
-        metadata = {"namespace": DEFAULT_NAMESPACE} | metadata
+        metadata = {"namespace": located.source.namespace} | metadata
     base = metadata.get("generateName")
     if isinstance(base, str) and base and not metadata.get("name"):
         metadata = {"name": generated_name(base, located.source.name, str(number))} | metadata

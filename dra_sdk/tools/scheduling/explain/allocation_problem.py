@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Final, Self
 
@@ -226,7 +227,7 @@ def target_of_claim(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget
     claim = outcome.snapshot.claims_by_key.get(key)
     if claim is None:
         raise ExplainError(
-            f"there is no claim {display_name(key)}; claims are: {_first_names(outcome.snapshot.claims_by_key)}"
+            f"there is no claim {display_name(key)}; claims are: {_known_names(outcome.snapshot.claims_by_key, key)}"
         )
     placement = next((each for each in outcome.pods if key in each.claims), None)
     if placement is None:
@@ -241,9 +242,8 @@ def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
     """Return a pod and its claims; ExplainError if there is no such pod."""
     raw_pod, placement = outcome.snapshot.pods_by_key.get(key), outcome.pods_by_key.get(key)
     if raw_pod is None or placement is None:
-        raise ExplainError(
-            f"there is no pod {display_name(key)} that waits or runs; pods are: {_first_names(outcome.pods_by_key)}"
-        )
+        known = _known_names(outcome.pods_by_key, key)
+        raise ExplainError(f"there is no pod {display_name(key)} that waits or runs; pods are: {known}")
     pod = Pod.model_validate(raw_pod)
     claims = outcome.snapshot.claims_by_key
     pod_claims = tuple(claims[each] for each in placement.claims if each in claims)
@@ -268,10 +268,14 @@ def select_nodes(snapshot: Snapshot, name: str | None) -> tuple[JSON, ...]:
     return (snapshot.nodes_by_name[name],)
 
 
-def _first_names(keys: Mapping[ObjectKey, object], limit: int = 12) -> str:
+def _known_names(keys: Mapping[ObjectKey, object], wanted: ObjectKey, limit: int = 12) -> str:
+    """Return the first names, and the one that is most like the wanted one, also in another namespace."""
     names = [display_name(each) for each in keys]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return (", ".join(names[:limit]) + more) or "none"
+    elsewhere = [display_name(each) for each in keys if each[1] == wanted[1]]
+    close = elsewhere or get_close_matches(display_name(wanted), names, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return ((", ".join(names[:limit]) + more) or "none") + hint
 
 
 def _requirements_of(snapshot: Snapshot, pod: Pod) -> PodRequirements:

@@ -33,6 +33,13 @@ from dra_sdk.tools.scheduling.picture.scene import (
     SceneItem,
     in_use,
 )
+from dra_sdk.tools.scheduling.picture.totals import (
+    CardGroup,
+    HardwareTotal,
+    card_problems,
+    hardware_totals,
+    like_nodes,
+)
 
 _LEGEND: Final = (
     ("free", "free"),
@@ -40,6 +47,10 @@ _LEGEND: Final = (
     ("admin", "admin access only"),
     ("tainted", "tainted, or in an incomplete pool"),
 )
+_ABOUT: Final = {
+    "Free as a whole": "no claim holds any part of it",
+    "Fragmentation": "the part of what is free that is on hardware which is partly in use",
+}
 _MAX_OPEN_CLAIMS: Final = 40
 """Longer lists are folded."""
 _MAX_NAMES: Final = 12
@@ -72,6 +83,7 @@ def _body(scene: Scene, title: str) -> Html:
         tag("header", tag("h1", title), tag("p", _headline(scene)), _tools(), _legend(drawing)),
         tag(
             "main",
+            _totals_table(hardware_totals(scene.cards)),
             _not_placed(scene.not_placed),
             cards_html(scene.cards, drawing, scene.driver_pictures),
             _claims_table(scene.claims, drawing),
@@ -86,14 +98,41 @@ def _headline(scene: Scene) -> str:
     return " · ".join(parts)
 
 
+def _totals_table(totals: Sequence[HardwareTotal]) -> Html | None:
+    """Return how much hardware of each kind there is and is free."""
+    if not totals:
+        return None
+    headings = (
+        "Hardware",
+        "In all",
+        "Free as a whole",
+        "Partly in use",
+        "In use",
+        "Tainted or incomplete",
+        "Fragmentation",
+    )
+    head = tag("tr", *[tag("th", each, scope="col", title=_ABOUT.get(each)) for each in headings])
+    rows = [
+        tag("tr", tag("td", each.kind), *[tag("td", str(number), class_="number") for number in _numbers(each)])
+        for each in totals
+    ]
+    table = tag("table", tag("thead", head), tag("tbody", *rows), class_="totals")
+    return tag("section", tag("div", table, class_="scrolled"), aria_label="Totals")
+
+
+def _numbers(total: HardwareTotal) -> tuple[str | int, ...]:
+    fragmentation = f"{total.fragmentation} %" if total.partly or total.fragmentation else "-"
+    return total.pieces, total.free, total.partly, total.used, total.unavailable, fragmentation
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _tools() -> Html:
-    field = tag("input", type="search", id="filter", placeholder="Filter nodes, devices, claims", aria_label="Filter")
+    field = tag("input", type="search", id="filter", placeholder="Find nodes, devices, claims, pods", aria_label="Find")
     theme = tag("button", "Light or dark", type="button", id="theme")
-    return tag("div", field, theme, id="tools", hidden=True)
+    return tag("div", field, theme, tag("output", id="found"), id="tools", hidden=True)
 
 
 def _legend(drawing: Drawing) -> Html:
@@ -144,22 +183,53 @@ def cards_html(
 
     pictures: the lines that drivers draw of a node, by the node's name.
     """
-    drawn = [_card_html(each, drawing, pictures.get(each.name, ())) for each in all_cards if each.tiles]
+    bad = {id(each): problems for each in all_cards if (problems := card_problems(each))}
+    sections = [
+        _group_html("Nodes with problems", [each for each in all_cards if id(each) in bad], drawing, pictures, bad)
+    ]
+    groups = like_nodes(each for each in all_cards if id(each) not in bad)
+    sections += [_group_html(_group_title(each), each.cards, drawing, pictures, {}) for each in groups]
     empty = ", ".join(each.name for each in all_cards if not each.tiles)
     rest = tag("p", f"Without devices: {empty}", class_="rest") if empty else None
+    return tag("section", tag("h2", "Nodes"), *sections, rest, aria_label="Nodes")
+
+
+def _group_title(group: CardGroup) -> str:
+    if not group.cards[0].is_node:
+        return group.hardware[:1].upper() + group.hardware[1:]
+    return f"{_count(len(group.cards), 'node')} with {group.hardware}"
+
+
+def _group_html(
+    title: str,
+    cards: Sequence[NodeCard],
+    drawing: Drawing,
+    pictures: Mapping[str, Sequence[str]],
+    problems: Mapping[int, Sequence[str]],
+) -> Html | None:
+    """Return cards below a title that folds them."""
+    if not cards:
+        return None
+    drawn = [_card_html(each, drawing, pictures.get(each.name, ()), problems.get(id(each), ())) for each in cards]
+    totals = hardware_totals(cards)
+    free, partly = sum(each.free for each in totals), sum(each.partly for each in totals)
+    about = tag("small", f"{free} free as a whole, {partly} partly in use")
+    summary = tag("summary", tag("b", title), about)
     grid = tag("div", *drawn, class_=f"cards {drawing.size}")
-    return tag("section", tag("h2", "Nodes"), grid, rest, aria_label="Nodes")
+    return tag("details", summary, grid, class_="group", open=True, data_group=title)
 
 
-def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str]) -> Html:
+def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str], problems: Sequence[str]) -> Html:
     pods = ", ".join(map(display_name, card.pods))
     return tag(
         "article",
         tag("h3", card.name if card.is_node else f"For {card.name}", tag("small", card.in_use)),
+        *[tag("p", each, class_="taint") for each in problems],
         tag("p", f"pods: {pods}", class_="pods") if pods else None,
         _frame_html(card.frame, card.name, drawing),
         tag("pre", "\n".join(picture), class_="driver-picture") if picture else None,
         class_="card" if card.is_node else "card several-nodes",
+        data_node=card.name,
     )
 
 

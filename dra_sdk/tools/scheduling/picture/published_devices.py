@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -261,8 +261,8 @@ class PartitionedDevice:
 
     @property
     def name(self) -> str:
-        """The name of the counter set."""
-        return self.counter_set.name
+        """The name of the counter set, without the word that says that it is one."""
+        return self.counter_set.name.removesuffix("-counter-set")
 
 
 def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> PartitionedDevice:
@@ -270,6 +270,11 @@ def partitioned_device(counters: CounterSet, tiles: Sequence[DeviceTile]) -> Par
     used = tuple(each for each in tiles if each.uses)
     bars = [_amount_bar(counters.name, name, total, used) for name, total in counters.counters.items()]
     strips, rest = _split_strips(bars)
+    order = {claim: at for strip in reversed(strips) for at, claim in reversed(list(enumerate(strip.cells)))}
+    last = len(order)
+    rest = tuple(
+        replace(each, parts=tuple(sorted(each.parts, key=lambda part: order.get(part[0], last)))) for each in rest
+    )
     left = {(counters.name, each.name): each.left.value for each in bars}
     free = (each for each in tiles if not each.uses and not each.taints and _fits_counters(each, left))
     possible = Counter(partition_kind(each) for each in free)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, objec
 from dra_sdk.tools.scheduling.picture.published_devices import (
     NO_SINGLE_NODE,
     CounterSet,
+    DeviceId,
     DeviceTile,
     PartitionedDevice,
     PublishedDevices,
@@ -51,6 +52,7 @@ class NodeCard:
     frame: its devices.
     tiles: its devices, in a flat list.
     pods: the pods on the node.
+    is_known: False if slices name a node that is not in the snapshot.
     """
 
     name: str
@@ -58,6 +60,7 @@ class NodeCard:
     frame: AlignmentFrame
     tiles: tuple[DeviceTile, ...]
     pods: tuple[ObjectKey, ...] = ()
+    is_known: bool = True
 
     @property
     def in_use(self) -> str:
@@ -129,24 +132,27 @@ def build_scene(
     for each in published.tiles:
         by_node.setdefault(each.node, []).append(each)
     nodes = [each["metadata"]["name"] for each in snapshot.nodes]
-    cards = [_node_card(name, by_node.get(name, []), published, snapshot.pods) for name in nodes]
-    cards += [_shared_card(f"{name} (no such node)", by_node[name], published)
-              for name in by_node if name not in {*nodes, NO_SINGLE_NODE}]  # fmt: skip
+    known = {*nodes, NO_SINGLE_NODE}
+    sets = {(each.driver, each.pool, each.name): each for each in published.counter_sets}
+    pods = dict(_grouped(snapshot.pods, lambda each: (each.get("spec") or {}).get("nodeName")))
+    cards = [_card(name, by_node.get(name, []), sets, tuple(map(object_key, pods.get(name, ())))) for name in nodes]
+    cards += [
+        replace(_card(f"{name} (no such node)", by_node[name], sets), is_node=False, is_known=False)
+        for name in by_node
+        if name not in known
+    ]
     for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda each: each.accessible_from):
-        cards.append(_shared_card(str(name), tiles, published))
+        cards.append(replace(_card(str(name), tiles, sets), is_node=False))
     return Scene(tuple(cards), _claim_rows(snapshot, published), tuple(not_placed), published.tiles, driver_pictures)
 
 
-def _node_card(name: str, tiles: Sequence[DeviceTile], published: PublishedDevices, pods: Iterable[JSON]) -> NodeCard:
-    pods_here = tuple(object_key(each) for each in pods if (each.get("spec") or {}).get("nodeName") == name)
-    return NodeCard(name, True, _alignment_frame(tiles, published.counter_sets), tuple(tiles), pods_here)
+def _card(
+    name: str, tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet], pods: tuple[ObjectKey, ...] = ()
+) -> NodeCard:
+    return NodeCard(name, True, _alignment_frame(tiles, sets), tuple(tiles), pods)
 
 
-def _shared_card(name: str, tiles: Sequence[DeviceTile], published: PublishedDevices) -> NodeCard:
-    return NodeCard(name, False, _alignment_frame(tiles, published.counter_sets), tuple(tiles))
-
-
-def _alignment_frame(tiles: Sequence[DeviceTile], sets: Sequence[CounterSet]) -> AlignmentFrame:
+def _alignment_frame(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet]) -> AlignmentFrame:
     """Return the devices of a node in frames: NUMA nodes, and PCIe roots inside them."""
     items = _scene_items(tiles, sets)
     frames, rest = _split_by_attribute(items, _NUMA_ATTRIBUTES, "NUMA node {}")
@@ -160,26 +166,21 @@ def _alignment_frame(tiles: Sequence[DeviceTile], sets: Sequence[CounterSet]) ->
     return AlignmentFrame("", tuple(loose), (*filled, *(AlignmentFrame(each, tuple(group)) for each, group in below)))
 
 
-def _scene_items(tiles: Sequence[DeviceTile], sets: Sequence[CounterSet]) -> list[SceneItem]:
-    """Return counter sets, each with the devices that consume from it, and the other devices."""
-    counter_sets = {id(tile): _counter_set_of(tile, sets) for tile in tiles}
-    items: list[SceneItem] = []
-    added = set()
+def _scene_items(tiles: Sequence[DeviceTile], sets: Mapping[DeviceId, CounterSet]) -> list[SceneItem]:
+    """Return counter sets, each with the devices that consume from it, and the other devices, in their order."""
+    consuming: dict[DeviceId, list[DeviceTile]] = {}
+    order: list[DeviceTile | DeviceId] = []
     for tile in tiles:
-        counter_set = counter_sets[id(tile)]
-        if counter_set is None:
-            items.append(tile)
-        elif (counter_set.driver, counter_set.pool, counter_set.name) not in added:
-            added.add((counter_set.driver, counter_set.pool, counter_set.name))
-            items.append(
-                partitioned_device(counter_set, [each for each in tiles if counter_sets[id(each)] is counter_set])
-            )
-    return items
-
-
-def _counter_set_of(tile: DeviceTile, sets: Iterable[CounterSet]) -> CounterSet | None:
-    names = {each for each, _ in tile.counters}
-    return next((each for each in sets if each.name in names and (each.driver, each.pool) == tile.id[:2]), None)
+        names = ((*tile.id[:2], name) for name, _ in tile.counters)
+        key = next((each for each in names if each in sets), None)
+        if key is None:
+            order.append(tile)
+        elif key in consuming:
+            consuming[key].append(tile)
+        else:
+            consuming[key] = [tile]
+            order.append(key)
+    return [each if isinstance(each, DeviceTile) else partitioned_device(sets[each], consuming[each]) for each in order]
 
 
 def _split_by_attribute(

@@ -7,12 +7,13 @@ from html.parser import HTMLParser
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "script", "header", "main", "section", "article", "h1", "h2",
     "h3", "h4", "p", "div", "span", "ul", "li", "b", "i", "s", "small", "table", "thead", "tbody", "tr", "th", "td",
-    "details", "summary", "fieldset", "legend", "input", "button",
+    "details", "summary", "fieldset", "legend", "input", "button", "output",
 }  # fmt: skip
 
 
 ATTRIBUTES = {
-    "class", "style", "title", "data-claim", "id", "type", "placeholder", "aria-label", "role", "hidden", "scope",
+    "class", "style", "title", "data-claim", "data-node", "data-group", "id",
+    "type", "placeholder", "aria-label", "role", "hidden", "scope",
     "open", "lang", "charset", "name", "content", "http-equiv",
 }  # fmt: skip
 VOID = {"meta", "input"}

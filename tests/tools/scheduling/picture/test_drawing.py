@@ -140,9 +140,7 @@ def drawn(size: DrawingSize, *devices: str) -> Page:
 
 def test_a_partitioned_device_at_full_size():
     page = drawn(DrawingSize.FULL, "3g-20gb-0", "1g-5gb-4")
-    assert page.text.startswith(
-        "gpu-0-counter-set 5 of 8 slots used memory: 15Gi of 40192Mi left multiprocessors: 28 of 98"
-    )
+    assert page.text.startswith("gpu-0 5 of 8 slots used memory: 15Gi of 40192Mi left multiprocessors: 28 of 98")
     assert len(page.having("tile")) == 2
     assert [each["data-claim"] for each in page.having("on")[:5]] == ["0", "0", "0", "0", "1"]
     assert str(page.tags[0][1]["title"]).endswith("14 devices share it")
@@ -156,7 +154,7 @@ def test_a_partitioned_device_at_medium_size():
 
 def test_a_partitioned_device_at_small_size():
     page = drawn(DrawingSize.SMALL, "7g-40gb-0")
-    assert page.text == "gpu-0-counter-set: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; available: none"
+    assert page.text == "gpu-0: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; available: none"
     assert [each["aria-label"] for each in page.having("strip")] == ["memory-slice-0…7: 8 of 8 used"]
 
 

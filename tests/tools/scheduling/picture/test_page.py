@@ -91,8 +91,7 @@ def test_partitions_of_eight_nodes():
     assert len(shown.having("part")) == 8
     small = [each for index in range(41) for each in mig(f"n{index}", 8)]
     assert (
-        "gpu-0-counter-set: gpu-0-mig-1g-5gb-0 by c0 in use; available:"
-        in Page(render_page(build_scene(cluster(small, old)))).text
+        "gpu-0: gpu-0-mig-1g-5gb-0 by c0 in use; available:" in Page(render_page(build_scene(cluster(small, old)))).text
     )
 
 
@@ -155,7 +154,7 @@ def test_many_claims_are_folded():
         for tag, attributes in Page(render_page(build_scene(cluster(slices, old[:40])))).tags
         if tag == "details"
     ]
-    assert ("open" in folded[0], "open" in open_[0]) == (False, True)
+    assert ("open" in folded[-1], "open" in open_[-1]) == (False, True)
 
 
 def test_many_unplaced_pods_with_one_reason():
@@ -170,11 +169,25 @@ def drawn(*objects: object, nodes: tuple[str, ...] = ()) -> Page:
 
 def test_a_node():
     page = drawn(gpus("n1"), nics("n1"), pod("p", node="n1", namespace="ml"))
-    assert page.text.startswith("Nodes n1 0 of 4 in use pods: ml/p NUMA node 0 pci0000:00 gpu.nvidia.com gpu-0 A100")
+    assert page.text.startswith("Nodes 1 node with ")
+    assert (
+        "4 free as a whole, 0 partly in use n1 0 of 4 in use pods: ml/p NUMA node 0 pci0000:00 gpu.nvidia.com"
+        in page.text
+    )
     assert [each["title"] for tag, each in page.tags if tag == "fieldset"][:2] == [
         "NUMA node 0 of n1",
         "pci0000:00 of n1",
     ]
+
+
+def test_nodes_with_problems_come_first_and_like_nodes_are_together():
+    broken = gpus("n3", 1, taints=[{"key": "broken", "effect": "NoSchedule"}])
+    page = drawn([gpus("n1", 8), gpus("n2", 2), broken, gpus("n4", 8)])
+    groups = [each["data-group"] for tag, each in page.tags if "data-group" in each]
+    assert groups[0] == "Nodes with problems"
+    assert [each.split(" with ")[0] for each in groups[1:]] == ["2 nodes", "1 node"]
+    assert [each["data-node"] for _, each in page.tags if "data-node" in each] == ["n3", "n1", "n4", "n2"]
+    assert "n3 0 of 1 in use gpu-0: taint broken:NoSchedule" in page.text
 
 
 def test_a_pool_that_is_not_named_after_its_node():

@@ -51,8 +51,8 @@ def test_partitions_are_shown_by_counter_set():
     frame = build_scene(cluster(mig("n1", 2))).cards[0].frame
     boards = [item for numa in frame.frames for root in numa.frames for item in root.items]
     assert [(type(each), each.name) for each in boards] == [
-        (PartitionedDevice, "gpu-0-counter-set"),
-        (PartitionedDevice, "gpu-1-counter-set"),
+        (PartitionedDevice, "gpu-0"),
+        (PartitionedDevice, "gpu-1"),
     ]
     assert isinstance(boards[0], PartitionedDevice)
     assert len(boards[0].tiles) == 14

@@ -1,0 +1,198 @@
+"""A running cluster as a source of objects, read once or followed, and the flags that kubectl has for it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from dra_sdk.cli.arguments import Parser, from_text, positive_seconds
+from dra_sdk.errors import NotFoundError
+from dra_sdk.kube import paths
+from dra_sdk.tools.scheduling.cluster import ClaimOutcome, ObjectKey, ObjectSource, PodPlacement, SchedulingOutcome
+from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
+from dra_sdk.wire.documents import Document
+from dra_sdk.wire.profile import ServerProfile
+from dra_sdk.wire.selectors import LabelSelector, labels_match, parse_labels
+
+if TYPE_CHECKING:
+    from dra_sdk.kube.collections import Collections
+
+CALM_SECONDS: Final = 0.5
+"""After a change, the answer is found again when nothing else has changed for this time."""
+LONGEST_CALM_SECONDS: Final = 5.0
+_COLLECTIONS: Final = MappingProxyType(
+    {
+        "Node": paths.nodes(),
+        "Pod": paths.pods(),
+        "ResourceSlice": paths.resource_slices(),
+        "DeviceClass": paths.device_classes(),
+        "ResourceClaim": paths.resource_claims(),
+        "ResourceClaimTemplate": paths.resource_claim_templates(),
+    }
+)
+_CORE_KINDS: Final = frozenset({"Node", "Pod"})
+_OF_PREEMPTION: Final = (
+    ("PriorityClass", "scheduling.k8s.io/v1", paths.priority_classes()),
+    ("PodDisruptionBudget", "policy/v1", paths.pod_disruption_budgets()),
+)
+"""Kind, API version and collection of what decides about preemption; a server of tests may not have them."""
+_TAINT_RULE: Final = "DeviceTaintRule"
+
+
+def add_connection_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say which cluster, as kubectl has them."""
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the running cluster (default: as for kubectl)"
+    )
+    parser.add_argument("--context", default="", metavar="NAME", help="a context of the kubeconfig")
+
+
+def add_selection_flags(parser: Parser, what: str, labelled: str) -> None:
+    """Add the flags that choose among namespaces and labels, as kubectl has them.
+
+    what: what of a namespace is shown.
+    labelled: whose labels --selector looks at.
+    """
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument(
+        "-n",
+        "--namespace",
+        default="",
+        metavar="NAME",
+        help=f"only {what} of this namespace, which objects and names without one are in",
+    )
+    scope.add_argument(
+        "-A", "--all-namespaces", action="store_true", help=f"{what} of all namespaces, as without --namespace"
+    )
+    parser.add_argument(
+        "-l",
+        "--selector",
+        type=from_text(parse_labels),
+        default=(),
+        metavar="LABELS",
+        help=f"only {labelled} with these labels, such as app=web,tier!=cache,zone in (a,b)",
+    )
+
+
+def add_watch_flags(parser: argparse.ArgumentParser, until: str) -> None:
+    """Add --watch and its limit; `until` says when watching ends."""
+    parser.add_argument("-w", "--watch", action="store_true", help=f"follow the running cluster {until}")
+    parser.add_argument(
+        "--timeout", type=positive_seconds, metavar="SECONDS", help="with --watch: end after this time, with status 1"
+    )
+
+
+def names_cluster(arguments: argparse.Namespace) -> bool:
+    """Whether the flags ask for a running cluster."""
+    return bool(getattr(arguments, "from_cluster", False) or arguments.kubeconfig or arguments.context)
+
+
+class LiveCluster:
+    """The objects of a running cluster that matter for devices.
+
+    kinds: the API version and the collection of each kind.
+    version: the server's version, such as `v1.36.3`.
+    namespace: the namespace of objects and names that have none.
+    """
+
+    def __init__(self, collections: Collections, kinds: dict[str, tuple[str, str]], name: str) -> None:
+        self._collections = collections
+        self.kinds = kinds
+        self._name = name
+        self.version = ""
+        self.namespace = DEFAULT_NAMESPACE
+
+    def source(self) -> ObjectSource:
+        """The objects as they are now."""
+        objects = [
+            {"apiVersion": api_version, "kind": kind} | each
+            for kind, (api_version, path) in self.kinds.items()
+            for each in self._collections.items(path)
+        ]
+        return ObjectSource(self._name, [Document(each) for each in objects], stored=True)
+
+    def changes(self, timeout: float | None) -> Iterator[None]:
+        """Yield after each change; end after `timeout` seconds. ApiError if the cluster cannot be followed any more."""
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            left = None if end is None else end - monotonic()
+            if left is not None and left <= 0:
+                return
+            if self._collections.wait(left, calm=CALM_SECONDS, at_most=LONGEST_CALM_SECONDS):
+                yield
+
+
+@contextmanager
+def opened_cluster(arguments: argparse.Namespace, *, follow: bool = False) -> Iterator[LiveCluster]:
+    """The cluster that the flags name; SettingsError or ApiError. With `follow` it watches all that it lists."""
+    from dra_sdk.kube.client import KubeClient  # noqa: PLC0415 (only for a running cluster)
+    from dra_sdk.kube.collections import Collections  # noqa: PLC0415
+    from dra_sdk.kube.login import find_source, namespace_of  # noqa: PLC0415
+
+    context = arguments.context
+    namespace = namespace_of(find_source(arguments.kubeconfig, context))
+    client = KubeClient.connect(arguments.kubeconfig, context=context)
+    try:
+        version = str(client.get("/version").get("gitVersion", ""))
+        kinds = {
+            kind: ("v1" if kind in _CORE_KINDS else paths.API_VERSION, path) for kind, path in _COLLECTIONS.items()
+        }
+        for kind, api_version, path in _OF_PREEMPTION:
+            with suppress(NotFoundError):
+                client.get(path, {"limit": "1"})
+                kinds[kind] = (api_version, path)
+        # DeviceTaintRules in the best version that the server has; before 1.37 it may have none.
+        for rule_version in ServerProfile.of(version).taint_rule_versions():
+            api_version = f"{paths.GROUP}/{rule_version}"
+            try:
+                client.get(paths.device_taint_rules(api_version), {"limit": "1"})
+            except NotFoundError:
+                continue
+            kinds[_TAINT_RULE] = (api_version, paths.device_taint_rules(api_version))
+            break
+        collections = Collections(client, [path for _, path in kinds.values()])
+        try:
+            collections.start(follow=follow)
+            cluster = LiveCluster(collections, kinds, client.server)
+            cluster.version, cluster.namespace = version, namespace
+            yield cluster
+        finally:
+            collections.close()
+    finally:
+        client.close()
+
+
+# -- what -n and -l choose
+
+
+def selected(outcome: SchedulingOutcome, arguments: argparse.Namespace) -> SchedulingOutcome:
+    """The outcome with the pods of --namespace and --selector alone, and the claims that no other pod uses."""
+    namespace: str = arguments.namespace
+    labels: LabelSelector = arguments.selector
+    if not (namespace or labels):
+        return outcome
+
+    def matches(key: ObjectKey, obj: dict[str, object] | None) -> bool:
+        metadata = (obj or {}).get("metadata")
+        found = metadata.get("labels") if isinstance(metadata, dict) else None
+        return (not namespace or key[0] == namespace) and labels_match(labels, found)
+
+    def keeps_pod(pod: PodPlacement) -> bool:
+        return matches(pod.pod, outcome.snapshot.pods_by_key.get(pod.pod))
+
+    pods = tuple(filter(keeps_pod, outcome.pods))
+    used = {claim for pod in pods for claim in pod.claims}
+    others = {claim for pod in outcome.pods for claim in pod.claims} - used
+
+    def keeps_claim(claim: ClaimOutcome) -> bool:
+        obj = outcome.snapshot.claims_by_key.get(claim.claim)
+        return claim.claim in used or (claim.claim not in others and matches(claim.claim, obj))
+
+    claims = tuple(filter(keeps_claim, outcome.claims))
+    return replace(outcome, pods=pods, claims=claims)

@@ -1,0 +1,181 @@
+"""Which claims use which device, as a table or as JSON: grouped by hardware, with the columns that fit the driver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from dra_sdk.cli.output import Color
+from dra_sdk.cli.usage import UNHEALTHY, DeviceUsage, Use
+from dra_sdk.hardware import NUMA_NODE
+from dra_sdk.model.quantity import Quantity
+
+Row = list[str]
+Describe = Callable[[DeviceUsage], str]
+_NONE: Final = "-"
+_MEMORY: Final = "memory"
+_WHAT: Final = ("profile", "partitionProfile", "productName", "model", "ifName", "interfaceName", "resourceName")
+"""The attributes that say what a device is; the first one that exists is shown."""
+_UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20))
+_NO_DECIMALS_FROM: Final = 10
+_MAX_CAPACITIES: Final = 2
+"""The most capacities that have a column; hardware with `memory` has only that."""
+_COLORS: Final = {"in use": Color.BLUE, "shared": Color.BLUE, "free": Color.GREEN, "tainted": Color.RED}
+
+
+def usage_table(devices: Sequence[DeviceUsage], *, all_partitions: bool = False) -> tuple[Row, list[Row]]:
+    """The headings, and a row for each device and for each further claim of it.
+
+    Partitions without claims are counted in one row for their hardware, unless `all_partitions` is set. TYPE, WHAT,
+    NUMA and a capacity have a column if a device has them; NUMA only if no device says what it is.
+    """
+    columns = _columns(devices)
+    rows: list[Row] = []
+    ordered = sorted(devices, key=lambda each: (each.place, each.driver, each.pool, each.hardware))
+    for _, parts in groupby(ordered, key=lambda each: (each.driver, each.pool, each.hardware)):
+        rows += _hardware_rows(list(parts), columns, all_partitions=all_partitions)
+    return ["NODE", "DEVICE", *(heading for heading, _ in columns), "HEALTH", "STATE", "CLAIM", "PODS"], rows
+
+
+def usage_json(devices: Sequence[DeviceUsage]) -> list[dict[str, Any]]:
+    """Every device, with the claims that have it and what they consume."""
+    return [
+        {
+            "driver": each.driver,
+            "pool": each.pool,
+            "node": each.node,
+            "device": each.name,
+            "hardware": each.hardware,
+            "state": each.state,
+            "unhealthy": each.unhealthy,
+            "taints": list(each.taints),
+            "claims": [
+                {"claim": use.claim, "pods": list(use.pods), "admin": use.admin, "consumed": dict(use.consumed)}
+                for use in each.uses
+            ],
+        }
+        for each in devices
+    ]
+
+
+def cell_color(heading: str, cell: str) -> Color | None:
+    """The colour of a cell on a terminal: states, and health other than `ok`."""
+    if heading == "HEALTH" and cell not in {"ok", _NONE, ""}:
+        return Color.RED if cell.startswith("unhealthy") else Color.YELLOW
+    if heading != "STATE":
+        return None
+    return next((color for word, color in _COLORS.items() if cell.startswith(word)), None)
+
+
+# -- columns
+
+
+def _columns(devices: Sequence[DeviceUsage]) -> list[tuple[str, Describe]]:
+    """The columns between the device's name and its health."""
+    found = [
+        (heading, describe)
+        for heading, describe in (("TYPE", _type), ("WHAT", _what))
+        if any(describe(each) != _NONE for each in devices)
+    ]
+    if not found and any(each.attribute(NUMA_NODE) is not None for each in devices):
+        found.append(("NUMA", _numa))
+    return [*found, *((name.upper(), _capacity_column(name)) for name in _capacities(devices))]
+
+
+def _capacities(devices: Sequence[DeviceUsage]) -> list[str]:
+    """The capacities to show: memory, or else those that most devices have; without the driver's domain."""
+    names = Counter(name.rpartition("/")[2] for each in devices for name in each.spec.get("capacity") or ())
+    return [_MEMORY] if _MEMORY in names else [name for name, _ in names.most_common(_MAX_CAPACITIES)]
+
+
+def _type(device: DeviceUsage) -> str:
+    return str(device.attribute("type") or _NONE)
+
+
+def _what(device: DeviceUsage) -> str:
+    return str(next((value for name in _WHAT if (value := device.attribute(name))), _NONE))
+
+
+def _numa(device: DeviceUsage) -> str:
+    value = device.attribute(NUMA_NODE)
+    return _NONE if value is None else str(value)
+
+
+def _capacity_column(name: str) -> Describe:
+    def describe(device: DeviceUsage) -> str:
+        total = device.capacity(name)
+        if total is None:
+            return _NONE
+        return f"{_rounded(device.consumed(name))}/{_rounded(total)}" if device.shared else _rounded(total)
+
+    return describe
+
+
+def _rounded(amount: Quantity) -> str:
+    """In the largest unit of which there is at least one, with one decimal below 10."""
+    for unit, size in _UNITS:
+        number = float(amount.value / size)
+        if number >= 1:
+            text = f"{number:.1f}" if number < _NO_DECIMALS_FROM else f"{number:.0f}"
+            return text.removesuffix(".0") + unit
+    return str(amount)
+
+
+# -- rows
+
+
+def _hardware_rows(
+    devices: list[DeviceUsage], columns: Sequence[tuple[str, Describe]], *, all_partitions: bool
+) -> Iterator[Row]:
+    """The rows of one piece of hardware: whole devices first, then its parts, indented."""
+    empty = [_NONE] * len(columns)
+    whole = [each for each in devices if not each.is_part]
+    parts = [each for each in devices if each.is_part]
+    if not whole and len(parts) > 1:
+        first = parts[0]
+        product = str(first.attribute("productName") or _NONE)
+        about = [product if heading == "WHAT" else _NONE for heading, _ in columns]
+        yield [first.place, first.hardware, *about, *[_NONE] * 4]
+    for each in whole:
+        yield from _device_rows(each, columns, "")
+    indent = "  " if len(devices) > 1 else ""
+    left = [
+        each for each in parts if each.consumes_counters and not each.uses and not each.taints and not all_partitions
+    ]
+    left = left if len(left) > 1 else []  # one more has a name that is as short
+    for each in parts:
+        if each not in left:
+            yield from _device_rows(each, columns, indent)
+    if left:
+        states = Counter(each.state for each in left)
+        text = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True))
+        yield [left[0].place, f"{indent}{len(left)} more", *empty, _NONE, text, _NONE, _NONE]
+
+
+def _device_rows(device: DeviceUsage, columns: Sequence[tuple[str, Describe]], indent: str) -> Iterator[Row]:
+    about = [describe(device) for _, describe in columns]
+    cells = [device.place, indent + device.name, *about, _health(device), device.state]
+    yield [*cells, *(_use_cells(device.uses[0]) if device.uses else (_NONE, _NONE))]
+    for use in device.uses[1:]:
+        yield [""] * len(cells) + list(_use_cells(use))
+
+
+def _use_cells(use: Use) -> tuple[str, str]:
+    return use.claim + (" (admin)" if use.admin else ""), ", ".join(use.pods) or _NONE
+
+
+def _health(device: DeviceUsage) -> str:
+    """Unhealthy since when and why, by the driver's taints; then the other taints."""
+    first: list[str] = []
+    others: list[str] = []
+    for taint in device.taints:
+        key = str(taint.get("key"))
+        value = f"={taint['value']}" if taint.get("value") else ""
+        if device.tells_health(taint):
+            why = "" if key.endswith(UNHEALTHY) else f" ({key.rpartition('/')[2]}{value})"
+            first.append(f"unhealthy since {taint.get('timeAdded', 'an unknown time')}{why}")
+        else:
+            others.append(f"{key}{value}:{taint.get('effect')}")
+    return ", ".join([*first, *others]) or "ok"
