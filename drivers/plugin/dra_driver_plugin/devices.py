@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import AttributeValue, Device, HardwareError
 from dra_sdk.hardware import NUMA_NODE, Host, pci_attributes, read_pci_device
+from dra_sdk.hardware.naming import attribute_text, device_name, natural_order
 
-_LABEL: Final = 63  # characters of a device's name
-_KIND: Final = 20  # of them for the resource
-_DIGEST: Final = 10  # 40 bits
-_VALUE: Final = 64  # bytes of an attribute's value
 _ID: Final = 1024  # characters
 _NUMA_NODES: Final = range(1024)  # that Linux can have
 _ADDRESS: Final = re.compile(r"(?<![0-9a-f])([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(?![0-9a-f])", re.IGNORECASE)
@@ -42,10 +38,7 @@ class PluginDevice:
     @property
     def name(self) -> str:
         """The device's name in ResourceSlices: a DNS label that depends on nothing but resource and id."""
-        kind, found = _slug(self.resource.rpartition("/")[2])[:_KIND], _slug(self.id)
-        digest = _digest(f"{self.resource}\0{self.id}")
-        available = _LABEL - len(kind) - len(digest) - 2
-        return "-".join(part.strip("-") for part in (kind, found[-available:], digest) if part.strip("-"))
+        return device_name(self.resource.rpartition("/")[2], self.id, scope=self.resource)
 
 
 def resource_problem(name: str) -> str | None:
@@ -98,15 +91,7 @@ def describe(device: PluginDevice, host: Host, settings: PluginSettings) -> Devi
 
 def in_order(devices: Mapping[str, PluginDevice]) -> Sequence[PluginDevice]:
     """The devices in an order that does not depend on that of the plugin: `gpu2` before `gpu10`."""
-    return sorted(devices.values(), key=lambda each: (_natural(each.id), each.id))
-
-
-def attribute_text(text: str) -> str:
-    """A text as value of an attribute; one above 64 bytes is cut, with a hash in place of the rest."""
-    if len(text.encode()) <= _VALUE:
-        return text
-    start = text.encode()[: _VALUE - _DIGEST - 1].decode(errors="ignore")
-    return f"{start}-{_digest(text)}"
+    return sorted(devices.values(), key=lambda each: (natural_order(each.id), each.id))
 
 
 def _pci(device: PluginDevice, host: Host) -> dict[str, str | int]:
@@ -116,17 +101,3 @@ def _pci(device: PluginDevice, host: Host) -> dict[str, str | int]:
         return pci_attributes(read_pci_device(host, found[1].lower())) if found else {}
     except HardwareError:
         return {}
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:_DIGEST]
-
-
-def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that compares runs of digits as numbers."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", text)
-    return tuple((int(part), "") if part[0] in "0123456789" else (-1, part) for part in parts)

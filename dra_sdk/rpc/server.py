@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from threading import Condition
 from typing import Any, Final, TypeAlias
 
 import grpc
 
-from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.kubelet.sockets import hidden, refuse_foreign, remove_own
+from dra_sdk.errors import SettingsError
+from dra_sdk.rpc.sockets import hidden, refuse_foreign, remove_own
 
 Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
 Services: TypeAlias = Mapping[str, Mapping[str, Method]]
@@ -89,22 +88,6 @@ class SocketServer:
         remove_own(self.path, self._inode)
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False)
-
-
-def call(socket: Path, method: str, request: Any, response: Any, timeout: float) -> Any:
-    """Call one of our own sockets as the kubelet does, so that "healthy" means "the kubelet would get an answer".
-
-    `method` is its full name on the wire, `response` the message class. DraError names the socket that does not answer
-    within `timeout` seconds.
-    """
-    with closing(grpc.insecure_channel(f"unix:{socket}")) as channel:
-        stub = channel.unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
-        )
-        try:
-            return stub(request, timeout=timeout)
-        except grpc.RpcError as error:
-            raise DraError(f"{socket} does not answer {method}: {error.details()}") from error
 
 
 class InFlight:

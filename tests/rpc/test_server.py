@@ -14,12 +14,11 @@ from typing import Any
 import grpc
 import pytest
 
-from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.kubelet.server import Method, SocketServer, stream, unary
-from dra_sdk.node.kubelet.server import call as call_socket
-from dra_sdk.node.kubelet.sockets import hidden
+from dra_sdk.errors import SettingsError
+from dra_sdk.rpc.server import Method, SocketServer, stream, unary
+from dra_sdk.rpc.sockets import hidden
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
-from tests.node.kubelet.conftest import Dial, Serve, begin, call
+from tests.rpc.conftest import Dial, Serve, begin, call
 from tests.waiting import LONG
 
 
@@ -324,11 +323,3 @@ def test_a_stream_is_not_counted(serve: Serve, dial: Dial) -> None:
     assert server.drain(0.0)
     leave.set()
     assert list(reports) == []
-
-
-def test_our_own_sockets_are_asked_as_the_kubelet_asks_them(serve: Serve, socket_dir: Path) -> None:
-    server = serve(named("me"))
-    assert call_socket(server.path, "/Test/Who", wire.InfoRequest(), wire.PluginInfo, LONG).name == "me"
-    missing = socket_dir / "missing.sock"
-    with pytest.raises(DraError, match=f"{missing} does not answer /Test/Who: "):
-        call_socket(missing, "/Test/Who", wire.InfoRequest(), wire.PluginInfo, LONG)
