@@ -58,7 +58,7 @@ class Follower(Generic[C, M]):
         self._why = "it has not been connected yet"
         self._stop, self._lock = Event(), Lock()
         self._connection: C | None = None
-        self._thread = Thread(target=self._run, name=peer, daemon=True)
+        self._thread = Thread(target=self._run, name="follower", daemon=True)
 
     @property
     def connection(self) -> C:
