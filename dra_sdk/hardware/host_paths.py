@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dra_sdk.errors import HardwareError, PermanentError
+from dra_sdk.model.edits import DeviceNode
 
 PROGRAM_DIRS: Final = (
     "opt/bin",
@@ -94,6 +95,16 @@ class AllowedPaths:
                 leads = "" if str(plain) == target else f", which leads to {target},"
                 raise PermanentError(f"host path {path}{leads} is not below {self._listed}")
         return target
+
+    def device_nodes(self, path: str, container_path: str = "", permissions: str = "") -> list[DeviceNode]:
+        """What a container gets for a device node, or for all below a directory of them. PermanentError as `checked`.
+
+        A CDI spec neither follows links nor names directories. `container_path`: where it is in the container, by
+        default `path`; `permissions`: any of r, w and m, by default those of the container runtime.
+        """
+        host, inside = self.checked(path), container_path or path
+        found = ((each, inside + each.removeprefix(host)) for each in files_at(self._root, host))
+        return [DeviceNode(there, here, permissions=permissions or None) for here, there in found]
 
     def _target(self, path: str) -> str:
         try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Event
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -17,6 +18,7 @@ Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs on
 Services: TypeAlias = Mapping[str, Mapping[str, Method]]
 """Wire name of a service → its methods by name."""
 
+log = logging.getLogger(__name__)
 _WAITING: Final = 10_000  # calls that wait for a thread; more are refused
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
@@ -88,6 +90,25 @@ class SocketServer:
         remove_own(self.path, self._inode)
         self._server.stop(grace).wait()
         self._pool.shutdown(wait=False)
+
+
+def listen(make: Callable[[], SocketServer], stop: Event, seconds: float, each: Callable[[], object]) -> None:
+    """Listen until `stop` is set, with another server of `make` whenever somebody has removed the socket's file.
+
+    `each` is called every `seconds`. SettingsError if the socket cannot be made.
+    """
+    server = make()
+    try:
+        server.start()
+        while not stop.wait(seconds):
+            each()
+            if not server.is_intact():
+                log.warning("%s was removed or replaced; it is made again", server.path)
+                server.stop()
+                server = make()
+                server.start()
+    finally:
+        server.stop()
 
 
 class InFlight:

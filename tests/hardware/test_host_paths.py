@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk import HardwareError, PermanentError
+from dra_sdk import DeviceNode, HardwareError, PermanentError
 from dra_sdk.hardware.host_paths import AllowedPaths, files_at, find_library, find_program, follow
 
 
@@ -141,6 +141,17 @@ def test_any_other_path_is_refused_in_a_sentence(host, path, problem):
 def test_without_allowed_paths_there_is_none(host):
     with pytest.raises(PermanentError, match="is not below any path"):
         AllowedPaths(host, []).checked("/dev/card0")
+
+
+def test_links_and_directories_become_device_nodes_that_a_spec_can_name(host):
+    paths = AllowedPaths(host, ["/dev"])
+    assert paths.device_nodes("/dev/by-id") == [DeviceNode("/dev/by-id", "/dev/card0")]
+    assert paths.device_nodes("/dev/snd", "/sound", "rw") == [
+        DeviceNode("/sound/deep/seq", "/dev/snd/deep/seq", permissions="rw"),
+        DeviceNode("/sound/pcm", "/dev/snd/pcm", permissions="rw"),
+    ]
+    with pytest.raises(PermanentError, match="leads to /etc/shadow"):
+        paths.device_nodes("/dev/out")
 
 
 def test_a_directory_stands_for_its_files_without_links(host):

@@ -46,8 +46,7 @@ def resource_problem(name: str) -> str | None:
     found = _RESOURCE.fullmatch(name)
     if found is None or len(found["domain"]) > 253 - len("requests."):
         return "must be a domain, a slash and a name of at most 63 characters, such as vendor.com/thing"
-    domain = found["domain"]
-    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests."):
+    if "kubernetes.io/" in name or name.startswith("requests."):
         return "must not be of the domain kubernetes.io, nor begin with 'requests.'"
     return None
 

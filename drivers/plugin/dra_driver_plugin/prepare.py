@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,12 @@ from dra_sdk import (
     Claim,
     Condition,
     ContainerEdits,
-    DeviceNode,
     DeviceStatus,
     Mount,
     PermanentError,
     PreparedDevice,
 )
-from dra_sdk.hardware.host_paths import AllowedPaths, files_at
+from dra_sdk.hardware.host_paths import AllowedPaths
 from dra_sdk.rpc.client import CallError
 
 log = logging.getLogger(__name__)
@@ -70,9 +70,12 @@ def container_edits(
     answer: wire.ContainerAllocateResponse, root: Path, allowed: Sequence[str], plugin: str
 ) -> ContainerEdits:
     """The answer as container edits. PermanentError for a path of the host that is not allowed."""
+    for each in answer.devices:
+        if set(each.permissions) - set("rwm"):
+            raise CallError(f"{plugin} gave {each.host_path} the permissions {each.permissions!r}, not r, w or m")
     try:
         paths = AllowedPaths(root, allowed)
-        nodes = [node for each in answer.devices for node in _device_nodes(each, root, paths, plugin)]
+        nodes = [paths.device_nodes(each.host_path, each.container_path, each.permissions) for each in answer.devices]
         mounts = [
             Mount(paths.checked(each.host_path), each.container_path, (*_BIND, "ro" if each.read_only else "rw"))
             for each in answer.mounts
@@ -80,20 +83,7 @@ def container_edits(
     except PermanentError as error:
         setting = "setting allowedPaths, DRA_PLUGIN_ALLOWED_PATHS"
         raise PermanentError(f"{plugin} asks for what it may not give: {error} ({setting})") from error
-    return ContainerEdits(env=dict(answer.envs), device_nodes=nodes, mounts=mounts)
-
-
-def _device_nodes(spec: wire.DeviceSpec, root: Path, paths: AllowedPaths, plugin: str) -> Iterator[DeviceNode]:
-    """The device nodes of one entry: a directory stands for all below it.
-
-    The kubelet's way to the container runtime follows links and opens directories, that by CDI does neither.
-    """
-    if set(spec.permissions) - set("rwm"):
-        raise CallError(f"{plugin} gave {spec.host_path} the permissions {spec.permissions!r}, not r, w or m")
-    host = paths.checked(spec.host_path)
-    for path in files_at(root, host):
-        container = f"{spec.container_path or spec.host_path}{path.removeprefix(host)}"
-        yield DeviceNode(container, path, permissions=spec.permissions or None)
+    return ContainerEdits(env=dict(answer.envs), device_nodes=[*chain(*nodes)], mounts=mounts)
 
 
 def _preference(claim: Claim[Any], plugin: Plugin, ids: Sequence[str], seconds: float) -> Iterator[str]:

@@ -25,7 +25,7 @@ from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import DeviceHealth, Node, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
 from dra_sdk.hardware.records import RecordError, Records, alone
-from dra_sdk.rpc.server import SocketServer, unary
+from dra_sdk.rpc.server import SocketServer, listen, unary
 from dra_sdk.rpc.sockets import LIMIT
 
 log = logging.getLogger(__name__)
@@ -79,23 +79,13 @@ class Registry:
         self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         (self._directory / _RECORDS).mkdir(mode=0o700, exist_ok=True)
         with alone(self._directory / _RECORDS, stop) as is_alone:
-            if not is_alone:
-                return
-            server = self._socket()
-            try:
-                self._follow(node, changed)
-                server.start()
-                changed()
-                while not stop.wait(_STEP):
-                    self._forget()
-                    if not server.is_intact():
-                        log.warning("%s was removed or replaced; it is made again", server.path)
-                        server.stop()
-                        server = self._socket()
-                        server.start()
-            finally:
-                server.stop()
-                self._end()
+            if is_alone:
+                try:
+                    self._follow(node, changed)
+                    changed()
+                    listen(self._socket, stop, _STEP, self._forget)
+                finally:
+                    self._end()
 
     def _socket(self) -> SocketServer:
         methods = {"Register": unary(self._register, wire.RegisterRequest, wire.Empty)}
