@@ -74,15 +74,15 @@ def read_devices(resource: str, answer: Iterable[wire.Device]) -> tuple[dict[str
     return found, problems
 
 
-def describe(device: PluginDevice, host: Host, settings: PluginSettings) -> Device:
-    """The device as it is published."""
+def describe(device: PluginDevice, host: Host, settings: PluginSettings, address: str = "") -> Device:
+    """The device as it is published; `address` of its PCI function, where it is known and not in its id."""
     attributes: dict[str, AttributeValue] = {
         "resource": attribute_text(device.resource),
         "id": attribute_text(device.id),
     }
     if settings.replica_pattern and (found := re.fullmatch(settings.replica_pattern, device.id)):
         attributes["hardware"] = attribute_text(found[1] or "")
-    attributes |= _pci(device, host)
+    attributes |= _pci(device, host, address)
     if len(device.numa) == 1 or (device.numa and settings.numa_lists):
         attributes[NUMA_NODE] = device.numa[0] if len(device.numa) == 1 else list(device.numa)
     return Device(device.name, attributes, hardware=device)
@@ -93,10 +93,11 @@ def in_order(devices: Mapping[str, PluginDevice]) -> Sequence[PluginDevice]:
     return sorted(devices.values(), key=lambda each: (natural_order(each.id), each.id))
 
 
-def _pci(device: PluginDevice, host: Host) -> dict[str, str | int]:
-    """The standard attributes of the PCI function whose address is in the id, if the node has it."""
+def _pci(device: PluginDevice, host: Host, address: str) -> dict[str, str | int]:
+    """The standard attributes of the PCI function whose address is in the id or given, if the node has it."""
     found = _ADDRESS.search(device.id)
     try:
-        return pci_attributes(read_pci_device(host, found[1].lower())) if found else {}
+        address = found[1].lower() if found else address
+        return pci_attributes(read_pci_device(host, address)) if address else {}
     except HardwareError:
         return {}

@@ -43,7 +43,7 @@ class PluginDriver:
         """The devices of all plugins that are registered, or that are remembered from before a restart."""
         for plugin in self._registry.plugins(node):
             for device in in_order(plugin.devices):
-                yield describe(device, node, self._settings)
+                yield describe(device, node, self._settings, plugin.registration.pci.get(device.id, ""))
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Serve `kubelet.sock`, and follow the plugins that register there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,8 @@ from typing import Final
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import PluginDevice, read_devices
-from dra_sdk import DeviceHealth, HealthStatus
+from dra_sdk import DeviceHealth, DeviceNode, HealthStatus
+from dra_sdk.hardware import Host, pci_address_of_node
 from dra_sdk.rpc.follower import Follower
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class Registration:
     pre_start: whether the plugin wants PreStartContainer.
     prefers: whether the plugin answers GetPreferredAllocation.
     devices: the NUMA nodes of each device, by id.
+    pci: the PCI address of devices whose device nodes have shown it, by id.
     """
 
     resource: str = ""
@@ -34,6 +36,7 @@ class Registration:
     pre_start: bool = False
     prefers: bool = False
     devices: dict[str, list[int]] = field(default_factory=dict)
+    pci: dict[str, str] = field(default_factory=dict)
 
 
 class Plugin:
@@ -73,6 +76,14 @@ class Plugin:
             else DeviceHealth(each.name, HealthStatus.UNHEALTHY, f"{self} reports {each.health or 'no health'!r}")
             for each in devices
         ]
+
+    def learn(self, id_: str, nodes: Sequence[DeviceNode], host: Host) -> None:
+        """Remember the PCI function behind the device nodes of a device, which is published with it from now on."""
+        found = {pci_address_of_node(host, each.host_path or each.path) for each in nodes} - {None}
+        address = str(found.pop()) if len(found) == 1 else None
+        if address and self.registration.pci.get(id_) != address:
+            self.registration.pci[id_] = address
+            self._changed(self)
 
     def _open(self, connection: PluginClient) -> Iterator[wire.ListAndWatchResponse]:
         options = connection.options()

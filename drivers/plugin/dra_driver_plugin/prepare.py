@@ -46,6 +46,8 @@ def prepare(
         told += _preference(claim, plugin, ids, min(_PREFERENCE_SECONDS, seconds()))
     answer = connection.allocate(ids, seconds())
     edits = container_edits(answer, claim.node.root, settings.allowed_paths, str(plugin))
+    if len(ids) == 1:
+        plugin.learn(ids[0], edits.device_nodes, claim.node)
     if plugin.registration.pre_start:
         connection.pre_start(ids, seconds())
     if answer.annotations:

@@ -101,8 +101,9 @@ class Registry:
             if not self._following:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the bridge stops")
             old = self._plugins.get(resource)
-            devices = old.registration.devices if old else {}
-            made = self._plugins[resource] = self._plugin(Registration(resource, request.endpoint, *asked, devices))
+            known = old.registration if old else Registration()
+            registration = Registration(resource, request.endpoint, *asked, known.devices, known.pci)
+            made = self._plugins[resource] = self._plugin(registration)
         if old:  # the newest has the resource, as with the kubelet
             if old.registration.endpoint != request.endpoint and not old.follower.away():
                 text = "%s replaces %s, which still answers: an update, or two plugins that serve the same resource"
@@ -160,7 +161,7 @@ class Registry:
         """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
         with self._lock:
             resource = plugin.registration.resource
-            if self._plugins.get(resource) is not plugin or self._records is None:
+            if not self._following or self._plugins.get(resource) is not plugin or self._records is None:
                 return
             self._records.save(_key(resource), plugin.registration)
         self._changed()
