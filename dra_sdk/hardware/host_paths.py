@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dra_sdk.errors import HardwareError
+from dra_sdk.errors import HardwareError, PermanentError
+from dra_sdk.model.edits import DeviceNode
 
 PROGRAM_DIRS: Final = (
     "opt/bin",
@@ -67,6 +68,61 @@ def follow(root: Path, path: str | Path) -> Path:
             parts.extendleft(reversed(at.readlink().parts))
             at = at.parent
     return at
+
+
+class AllowedPaths:
+    """The paths of the host that somebody else may name: a user in a claim's configuration, or another process.
+
+    root: the root of the host.
+    allowed: absolute paths; all below them is allowed too.
+    """
+
+    def __init__(self, root: Path, allowed: Sequence[str]) -> None:
+        self._root, self._listed = root, ", ".join(allowed) or "any path"
+        self._allowed = {PurePosixPath(each) for path in allowed for each in (path, self._target(path))}
+
+    def checked(self, path: str) -> str:
+        """The path to which links lead. PermanentError unless the path, and what it leads to, is absolute and allowed.
+
+        What is checked is what is there now: give the result to the container, not the path.
+        """
+        plain = PurePosixPath(path)
+        if not plain.is_absolute() or ".." in plain.parts or "\0" in path:
+            raise PermanentError(f"host path {path!r} must be absolute, without '..'")
+        target = self._target(path)
+        for each in (plain, PurePosixPath(target)):
+            if not any(each.is_relative_to(allowed) for allowed in self._allowed):
+                leads = "" if str(plain) == target else f", which leads to {target},"
+                raise PermanentError(f"host path {path}{leads} is not below {self._listed}")
+        return target
+
+    def device_nodes(self, path: str, container_path: str = "", permissions: str = "") -> list[DeviceNode]:
+        """What a container gets for a device node, or for all below a directory of them. PermanentError as `checked`.
+
+        A CDI spec neither follows links nor names directories. `container_path`: where it is in the container, by
+        default `path`; `permissions`: any of r, w and m, by default those of the container runtime.
+        """
+        host, inside = self.checked(path), container_path or path
+        found = ((each, inside + each.removeprefix(host)) for each in files_at(self._root, host))
+        return [DeviceNode(there, here, permissions=permissions or None) for here, there in found]
+
+    def _target(self, path: str) -> str:
+        try:
+            return str(PurePosixPath("/", follow(self._root, path).relative_to(self._root)))
+        except HardwareError as error:
+            raise PermanentError(str(error)) from error
+
+
+def files_at(root: Path, path: str) -> list[str]:
+    """The paths of all files below the directory at `path` below `root`, without links; the path itself if it is none.
+
+    A CDI spec names device nodes one by one, so a directory of them, such as `/dev/snd`, becomes this list.
+    """
+    at = root / path.lstrip("/")
+    if not at.is_dir():
+        return [path]
+    found = sorted(each for each in at.rglob("*") if not (each.is_dir() or each.is_symlink()))
+    return [f"{path.rstrip('/')}/{each.relative_to(at)}" for each in found]
 
 
 def file_below(root: Path, path: Path) -> Path | None:

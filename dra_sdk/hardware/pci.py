@@ -6,6 +6,7 @@ Source: `/sys/bus/pci/devices` (Documentation/ABI/testing/sysfs-bus-pci) and `/s
 from __future__ import annotations
 
 import errno
+import glob
 import logging
 import re
 from collections.abc import Collection
@@ -153,6 +154,22 @@ def read_pci_device(host: Host, address: str) -> PciDevice:
         sriov=_read_sriov(path),
         physical_function=link_name(path / "physfn"),
     )
+
+
+def pci_address_of_node(host: Host, path: str) -> str | None:
+    """Return the address of the PCI function behind a device node, such as `/dev/dri/renderD128` or `/dev/vfio/40`.
+
+    None if sysfs shows none or several: for a node of a class without hardware, or an IOMMU group of many functions.
+    """
+    directory, _, name = path.rpartition("/")
+    if directory == "/dev/vfio":
+        functions = (host.sys / "bus/pci/devices").glob("*")
+        found = {each.name for each in functions if link_name(each / "iommu_group") == name}
+    else:
+        entries = (host.sys / "class").glob(f"*/{glob.escape(name)}")
+        found = {link_name(each / "device") or "" for each in entries}
+    addresses = [each for each in found if _ADDRESS.fullmatch(each)]
+    return addresses[0] if len(addresses) == 1 else None
 
 
 def read_pci_roots(host: Host) -> tuple[PciRoot, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import Field, replace
 from pathlib import Path
+from threading import Event
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from dra_sdk.errors import DraError, RetriableError
@@ -23,6 +24,7 @@ from dra_sdk.hardware.polling import Clock
 _FILE: Final = "record.json"
 _LOCK_SECONDS: Final = 30.0  # a holder may wait for a process to leave a device
 _LOCK_INTERVAL: Final = 0.01
+_LOOK_INTERVAL: Final = 0.1
 
 
 class Dataclass(Protocol):
@@ -92,6 +94,7 @@ class Records(Generic[R]):
                 fresh.unlink(missing_ok=True)
                 return
             # No fsync: after a power failure the device has lost its state as well.
+            path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             fresh.write_text(json.dumps({"boot": self._boot_id, **vars(record)}), encoding="utf-8")
             fresh.replace(path)
         except OSError as error:
@@ -106,6 +109,26 @@ def locked(directory: Path, clock: Clock) -> Iterator[None]:
         if not replace(clock, interval=_LOCK_INTERVAL).until(lambda: _lock(handle), _LOCK_SECONDS):
             raise RetriableError(f"another call still works on {directory.name}")
         yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def alone(directory: Path, stop: Event) -> Iterator[bool]:
+    """Hold the lock of a directory while a driver runs; False if `stop` is set before another process leaves it.
+
+    In a rolling update two processes of a driver run. What only one of them may do, such as answer on a socket of its
+    own, it does within this context in `dra_watch`; the newer one begins when the older one has ended. OSError if the
+    directory does not exist.
+    """
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        held = False
+        while not held and not stop.is_set():
+            held = _lock(handle)
+            if not held:
+                stop.wait(_LOOK_INTERVAL)
+        yield held
     finally:
         os.close(handle)
 

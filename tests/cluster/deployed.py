@@ -40,6 +40,11 @@ def kubeconfig(cluster: Cluster, driver: str) -> Path:
     return cluster.service_account_kubeconfig(NAMESPACE, account(driver))
 
 
+def python_directories() -> list[Path]:
+    """Returns the directories of this machine that a pod needs to run this repository with this Python."""
+    return sorted(each for each in _PYTHON if each.exists())
+
+
 def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
     """Returns the values for one driver on this cluster; `fields` are its entry, or change that of the chart's values.
 
@@ -50,7 +55,7 @@ def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
         "enabled": True,
         "command": [sys.executable, "-m", "dra_sdk.cli.main"],
         **fields,
-        "hostPaths": [{"path": str(each)} for each in sorted(_PYTHON) if each.exists()] + fields.get("hostPaths", []),
+        "hostPaths": [{"path": str(each)} for each in python_directories()] + fields.get("hostPaths", []),
         "env": {**_SETTINGS, **fields.get("env", {})},
     }
     return {

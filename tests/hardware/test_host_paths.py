@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dra_sdk import HardwareError
-from dra_sdk.hardware.host_paths import find_library, find_program, follow
+from dra_sdk import DeviceNode, HardwareError, PermanentError
+from dra_sdk.hardware.host_paths import AllowedPaths, files_at, find_library, find_program, follow
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,65 @@ def test_a_library_is_found_where_the_distribution_has_it(tmp_path, files, links
         (tmp_path / link).symlink_to(target)
     library = find_library(tmp_path, "x.so.1")
     assert (library is None) if found is None else str(library).endswith(found)
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host whose /dev has a link into itself, one out of it, and one in a loop."""
+    for file in ("dev/card0", "dev/snd/pcm", "dev/snd/deep/seq", "etc/shadow", "var/cards/a"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    for name, target in {"by-id": "card0", "out": "/etc/shadow", "loop": "loop", "snd/link": "pcm"}.items():
+        (tmp_path / "dev" / name).symlink_to(target)
+    (tmp_path / "run").symlink_to("var/cards")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [("/dev/card0", "/dev/card0"), ("/dev/by-id", "/dev/card0"), ("/dev", "/dev"), ("/dev/new", "/dev/new"),
+     ("/run/a", "/var/cards/a"), ("/var/cards/a", "/var/cards/a")],
+)  # fmt: skip
+def test_an_allowed_path_is_where_its_links_lead(host, path, leads):
+    assert AllowedPaths(host, ["/dev", "/run"]).checked(path) == leads
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/etc/shadow", "host path /etc/shadow is not below /dev, /run"),
+        ("/dev/out", "host path /dev/out, which leads to /etc/shadow, is not below"),
+        ("/device", "host path /device is not below"),
+        ("/", "host path / is not below"),
+        ("/dev/../etc/shadow", "must be absolute, without '..'"),
+        ("dev/card0", "must be absolute"),
+        ("", "must be absolute"),
+        ("/dev/a\0b", "must be absolute"),
+        ("/dev/loop", "too many levels of symbolic links"),
+    ],
+)
+def test_any_other_path_is_refused_in_a_sentence(host, path, problem):
+    with pytest.raises(PermanentError, match=problem):
+        AllowedPaths(host, ["/dev", "/run"]).checked(path)
+
+
+def test_without_allowed_paths_there_is_none(host):
+    with pytest.raises(PermanentError, match="is not below any path"):
+        AllowedPaths(host, []).checked("/dev/card0")
+
+
+def test_links_and_directories_become_device_nodes_that_a_spec_can_name(host):
+    paths = AllowedPaths(host, ["/dev"])
+    assert paths.device_nodes("/dev/by-id") == [DeviceNode("/dev/by-id", "/dev/card0")]
+    assert paths.device_nodes("/dev/snd", "/sound", "rw") == [
+        DeviceNode("/sound/deep/seq", "/dev/snd/deep/seq", permissions="rw"),
+        DeviceNode("/sound/pcm", "/dev/snd/pcm", permissions="rw"),
+    ]
+    with pytest.raises(PermanentError, match="leads to /etc/shadow"):
+        paths.device_nodes("/dev/out")
+
+
+def test_a_directory_stands_for_its_files_without_links(host):
+    assert files_at(host, "/dev/snd") == ["/dev/snd/deep/seq", "/dev/snd/pcm"]
+    assert files_at(host, "/dev/card0") == ["/dev/card0"]
+    assert files_at(host, "/dev/new") == ["/dev/new"]

@@ -14,6 +14,7 @@ from dra_sdk.hardware import (
     SriovPf,
     parse_pci_address,
     pci,
+    pci_address_of_node,
     read_pci_device,
     read_pci_devices,
     read_pci_roots,
@@ -211,3 +212,22 @@ def test_addresses_become_extended_bdfs_in_lower_case(text, address):
 def test_text_that_is_not_an_address_is_refused(text):
     with pytest.raises(ValueError, match="is not a PCI address such as"):
         parse_pci_address(text)
+
+
+def test_a_device_node_leads_to_its_function(tmp_path):
+    """Links as in sysfs: the device of a class entry is the function, or a part of it."""
+    host = write(tmp_path, GPU, PF, *(replace(each, iommu_group=20) for each in VFS))
+    for entry, device in {
+        "drm/renderD128": "../../../0000:3b:00.0",
+        "infiniband_verbs/uverbs0": "../../../0000:5e:00.0",
+        "tty/ttyS0": "../../serial8250:0.0",
+        "usb/lp0": "../../../0000:3b:00.0",
+        "printer/lp0": "../../../0000:5e:00.0",
+    }.items():
+        path = host.sys / "class" / entry
+        path.mkdir(parents=True)
+        (path / "device").symlink_to(device)
+    paths = ["/dev/dri/renderD128", "/dev/infiniband/uverbs0", "/dev/vfio/17"]
+    assert [pci_address_of_node(host, path) for path in paths] == [GPU.address, PF.address, GPU.address]
+    for path in ("/dev/ttyS0", "/dev/null", "/dev/lp0", "/dev/vfio/20", "/dev/vfio/vfio", "/dev/vfio/99", "/dev/*"):
+        assert pci_address_of_node(host, path) is None

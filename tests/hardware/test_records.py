@@ -9,7 +9,8 @@ import pytest
 
 from dra_sdk import RetriableError
 from dra_sdk.hardware.polling import Clock
-from dra_sdk.hardware.records import RecordError, Records
+from dra_sdk.hardware.records import RecordError, Records, alone
+from tests.waiting import LONG
 
 
 @dataclass
@@ -95,3 +96,33 @@ def test_a_file_without_content_after_a_power_failure_counts_as_empty(make_recor
     path.parent.mkdir(parents=True)
     path.write_text(content)
     assert make_records().read("a") == Notes()
+
+
+def test_a_record_is_saved_without_a_lock_too(make_records):
+    make_records().save("card0", Notes(3))
+    assert make_records().read("card0") == Notes(3)
+
+
+def test_only_one_holds_a_directory_and_the_next_one_waits_for_it(tmp_path):
+    order, entered = [], threading.Event()
+
+    def newer():
+        entered.set()
+        with alone(tmp_path, threading.Event()) as held:
+            order.append(("newer", held))
+
+    waiting = threading.Thread(target=newer)
+    with alone(tmp_path, threading.Event()) as held:
+        order.append(("older", held))
+        waiting.start()
+        assert entered.wait(LONG)
+        order.append(("older ends", held))
+    waiting.join(LONG)
+    assert order == [("older", True), ("older ends", True), ("newer", True)]
+
+
+def test_who_is_asked_to_stop_does_not_wait_for_a_directory(tmp_path):
+    stop = threading.Event()
+    stop.set()
+    with alone(tmp_path, stop) as held:
+        assert not held

@@ -19,8 +19,9 @@ import grpc
 
 from dra_sdk.errors import ClaimError, DraError, HookError, one_line
 from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
-from dra_sdk.node.kubelet.server import Method, call, unary
 from dra_sdk.node.logs import LogFields
+from dra_sdk.rpc.client import call
+from dra_sdk.rpc.server import Method, unary
 from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 
 log = logging.getLogger(__name__)

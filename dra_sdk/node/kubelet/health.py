@@ -16,7 +16,7 @@ from typing import Any, Final
 import grpc
 
 from dra_sdk.model.status import DeviceHealth
-from dra_sdk.node.kubelet.server import Method, stream
+from dra_sdk.rpc.server import Method, stream
 from dra_sdk.wire.proto import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 
 log = logging.getLogger(__name__)

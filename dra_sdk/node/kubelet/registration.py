@@ -12,7 +12,8 @@ from threading import Event
 
 import grpc
 
-from dra_sdk.node.kubelet.server import Method, call, unary
+from dra_sdk.rpc.client import call
+from dra_sdk.rpc.server import Method, unary
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,6 @@
-"""The paths of the sockets, their limit, and how to remove a socket but not that of another process.
+"""The paths of the sockets of one driver, and how to remove those of processes that were killed.
 
-Source: kubelet plugin watcher (plugins_registry, names starting with a dot are ignored), unix(7): sun_path holds 108
-bytes with the final NUL, so a path has at most 107.
+Source: kubelet plugin watcher (plugins_registry, names starting with a dot are ignored).
 """
 
 from __future__ import annotations
@@ -9,14 +8,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from base64 import urlsafe_b64encode
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.rpc.sockets import LIMIT, short_hash
 
-LIMIT = 107
 YOUNG = 10.0  # seconds
 
 
@@ -43,24 +40,11 @@ def socket_paths(driver: str, registry: Path, plugin_data: Path, instance: str =
         )
     registration = [
         f"{driver}-{instance}-reg.sock",
-        f"{driver}-{_short(instance, 8)}-reg.sock",
-        f"dra-{_short(chr(0).join((driver, instance)), 16)}-reg.sock",
+        f"{driver}-{short_hash(instance, 8)}-reg.sock",
+        f"dra-{short_hash(chr(0).join((driver, instance)), 16)}-reg.sock",
     ]
-    service = [f"dra-{instance}.sock", f"dra-{_short(instance, 8)}.sock", f"dra-{_short(instance, 6)}.sock"]
+    service = [f"dra-{instance}.sock", f"dra-{short_hash(instance, 8)}.sock", f"dra-{short_hash(instance, 6)}.sock"]
     return SocketPaths(_first_fit(registry, registration, driver), _first_fit(plugin_data, service, driver))
-
-
-def hidden(path: Path) -> Path:
-    """The path at which a socket is bound before it is renamed: not longer than its own, and ignored by the kubelet."""
-    return path.with_name(f".{_short(path.name, 4)}")
-
-
-def refuse_foreign(path: Path) -> None:
-    """SettingsError if `path` exists and is not a socket, or if its directory is missing."""
-    if not path.parent.is_dir():
-        raise SettingsError(f"cannot listen on {path}: {path.parent} is not a directory")
-    if path.is_symlink() or (path.exists() and not path.is_socket()):
-        raise SettingsError(f"{path} exists and is not a socket; remove it")
 
 
 def remove_dead(paths: SocketPaths, driver: str) -> list[Path]:
@@ -95,13 +79,6 @@ def _listening(path: Path) -> bool:
     return True
 
 
-def remove_own(path: Path, inode: int) -> None:
-    """Remove our socket, unless another process has already put its own socket at the same path."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_ino == inode:
-            path.unlink()
-
-
 def _first_fit(directory: Path, names: list[str], driver: str) -> Path:
     for name in names:
         if len(bytes(directory / name)) <= LIMIT:
@@ -111,7 +88,3 @@ def _first_fit(directory: Path, names: list[str], driver: str) -> Path:
         f"driver {driver}: socket path {path} has {len(bytes(path))} bytes, the limit is {LIMIT}; "
         f"use a shorter directory or driver name"
     )
-
-
-def _short(text: str, size: int) -> str:
-    return urlsafe_b64encode(sha256(text.encode()).digest()[:size]).rstrip(b"=").decode()

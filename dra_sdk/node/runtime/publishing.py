@@ -20,10 +20,10 @@ from dra_sdk.node.health.feed import HealthFeed, HealthThread
 from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
-from dra_sdk.node.kubelet.server import Method
 from dra_sdk.node.runtime.discovery import Discovery
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.controller import SliceController, log_error
+from dra_sdk.rpc.server import Method
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.kubelet.registration import SERVICE, Registration
-from dra_sdk.node.kubelet.server import Services, SocketServer
 from dra_sdk.node.kubelet.sockets import SocketPaths
 from dra_sdk.node.runtime.settings import Serve
 from dra_sdk.node.threads import RestartingThread
+from dra_sdk.rpc.server import Services, SocketServer
 
 log = logging.getLogger(__name__)
 SERVICE_THREADS: Final = 16 + 4  # prepare calls, and two health streams of two versions

@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import AttributeValue, Device, HardwareError
 from dra_sdk.hardware import NUMA_NODE, Host, pci_attributes, read_pci_device
+from dra_sdk.hardware.naming import attribute_text, device_name, natural_order
 
-_LABEL: Final = 63  # characters of a device's name
-_KIND: Final = 20  # of them for the resource
-_DIGEST: Final = 10  # 40 bits
-_VALUE: Final = 64  # bytes of an attribute's value
 _ID: Final = 1024  # characters
 _NUMA_NODES: Final = range(1024)  # that Linux can have
 _ADDRESS: Final = re.compile(r"(?<![0-9a-f])([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(?![0-9a-f])", re.IGNORECASE)
@@ -42,10 +38,7 @@ class PluginDevice:
     @property
     def name(self) -> str:
         """The device's name in ResourceSlices: a DNS label that depends on nothing but resource and id."""
-        kind, found = _slug(self.resource.rpartition("/")[2])[:_KIND], _slug(self.id)
-        digest = _digest(f"{self.resource}\0{self.id}")
-        available = _LABEL - len(kind) - len(digest) - 2
-        return "-".join(part.strip("-") for part in (kind, found[-available:], digest) if part.strip("-"))
+        return device_name(self.resource.rpartition("/")[2], self.id, scope=self.resource)
 
 
 def resource_problem(name: str) -> str | None:
@@ -53,8 +46,7 @@ def resource_problem(name: str) -> str | None:
     found = _RESOURCE.fullmatch(name)
     if found is None or len(found["domain"]) > 253 - len("requests."):
         return "must be a domain, a slash and a name of at most 63 characters, such as vendor.com/thing"
-    domain = found["domain"]
-    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests."):
+    if "kubernetes.io/" in name or name.startswith("requests."):
         return "must not be of the domain kubernetes.io, nor begin with 'requests.'"
     return None
 
@@ -82,15 +74,15 @@ def read_devices(resource: str, answer: Iterable[wire.Device]) -> tuple[dict[str
     return found, problems
 
 
-def describe(device: PluginDevice, host: Host, settings: PluginSettings) -> Device:
-    """The device as it is published."""
+def describe(device: PluginDevice, host: Host, settings: PluginSettings, address: str = "") -> Device:
+    """The device as it is published; `address` of its PCI function, where it is known and not in its id."""
     attributes: dict[str, AttributeValue] = {
         "resource": attribute_text(device.resource),
         "id": attribute_text(device.id),
     }
     if settings.replica_pattern and (found := re.fullmatch(settings.replica_pattern, device.id)):
         attributes["hardware"] = attribute_text(found[1] or "")
-    attributes |= _pci(device, host)
+    attributes |= _pci(device, host, address)
     if len(device.numa) == 1 or (device.numa and settings.numa_lists):
         attributes[NUMA_NODE] = device.numa[0] if len(device.numa) == 1 else list(device.numa)
     return Device(device.name, attributes, hardware=device)
@@ -98,35 +90,14 @@ def describe(device: PluginDevice, host: Host, settings: PluginSettings) -> Devi
 
 def in_order(devices: Mapping[str, PluginDevice]) -> Sequence[PluginDevice]:
     """The devices in an order that does not depend on that of the plugin: `gpu2` before `gpu10`."""
-    return sorted(devices.values(), key=lambda each: (_natural(each.id), each.id))
+    return sorted(devices.values(), key=lambda each: (natural_order(each.id), each.id))
 
 
-def attribute_text(text: str) -> str:
-    """A text as value of an attribute; one above 64 bytes is cut, with a hash in place of the rest."""
-    if len(text.encode()) <= _VALUE:
-        return text
-    start = text.encode()[: _VALUE - _DIGEST - 1].decode(errors="ignore")
-    return f"{start}-{_digest(text)}"
-
-
-def _pci(device: PluginDevice, host: Host) -> dict[str, str | int]:
-    """The standard attributes of the PCI function whose address is in the id, if the node has it."""
+def _pci(device: PluginDevice, host: Host, address: str) -> dict[str, str | int]:
+    """The standard attributes of the PCI function whose address is in the id or given, if the node has it."""
     found = _ADDRESS.search(device.id)
     try:
-        return pci_attributes(read_pci_device(host, found[1].lower())) if found else {}
+        address = found[1].lower() if found else address
+        return pci_attributes(read_pci_device(host, address)) if address else {}
     except HardwareError:
         return {}
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:_DIGEST]
-
-
-def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that compares runs of digits as numbers."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", text)
-    return tuple((int(part), "") if part[0] in "0123456789" else (-1, part) for part in parts)

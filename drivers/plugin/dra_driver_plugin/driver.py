@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import describe, in_order
@@ -16,6 +16,9 @@ from dra_driver_plugin.prepare import prepare
 from dra_driver_plugin.registry import Registry
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import AllocatedDevice, Claim, Device, DeviceHealth, DriverInfo, Node, PreparedDevice
+from dra_sdk.hardware import health
+
+_HEALTH_SECONDS: Final = 1.0
 
 
 class PluginDriver:
@@ -40,7 +43,7 @@ class PluginDriver:
         """The devices of all plugins that are registered, or that are remembered from before a restart."""
         for plugin in self._registry.plugins(node):
             for device in in_order(plugin.devices):
-                yield describe(device, node, self._settings)
+                yield describe(device, node, self._settings, plugin.registration.pci.get(device.id, ""))
 
     def dra_watch(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Serve `kubelet.sock`, and follow the plugins that register there."""
@@ -48,7 +51,7 @@ class PluginDriver:
 
     def dra_device_health(self, node: Node, stop: Event) -> Iterator[list[DeviceHealth]]:  # noqa: ARG002 (the hook's)
         """The health that plugins report; the devices of a plugin that is away are unhealthy after a while."""
-        return self._registry.watch_health(stop)
+        return health.watch(self._registry.health, stop, _HEALTH_SECONDS, "devices of plugins")
 
     def dra_prepare(self, claim: Claim[Any]) -> Iterator[PreparedDevice]:
         """Call Allocate for the devices of each request, as the kubelet does for those of a container."""
@@ -56,5 +59,5 @@ class PluginDriver:
         for device in claim.devices:
             groups.setdefault((device.base_request, device.hardware.resource), []).append(device)
         for number, ((_, resource), devices) in enumerate(groups.items()):
-            with self._registry.plugin(resource, claim.node) as plugin:
-                yield from prepare(claim, plugin, devices, number, self._settings)
+            plugin = self._registry.plugin(resource, claim.node)
+            yield from prepare(claim, plugin, devices, number, self._settings)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
-from dra_driver_plugin.client import PluginError
 from dra_driver_plugin.plugin import Plugin
 from dra_driver_plugin.settings import PluginSettings
 from dra_sdk import (
@@ -16,14 +16,13 @@ from dra_sdk import (
     Claim,
     Condition,
     ContainerEdits,
-    DeviceNode,
     DeviceStatus,
-    HardwareError,
     Mount,
     PermanentError,
     PreparedDevice,
 )
-from dra_sdk.hardware.host_paths import follow
+from dra_sdk.hardware.host_paths import AllowedPaths
+from dra_sdk.rpc.client import CallError
 
 log = logging.getLogger(__name__)
 _PREFERENCE_SECONDS: Final = 1.0
@@ -36,7 +35,7 @@ def prepare(
     claim: Claim[Any], plugin: Plugin, devices: Sequence[AllocatedDevice[Any]], number: int, settings: PluginSettings
 ) -> Iterator[PreparedDevice]:
     """Prepare the devices of one request and resource by one call: variables often list all ids of a container."""
-    ids = [each.hardware.id for each in devices]
+    ids, connection = [each.hardware.id for each in devices], plugin.follower.connection
 
     def seconds() -> float:
         claim.deadline.check()
@@ -45,10 +44,12 @@ def prepare(
     told: list[str] = []
     if plugin.registration.prefers:
         told += _preference(claim, plugin, ids, min(_PREFERENCE_SECONDS, seconds()))
-    answer = plugin.connection.allocate(ids, seconds())
+    answer = connection.allocate(ids, seconds())
     edits = container_edits(answer, claim.node.root, settings.allowed_paths, str(plugin))
+    if len(ids) == 1:
+        plugin.learn(ids[0], edits.device_nodes, claim.node)
     if plugin.registration.pre_start:
-        plugin.connection.pre_start(ids, seconds())
+        connection.pre_start(ids, seconds())
     if answer.annotations:
         listed = ", ".join(f"{name}={text}" for name, text in sorted(answer.annotations.items()))
         told.append(f"annotations that containers do not get, because CDI has none: {listed}")
@@ -71,58 +72,20 @@ def container_edits(
     answer: wire.ContainerAllocateResponse, root: Path, allowed: Sequence[str], plugin: str
 ) -> ContainerEdits:
     """The answer as container edits. PermanentError for a path of the host that is not allowed."""
-    paths = _Paths(root, allowed, plugin)
     for each in answer.devices:
         if set(each.permissions) - set("rwm"):
-            raise PluginError(f"{plugin} gave {each.host_path} the permissions {each.permissions!r}, not r, w or m")
-    nodes = [node for each in answer.devices for node in _device_nodes(each, root, paths)]
-    mounts = [
-        Mount(paths.checked(each.host_path, "mount"), each.container_path, (*_BIND, "ro" if each.read_only else "rw"))
-        for each in answer.mounts
-    ]
-    return ContainerEdits(env=dict(answer.envs), device_nodes=nodes, mounts=mounts)
-
-
-def _device_nodes(spec: wire.DeviceSpec, root: Path, paths: _Paths) -> Iterator[DeviceNode]:
-    """The device nodes of one entry: a directory stands for all below it.
-
-    The kubelet's way to the container runtime follows links and opens directories, that by CDI does neither.
-    """
-    host = paths.checked(spec.host_path, "device")
-    below = root / host.lstrip("/")
-    found = sorted(each for each in below.rglob("*") if not (each.is_dir() or each.is_symlink()))
-    for inner in (f"/{each.relative_to(below)}" for each in found) if below.is_dir() else [""]:
-        container = f"{spec.container_path or spec.host_path}{inner}"
-        yield DeviceNode(container, f"{host}{inner}", permissions=spec.permissions or None)
-
-
-class _Paths:
-    """The paths of the host that a plugin may give to a container."""
-
-    def __init__(self, root: Path, allowed: Sequence[str], plugin: str) -> None:
-        self._root, self._plugin, self._listed = root, plugin, allowed
-        self._allowed = {PurePosixPath(each) for path in allowed for each in (path, self._target(path))}
-
-    def checked(self, path: str, what: str) -> str:
-        """The path to which links lead. PermanentError if a plugin may not give it or what it leads to."""
-        plain = PurePosixPath(path)
-        if not plain.is_absolute() or ".." in plain.parts or "\0" in path:
-            raise PermanentError(f"{self._plugin}: host path {path!r} of a {what} must be absolute, without '..'")
-        target = self._target(path)
-        for each in (plain, PurePosixPath(target)):
-            if not any(each.is_relative_to(allowed) for allowed in self._allowed):
-                leads = "" if str(plain) == target else f", which leads to {target},"
-                raise PermanentError(
-                    f"{self._plugin} asks for {what} {path} of the host{leads} which is not below "
-                    f"{', '.join(self._listed) or 'any path'}: the setting allowedPaths (DRA_PLUGIN_ALLOWED_PATHS)"
-                )
-        return target
-
-    def _target(self, path: str) -> str:
-        try:
-            return f"/{follow(self._root, path).relative_to(self._root)}"
-        except HardwareError as error:
-            raise PermanentError(f"{self._plugin}: {error}") from error
+            raise CallError(f"{plugin} gave {each.host_path} the permissions {each.permissions!r}, not r, w or m")
+    try:
+        paths = AllowedPaths(root, allowed)
+        nodes = [paths.device_nodes(each.host_path, each.container_path, each.permissions) for each in answer.devices]
+        mounts = [
+            Mount(paths.checked(each.host_path), each.container_path, (*_BIND, "ro" if each.read_only else "rw"))
+            for each in answer.mounts
+        ]
+    except PermanentError as error:
+        setting = "setting allowedPaths, DRA_PLUGIN_ALLOWED_PATHS"
+        raise PermanentError(f"{plugin} asks for what it may not give: {error} ({setting})") from error
+    return ContainerEdits(env=dict(answer.envs), device_nodes=[*chain(*nodes)], mounts=mounts)
 
 
 def _preference(claim: Claim[Any], plugin: Plugin, ids: Sequence[str], seconds: float) -> Iterator[str]:
@@ -132,8 +95,8 @@ def _preference(claim: Claim[Any], plugin: Plugin, ids: Sequence[str], seconds: 
     if len(free) <= len(ids):
         return
     try:
-        preferred = plugin.connection.preferred(free, len(ids), seconds)
-    except PluginError as error:
+        preferred = plugin.follower.connection.preferred(free, len(ids), seconds)
+    except CallError as error:
         log.warning("%s: its preference is not known: %s", claim, error)
         return
     if len(preferred) == len(ids) and set(preferred) != set(ids):

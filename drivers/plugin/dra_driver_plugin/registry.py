@@ -9,16 +9,11 @@ one has written, and waits for the lock of the directory.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -27,21 +22,20 @@ from dra_driver_plugin.client import PluginClient
 from dra_driver_plugin.devices import resource_problem
 from dra_driver_plugin.plugin import Plugin, Registration
 from dra_driver_plugin.settings import PluginSettings
-from dra_sdk import DeviceHealth, HardwareError, Node, PermanentError, RetriableError
-from dra_sdk.hardware import optional, read_text
-from dra_sdk.hardware.polling import Clock
-from dra_sdk.hardware.records import RecordError, Records
+from dra_sdk import DeviceHealth, Node, PermanentError, RetriableError
+from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
+from dra_sdk.hardware.records import RecordError, Records, alone
+from dra_sdk.rpc.server import SocketServer, listen, unary
+from dra_sdk.rpc.sockets import LIMIT
 
 log = logging.getLogger(__name__)
 SOCKET: Final = "kubelet.sock"
 VERSION: Final = "v1beta1"
 _KUBELET_FILE: Final = "kubelet_internal_checkpoint"  # which only the kubelet writes
 _RECORDS: Final = ".registrations"
-_PATH: Final = 107  # bytes that the path of a unix socket may have
-_STEP: Final = 1.0  # seconds between two looks at sockets and plugins
-_REPEAT: Final = 10.0  # seconds after which the same health is reported again
+_STEP: Final = 1.0  # seconds between two looks at socket and plugins
 _JOIN: Final = 5.0  # seconds
-_Register = Callable[[wire.RegisterRequest, grpc.ServicerContext], wire.Empty]
+_THREADS: Final = 4
 
 
 class Registry:
@@ -52,47 +46,31 @@ class Registry:
     """
 
     def __init__(self, settings: PluginSettings, connect: Callable[[Path], PluginClient] = PluginClient) -> None:
-        self._settings, self._connect = settings, connect
-        self._directory = Path(settings.directory)
-        self._lock = Lock()
+        self._settings, self._connect, self._directory = settings, connect, Path(settings.directory)
+        self._lock, self._following = Lock(), False
         self._plugins: dict[str, Plugin] = {}
-        self._serving, self._news = False, Event()
         self._changed: Callable[[], None] = lambda: None
         self._records: Records[Registration] | None = None
 
     def plugins(self, node: Node) -> list[Plugin]:
-        """All plugins by name of their resource: those of this process, or those that are remembered."""
+        """All plugins by name of their resource: those that this process follows, or those that are remembered."""
         with self._lock:
-            found = list(self._plugins.values()) if self._serving else self._remembered(node)
-        return sorted(found, key=lambda each: each.registration.resource)
+            if not self._following:
+                self._remember(node)
+            return [self._plugins[each] for each in sorted(self._plugins)]
 
-    @contextmanager
-    def plugin(self, resource: str, node: Node) -> Iterator[Plugin]:
-        """The plugin of a resource while a claim is prepared. RetriableError if none is registered."""
+    def plugin(self, resource: str, node: Node) -> Plugin:
+        """The plugin of a resource. RetriableError if none is registered."""
+        for each in self.plugins(node):
+            if each.registration.resource == resource:
+                return each
+        raise RetriableError(f"no device plugin for {resource} is registered in {self._directory}")
+
+    def health(self) -> list[DeviceHealth]:
+        """The health of all devices; empty while another process follows the plugins."""
         with self._lock:
-            serving, found = self._serving, self._plugins.get(resource)
-            remembered = [] if serving else self._remembered(node)
-        found = found or next((each for each in remembered if each.registration.resource == resource), None)
-        try:
-            if found is None:
-                raise RetriableError(f"no device plugin for {resource} is registered in {self._directory}")
-            yield found
-        finally:
-            for each in remembered:
-                each.stop()
-
-    def watch_health(self, stop: Event) -> Iterator[list[DeviceHealth]]:
-        """A report when the health of a device changes, and every ten seconds; empty while another process runs."""
-        last, told = None, 0.0
-        while not stop.is_set():
-            self._news.clear()
-            with self._lock:
-                plugins = list(self._plugins.values())
-            found = [health for each in plugins for health in each.health(self._settings.away_seconds)]
-            if found != last or time.monotonic() - told >= _REPEAT:
-                last, told = found, time.monotonic()
-                yield found
-            self._news.wait(_STEP)
+            plugins = list(self._plugins.values()) if self._following else []
+        return [health for each in plugins for health in each.health(self._settings.away_seconds)]
 
     def serve(self, node: Node, changed: Callable[[], None], stop: Event) -> None:
         """Follow the plugins until `stop` is set; call `changed` when other devices are to be published."""
@@ -100,29 +78,18 @@ class Registry:
             raise PermanentError(f"{self._directory} is the kubelet's own: its plugins would be lost to it")
         self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         (self._directory / _RECORDS).mkdir(mode=0o700, exist_ok=True)
-        with _alone(self._directory / _RECORDS, stop) as alone:
-            if not alone:
-                return
-            with self._lock:
-                self._changed = changed
-                self._plugins = {each.registration.resource: each for each in self._remembered(node)}
-                self._serving = True
-                for each in self._plugins.values():
-                    each.start()
-            server = _Socket(self._directory / SOCKET, self._register)
-            try:
-                server.start()
-                changed()
-                while not stop.wait(_STEP):
-                    self._forget()
-                    if not server.is_intact():
-                        log.warning("%s was removed or replaced; it is made again", server.path)
-                        server.stop()
-                        server = _Socket(server.path, self._register)
-                        server.start()
-            finally:
-                server.stop()
-                self._end()
+        with alone(self._directory / _RECORDS, stop) as is_alone:
+            if is_alone:
+                try:
+                    self._follow(node, changed)
+                    changed()
+                    listen(self._socket, stop, _STEP, self._forget)
+                finally:
+                    self._end()
+
+    def _socket(self) -> SocketServer:
+        methods = {"Register": unary(self._register, wire.RegisterRequest, wire.Empty)}
+        return SocketServer("register", self._directory / SOCKET, {f"{VERSION}.Registration": methods}, _THREADS)
 
     def _register(self, request: wire.RegisterRequest, context: grpc.ServicerContext) -> wire.Empty:
         if problem := self._problem(request):
@@ -131,15 +98,19 @@ class Registry:
         resource, options = request.resource_name, request.options
         asked = (options.pre_start_required, options.get_preferred_allocation_available)
         with self._lock:
-            if not self._serving:
+            if not self._following:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the bridge stops")
             old = self._plugins.get(resource)
-            devices = old.registration.devices if old else {}
-            made = self._plugins[resource] = self._plugin(Registration(resource, request.endpoint, *asked, devices))
-        if old:
-            self._replaced(old, made)
+            known = old.registration if old else Registration()
+            registration = Registration(resource, request.endpoint, *asked, known.devices, known.pci)
+            made = self._plugins[resource] = self._plugin(registration)
+        if old:  # the newest has the resource, as with the kubelet
+            if old.registration.endpoint != request.endpoint and not old.follower.away():
+                text = "%s replaces %s, which still answers: an update, or two plugins that serve the same resource"
+                log.warning(text, made, old)
+            old.follower.stop()
         log.info("%s is registered", made)
-        made.start()
+        made.follower.start()
         return wire.Empty()
 
     def _problem(self, request: wire.RegisterRequest) -> str | None:
@@ -153,125 +124,70 @@ class Registry:
             return f"resource {name} is not among those that the bridge is set to take: {', '.join(allowed)}"
         if not endpoint or "/" in endpoint or endpoint in {".", "..", SOCKET, _RECORDS} or "\0" in endpoint:
             return f"endpoint {endpoint!r} must be the name of a socket beside {SOCKET}"
-        if len(bytes(self._directory / endpoint)) > _PATH:
-            return f"the path of endpoint {endpoint!r} has more than {_PATH} bytes; use a shorter directory"
+        if len(bytes(self._directory / endpoint)) > LIMIT:
+            return f"the path of endpoint {endpoint!r} has more than {LIMIT} bytes; use a shorter directory"
         return None
 
-    def _replaced(self, old: Plugin, new: Plugin) -> None:
-        """End the connection to a plugin whose resource another one has now, as the kubelet does."""
-        if old.path != new.path and not old.away():
-            text = "%s replaces %s, which still answers: an update, or two plugins that serve the same resource"
-            log.warning(text, new, old)
-        old.stop()
-
     def _plugin(self, registration: Registration) -> Plugin:
-        path = self._directory / registration.endpoint
-        return Plugin(registration, path, self._connect, self._store, self._news)
+        return Plugin(registration, self._directory, self._connect, self._store)
 
-    def _remembered(self, node: Node) -> list[Plugin]:
-        """The plugins that are remembered, not started."""
-        boot_id = optional(read_text, node.proc / "sys/kernel/random/boot_id") or ""
-        records = self._records = Records(self._directory / _RECORDS, Registration, boot_id, Clock())
-        found = []
+    def _remember(self, node: Node) -> None:
+        """Have the plugins that are remembered, none of them followed."""
+        access = NodeAccess(node.root, SystemEffects())
+        records = self._records = Records(self._directory / _RECORDS, Registration, access.boot_id, access.clock)
+        before, self._plugins = self._plugins, {}
         for key in records.devices():
             try:
-                found.append(records.read(key))
+                found = records.read(key)
             except RecordError as error:
                 log.warning("a device plugin is not known until it registers again: %s", error)
-        return [self._plugin(each) for each in found if each.endpoint]
+                continue
+            known = before.get(found.resource)
+            if known is not None and known.registration == found:
+                self._plugins[found.resource] = before.pop(found.resource)  # with its connection
+            elif found.endpoint:
+                self._plugins[found.resource] = self._plugin(found)
+        for each in before.values():
+            each.follower.stop()
+
+    def _follow(self, node: Node, changed: Callable[[], None]) -> None:
+        with self._lock:
+            self._remember(node)
+            self._changed, self._following = changed, True
+            for each in self._plugins.values():
+                each.follower.start()
 
     def _store(self, plugin: Plugin) -> None:
         """Remember a plugin's devices and publish them, unless another plugin has its resource now."""
         with self._lock:
             resource = plugin.registration.resource
-            if self._plugins.get(resource) is not plugin or self._records is None:
+            if not self._following or self._plugins.get(resource) is not plugin or self._records is None:
                 return
-            (self._directory / _RECORDS / _key(resource)).mkdir(exist_ok=True)
             self._records.save(_key(resource), plugin.registration)
         self._changed()
 
     def _forget(self) -> None:
         """Forget plugins that have been away for too long."""
+        limit = self._settings.forget_seconds
         with self._lock:
-            gone = [each for each in self._plugins.values() if each.away() > self._settings.forget_seconds]
+            gone = [each for each in self._plugins.values() if each.follower.away() > limit]
             for each in gone:
                 del self._plugins[each.registration.resource]
                 if self._records is not None:
                     self._records.save(_key(each.registration.resource), Registration())
         for each in gone:
-            log.warning("%s has been away for %.0f s; its devices are no longer published", each, each.away())
-            each.stop()
+            log.warning("%s has been away for over %.0f s; its devices are no longer published", each, limit)
+            each.follower.stop()
         if gone:
             self._changed()
 
     def _end(self) -> None:
         with self._lock:
-            plugins, self._plugins, self._serving = list(self._plugins.values()), {}, False
+            plugins, self._plugins, self._following = list(self._plugins.values()), {}, False
         for each in plugins:
-            each.stop()
+            each.follower.stop()
         for each in plugins:
-            each.join(_JOIN)
-
-
-class _Socket:
-    """A gRPC server for registrations at `path`, which it takes in one step from an earlier process."""
-
-    def __init__(self, path: Path, register: _Register) -> None:
-        self.path, self._inode = path, 0
-        self._pool = ThreadPoolExecutor(4, thread_name_prefix="register")
-        self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
-        handler: Any = grpc.unary_unary_rpc_method_handler(
-            register,
-            request_deserializer=wire.RegisterRequest.FromString,
-            response_serializer=wire.Empty.SerializeToString,
-        )
-        service = grpc.method_handlers_generic_handler(f"{VERSION}.Registration", {"Register": handler})
-        self._server.add_generic_rpc_handlers((service,))
-
-    def start(self) -> None:
-        """Listen. Plugins see one new file, which answers from the beginning. HardwareError if that is not possible."""
-        bound = self.path.with_name(".kubelet")
-        try:
-            bound.unlink(missing_ok=True)
-            self._server.add_insecure_port(f"unix:{bound}")
-            bound.chmod(0o600)
-            self._inode = bound.stat().st_ino
-            self._server.start()
-            bound.rename(self.path)
-        except (OSError, RuntimeError) as error:
-            raise HardwareError(f"cannot listen on {self.path}: {error}") from error
-
-    def is_intact(self) -> bool:
-        """Whether the socket is there, and ours."""
-        try:
-            return self.path.stat().st_ino == self._inode
-        except OSError:
-            return False
-
-    def stop(self) -> None:
-        """Stop listening, and remove the socket unless somebody else has put another there."""
-        if self.is_intact():
-            with suppress(FileNotFoundError):
-                self.path.unlink()
-        self._server.stop(0.5).wait()
-        self._pool.shutdown(wait=False)
-
-
-@contextmanager
-def _alone(directory: Path, stop: Event) -> Iterator[bool]:
-    """Hold the lock of a directory; False if `stop` is set before another process has left it."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        held = False
-        while not held and not stop.is_set():
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held = True
-            except BlockingIOError:  # an older process of the driver still follows the plugins
-                stop.wait(0.1)
-        yield held
-    finally:
-        os.close(handle)
+            each.follower.join(_JOIN)
 
 
 def _key(resource: str) -> str:

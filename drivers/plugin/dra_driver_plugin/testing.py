@@ -24,6 +24,7 @@ KUBELET: Final = "kubelet.sock"
 RESOURCE: Final = "vendor.com/thing"
 _SECONDS: Final = 10.0
 _STEP: Final = 0.05
+_OPTIONS: Final = (("grpc.default_authority", "localhost"),)  # the real kubelet refuses a path as authority
 
 
 def wire_devices(devices: Mapping[str, str], numa: Mapping[str, Sequence[int]] | None = None) -> list[wire.Device]:
@@ -128,7 +129,7 @@ class FakePlugin:
         request = wire.RegisterRequest(
             version=version, endpoint=self._endpoint, resource_name=self.resource, options=self.options
         )
-        with closing(grpc.insecure_channel(f"unix:{kubelet}")) as channel:
+        with closing(grpc.insecure_channel(f"unix:{kubelet}", options=_OPTIONS)) as channel:
             call = channel.unary_unary(
                 "/v1beta1.Registration/Register",
                 request_serializer=wire.RegisterRequest.SerializeToString,

@@ -16,6 +16,8 @@ from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.target import Target
 from dra_sdk.tools.conformance.timeouts import Timeouts
 
+TIMEOUTS = Timeouts(start=120, stop=60, quiet=0.5)
+"""More than a pod has, because a busy machine starts a process late."""
 SDK = {"load"}
 """Levels of which the SDK alone decides; `tests/tools/conformance/test_own_drivers.py` has them."""
 
@@ -35,7 +37,7 @@ def test_the_bridge_conforms(tmp_path: Path, directory: Path, monkeypatch: pytes
     with FakePlugin(directory, dict.fromkeys(things, "Healthy")) as plugin:
         plugin.allocate = variables
         plugin.follow_kubelet()
-        with Target(driver="device-plugin", host_root=node.root, timeouts=Timeouts(quiet=0.5)).open() as run:
+        with Target(driver="device-plugin", host_root=node.root, timeouts=TIMEOUTS).open() as run:
             results = run_checks(run, [check for check in CHECKS if check.level not in SDK])
     must = [each for each in results if each.check.severity is Severity.MUST]
     assert [f"{each.check.id}: {each.reason}" for each in must if each.failed] == []

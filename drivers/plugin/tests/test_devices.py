@@ -114,7 +114,8 @@ def test_extended_resources_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "cpu", "/thing", "vendor.com/", "Vendor.com/x", f"v.com/{'n' * 64}", "kubernetes.io/x"]
+    "name",
+    ["", "cpu", "/thing", "vendor.com/", "Vendor.com/x", "xkubernetes.io/y", f"v.com/{'n' * 64}", "kubernetes.io/x"],
 )
 def test_other_names_are_refused(name: str) -> None:
     assert resource_problem(name)

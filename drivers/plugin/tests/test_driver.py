@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dra_driver_plugin.testing import FakePlugin, device_of_each
 
 from dra_sdk import PermanentError, RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim, claim, request
+from dra_sdk.testing.sysfs import FakePci, regular_machine
 from tests.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -110,6 +112,24 @@ def test_annotations_are_told_because_cdi_has_none(driver: DriverHarness, plugin
     assert status["conditions"][0]["message"].endswith("because CDI has none: vendor.com/mode=fast")
 
 
+def test_device_nodes_tell_the_pci_function_of_a_device_for_good(
+    driver: DriverHarness, plugin: FakePlugin, dra_node: FakeNode
+) -> None:
+    address = "0000:3b:00.0"
+    function = FakePci(address=address, driver="vfio-pci", iommu_group=40, numa_node=1)
+    dra_node.machine(replace(regular_machine(sockets=2), pci=(function,)))
+    for name in ("vfio", "40"):
+        dra_node.device_node(f"/dev/vfio/{name}")
+    found = prepared_with(driver, plugin, devices=[device("/dev/vfio/vfio"), device("/dev/vfio/40")])
+    driver.unprepare(found)
+    driver.restart()
+    driver.discover()
+    by_id = {each.attributes["id"]: each.attributes for each in driver.devices.values()}
+    assert by_id["thing0"]["resource.kubernetes.io/pciBusID"] == address
+    assert by_id["thing0"]["resource.kubernetes.io/numaNode"] == 1
+    assert "resource.kubernetes.io/pciBusID" not in by_id["thing1"]
+
+
 def test_links_are_followed_and_a_directory_stands_for_its_devices(
     driver: DriverHarness, plugin: FakePlugin, dra_node: FakeNode
 ) -> None:
@@ -125,13 +145,19 @@ def test_links_are_followed_and_a_directory_stands_for_its_devices(
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"devices": [device("/etc/shadow")]}, "asks for device /etc/shadow of the host which is not below /dev"),
+        (
+            {"devices": [device("/etc/shadow")]},
+            "asks for what it may not give: host path /etc/shadow is not below /dev ",
+        ),
         ({"devices": [device("/dev/../etc/shadow")]}, "must be absolute, without '..'"),
         ({"devices": [device("dev/thing0")]}, "must be absolute"),
         ({"devices": [device("/devil")]}, "not below /dev"),
-        ({"devices": [device("/dev/way-out")]}, "which leads to /etc/shadow, which is not below /dev"),
+        (
+            {"devices": [device("/dev/way-out")]},
+            "/dev/way-out, which leads to /etc/shadow, is not below /dev",
+        ),
         ({"devices": [device("/dev/loop")]}, "too many levels of symbolic links"),
-        ({"mounts": [wire.Mount(host_path="/", container_path="/host")]}, "asks for mount / of the host"),
+        ({"mounts": [wire.Mount(host_path="/", container_path="/host")]}, "host path / is not below /dev"),
     ],
 )
 def test_a_path_of_the_host_that_is_not_allowed_is_refused(

@@ -13,7 +13,7 @@ from dra_sdk.node.health.feed import HealthFeed
 from dra_sdk.node.kubelet import health
 from dra_sdk.node.kubelet.draplugin import plugin_services
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
-from dra_sdk.node.kubelet.server import SocketServer
+from dra_sdk.rpc.server import SocketServer
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.waiting import LONG, wait
 

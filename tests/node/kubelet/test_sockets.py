@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.kubelet import sockets
-from dra_sdk.node.kubelet.sockets import (
-    LIMIT,
-    SocketPaths,
-    hidden,
-    refuse_foreign,
-    remove_dead,
-    remove_own,
-    socket_paths,
-)
+from dra_sdk.node.kubelet.sockets import SocketPaths, remove_dead, socket_paths
+from dra_sdk.rpc.sockets import LIMIT, hidden
 
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
 UID = "0a1b2c3d-1111-4222-8333-444455556666"
@@ -100,34 +93,6 @@ def test_a_path_fits_or_is_refused(length: int, driver: str, instance: str) -> N
         assert len(bytes(path)) <= LIMIT
         assert len(bytes(hidden(path))) <= len(bytes(path))
         assert hidden(path).name.startswith(".")
-
-
-def test_what_is_not_a_socket_is_left_alone_with_an_error(tmp_path: Path) -> None:
-    file, directory, link = tmp_path / "file", tmp_path / "directory", tmp_path / "link"
-    file.write_text("precious")
-    directory.mkdir()
-    link.symlink_to(tmp_path / "nowhere")
-    for path in (file, directory, link):
-        with pytest.raises(SettingsError, match=f"{path} exists and is not a socket"):
-            refuse_foreign(path)
-    assert file.read_text() == "precious"
-    refuse_foreign(tmp_path / "nothing")
-
-
-def test_only_our_own_socket_is_removed(socket_dir: Path) -> None:
-    path = socket_dir / "s"
-    with socket.socket(socket.AF_UNIX) as mine:
-        mine.bind(str(path))
-        refuse_foreign(path)
-        inode = path.stat().st_ino
-        path.rename(socket_dir / "old")
-        with socket.socket(socket.AF_UNIX) as successor:
-            successor.bind(str(path))
-            remove_own(path, inode)
-            assert path.is_socket()
-            remove_own(path, path.stat().st_ino)
-            assert not path.exists()
-            remove_own(path, inode)
 
 
 def test_dead_sockets_of_killed_instances_are_removed_and_living_ones_kept(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from dra_sdk.hardware.naming import natural_order
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers
@@ -189,7 +189,7 @@ def _split_by_attribute(
     """Return items by the value of an attribute, sorted by value, and those without one common value."""
     groups = _grouped(items, lambda each: _common_value(each, names))
     named = [each for each in groups if each[0] is not None]
-    framed = sorted(named, key=lambda each: _natural_order(each[0]))
+    framed = sorted(named, key=lambda each: natural_order(each[0]))
     rest = [each for value, group in groups if value is None for each in group]
     return [(title.format(value), group) for value, group in framed], rest
 
@@ -206,11 +206,6 @@ def _attribute_of(tile: DeviceTile, names: Sequence[str]) -> str | None:
         if name.rpartition("/")[2] in names and isinstance(value, str | int) and value not in {"", -1}:
             return str(value)
     return None
-
-
-def _natural_order(value: str) -> tuple[int, str]:
-    """Sort numbers by value, before other text."""
-    return (int(value), "") if value.isdecimal() else (sys.maxsize, value)
 
 
 def _grouped(items: Iterable[_Item], key: Callable[[_Item], Any]) -> list[tuple[Any, list[_Item]]]:

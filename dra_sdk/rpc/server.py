@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Event
 from typing import Any, Final, TypeAlias
 
 import grpc
 
-from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.kubelet.sockets import hidden, refuse_foreign, remove_own
+from dra_sdk.errors import SettingsError
+from dra_sdk.rpc.sockets import hidden, refuse_foreign, remove_own
 
 Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
 Services: TypeAlias = Mapping[str, Mapping[str, Method]]
 """Wire name of a service → its methods by name."""
 
+log = logging.getLogger(__name__)
 _WAITING: Final = 10_000  # calls that wait for a thread; more are refused
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
@@ -91,20 +92,23 @@ class SocketServer:
         self._pool.shutdown(wait=False)
 
 
-def call(socket: Path, method: str, request: Any, response: Any, timeout: float) -> Any:
-    """Call one of our own sockets as the kubelet does, so that "healthy" means "the kubelet would get an answer".
+def listen(make: Callable[[], SocketServer], stop: Event, seconds: float, each: Callable[[], object]) -> None:
+    """Listen until `stop` is set, with another server of `make` whenever somebody has removed the socket's file.
 
-    `method` is its full name on the wire, `response` the message class. DraError names the socket that does not answer
-    within `timeout` seconds.
+    `each` is called every `seconds`. SettingsError if the socket cannot be made.
     """
-    with closing(grpc.insecure_channel(f"unix:{socket}")) as channel:
-        stub = channel.unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=response.FromString
-        )
-        try:
-            return stub(request, timeout=timeout)
-        except grpc.RpcError as error:
-            raise DraError(f"{socket} does not answer {method}: {error.details()}") from error
+    server = make()
+    try:
+        server.start()
+        while not stop.wait(seconds):
+            each()
+            if not server.is_intact():
+                log.warning("%s was removed or replaced; it is made again", server.path)
+                server.stop()
+                server = make()
+                server.start()
+    finally:
+        server.stop()
 
 
 class InFlight:

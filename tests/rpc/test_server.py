@@ -14,13 +14,12 @@ from typing import Any
 import grpc
 import pytest
 
-from dra_sdk.errors import DraError, SettingsError
-from dra_sdk.node.kubelet.server import Method, SocketServer, stream, unary
-from dra_sdk.node.kubelet.server import call as call_socket
-from dra_sdk.node.kubelet.sockets import hidden
+from dra_sdk.errors import HardwareError, SettingsError
+from dra_sdk.rpc.server import Method, SocketServer, listen, stream, unary
+from dra_sdk.rpc.sockets import hidden
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
-from tests.node.kubelet.conftest import Dial, Serve, begin, call
-from tests.waiting import LONG
+from tests.rpc.conftest import Dial, Serve, begin, call
+from tests.waiting import LONG, wait
 
 
 def named(name: str) -> dict[str, dict[str, Method]]:
@@ -326,9 +325,30 @@ def test_a_stream_is_not_counted(serve: Serve, dial: Dial) -> None:
     assert list(reports) == []
 
 
-def test_our_own_sockets_are_asked_as_the_kubelet_asks_them(serve: Serve, socket_dir: Path) -> None:
-    server = serve(named("me"))
-    assert call_socket(server.path, "/Test/Who", wire.InfoRequest(), wire.PluginInfo, LONG).name == "me"
-    missing = socket_dir / "missing.sock"
-    with pytest.raises(DraError, match=f"{missing} does not answer /Test/Who: "):
-        call_socket(missing, "/Test/Who", wire.InfoRequest(), wire.PluginInfo, LONG)
+def test_a_socket_that_somebody_removes_is_made_again_until_the_end(dial: Dial, socket_dir: Path) -> None:
+    path, stop, looks = socket_dir / "dra.sock", Event(), []
+
+    def each() -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            path.unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        listening = pool.submit(listen, lambda: SocketServer("test", path, named("me"), 1), stop, 0.01, each)
+        wait(lambda: len(looks) > 1)
+        assert who(dial(path)) == "me"
+        stop.set()
+        listening.result(LONG)
+    assert os.listdir(socket_dir) == []
+
+
+def test_an_error_of_a_look_closes_the_socket(socket_dir: Path) -> None:
+    path = socket_dir / "dra.sock"
+
+    def each() -> None:
+        assert path.is_socket()
+        raise HardwareError("the disk is full")
+
+    with pytest.raises(HardwareError, match="the disk is full"):
+        listen(lambda: SocketServer("test", path, named("me"), 1), Event(), 0.01, each)
+    assert os.listdir(socket_dir) == []
