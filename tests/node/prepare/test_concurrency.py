@@ -65,6 +65,9 @@ class Caller:
     def time_remaining(self) -> float | None:
         return None
 
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
 
 def waiting(world: World, calls: int) -> Callable[[], bool]:
     """Whether so many calls wait for a lock."""
