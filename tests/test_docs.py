@@ -269,7 +269,7 @@ def blocks(run: Run, tmp_path: Path) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_examples_of_the_page_about_hardware_run(blocks: dict[str, Path], tmp_path: Path) -> None:
     tests = {name: path for name, path in blocks.items() if name.startswith("test_")}
     assert tests

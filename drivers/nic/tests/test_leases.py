@@ -198,6 +198,7 @@ def test_an_interface_that_was_switched_off_is_switched_off_again(
     wait(lambda: dhcp_server.kinds()[-1] == RELEASE)
 
 
+@pytest.mark.timeout(300)
 def test_a_kill_at_every_write_leaves_no_interface_switched_on(
     nic_driver: DriverHarness, networks: PrivateNetworks, dhcp_server: DhcpServer
 ) -> None:
