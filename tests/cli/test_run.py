@@ -69,9 +69,10 @@ def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.
 
 
 def test_a_process_that_a_container_runtime_starts_ends_in_order_with_the_runtime(tmp_path: Path) -> None:
-    with EmbeddedCluster() as cluster, NriRuntime(
-        tmp_path / "nri.sock", registration_timeout=LONG, request_timeout=LONG
-    ) as runtime:
+    with (
+        EmbeddedCluster() as cluster,
+        NriRuntime(tmp_path / "nri.sock", registration_timeout=LONG, request_timeout=LONG) as runtime,
+    ):
         command = [sys.executable, "-m", "dra_sdk.cli.main", "run", "tests.testing.cores:CoreDriver"]
         command += ["--node-name", cluster.node_name, "--kubeconfig", str(cluster.kubeconfig)]
         command += ["--kubelet-dir", str(cluster.registry_dir.parent), "--cdi-dir", str(cluster.cdi_dir)]
