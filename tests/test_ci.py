@@ -118,7 +118,7 @@ def test_what_runs_before_the_installation_needs_no_package(command):
 def test_the_makefile_names_tests_that_exist() -> None:
     makefile = SCRIPT.parents[1] / "Makefile"
     text = makefile.read_text().replace("\\\n", " ")
-    found = re.findall(r"^(?:SLOW|GUARDS|DRAWN) := (.+)$", text, re.MULTILINE)
+    found = re.findall(r"^(?:SLOW|GUARDS|IMAGE|DRAWN) := (.+)$", text, re.MULTILINE)
     paths = [path for line in found for path in line.split()]
-    assert len(found) == 3
+    assert len(found) == 4
     assert [path for path in paths if not (makefile.parent / path).exists()] == []

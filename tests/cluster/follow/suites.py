@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).parents[3]
 VECTORS: Final = ("tests/tools/scheduling", "tests/cel", "tests/wire")
 DRAWN: Final = ("tests/cluster/test_differential.py", "tests/cluster/test_validation.py", "tests/cluster/test_cel.py")
 """Tests that `comparisons` does in its own way."""
+IMAGE: Final = "tests/cluster/test_image.py"
+"""Tests of `make test-image`, which builds the image for them."""
 CLUSTER: Final = "follow"
 _GATE: Final = re.compile(r"\b(?:DRA[A-Z]\w+|ResourceHealth\w*)\b")
 _FAILED: Final = 1
@@ -38,7 +40,7 @@ def kubelet(version: str, *, alpha: bool) -> tuple[str, list[Difference]]:
         raise HarnessError(f"a cluster {CLUSTER!r} runs already: take it down first (--name {CLUSTER})")
     cluster = Cluster.up(version, alpha=alpha, name=CLUSTER, progress=Progress())
     try:
-        arguments = ["tests/cluster", *(f"--ignore={path}" for path in DRAWN)]
+        arguments = ["tests/cluster", *(f"--ignore={path}" for path in (*DRAWN, IMAGE))]
         environment = {"KUBE_VERSION": version, "DRA_SDK_TEST_CLUSTER": cluster.name}
         return run_tests(f"kubelet, {'all' if alpha else 'default'} gates", arguments, environment)
     finally:

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-SUITES = {"test-cluster": (*debian.CLUSTER, *debian.PODMAN, *debian.IMAGE), "test-differential": ()}
+SUITES = {
+    "test-cluster": (*debian.CLUSTER, *debian.PODMAN),
+    "test-image": (*debian.CLUSTER, *debian.IMAGE),
+    "test-differential": (),
+}
 """What the tests of each target of the Makefile need, without what fills the cache."""
 _MISSING = 2
 """The exit status if the machine lacks a program."""

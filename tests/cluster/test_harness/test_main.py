@@ -67,3 +67,15 @@ def test_a_cache_that_is_empty_needs_what_fills_it(monkeypatch, capsys, empty_ca
     monkeypatch.setattr(debian, "TO_BUILD", (replace(debian.TO_BUILD[0], present=lambda: False),))
     assert main(["check", "--suite", "test-differential"]) == 2
     assert "Go 1.21 or later" in capsys.readouterr().err
+
+
+def test_only_the_tests_of_the_image_need_what_builds_it() -> None:
+    needs = {suite: set(debian.packages(tools)) for suite, tools in SUITES.items()}
+    assert {suite for suite, names in needs.items() if names & {"buildah", "debootstrap"}} == {"test-image"}
+
+
+def test_the_packages_for_ci_are_without_what_builds_the_image(monkeypatch, capsys):
+    monkeypatch.setattr(debian, "missing", list)
+    assert main(["packages"]) == 0
+    assert "podman" in (named := capsys.readouterr().out.split())
+    assert "buildah" not in named
