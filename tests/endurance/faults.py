@@ -8,7 +8,7 @@ from typing import Final
 
 from dra_sdk.tools.simulator import Delay, FaultRule, Reject, Reset
 from dra_sdk.tools.simulator.statuses import internal_error, too_many_requests, unavailable
-from tests.endurance.node import DriverUnderTest, EnduranceNode, repeated
+from tests.endurance.node import DriverUnderTest, EnduranceNode
 
 Fault = Callable[[EnduranceNode, Random], None]
 
@@ -29,7 +29,8 @@ def _replace(driver: DriverUnderTest, node: EnduranceNode, *, kill: bool) -> Non
 
 
 def _restart_kubelet(node: EnduranceNode, _random: Random) -> None:
-    node.cluster.kubelet.restart()
+    with node.restarting:
+        node.cluster.kubelet.restart()
     for each in node.drivers:
         with each.changing:
             node.wait_registered(each)
@@ -66,8 +67,8 @@ def _lose_cdi_specs(node: EnduranceNode, random: Random) -> None:
         residents = {ref.uid for pod in node.residents for ref in pod.claims.values()}
         for path in node.spec_files(driver.driver):
             if any(uid in path.name for uid in residents):
-                path.unlink()
-        repeated(lambda: node.sync_residents(driver.driver))
+                path.unlink(missing_ok=True)  # the temporary file of a spec that is being written
+        node.sync_residents(driver.driver)
 
 
 COMMON: Final[Mapping[str, tuple[Fault, int]]] = {

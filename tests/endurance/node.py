@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -22,15 +23,15 @@ from dra_driver_amd.testing import mi300x, write_gpus
 from dra_sdk.model import JSON
 from dra_sdk.testing.machines import xeon
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster, KubeletTiming, RunningPod
-from dra_sdk.tools.simulator.kubelet import KubeletError
+from dra_sdk.tools.simulator.kubelet import KubeletError, StoppedError
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.tools.simulator.oci import NodeDevices
 from dra_sdk.tools.simulator.scheduler import allocation
 
-START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 60.0
-ATTEMPT_SECONDS: Final = 120.0
-"""In which a step of a pod must succeed, however often it is repeated."""
+START_SECONDS: Final = 300.0
+STOP_SECONDS: Final = 300.0
+ATTEMPT_SECONDS: Final = 600.0
+"""In which a step of a pod must succeed, however often it is repeated: longer than a driver may stop and start."""
 PAUSE: Final = 0.1
 GPUS: Final = 8
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class EnduranceNode:
     runtime: its container runtime.
     drivers: the three drivers.
     containers: held while a pod's containers start or stop, so that the runtime is restarted between pods.
+    restarting: held while the kubelet restarts.
     residents: pods that run from the beginning to the end.
     """
 
@@ -89,6 +91,7 @@ class EnduranceNode:
             DriverUnderTest("gpu-amd", "gpu.amd.com", nri=False),
         )
         self.containers = threading.Lock()
+        self.restarting = threading.Lock()
         self.residents: list[RunningPod] = []
         self._gpus: list[str] = []
 
@@ -131,7 +134,10 @@ class EnduranceNode:
         driver.life += 1
 
     def end(self, driver: DriverUnderTest, *, kill: bool = False) -> None:
-        """End the process by SIGTERM, or by SIGKILL."""
+        """End the process by SIGTERM, or by SIGKILL, and wait until kubelet and runtime know that it is gone.
+
+        Otherwise `wait_registered` could take the connections of this process for those of the next one.
+        """
         process, driver.process = driver.process, None
         assert process is not None
         process.kill() if kill else process.terminate()
@@ -141,13 +147,26 @@ class EnduranceNode:
             process.kill()
             process.wait()
             raise AssertionError(f"{driver.name} has not ended {STOP_SECONDS:g} s after SIGTERM") from None
+        _wait(lambda: not self._is_known(driver), f"the end of {driver.name}", STOP_SECONDS)
+        if driver.nri:
+            _wait(lambda: not self._is_plugin(driver), f"the end of the NRI connection of {driver.name}", STOP_SECONDS)
 
     def wait_registered(self, driver: DriverUnderTest) -> None:
         """Wait until the kubelet can call the driver, and the container runtime as well."""
-        self.cluster.kubelet.wait_for_driver(driver.driver, timeout=START_SECONDS)
+        _wait(lambda: self._is_known(driver), f"the registration of {driver.name}", START_SECONDS)
         if driver.nri:
-            wanted = sum(each.nri and each.process is not None for each in self.drivers)
-            assert self.runtime.wait_plugins(wanted, START_SECONDS), f"{driver.name} is not connected to the runtime"
+            _wait(lambda: self._is_plugin(driver), f"the NRI connection of {driver.name}", START_SECONDS)
+
+    def _is_known(self, driver: DriverUnderTest) -> bool:
+        """Whether the kubelet is connected with the driver; another thread may restart it meanwhile."""
+        try:
+            plugins = self.cluster.kubelet.plugins
+        except StoppedError:
+            return False
+        return any(each.driver == driver.driver and each.notified and each.connected for each in plugins)
+
+    def _is_plugin(self, driver: DriverUnderTest) -> bool:
+        return any(each.endswith(f"-{driver.driver}") for each in self.runtime.plugins)
 
     # -- claims
 
@@ -183,7 +202,7 @@ class EnduranceNode:
         """Let the kubelet prepare the residents' claims again; AssertionError if the answer differs from the first."""
         for pod in self.residents:
             (ref,), (devices,) = pod.claims.values(), pod.devices.values()
-            again = self.cluster.kubelet.prepare(driver, [ref])[ref.uid]
+            again = repeated(partial(self.cluster.kubelet.prepare, driver, [ref]))[ref.uid]
             first = [each for each in devices if each.driver == driver]
             assert list(again) == first, f"{driver} answers {again} for {ref}, before {first}"
 
@@ -213,6 +232,13 @@ def repeated(step: Callable[[], T], note: Callable[[Exception], None] = lambda _
             if monotonic() > until:
                 raise
             sleep(PAUSE)
+
+
+def _wait(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    until = monotonic() + seconds
+    while not condition():
+        assert monotonic() < until, f"{what} has not come within {seconds:g} s"
+        sleep(PAUSE)
 
 
 def _request(driver: str) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from tests.endurance.run import Result
-from tests.endurance.samples import Sample, lives, time_per_claim
+from tests.endurance.samples import Sample, lives, time_per_claim, too_short
 
 _HEAD: Final = (
     f"{'driver':12} {'life':>4} {'pods':>15} {'claims':>7} {'MiB':>13} {'descriptors':>11} {'threads':>9} "
@@ -31,7 +31,8 @@ def table(result: Result) -> str:
     rows = [_row(name, life) for name, samples in result.samples.items() for life in lives(samples)]
     faults = ", ".join(f"{count} x {name}" for name, count in sorted(result.faults.items()))
     repeated = ", ".join(f"{count} x {name}" for name, count in sorted(result.repeated.items())) or "none"
-    verdict = "\n".join(result.complaints) or "flat: memory, descriptors, threads, files, processor time of a claim"
+    short = [each for name, samples in result.samples.items() for each in too_short(name, samples)]
+    verdict = "\n".join([*short, *(result.complaints or ["nothing that is judged has grown, and no file is left"])])
     head = f"{result.pods} pods in {result.seconds:.0f} s\nfaults: {faults}\nrepeated steps: {repeated}"
     return "\n".join([head, _HEAD, *rows, verdict])
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from dra_sdk.node.runtime.sockets import REGISTRAR_THREADS, SERVICE_THREADS
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 WARM_UP = 0.2
-"""The share of a life's samples before memory is compared: allocator and caches fill first."""
+"""The share of a life's samples before the first that is compared: allocator and caches fill first."""
 FEWEST = 10
-"""Samples of a life that is judged for memory and time; shorter lives are judged for descriptors and threads alone."""
+"""Samples of a life that is judged; of shorter ones only descriptors and threads are, by `SPARE_SHORT`."""
 MEMORY_GROWTH = 3.0
 """MiB by which the memory may grow in the rest of a life."""
 TIME_GROWTH = 1.35
@@ -22,6 +24,8 @@ SPARE_DESCRIPTORS = 8
 """Descriptors by which samples may differ: idle connections to the API server, and a client that just connects."""
 SPARE_THREADS = 8
 """Threads likewise: gRPC starts a thread of its pool when none is free, and keeps it."""
+SPARE_SHORT = SERVICE_THREADS + REGISTRAR_THREADS + SPARE_THREADS
+"""Both, between two single samples of a short life: all threads of the pools, with a connection each, have started."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,15 @@ def time_per_claim(sample: Sample) -> float | None:
     return None if sample.processor is None or not sample.claims else 1000 * sample.processor / sample.claims
 
 
+def too_short(driver: str, samples: Sequence[Sample]) -> list[str]:
+    """The lives whose memory and processor time are not judged, each in a sentence."""
+    return [
+        f"{driver}, life {life[0].life}: {len(life)} samples, its memory and processor time are not judged ({FEWEST})"
+        for life in lives(samples)
+        if len(life) < FEWEST
+    ]
+
+
 def complaints(driver: str, samples: Sequence[Sample], *, claims: int) -> list[str]:
     """What is not flat, each in a sentence. `claims` are those that the driver holds at each sample."""
     found = [
@@ -107,12 +120,15 @@ def complaints(driver: str, samples: Sequence[Sample], *, claims: int) -> list[s
     ]
     for life in lives(samples):
         where = f"{driver}, life {life[0].life}, {life[0].pods} to {life[-1].pods} pods"
-        for what, numbers, spare in (
-            ("descriptors", [each.descriptors for each in life], SPARE_DESCRIPTORS),
-            ("threads", [each.threads for each in life], SPARE_THREADS),
-        ):
-            if numbers[-1] > numbers[0] + spare:
-                found.append(f"{where}: {what} grew from {numbers[0]} to {numbers[-1]}")
+        counts: tuple[tuple[str, Callable[[Sample], int], int], ...] = (
+            ("descriptors", lambda each: each.descriptors, SPARE_DESCRIPTORS),
+            ("threads", lambda each: each.threads, SPARE_THREADS),
+        )
+        for what, value, spare in counts:
+            ends = growth(life, value)
+            first, last = ends or (value(life[0]), value(life[-1]))
+            if last > first + (spare if ends else SPARE_SHORT):
+                found.append(f"{where}: {what} grew from {first:g} to {last:g}")
         memory = growth(life, lambda each: each.memory)
         if memory and memory[1] > memory[0] + MEMORY_GROWTH:
             found.append(f"{where}: memory grew from {memory[0]:.1f} to {memory[1]:.1f} MiB")

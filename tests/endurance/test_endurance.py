@@ -20,7 +20,7 @@ FLAT = Sample(
 )  # fmt: skip
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_pods_come_and_go_through_every_fault(tmp_path: Path) -> None:
     with EnduranceNode(tmp_path) as node:
         result = Endurance(node, PODS, batches=3, seed=1, tell=lambda _line: None).run()
@@ -70,6 +70,18 @@ def test_what_grows_is_told(last: dict[str, float], told: str) -> None:
 def test_a_new_process_begins_anew() -> None:
     later = [replace(each, life=2, memory=90.0, pods=each.pods + 2000) for each in life()]
     assert complaints(DRIVER, [*life(), *later], claims=2) == []
+
+
+@pytest.mark.parametrize("what", ["descriptors", "threads"])
+def test_a_short_life_is_judged_for_descriptors_and_threads_alone(what: str) -> None:
+    """Its two samples may lie before and after all threads of the pools have started."""
+    first = FLAT if what == "descriptors" else replace(FLAT, threads=FLAT.descriptors)
+    assert complaints(DRIVER, [first, replace(first, memory=90.0, processor=5.0, **{what: 45})], claims=2) == []
+    (found,) = complaints(DRIVER, [first, replace(first, **{what: 46})], claims=2)
+    assert f"{what} grew from 15 to 46" in found
+    assert "life 1: 2 samples, its memory and processor time are not judged" in table(
+        Result(100, 1.0, {DRIVER: [first, first]})
+    )
 
 
 def test_table_and_picture_have_each_life_and_each_complaint() -> None:

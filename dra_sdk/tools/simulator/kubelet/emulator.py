@@ -91,7 +91,11 @@ class KubeletEmulator:
         return self
 
     def stop(self) -> None:
-        """Stops without telling drivers; calls in flight are cancelled. Slices and the state file stay."""
+        """Stops without telling drivers; calls in flight are cancelled. Slices and the state file stay.
+
+        It returns when all calls of `run_pod`, `stop_pod` and `reconcile` have ended, so none changes the state file
+        later.
+        """
         process, self._process = self._process, None
         if process is not None:
             process.stop()
@@ -185,17 +189,18 @@ class KubeletEmulator:
         """Prepares a pod's claims, as before its sandbox is created. After an error the same pod may be run again."""
         process = self._running
         self._active.add(pod["metadata"]["uid"])
-        return process.manager.prepare(pod)
+        return process.pod_call(lambda: process.manager.prepare(pod))
 
     def stop_pod(self, pod_uid: str) -> None:
         """The pod has ended: unprepares the claims that no other pod uses. After an error call it or `reconcile`."""
         process = self._running
         self._active.discard(pod_uid)
-        process.manager.unprepare(pod_uid)
+        process.pod_call(lambda: process.manager.unprepare(pod_uid))
 
     def reconcile(self) -> list[KubeletError]:
         """Unprepares for pods that are gone, as the kubelet does every minute; returns the errors."""
-        return self._running.manager.reconcile(self._active)
+        process = self._running
+        return process.pod_call(lambda: process.manager.reconcile(self._active))
 
     @property
     def claims(self) -> list[ClaimInfo]:
@@ -242,7 +247,7 @@ class KubeletEmulator:
     @property
     def _running(self) -> _Process:
         if self._process is None:
-            raise StoppedError("running", f"the kubelet of {self.node} is not running")
+            raise _stopped(self.node)
         return self._process
 
 
@@ -256,6 +261,9 @@ class _Process:
         self._health_mode = kubelet.health_mode
         self._active = active
         self._stopping = threading.Event()
+        self._node = kubelet.node
+        self._pod_calls = 0
+        self._changed = threading.Condition()  # guards _pod_calls, and that none begins when the kubelet stops
         self.health = HealthCache(timing.health_timeout, kubelet.clock)
         cache = ClaimCache(kubelet.state_file)
         self.wiper = SliceWiper(kubelet.api, kubelet.node, timing)
@@ -269,17 +277,33 @@ class _Process:
         """Waits `seconds`, less if the kubelet stops; returns whether it stops."""
         return self._stopping.wait(seconds)
 
+    def pod_call(self, action: Callable[[], T]) -> T:
+        """Calls `action`, which changes the state file; `stop` waits for its end, and `StoppedError` after it."""
+        with self._changed:
+            if self._stopping.is_set():
+                raise _stopped(self._node)
+            self._pod_calls += 1
+        try:
+            return action()
+        finally:
+            with self._changed:
+                self._pod_calls -= 1
+                self._changed.notify_all()
+
     def start(self) -> None:
         self.wiper.start()
         self.watcher.start()
         self._reconciler.start()
 
     def stop(self) -> None:
-        self._stopping.set()
+        with self._changed:
+            self._stopping.set()
         # First, because the drivers are about to be deregistered, which must not delete their slices.
         self.wiper.stop()
         self.watcher.stop()
         self._reconciler.join()
+        with self._changed:  # calls that have just lost their connection
+            self._changed.wait_for(lambda: not self._pod_calls)
 
     def _reconcile(self) -> None:
         while not self._stopping.wait(self._timing.reconcile):
@@ -292,6 +316,10 @@ class _Process:
         if not service or self._health_mode == "off":
             return _do_nothing
         return HealthMonitor(plugin, service, self.health, self._timing, self._records).stop
+
+
+def _stopped(node: str) -> StoppedError:
+    return StoppedError("running", f"the kubelet of {node} is not running")
 
 
 def _do_nothing() -> None:

@@ -79,7 +79,7 @@ class ClaimManager:
 
     def reconcile(self, active: Container[str]) -> list[KubeletError]:
         """Unprepares for every pod that has claims and is not `active`; returns the errors."""
-        gone = {uid for info in self.cache.all() for uid in info.pod_uids if uid not in active}
+        gone = {uid for info in self.cache.all() for uid in tuple(info.pod_uids) if uid not in active}
         errors: list[KubeletError] = []
         for uid in sorted(gone):
             try:

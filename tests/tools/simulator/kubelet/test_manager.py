@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from dra_sdk.tools.simulator.kubelet import (
     PodClaimError,
     PreparedDevice,
     ResponseError,
+    RunningPod,
+    StoppedError,
 )
-from dra_sdk.tools.simulator.kubelet.manager import findings
+from dra_sdk.tools.simulator.kubelet.manager import ClaimManager, findings
 from dra_sdk.tools.simulator.local import LocalClient
-from tests.tools.simulator.fakes import FakeDriver, one_device
+from tests.tools.simulator.fakes import Answer, FakeDriver, one_device
+from tests.waiting import LONG
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 
@@ -292,6 +296,47 @@ def test_after_a_restart_a_claim_is_unprepared_from_the_state_file(
     restarted(kubelet)
     kubelet.stop_pod("pod-1")
     assert gpu.unprepared == [("v1", [ref])]
+
+
+def test_a_restart_waits_for_the_calls_of_pods(
+    api: LocalClient, kubelet: KubeletEmulator, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that loses its driver with the old kubelet does not write the state file of the new one."""
+    began, release, stopped = threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+    prepare = ClaimManager.prepare
+
+    def slow(claims: list[ClaimRef]) -> Answer:
+        began.set()
+        release.wait(LONG)
+        return one_device(claims)
+
+    def prepared(manager: ClaimManager, pod: JSON) -> RunningPod:
+        try:
+            return prepare(manager, pod)
+        except DriverCallError:
+            with pytest.raises(StoppedError):
+                kubelet.run_pod(pod)
+            stopped.wait(0.5)  # it is not set while this call lasts
+            order.append("the pod's call has ended")
+            raise
+
+    def run() -> None:
+        with pytest.raises(DriverCallError):
+            kubelet.run_pod(pod("one"))
+
+    monkeypatch.setattr(ClaimManager, "prepare", prepared)
+    gpu.on_prepare = slow
+    claim(api, "one", GPU)
+    caller = threading.Thread(target=run)
+    caller.start()
+    assert began.wait(LONG)
+    kubelet.stop()
+    order.append("the kubelet has stopped")
+    stopped.set()
+    caller.join()
+    release.set()
+    assert order == ["the pod's call has ended", "the kubelet has stopped"]
 
 
 def test_claims_of_a_pod_that_is_still_there_are_not_reconciled(
