@@ -193,7 +193,7 @@ def test_the_advice_says_which_claims_a_node_would_help(run):
         (["--add-node", "x=y"], "there is no node y; nodes are: node-a"),
         (["--add-node", "node-a=node-a"], "node node-a already exists"),
         (["--add-node", "no de=node-a"], "NAME: must be a DNS subdomain"),
-        (["--kubeconfig", "x"], "--kubeconfig needs --from-cluster"),
+        (["--kubeconfig", "x"], "kubeconfig x cannot be read: No such file or directory"),
         (["--drain", "x"], "there is no node x; nodes are: node-a"),
         (["--taint", "gpu.example.com"], "must be DRIVER/POOL/DEVICE=KEY[=VALUE]:EFFECT"),
         (["--taint", "gpu.example.com=x:Sometimes"], "taint.effect: must be one of NoExecute, NoSchedule, None"),
