@@ -2,15 +2,19 @@
 
 A piece is what a counter set stands for, such as a GPU with its partitions; without counter sets, the devices of a pool
 with one PCI address or UUID, or a single device. Its free share is that of its scarcest counter, or that of its
-devices. With F for the sum of the free shares and W for the number of pieces of which nothing is used, the
-fragmentation is 1 - W / F: 0 if all that is free is whole, 1 if no piece is whole although something is free.
+devices. Numbered counters of value 1, such as `memory-slice-0` to `memory-slice-7`, are slots and count together as one
+counter: a partition that takes one of eight leaves seven. With F for the sum of the free shares and W for the number of
+pieces of which nothing is used, the fragmentation is 1 - W / F: 0 if all that is free is whole, 1 if no piece is whole
+although something is free.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
@@ -18,8 +22,27 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
 from dra_sdk.tools.scheduling.cluster.losses import hardware_marks
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot
 
+_NUMBERED: Final = re.compile(r"(.+?)-?(\d+)", re.ASCII)
 PoolKey = tuple[str, str]
 """Driver and pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of hardware, and how much of it is free.
+
+    driver: the driver.
+    pool: the pool.
+    devices: the names of its devices, in the order of the slices.
+    free: its free share, from 0 to 1.
+    is_whole: whether nothing of it is used.
+    """
+
+    driver: str
+    pool: str
+    devices: tuple[str, ...]
+    free: Fraction
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +65,7 @@ class Fragmentation:
     @property
     def figure(self) -> Fraction:
         """The fragmentation, from 0 to 1; 0 if nothing is free."""
-        return 1 - self.whole / self.free if self.free else Fraction(0)
+        return fragmentation_figure(self.whole, self.free)
 
     def to_json(self) -> JSON:
         """Return it as JSON; the figures are rounded to a thousandth."""
@@ -51,20 +74,36 @@ class Fragmentation:
         return found | {"pieces": self.pieces, "whole": self.whole} | rounded
 
 
+def fragmentation_figure(whole: int, free: Fraction) -> Fraction:
+    """Return the fragmentation, from 0 to 1, of pieces with these free shares in all, `whole` of them not in use."""
+    return 1 - whole / free if free else Fraction(0)
+
+
+def hardware_pieces(snapshot: Snapshot) -> list[Piece]:
+    """Return the pieces of all pools, by driver, pool and order of the slices."""
+    return [
+        Piece(driver, pool, tuple(devices), shares.get(name, Fraction(1)), name not in shares)
+        for driver, pool, layout, shares in _pools(snapshot)
+        for name, devices in layout.pieces.items()
+    ]
+
+
+def slot_groups(counters: Mapping[str, Fraction]) -> dict[str, list[tuple[int, str]]]:
+    """Return the numbered counters of value 1: for each common name with more than one, numbers and names in order."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for name, total in counters.items():
+        if total == 1 and (match := _NUMBERED.fullmatch(name)):
+            groups.setdefault(match[1], []).append((int(match[2]), name))
+    return {common: sorted(found) for common, found in groups.items() if len(found) > 1}
+
+
 def pool_fragmentation(snapshot: Snapshot) -> list[Fragmentation]:
     """Return the fragmentation of each pool with devices, by driver and name."""
-    used = _used_devices(snapshot.claims)
-    layouts: dict[tuple[int, ...], _Layout] = {}
     found = []
-    for (driver, name), specs in sorted(_newest(snapshot.slices).items()):
-        # Slices of nodes of one shape may share their devices, which are then looked at once.
-        key = tuple(id(part) for spec in specs for part in (spec.get("devices"), spec.get("sharedCounters")))
-        layout = layouts.get(key) or layouts.setdefault(key, _Layout.of(specs))
-        if layout.pieces:
-            shares = layout.free_shares(used.get((driver, name), {}))
-            pieces = len(layout.pieces)
-            whole, free = pieces - len(shares), pieces - len(shares) + sum(shares.values(), Fraction(0))
-            found.append(Fragmentation(driver, name, pieces, whole, Fraction(free)))
+    for driver, pool, layout, shares in _pools(snapshot):
+        pieces = len(layout.pieces)
+        whole = pieces - len(shares)
+        found.append(Fragmentation(driver, pool, pieces, whole, whole + sum(shares.values(), Fraction(0))))
     return found
 
 
@@ -83,6 +122,18 @@ def driver_fragmentation(pools: Iterable[Fragmentation]) -> list[Fragmentation]:
         )
         for driver, own in drivers.items()
     ]
+
+
+def _pools(snapshot: Snapshot) -> Iterator[tuple[str, str, _Layout, dict[str, Fraction]]]:
+    """The pools with devices: driver, name, layout, and the free share of each piece of which something is used."""
+    used = _used_devices(snapshot.claims)
+    layouts: dict[tuple[int, ...], _Layout] = {}
+    for (driver, name), specs in sorted(_newest(snapshot.slices).items()):
+        # Slices of nodes of one shape may share their devices, which are then looked at once.
+        key = tuple(id(part) for spec in specs for part in (spec.get("devices"), spec.get("sharedCounters")))
+        layout = layouts.get(key) or layouts.setdefault(key, _Layout.of(specs))
+        if layout.pieces:
+            yield driver, name, layout, layout.free_shares(used.get((driver, name), {}))
 
 
 @dataclass(slots=True)
@@ -128,10 +179,18 @@ class _Layout:
                     if entry["counterSet"] == piece:
                         for counter, amount in _amounts(entry["counters"]).items():
                             left[counter] = left.get(counter, Fraction(0)) - amount
-            shares = [left[counter] / amount for counter, amount in total.items() if amount > 0]
-            return max(Fraction(0), min(shares, default=Fraction(0)))
+            return max(Fraction(0), min(_counter_shares(total, left), default=Fraction(0)))
         free = sum((_device_share(self.devices[name], used.get(name)) for name in names), Fraction(0))
         return free / len(names)
+
+
+def _counter_shares(total: Mapping[str, Fraction], left: Mapping[str, Fraction]) -> Iterator[Fraction]:
+    """What is left of each counter, and of each group of slots, as a share of the total."""
+    groups = [[name for _, name in found] for found in slot_groups(total).values()]
+    slots = {name for names in groups for name in names}
+    for names in [*groups, *([name] for name in total if name not in slots)]:
+        if amount := sum((total[name] for name in names), Fraction(0)):
+            yield sum((left[name] for name in names), Fraction(0)) / amount
 
 
 def _device_share(device: JSON, consumed: Mapping[str, Fraction] | None) -> Fraction:

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import groupby
-from types import MappingProxyType
 from typing import Final
 
 from dra_sdk.tools.scheduling.cluster.snapshot import display_name
@@ -49,7 +48,7 @@ _LEGEND: Final = (
 )
 _ABOUT: Final = {
     "Free as a whole": "no claim holds any part of it",
-    "Fragmentation": "the part of what is free that is on hardware which is partly in use",
+    "Fragmentation": "how much of what is free is not in whole pieces of hardware, as simulate prints it",
 }
 _MAX_OPEN_CLAIMS: Final = 40
 """Longer lists are folded."""
@@ -83,9 +82,9 @@ def _body(scene: Scene, title: str) -> Html:
         tag("header", tag("h1", title), tag("p", _headline(scene)), _tools(), _legend(drawing)),
         tag(
             "main",
-            _totals_table(hardware_totals(scene.cards)),
+            _totals_table(hardware_totals(scene.cards, scene.pieces)),
             _not_placed(scene.not_placed),
-            cards_html(scene.cards, drawing, scene.driver_pictures),
+            cards_html(scene, drawing),
             _claims_table(scene.claims, drawing),
         ),
     )
@@ -176,20 +175,15 @@ def _claim_row(row: ClaimRow, drawing: Drawing) -> Html:
     return tag("tr", *cells, data_claim=drawing.claims[row.key])
 
 
-def cards_html(
-    all_cards: Sequence[NodeCard], drawing: Drawing, pictures: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> Html:
-    """Return a section with a card for each node that has devices, and for each group of nodes that share devices.
-
-    pictures: the lines that drivers draw of a node, by the node's name.
-    """
-    bad = {id(each): problems for each in all_cards if (problems := card_problems(each))}
+def cards_html(scene: Scene, drawing: Drawing) -> Html:
+    """Return a section with a card for each node that has devices, and for each group of nodes that share devices."""
+    bad = {id(each): problems for each in scene.cards if (problems := card_problems(each))}
     sections = [
-        _group_html("Nodes with problems", [each for each in all_cards if id(each) in bad], drawing, pictures, bad)
+        _group_html("Nodes with problems", [each for each in scene.cards if id(each) in bad], scene, drawing, bad)
     ]
-    groups = like_nodes(each for each in all_cards if id(each) not in bad)
-    sections += [_group_html(_group_title(each), each.cards, drawing, pictures, {}) for each in groups]
-    empty = ", ".join(each.name for each in all_cards if not each.tiles)
+    groups = like_nodes(each for each in scene.cards if id(each) not in bad)
+    sections += [_group_html(_group_title(each), each.cards, scene, drawing, {}) for each in groups]
+    empty = ", ".join(each.name for each in scene.cards if not each.tiles)
     rest = tag("p", f"Without devices: {empty}", class_="rest") if empty else None
     return tag("section", tag("h2", "Nodes"), *sections, rest, aria_label="Nodes")
 
@@ -203,15 +197,16 @@ def _group_title(group: CardGroup) -> str:
 def _group_html(
     title: str,
     cards: Sequence[NodeCard],
+    scene: Scene,
     drawing: Drawing,
-    pictures: Mapping[str, Sequence[str]],
     problems: Mapping[int, Sequence[str]],
 ) -> Html | None:
     """Return cards below a title that folds them."""
     if not cards:
         return None
+    pictures = scene.driver_pictures
     drawn = [_card_html(each, drawing, pictures.get(each.name, ()), problems.get(id(each), ())) for each in cards]
-    totals = hardware_totals(cards)
+    totals = hardware_totals(cards, scene.pieces)
     free, partly = sum(each.free for each in totals), sum(each.partly for each in totals)
     about = tag("small", f"{free} free as a whole, {partly} partly in use")
     summary = tag("summary", tag("b", title), about)

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.allocator import Inventory
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_results
+from dra_sdk.tools.scheduling.cluster.fragmentation import slot_groups
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, object_key
 from dra_sdk.tools.scheduling.device_taints import taint_text
 
@@ -25,7 +26,6 @@ DeviceId = tuple[str, str, str]
 """Driver, pool and device."""
 NO_SINGLE_NODE = ""
 """The node of devices that several nodes can use."""
-_NUMBERED: Final = re.compile(r"(.+?)-?(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,16 +301,14 @@ def _fits_counters(tile: DeviceTile, left: Mapping[tuple[str, str], Fraction]) -
 
 def _split_strips(bars: Sequence[AmountBar]) -> tuple[tuple[SlotStrip, ...], tuple[AmountBar, ...]]:
     """Return numbered counters of value 1 as strips, and the other bars."""
-    numbered: dict[str, list[tuple[int, AmountBar]]] = {}
-    for each in bars:
-        if each.total == 1 and (match := _NUMBERED.fullmatch(each.name)):
-            numbered.setdefault(match[1], []).append((int(match[2]), each))
-    groups = {name: sorted(found, key=lambda each: each[0]) for name, found in numbered.items() if len(found) > 1}
-    placed = {bar.name for found in groups.values() for _, bar in found}
+    named = {each.name: each for each in bars}
+    groups = slot_groups({name: each.total.value for name, each in named.items()})
+    placed = {name for found in groups.values() for _, name in found}
     strips = (
         SlotStrip(
-            f"{name}-{found[0][0]}…{found[-1][0]}", tuple(bar.parts[0][0] if bar.parts else None for _, bar in found)
+            f"{common}-{found[0][0]}…{found[-1][0]}",
+            tuple(named[name].parts[0][0] if named[name].parts else None for _, name in found),
         )
-        for name, found in groups.items()
+        for common, found in groups.items()
     )
     return tuple(strips), tuple(each for each in bars if each.name not in placed)

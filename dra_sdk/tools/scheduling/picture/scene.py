@@ -11,6 +11,7 @@ from dra_sdk.hardware.naming import natural_order
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import Inventory, SchedulerFeatures
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers
+from dra_sdk.tools.scheduling.cluster.fragmentation import Piece, hardware_pieces
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
 from dra_sdk.tools.scheduling.picture.published_devices import (
     NO_SINGLE_NODE,
@@ -105,6 +106,7 @@ class Scene:
     not_placed: the pods and claims that were not placed.
     tiles: all devices.
     driver_pictures: the lines that drivers draw of a node (`dra_top`), by the node's name.
+    pieces: the pieces of hardware, and how much of each is free.
     """
 
     cards: tuple[NodeCard, ...]
@@ -112,6 +114,7 @@ class Scene:
     not_placed: tuple[NotPlaced, ...]
     tiles: tuple[DeviceTile, ...]
     driver_pictures: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    pieces: tuple[Piece, ...] = ()
 
 
 def in_use(tiles: Sequence[DeviceTile]) -> str:
@@ -143,7 +146,14 @@ def build_scene(
     ]
     for name, tiles in _grouped(by_node.get(NO_SINGLE_NODE, []), lambda each: each.accessible_from):
         cards.append(replace(_card(str(name), tiles, sets), is_node=False))
-    return Scene(tuple(cards), _claim_rows(snapshot, published), tuple(not_placed), published.tiles, driver_pictures)
+    return Scene(
+        tuple(cards),
+        _claim_rows(snapshot, published),
+        tuple(not_placed),
+        published.tiles,
+        driver_pictures,
+        tuple(hardware_pieces(snapshot)),
+    )
 
 
 def _card(

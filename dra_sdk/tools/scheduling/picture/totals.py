@@ -1,13 +1,17 @@
-"""How much hardware of each kind there is, how much of it is free as a whole, and how scattered the rest is."""
+"""How much hardware of each kind there is, how much of it is free as a whole, and how scattered the rest is.
+
+Pieces, their free shares and the fragmentation are those of `dra_sdk.tools.scheduling.cluster.fragmentation`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from dra_sdk.tools.scheduling.cluster.fragmentation import Piece, fragmentation_figure
 from dra_sdk.tools.scheduling.picture.published_devices import DeviceTile, PartitionedDevice
 from dra_sdk.tools.scheduling.picture.scene import AlignmentFrame, NodeCard, SceneItem
 
@@ -17,11 +21,11 @@ _PERCENT: Final = 100
 
 @dataclass(slots=True)
 class HardwareTotal:
-    """The hardware of one kind: devices that are not partitions, and counter sets with their partitions.
+    """The pieces of hardware of one kind.
 
     kind: the model, or what comes closest.
     pieces: how many there are.
-    free: how many are free as a whole.
+    free: how many are free as a whole, without those that are unavailable.
     partly: how many are in use in part, and have something left.
     unavailable: how many are tainted or in an incomplete pool.
     """
@@ -31,7 +35,8 @@ class HardwareTotal:
     free: int = 0
     partly: int = 0
     unavailable: int = 0
-    _left: Fraction = field(default_factory=Fraction)
+    _whole: int = 0
+    _shares: Fraction = field(default_factory=Fraction)
 
     @property
     def used(self) -> int:
@@ -40,30 +45,32 @@ class HardwareTotal:
 
     @property
     def fragmentation(self) -> int:
-        """The percentage of what is free that is on hardware which is partly in use; 0 if nothing is free."""
-        free = self.free + self._left
-        return round(_PERCENT * self._left / free) if free else 0
+        """The fragmentation in percent; what is unavailable counts like everything else."""
+        return round(_PERCENT * fragmentation_figure(self._whole, self._shares))
 
-    def add(self, item: SceneItem) -> None:
-        """Count one piece of hardware."""
-        left = free_share(item)
+    def add(self, piece: Piece, *, available: bool) -> None:
+        """Count one piece; taints and incomplete pools make it unavailable."""
         self.pieces += 1
-        if is_unavailable(item):
+        self._whole += piece.is_whole
+        self._shares += piece.free
+        if not available:
             self.unavailable += 1
-        elif not _holders(item):
+        elif piece.is_whole:
             self.free += 1
-        elif left:
+        elif piece.free:
             self.partly += 1
-            self._left += left
 
 
-def hardware_totals(cards: Iterable[NodeCard]) -> list[HardwareTotal]:
-    """The totals of all cards by kind, in the order in which the kinds occur."""
+def hardware_totals(cards: Iterable[NodeCard], pieces: Iterable[Piece]) -> list[HardwareTotal]:
+    """The totals by kind of the pieces whose devices are on these cards, in the order of the pieces."""
+    tiles = {tile.id: tile for card in cards for tile in card.tiles}
     found: dict[str, HardwareTotal] = {}
-    for card in cards:
-        for item in frame_items(card.frame):
-            kind = hardware_kind(item)
-            found.setdefault(kind, HardwareTotal(kind)).add(item)
+    for piece in pieces:
+        ids = ((piece.driver, piece.pool, name) for name in piece.devices)
+        if own := [tiles[each] for each in ids if each in tiles]:
+            tile = whole_device(own)
+            kind = hardware_kind(tile)
+            found.setdefault(kind, HardwareTotal(kind)).add(piece, available=not tile_problems(tile))
     return list(found.values())
 
 
@@ -92,7 +99,7 @@ def card_problems(card: NodeCard) -> list[str]:
     """What is wrong with a node's hardware, each once, with the devices that it concerns."""
     found: dict[str, list[str]] = {}
     for item in frame_items(card.frame):
-        for problem in _problems(item):
+        for problem in tile_problems(_whole_of(item)):
             found.setdefault(problem, []).append(item.name)
     problems = [f"{', '.join(names)}: {problem}" for problem, names in found.items()]
     return problems if card.is_known or not card.tiles else ["there is no such node", *problems]
@@ -105,49 +112,26 @@ def frame_items(frame: AlignmentFrame) -> Iterator[SceneItem]:
         yield from frame_items(each)
 
 
-def hardware_kind(item: SceneItem) -> str:
+def hardware_kind(tile: DeviceTile) -> str:
     """The model of a device, or its type, or its driver."""
-    tile = whole_device(item) if isinstance(item, PartitionedDevice) else item
     named = {name.rpartition("/")[2]: value for name, value in tile.attributes.items()}
     return str(next((named[each] for each in _KIND_ATTRIBUTES if named.get(each)), tile.id[0]))
 
 
-def whole_device(item: PartitionedDevice) -> DeviceTile:
-    """The device that consumes most of the counter set, which is the whole of it if that is published."""
-    return max(item.tiles, key=lambda each: sum(amount.value for amount in each.counters.values()))
+def whole_device(tiles: Sequence[DeviceTile]) -> DeviceTile:
+    """Of the devices of a piece, the one that consumes most of the counters: the whole of it if that is published."""
+    return max(tiles, key=lambda each: sum(amount.value for amount in each.counters.values()))
 
 
-def is_unavailable(item: SceneItem) -> bool:
-    """Whether a taint or an incomplete pool keeps claims away, from the whole of partitioned hardware."""
-    return any(_problems(item))
-
-
-def free_share(item: SceneItem) -> Fraction:
-    """How much of a piece of hardware no claim holds, from 0 to 1: of the counter or capacity that is shortest."""
-    if isinstance(item, PartitionedDevice):
-        shares = [Fraction(each.left.value) / each.total.value for each in item.bars if each.total.value]
-        shares += [Fraction(each.cells.count(None), len(each.cells)) for each in item.strips]
-        return min(shares, default=Fraction(0)) if item.possible else Fraction(0)
-    if not item.holders:
-        return Fraction(1)
-    if not item.shared:
-        return Fraction(0)
-    shares = []
-    for name, total in item.capacity.items():
-        held = sum((use.consumed[name].value for use in item.uses if name in use.consumed), Fraction(0))
-        shares.append(1 - held / total.value if total.value else Fraction(0))
-    return max(min(shares, default=Fraction(0)), Fraction(0))
+def tile_problems(tile: DeviceTile) -> list[str]:
+    """The taints of a device, and what is wrong with its pool: what keeps claims away."""
+    return [f"taint {each}" for each in tile.taints] + ([tile.note] if tile.note else [])
 
 
 def _hardware(card: NodeCard) -> str:
-    kinds = Counter(hardware_kind(each) for each in frame_items(card.frame))
+    kinds = Counter(hardware_kind(_whole_of(each)) for each in frame_items(card.frame))
     return ", ".join(f"{count} \N{MULTIPLICATION SIGN} {kind}" for kind, count in sorted(kinds.items()))
 
 
-def _holders(item: SceneItem) -> bool:
-    return any(each.holders for each in (item.tiles if isinstance(item, PartitionedDevice) else (item,)))
-
-
-def _problems(item: SceneItem) -> list[str]:
-    tile = whole_device(item) if isinstance(item, PartitionedDevice) else item
-    return [f"taint {each}" for each in tile.taints] + ([tile.note] if tile.note else [])
+def _whole_of(item: SceneItem) -> DeviceTile:
+    return whole_device(item.tiles) if isinstance(item, PartitionedDevice) else item

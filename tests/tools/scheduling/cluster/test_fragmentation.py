@@ -4,7 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from dra_sdk.tools.scheduling.cluster.fragmentation import driver_fragmentation, pool_fragmentation
+from dra_sdk.tools.scheduling.cluster.fragmentation import (
+    driver_fragmentation,
+    hardware_pieces,
+    pool_fragmentation,
+)
 from tests.tools.scheduling.cluster.objects import DRIVER, allocated, claim, cluster, gpus, node
 
 SLICES = {"slices": {"value": "4"}, "memory": {"value": "80Gi"}}
@@ -53,6 +57,17 @@ def test_pieces_are_what_counter_sets_stand_for(used, expected):
     assert figures(node("a"), partitioned("a"), *held) == expected
 
 
+def test_numbered_counters_of_one_are_slots_and_count_together():
+    slots = {f"memory-slice-{number}": {"value": "1"} for number in range(8)}
+    devices = [
+        {"name": f"mig-{number}", "consumesCounters": [{"counterSet": "gpu", "counters": {name: {"value": "1"}}}]}
+        for number, name in enumerate(slots)
+    ]
+    pool = gpus("a", devices=devices, sharedCounters=[{"name": "gpu", "counters": {**slots, "copy": {"value": "4"}}}])
+    held = allocated(claim("c"), "mig-0", "mig-5", on="a", pods=["p"])
+    assert figures(node("a"), pool, held) == (1, 0, Fraction(6, 8), 1)
+
+
 def test_devices_without_counter_sets():
     plain = gpus("a", "gpu-0", "gpu-1", "gpu-2")
     assert figures(node("a"), plain, allocated(claim("c"), "gpu-1", on="a")) == (3, 2, 2, 0)
@@ -85,3 +100,14 @@ def test_a_driver_adds_up_its_pools():
     (total,) = driver_fragmentation(pools)
     assert total.to_json() == {"driver": DRIVER, "free": 2.0, "fragmentation": 0.5, "pieces": 3, "whole": 1}
     assert pools[0].to_json()["pool"] == "a"
+
+
+def test_each_piece_with_its_devices_and_its_free_share():
+    plain = gpus("b", "gpu-0")
+    pieces = hardware_pieces(cluster(plain, partitioned("a"), allocated(claim("c"), "gpu-0-half-0", on="a")))
+    assert [(each.pool, each.devices[0], each.free, each.is_whole) for each in pieces] == [
+        ("a", "gpu-0-whole-0", Fraction(1, 2), False),
+        ("a", "gpu-1-whole-0", 1, True),
+        ("b", "gpu-0", 1, True),
+    ]
+    assert len(pieces[0].devices) == 7

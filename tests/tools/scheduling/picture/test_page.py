@@ -164,7 +164,7 @@ def test_many_unplaced_pods_with_one_reason():
 
 def drawn(*objects: object, nodes: tuple[str, ...] = ()) -> Page:
     made = build_scene(cluster(*objects, nodes=nodes))  # type: ignore[arg-type]
-    return Page(cards_html(made.cards, Drawing.of(made)))
+    return Page(cards_html(made, Drawing.of(made)))
 
 
 def test_a_node():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dra_sdk.tools.scheduling.cluster.fragmentation import driver_fragmentation, pool_fragmentation
 from dra_sdk.tools.scheduling.picture.scene import build_scene
 from dra_sdk.tools.scheduling.picture.totals import HardwareTotal, card_problems, hardware_totals, like_nodes
 from tests.tools.scheduling.clusters import GPU, claim, cluster, device, exactly, gpus, mig, pool_slice, with_devices
 
 
 def totals(*objects: object) -> list[HardwareTotal]:
-    return hardware_totals(build_scene(cluster(*objects)).cards)  # type: ignore[arg-type]
+    scene = build_scene(cluster(*objects))  # type: ignore[arg-type]
+    return hardware_totals(scene.cards, scene.pieces)
 
 
 def numbers(total: HardwareTotal) -> tuple[int, ...]:
@@ -17,6 +19,30 @@ def numbers(total: HardwareTotal) -> tuple[int, ...]:
 
 def held(name: str, *devices: str) -> object:
     return with_devices(claim(name, exactly("g", GPU)), *(("g", GPU, "n1", each) for each in devices))
+
+
+def test_the_figures_are_those_that_simulate_prints() -> None:
+    shared = pool_slice("n1", GPU, [device("a", {"model": "M"}, {"memory": "8Gi"}, allowMultipleAllocations=True)])
+    quarter = with_devices(
+        claim("c", exactly("x", GPU)), ("x", GPU, "n1", "a"), shareID="s", consumedCapacity={"memory": "2Gi"}
+    )
+    clusters = [
+        (gpus("n1", 4), held("c", "gpu-0")),
+        (gpus("n1", 2, taints=[{"key": "broken", "effect": "NoSchedule"}]),),
+        (mig("n1", 3), held("small", "gpu-0-mig-1g-5gb-0"), held("all", "gpu-1-mig-7g-40gb-0")),
+        (shared, quarter),
+    ]
+    for objects in clusters:
+        (drawn,) = totals(*objects)
+        (printed,) = driver_fragmentation(pool_fragmentation(cluster(*objects)))  # type: ignore[arg-type]
+        assert (drawn.pieces, drawn.fragmentation) == (printed.pieces, round(100 * printed.figure))
+
+
+def test_devices_with_one_pci_address_are_one_piece() -> None:
+    address = {"resource.kubernetes.io/pciBusID": "0000:01:00.0"}
+    parts = pool_slice("n1", GPU, [device(each, {"model": "M", **address}) for each in ("a", "b")])
+    (found,) = totals(parts, held("c", "a"))
+    assert numbers(found) == (1, 0, 1, 0, 0, 100)
 
 
 def test_whole_devices() -> None:
