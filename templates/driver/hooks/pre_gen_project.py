@@ -14,7 +14,7 @@ FILES = {"conftest", "machine", "test_driver", "tests"}  # of the tests
 NEEDED = {  # modules of what the project installs; pip knows some of them under another name
     "dra_sdk", "google", "grpc", "grpcio", "hatchling", "httptools", "jinja2", "kubernetes", "mypy", "mypyc", "pip",
     "pluggy", "prometheus_client", "protobuf", "py", "pydantic", "pytest", "pyyaml", "re2", "google_re2", "ruff",
-    "trustme", "yaml",
+    "shtab", "trustme", "yaml",
 }  # fmt: skip
 TAKEN = {*FILES, *NEEDED, *sys.stdlib_module_names}
 DRIVERS = {"cpu", "device-plugin", "gpu", "gpu-amd", "memory", "nic"}  # that `dra-sdk run` knows already
