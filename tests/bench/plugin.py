@@ -64,11 +64,16 @@ def serve(directory: Path) -> None:
 
 
 def prepare_and_back(driver: DriverHarness) -> float:
-    """Milliseconds of a prepare; the claim is given back."""
+    """Milliseconds of a prepare; the claim is given back.
+
+    The harness discovers and allocates before it prepares, which the kubelet does not wait for. That is measured by
+    itself, with the claim that is allocated already, and subtracted.
+    """
     wanted = driver.allocate(claim("thing"))
+    before, _ = timed(lambda: driver.allocate(wanted))
     spent, prepared = timed(lambda: driver.prepare(wanted))
     driver.unprepare(prepared)
-    return spent
+    return spent - before
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
