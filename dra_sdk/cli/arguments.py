@@ -22,6 +22,8 @@ UNDER_KUBECTL: Final = "kubectl dra"
 """The name of the command as a plugin of kubectl."""
 _FLAG: Final = re.compile(r"^ {2}(?:-\w[^,\n]*, )?(--[a-z-]+)", re.MULTILINE)
 """A long flag in a help text."""
+_CHOICE: Final = re.compile(r"invalid choice: (.+) \(choose from (.+)\)$", re.DOTALL)
+"""What argparse says of a value that is none of the choices, which have quotes before Python 3.12."""
 _INDENT: Final = " " * 24
 """Where argparse begins the descriptions of flags."""
 
@@ -62,16 +64,9 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(left)}{self._suggestion(left)}")
         return found, left
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As in the base class, with the choice that is most like the wrong one."""
-        if action.choices is not None and value not in action.choices:
-            known = [str(each) for each in action.choices]
-            raise argparse.ArgumentError(
-                action, f"{value!r} is not one of {', '.join(known)}{did_you_mean(str(value), known)}"
-            )
-
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; only `--help` prints the usage."""
+        message = _CHOICE.sub(_wrong_choice, message)
         print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
         self.exit(2)
 
@@ -105,6 +100,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     close = get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _wrong_choice(found: re.Match[str]) -> str:
+    """The sentence of argparse about a wrong choice, with the one that is most like it."""
+    value, known = found[1].strip("'\""), [each.strip("'\"") for each in found[2].split(", ")]
+    return f"{value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}"
 
 
 def add_driver(parser: Parser) -> None:

@@ -7,13 +7,10 @@ For bash: `source <(dra-sdk completion bash)`; for zsh, write it as `_dra-sdk` t
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final, cast
+from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.arguments import Commands, Parser
 from dra_sdk.cli.extras import require_tools
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHELLS: Final = ("bash", "zsh", "tcsh", "fish")
 _PATHS: Final = {"FILE": "FILE", "DIR": "DIRECTORY"}
@@ -34,19 +31,35 @@ def run(arguments: argparse.Namespace) -> int:
 
     from dra_sdk.cli.main import make_parser  # noqa: PLC0415 (it imports the commands)
 
-    parser = make_parser([])
-    for action in _actions(parser):
-        kind = next((kind for word, kind in _PATHS.items() if word in str(action.metavar or "")), None)
-        if kind is not None:
-            action.complete = getattr(shtab, kind)  # type: ignore[attr-defined]  # shtab's own protocol
-    print(shtab.complete(parser, arguments.shell))
+    print(shtab.complete(make_parser([], kind=_CompletedParser), arguments.shell))
     return 0
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of its subcommands."""
-    for action in parser._actions:  # noqa: SLF001 (argparse has no public list, and shtab reads the same one)
-        yield action
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            for each in cast("dict[str, argparse.ArgumentParser]", action.choices).values():
-                yield from _actions(each)
+class _Completed:
+    """A part of actions of argparse: shells complete the value if the metavariable is a file or a directory."""
+
+    metavar: str | tuple[str, ...] | None
+
+    @property
+    def complete(self) -> dict[str, str]:
+        """How shells complete it, where shtab looks for that; AttributeError for other values."""
+        import shtab  # noqa: PLC0415 (of the extra)
+
+        for word, kind in _PATHS.items():
+            if word in str(self.metavar or ""):
+                found: dict[str, str] = getattr(shtab, kind)
+                return found
+        raise AttributeError("complete")
+
+
+class _CompletedParser(Parser):
+    """The parser as shtab reads it."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        for action in ("store", "append"):
+            usual = type(argparse.ArgumentParser(add_help=False).add_argument("--name", action=action))
+            completed = type(usual.__name__, (_Completed, usual), {})
+            self.register("action", action, completed)
+            if action == "store":
+                self.register("action", None, completed)

@@ -75,12 +75,12 @@ def _without_help(given: list[str]) -> list[str]:
     return [*given[1:2], "--help"] if given[:1] == ["help"] else given
 
 
-def make_parser(arguments: list[str], prog: str = NAME) -> Parser:
+def make_parser(arguments: list[str], prog: str = NAME, kind: type[Parser] = Parser) -> Parser:
     """The parser for these arguments: with the command that they name, or with all; `run` does not import the others.
 
-    An installed driver is a command too, if no other command has its name.
+    An installed driver is a command too, if no other command has its name. `kind` is the class of all parsers.
     """
-    parser = Parser(prog, description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
+    parser = kind(prog, description="Kubernetes DRA drivers in Python", epilog=_EXIT_STATUS)
     parser.add_argument("--version", action="version", version=f"{NAME} {version(NAME)}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     first = arguments[0] if arguments else ""
