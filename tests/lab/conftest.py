@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness.progress import Progress
 from tests.cluster.manifests import device_class
-from tests.lab.harness.node import LIMIT, PAUSE, Node
+from tests.lab.harness.node import DAEMONS, LIMIT, PAUSE, Node
 
 collect_ignore = [] if os.environ.get("DRA_SDK_LAB") else ["inside", "rebooted"]
 
@@ -27,6 +27,15 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
         joined = Node.join(Progress(interval=10))
     yield joined
     joined.leave()
+
+
+@pytest.fixture(autouse=True)
+def node_runs(request: pytest.FixtureRequest) -> None:
+    """Fails a test of the node at once if a test before has left it without kubelet or containerd."""
+    if "node" in request.fixturenames:
+        states = request.getfixturevalue("node").component_states()
+        gone = [name for name in DAEMONS if not states[name]]
+        assert not gone, f"{', '.join(gone)} does not run: a test before has failed"
 
 
 class NodeDriver(DriverUnderTest):

@@ -43,7 +43,8 @@ _SLOWER: Final = 30
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _GATEWAY: Final = "10.0.2.2"
 _FIRST_PORT: Final = 10250
-_DAEMONS: Final = ("containerd", "kubelet")
+DAEMONS: Final = ("containerd", "kubelet")
+"""The components of a node, in the order of their start."""
 
 
 class NodeLayout(Layout):
@@ -117,12 +118,12 @@ class Node(Cluster):
     def start(self, component: str, timeout: float = LIMIT) -> None:
         """Starts a component that was stopped or killed, and waits until the kubelet reaches the containers again."""
         self._daemons.start(component, timeout)
-        if all(self.component_states()[name] for name in _DAEMONS):
+        if all(self.component_states()[name] for name in DAEMONS):
             self.wait_until(self._kubelet_is_back, "the kubelet knows its pods and reaches containerd", timeout)
 
     def leave(self) -> None:
         """Stops the kubelet and containerd. Containers run on."""
-        for name in reversed(_DAEMONS):
+        for name in reversed(DAEMONS):
             self._daemons.stop(name)
 
     def _ready_since_boot(self) -> bool:

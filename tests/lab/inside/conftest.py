@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,6 +24,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the tests of the node last: its daemons slow the others down."""
     items.sort(key=lambda item: item.path.parent.name == "node")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tells at once why a test failed: the machine may not live until the summary."""
+    report = yield
+    if report.failed:
+        reporter = item.config.pluginmanager.getplugin("terminalreporter")
+        reporter.write_line(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}")
+    return report
 
 
 @pytest.fixture(scope="session")
