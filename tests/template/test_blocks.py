@@ -95,7 +95,12 @@ BLOCKS: Final = {
         "apiVersion:": "drivers/nic/tests/test_examples.py",
         "$ dra-sdk nic top": "drivers/nic/tests/test_picture.py compares the picture",
     },
-    "drivers/plugin/README.md": {" plugin's pod": PICTURE, "volumes:": PART, "requests:": PART},
+    "drivers/plugin/README.md": {
+        " plugin's pod": PICTURE,
+        "volumes:": PART,
+        "requests:": PART,
+        "apiVersion:": "tests/cluster/test_device_plugin.py runs it on the real kubelet",
+    },
 }
 
 
