@@ -42,7 +42,7 @@ def fetch(
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if trust is not None:
         handlers.append(urllib.request.HTTPSHandler(context=trust))
-    data = None if content is None else json.dumps(content).encode()
+    data = None if content is None else json.dumps(content, separators=(",", ":")).encode()  # as Go writes JSON
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {}, method=method)
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:
