@@ -26,6 +26,10 @@ FIRST_DELAY: Final = 0.5  # seconds before a failed write is repeated
 LAST_DELAY: Final = 60.0  # seconds; the delay doubles up to this
 _FORBIDDEN: Final = 403
 _REPLACED: Final = ("metadata.uid", "UID in precondition")  # in the server's message if the claim has another UID
+_REWRITTEN: Final = (
+    ", because the claim's opaque parameters have spaces or keys that are not sorted, and the API server takes its own "
+    "order for a change; kubectl writes them right"
+)
 Entries = Sequence[JSON]
 
 
@@ -133,7 +137,8 @@ class ClaimStatusWriter:
             elif isinstance(error, ConflictError):
                 raise  # others write to the claim at the same time
             else:
-                log.error("%s: status.devices refused: %s", ref, error)
+                why = _REWRITTEN if "status.allocation" in str(error) else ""
+                log.error("%s: status.devices refused%s: %s", ref, why, error)
         except ApiError as error:
             if error.status != _FORBIDDEN or error.temporary:
                 raise

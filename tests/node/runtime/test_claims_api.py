@@ -87,6 +87,12 @@ def test_what_stays_is_not_tried_again(error: ApiError, caplog: pytest.LogCaptur
     assert [each.levelname for each in caplog.records] == ["ERROR"] * (told or error.status == 403)
 
 
+def test_parameters_that_the_server_writes_in_another_way_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    error = InvalidError("status.allocation: Forbidden: changing status.allocation; field is immutable", status=422)
+    written(Api(error), FIRST, SECOND, attempts=2)
+    assert "opaque parameters have spaces or keys that are not sorted" in caplog.text
+
+
 class Client:
     """Stands in for a KubeClient; notes what it is asked."""
 
