@@ -1,7 +1,8 @@
 """One driver as a running service: the order in which its parts start and stop.
 
 ```
-start   data directory and its lock → state files → NRI → service socket → registration socket → discovery → slices
+start   data directory and its lock → state files → NRI → service socket → registration socket → discovery
+        → slices, once the kubelet has registered the driver
 stop    registration socket → calls in flight → service socket → NRI → discovery → slices → lock
 ```
 
@@ -170,7 +171,7 @@ class DriverProcess:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
         self._listen(stack)
-        self.publisher.start()
+        self.publisher.start(None if self.settings.serve == "service" else self.registration.registered)
         self._statuses.start()
 
     def _release_lock(self) -> None:

@@ -13,9 +13,10 @@ import pytest
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Gauge, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
-from dra_sdk.node.runtime import sockets
+from dra_sdk.node.runtime import publishing, sockets
 from dra_sdk.node.runtime.instance import InstanceLock
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import Serve
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
 from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
 from dra_sdk.tools.simulator.statuses import unavailable
@@ -91,6 +92,41 @@ def test_registration_needs_no_api_server(cluster: EmbeddedCluster) -> None:
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
         cluster.kubelet.wait_for_driver(NAME)
         assert not process.publisher.slices.synced
+
+
+@pytest.mark.parametrize("serve", ["both", "common"])
+def test_nothing_is_published_before_the_kubelet_knows_the_driver(cluster: EmbeddedCluster, serve: Serve) -> None:
+    """A pod that is bound before that is refused, and the real kubelet looks at it again 90 s later."""
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, serve=serve)) as process:
+        assert not process.publisher.slices.wait_synced(0.5)
+        assert cluster.api.list("resourceslices") == []
+        cluster.kubelet.start()
+        cluster.wait_slices(NAME)
+        assert process.registration.registered.is_set()
+
+
+def test_a_kubelet_that_does_not_call_holds_up_slices_for_a_while_only(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(publishing, "REGISTRATION_SECONDS", 0.2)
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
+        cluster.wait_slices(NAME)
+    assert f"the kubelet has not registered driver {NAME} within 0.2 s" in caplog.text
+
+
+def test_a_process_without_registration_publishes_at_once(cluster: EmbeddedCluster) -> None:
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, serve="service")):
+        cluster.wait_slices(NAME)
+
+
+def test_a_process_that_waits_for_the_kubelet_can_be_stopped(cluster: EmbeddedCluster) -> None:
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        pass
+    assert process.publisher.slices.stop(0.0), "its thread still runs"
 
 
 def test_a_claim_that_is_not_allocated_is_refused_alone(cluster: EmbeddedCluster) -> None:
