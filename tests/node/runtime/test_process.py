@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_futures
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -241,6 +243,30 @@ def test_no_successor_is_let_in_while_a_hook_hangs(cluster: EmbeddedCluster) -> 
     process.lock.release()
     successor.acquire(0.0)
     successor.release()
+
+
+def test_a_call_in_flight_outlives_the_first_process_of_a_rolling_update(cluster: EmbeddedCluster) -> None:
+    """The kubelet closes its connection, and with it all calls, when the registration socket is gone."""
+    give(cluster, "one", "lamp-0")
+    give(cluster, "two", "lamp-1")
+    lamps = HangingDriver()
+    first = DriverProcess(Driver.of(lamps), settings_for(cluster, pod_uid="a", drain_seconds=LONG))
+    with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
+        stack.callback(first.stop)
+        stack.callback(lamps.go_on.set)
+        first.start()
+        cluster.kubelet.wait_for_driver(NAME)
+        call = pool.submit(cluster.run_pod, "a", ["one"])
+        assert lamps.hangs.wait(LONG)
+        second = stack.enter_context(DriverProcess(Driver.of(LampDriver()), settings_for(cluster, pod_uid="b")))
+        cluster.kubelet.wait_for_driver(NAME, instances=2)
+        stopped = pool.submit(first.stop)
+        assert wait_futures([stopped], timeout=0.5).not_done
+        lamps.go_on.set()
+        assert call.result(LONG).container_cdi_ids("main")
+        stopped.result(LONG)
+        cluster.run_pod("b", ["two"])
+        assert sorted(held.name for held in second.preparer.held()) == ["one", "two"]
 
 
 def test_a_claim_without_device_status_is_not_written(cluster: EmbeddedCluster) -> None:
