@@ -23,8 +23,8 @@ GUARDS := tests/faults/test_protocol_guards.py
 # What `make unit` runs, here and on the newest Python.
 UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
-# Drivers as pods of the built image, which CI does not run yet.
-IMAGE := tests/cluster/test_image.py
+# Drivers as pods of the image, which is built for them.
+IMAGE := tests/cluster/test_image
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py
@@ -68,7 +68,7 @@ test-image: $(VENV)/.developed   ## drivers as pods of the image that this check
 	$(BIN)/python -m tests.cluster.harness check --suite $@
 	$(BIN)/python -m tests.cluster.harness build
 	$(BIN)/python -m tests.cluster.harness image
-	$(BIN)/python -m pytest $(IMAGE)
+	$(BIN)/python -m pytest -rP $(IMAGE) # with the figures that the tests print
 
 test-differential: $(VENV)/.developed   ## drawn cases for a real API server and scheduler, and for the simulated ones
 	$(BIN)/python -m tests.cluster.harness check --suite $@

@@ -1,8 +1,10 @@
 """Locks by name: one holder per claim and per device, among threads and, if asked for, among processes.
 
 Only calls for the same claim or device wait for each other; one lock for all calls would let a slow claim delay all
-others. Between processes (rolling update) each name is one byte of a lock file, so no file is left behind and the
-kernel releases the locks of a killed process.
+others. Who came first is served first: the kubelet gives a call up after 45 seconds, and on a busy node a call that
+others pass may wait that long. Between processes (rolling update) each name is one byte of a lock file, so no file is
+left behind and the kernel releases the locks of a killed process. Who waits for that byte holds another one, which the
+others need before they may wait. So a process that has just released a name cannot take it again before who waits.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Condition, Lock
+from threading import Event, Lock
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -25,14 +27,12 @@ class NamedLocks:
     """Locks that exist while they are held. Safe for threads.
 
     file: a lock file that makes the locks valid between processes. None: for this process alone.
-    waiting: how many threads wait for another thread of this process.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self._guard = Lock()
-        self._released = Condition(self._guard)
-        self.waiting = 0
         self._held: set[str] = set()
+        self._waiting: dict[Event, frozenset[str]] = {}  # who came first is first
         self._file = os.open(file, _OPEN, 0o600) if file else None
 
     @property
@@ -46,6 +46,12 @@ class NamedLocks:
         with self._guard:
             return frozenset(self._held)
 
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for other threads of this process."""
+        with self._guard:
+            return len(self._waiting)
+
     def hold(self, names: Iterable[str]) -> Hold:
         """Wait for all the named locks and hold them inside a `with`."""
         return Hold(self, frozenset(names))
@@ -55,7 +61,7 @@ class NamedLocks:
         """Hold one lock inside a `with` if it is free; yields whether it is held. Never waits."""
         names = frozenset([name])
         with self._guard:
-            held = self._held.isdisjoint(names)
+            held = self._is_free(names)
             if held:
                 self._held |= names
         if held and self._file is not None:
@@ -73,15 +79,16 @@ class NamedLocks:
             self._file = None
 
     def acquire(self, names: frozenset[str]) -> None:
-        """Wait until all of them are free, then take all at once, so there is no deadlock."""
+        """Wait until all of them are free and nobody waits who came before, then take all at once: no deadlock."""
+        turn = None
         with self._guard:
-            while not self._held.isdisjoint(names):
-                self.waiting += 1
-                try:
-                    self._released.wait()
-                finally:
-                    self.waiting -= 1
-            self._held |= names
+            if self._is_free(names):
+                self._held |= names
+            else:
+                turn = Event()
+                self._waiting[turn] = names
+        if turn is not None:
+            self._wait(turn, names)
         if self._file is not None:
             try:
                 self._acquire_ranges(self._file, names)
@@ -93,19 +100,37 @@ class NamedLocks:
         """Release them."""
         try:
             if self._file is not None:
-                for start in _ranges(names):
-                    fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK, start))
+                for start, _ in _ranges(names):
+                    _unlock(self._file, start)
         finally:
             self._drop(names)
 
+    def _wait(self, turn: Event, names: frozenset[str]) -> None:
+        """Wait until `_drop` has given this thread the names."""
+        try:
+            turn.wait()
+        except BaseException:  # such as Ctrl-C
+            with self._guard:
+                given = self._waiting.pop(turn, None) is None
+            self._drop(names if given else frozenset())
+            raise
+
+    def _is_free(self, names: frozenset[str]) -> bool:
+        """Whether nobody holds one of them, and nobody waits for one; with the guard held."""
+        return self._held.isdisjoint(names) and all(each.isdisjoint(names) for each in self._waiting.values())
+
     def _acquire_ranges(self, file: int, names: frozenset[str]) -> None:
         """Wait for other processes, always in the same order, so that two of them never wait for each other."""
-        for start in _ranges(names):
+        for start, queue in _ranges(names):
             # Open-file-description locks: with POSIX locks the kernel would report false deadlocks between threads.
-            fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _flock(fcntl.F_WRLCK, start))
+            fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _flock(fcntl.F_WRLCK, queue))
+            try:
+                fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _flock(fcntl.F_WRLCK, start))
+            finally:
+                _unlock(file, queue)
 
     def _try_range(self, file: int, names: frozenset[str]) -> bool:
-        (start,) = _ranges(names)
+        ((start, _),) = _ranges(names)
         try:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, start))
         except OSError as error:
@@ -116,10 +141,16 @@ class NamedLocks:
         return True
 
     def _drop(self, names: frozenset[str]) -> None:
+        """Take the names from this thread, and give them to those who wait, in order."""
         with self._guard:
             self._held -= names
-            if self.waiting:
-                self._released.notify_all()
+            taken = set(self._held) if self._waiting else set()  # by holders, and by those who came before
+            for turn, wanted in list(self._waiting.items()):
+                if taken.isdisjoint(wanted):
+                    del self._waiting[turn]
+                    self._held |= wanted
+                    turn.set()
+                taken |= wanted
 
 
 class Hold:
@@ -142,6 +173,11 @@ def _flock(kind: int, start: int) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, start, 1, 0)
 
 
-def _ranges(names: Iterable[str]) -> list[int]:
-    """Where in the lock file the bytes of these names lie, in order."""
-    return sorted({int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2 for name in names})
+def _unlock(file: int, start: int) -> None:
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK, start))
+
+
+def _ranges(names: Iterable[str]) -> list[tuple[int, int]]:
+    """Where in the lock file the bytes of these names lie, each with the byte of who waits for it; in order."""
+    digests = (hashlib.sha256(name.encode()).digest() for name in names)
+    return sorted((int.from_bytes(each[:8], "big") >> 2, int.from_bytes(each[8:16], "big") >> 2) for each in digests)

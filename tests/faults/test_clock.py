@@ -89,7 +89,7 @@ def test_a_life_with_a_jumping_clock(driver: Outside) -> None:
         assert not any(device.get("taints") for device in published["spec"]["devices"])
         call = calling(pool, driver, "unprepare: begin", ref)
         driver.process.send_signal(signal.SIGTERM)
-        wait(lambda: not list(cluster.registry_dir.iterdir()))
+        driver.wait_logged("SIGTERM: stopping")
         with pytest.raises(TimeoutError):
             call.result(0.3)
         (driver.lamps.parent / "unprepare: begin").unlink()

@@ -26,7 +26,7 @@ from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
 from tests.faults.trickling import Trickling
 from tests.kube.scripted import kubeconfig
-from tests.waiting import LONG, wait
+from tests.waiting import LONG
 
 FOREVER = 600.0  # seconds; a test ends long before
 ABANDONED = "ending although still busy: a call of the kubelet; the next start continues from the state files"
@@ -113,10 +113,14 @@ def _end_within_the_drain_time(driver: Outside, version: str) -> None:
     with driver.running("--drain-seconds", str(LONG)), ThreadPoolExecutor(1) as pool:
         call = calling(pool, driver, "prepare: on", *refs, by=version)
         driver.process.send_signal(signal.SIGTERM)
-        wait(lambda: not list(driver.cluster.registry_dir.iterdir()))
+        driver.wait_logged("SIGTERM: stopping")
+        with pytest.raises(TimeoutError):
+            call.result(0.3)
+        assert list(driver.cluster.registry_dir.iterdir()), "a kubelet that loses the registration ends the call"
         (driver.lamps.parent / "prepare: on").unlink()
         call.result(LONG)
         assert driver.process.wait(LONG) == 0
+        assert not list(driver.cluster.registry_dir.iterdir())
     driver.assert_held(*refs)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Barrier, Event, Thread
 from time import sleep
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from dra_sdk.node.locks import NamedLocks
 from tests.open_files import times_open
 from tests.waiting import LONG
+from tests.waiting import wait as wait_for
 
 
 @pytest.fixture(params=["threads", "processes"])
@@ -118,6 +120,89 @@ def test_who_waits_gets_the_lock_when_the_holder_ends(locks: NamedLocks) -> None
     assert locks.held == set()
 
 
+def queued(locks: NamedLocks, *sets: list[str], order: list[str]) -> list[Thread]:
+    """Starts a thread for each set of names, one after the other waits for it; each writes its names to `order`."""
+
+    def work(names: list[str]) -> None:
+        with locks.hold(names):
+            order.append("+".join(names))
+
+    started: list[Thread] = []
+    for names in sets:
+        started.append(Thread(target=work, args=(names,)))
+        started[-1].start()
+        wait_for(lambda: locks.waiting == len(started))
+    return started
+
+
+def join(threads: list[Thread]) -> None:
+    for each in threads:
+        each.join(LONG)
+        assert not each.is_alive()
+
+
+def test_who_came_first_is_served_first_and_the_holder_again_after_all_others(locks: NamedLocks) -> None:
+    order: list[str] = []
+    with locks.hold(["a"]):
+        threads = queued(locks, ["a"], ["a", "1"], ["a", "2"], order=order)
+    with locks.hold(["a"]):  # it has just had the lock, and runs, while those who wait have to wake up first
+        order.append("again")
+    join(threads)
+    assert order == ["a", "a+1", "a+2", "again"]
+
+
+def test_who_waits_for_two_names_is_not_passed_by_who_wants_one(locks: NamedLocks) -> None:
+    order: list[str] = []
+    with locks.hold(["a"]):
+        threads = queued(locks, ["a", "b"], ["b"], order=order)
+        with locks.try_hold("b") as held:
+            assert not held, "nobody holds it, but two threads wait for it"
+        with locks.hold(["c"]):
+            assert order == []
+    join(threads)
+    assert order == ["a+b", "b"]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_interrupted_wait_lets_the_next_one_in(
+    locks: NamedLocks, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    """Ctrl-C comes while the main thread waits, or when it was just given the names."""
+    order: list[str] = []
+    held, go = Event(), Event()
+
+    def hold() -> None:
+        with locks.hold(["a"]):
+            held.set()
+            go.wait(LONG)
+
+    def work() -> None:
+        with locks.hold(["b"]):
+            order.append("behind")
+
+    holder, behind = Thread(target=hold), Thread(target=work)
+
+    def interrupted(_: Event, _timeout: float | None = None) -> bool:
+        monkeypatch.undo()
+        behind.start()
+        wait_for(lambda: locks.waiting == 2)
+        if given:
+            go.set()
+            wait_for(lambda: locks.waiting == 1)
+        raise KeyboardInterrupt
+
+    holder.start()
+    held.wait(LONG)
+    monkeypatch.setattr(Event, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt), locks.hold(["a", "b"]):
+        pass
+    join([behind])
+    assert order == ["behind"]
+    go.set()
+    join([holder])
+    assert locks.held == set()
+
+
 COUNTING = """
 import sys
 from pathlib import Path
@@ -126,6 +211,13 @@ locks, counter = NamedLocks(Path(sys.argv[1])), Path(sys.argv[2])
 for _ in range(60):
     with locks.hold(["claim/a", "device/" + sys.argv[3]]):
         counter.write_text(str(int(counter.read_text()) + 1))
+"""
+TAKING = """
+import sys
+from pathlib import Path
+from dra_sdk.node.locks import NamedLocks
+with NamedLocks(Path(sys.argv[1])).hold(["claim/a"]):
+    Path(sys.argv[2]).write_text("taken")
 """
 HOLDING = """
 import sys
@@ -178,6 +270,29 @@ def test_processes_exclude_each_other(tmp_path: Path, spawn: Spawn) -> None:
     children = [spawn(COUNTING, str(tmp_path / "locks"), str(counter), str(index)) for index in range(3)]
     assert [child.wait(LONG) for child in children] == [0, 0, 0]
     assert counter.read_text() == "180"
+
+
+def test_a_process_that_runs_does_not_pass_one_that_waits(tmp_path: Path, spawn: Spawn) -> None:
+    """The other process waits, and has no CPU when the lock is free."""
+    path, taken = tmp_path / "locks", tmp_path / "taken"
+    locks = NamedLocks(path)
+    with locks.hold(["claim/a"]):
+        child = spawn(TAKING, str(path), str(taken))
+        waits = f":{path.stat().st_ino} "
+        wait_for(lambda: any("->" in each and waits in each for each in Path("/proc/locks").read_text().splitlines()))
+        child.send_signal(signal.SIGSTOP)
+        wait_for(lambda: "\nState:\tT" in Path(f"/proc/{child.pid}/status").read_text())
+
+    def take() -> bool:
+        with locks.hold(["claim/a"]):
+            return taken.exists()
+
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(take)
+        wait([second], timeout=0.5)
+        child.send_signal(signal.SIGCONT)
+        assert second.result(timeout=LONG), "a process that came later had the lock before it"
+    locks.close()
 
 
 def test_a_killed_holder_lets_go(tmp_path: Path, spawn: Spawn) -> None:

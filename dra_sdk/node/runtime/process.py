@@ -1,8 +1,9 @@
 """One driver as a running service: the order in which its parts start and stop.
 
 ```
-start   data directory and its lock → state files → NRI → service socket → registration socket → discovery → slices
-stop    registration socket → calls in flight → service socket → NRI → discovery → slices → lock
+start   data directory and its lock → state files → NRI → service socket → registration socket → discovery
+        → slices, once the kubelet has registered the driver
+stop    calls in flight → registration socket → service socket → NRI → discovery → slices → lock
 ```
 
 NRI, the connection to the container runtime, exists only for drivers with hooks about pods and containers.
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.errors import SettingsError, UnreachableError
@@ -170,7 +172,7 @@ class DriverProcess:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
         self._listen(stack)
-        self.publisher.start()
+        self.publisher.start(None if self.settings.serve == "service" else self.registration.registered)
         self._statuses.start()
 
     def _release_lock(self) -> None:
@@ -184,8 +186,7 @@ class DriverProcess:
         self._sockets.open()
         stack.callback(self._sockets.close)
         stack.callback(self.publisher.health.feed.close)  # the server would wait for its streams
-        stack.callback(self._drain)
-        stack.callback(self._sockets.withdraw)
+        stack.callback(self._withdraw)
         if self.settings.http_address:
             served = pages(self.metrics, self.paths, self.settings.serve, self.registration, self.publisher.slices)
             http = HttpServer(self.settings.http_address, served)
@@ -193,9 +194,16 @@ class DriverProcess:
             stack.callback(http.stop)
         log.info("serving driver %s for node %s", self.driver.info.name, self.node.name)
 
-    def _drain(self) -> None:
+    def _withdraw(self) -> None:
+        """Close the registration when no call is in flight: the kubelet, which loses it, ends those that are.
+
+        In a rolling update new calls go to the process that was registered last. Without one they come here meanwhile.
+        """
         seconds = self.settings.drain_seconds
-        if not self._sockets.drain(seconds):
+        ends = monotonic() + seconds
+        self._sockets.drain(seconds)
+        self._sockets.withdraw()
+        if not self._sockets.drain(max(0.0, ends - monotonic())):
             log.warning("calls are still in flight after %.0f s; their claims are undone at the next start", seconds)
 
     def _prepare(self, ref: ClaimRef, deadline: Deadline) -> Sequence[HeldDevice]:

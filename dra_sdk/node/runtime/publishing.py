@@ -4,13 +4,19 @@
 dra_discover ──▶ Discovery ──▶ overlay ──▶ taints of unhealthy devices ──▶ SliceController ──▶ API server
 dra_device_health ──▶ HealthService ──────────────────┘
 ```
+
+Nothing is published before the kubelet has registered the driver. The scheduler may bind a pod as soon as there are
+slices, and the kubelet refuses a pod of a driver that it does not know yet, and looks at the pod again 90 s later.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 from dra_sdk.kube.api import KubeApi
 from dra_sdk.loader import Driver
@@ -27,6 +33,11 @@ from dra_sdk.rpc.server import Method
 
 if TYPE_CHECKING:
     from dra_sdk.node.overlay import Overlay
+
+log = logging.getLogger(__name__)
+REGISTRATION_SECONDS: Final = 30.0
+"""For which slices wait for the registration. Then they are published, and the pods' events say what is missing."""
+_STOP_CHECK_SECONDS: Final = 0.1
 
 
 class HealthService:
@@ -93,7 +104,14 @@ class Publisher:
             if error is not None:
                 failed("", error)
 
-        self.slices = SliceController(driver.info.name, node.name, connect, not_published)
+        def connect_when_registered() -> KubeApi:
+            self._wait_registered()
+            return connect()
+
+        self._name, self._stopping = driver.info.name, Event()
+        self._registered: Event | None = None
+        self._no_longer_at = 0.0
+        self.slices = SliceController(driver.info.name, node.name, connect_when_registered, not_published)
         self.health = HealthService(driver, node)
         publish: Publish = self.slices.publish
         if self.health.is_offered and settings.taint_effect is not None:
@@ -108,17 +126,37 @@ class Publisher:
 
         self.discovery = Discovery(driver, node, take, _overlay(settings.overlay_file), failed=not_discovered)
 
-    def start(self) -> None:
-        """Start, health first, so that a device that is known to be unhealthy is published with its taint."""
+    def start(self, registered: Event | None = None) -> None:
+        """Start, health first, so that a device that is known to be unhealthy is published with its taint.
+
+        `registered` is set once the kubelet knows the driver; None if another process serves the registration.
+        """
+        self._registered = registered
+        self._no_longer_at = monotonic() + REGISTRATION_SECONDS
         self.health.start()
         self.discovery.start()
         self.slices.start()
 
     def stop(self, timeout: float) -> None:
         """End the threads, each within `timeout` seconds; slices stay published."""
+        self._stopping.set()
         self.health.stop(timeout)
         self.discovery.stop(timeout)
         self.slices.stop(timeout)
+
+    def _wait_registered(self) -> None:
+        if self._registered is None:
+            return
+        while not self._registered.wait(_STOP_CHECK_SECONDS):
+            if self._stopping.is_set():
+                return
+            if monotonic() >= self._no_longer_at:
+                log.warning(
+                    "the kubelet has not registered driver %s within %g s; its devices are published all the same",
+                    self._name,
+                    REGISTRATION_SECONDS,
+                )
+                return
 
 
 def _overlay(file: Path | None) -> Overlay | None:

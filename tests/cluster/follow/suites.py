@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[3]
 VECTORS: Final = ("tests/tools/scheduling", "tests/cel", "tests/wire")
 DRAWN: Final = ("tests/cluster/test_differential.py", "tests/cluster/test_validation.py", "tests/cluster/test_cel.py")
 """Tests that `comparisons` does in its own way."""
-IMAGE: Final = "tests/cluster/test_image.py"
+IMAGE: Final = "tests/cluster/test_image"
 """Tests of `make test-image`, which builds the image for them."""
 CLUSTER: Final = "follow"
 _GATE: Final = re.compile(r"\b(?:DRA[A-Z]\w+|ResourceHealth\w*)\b")

@@ -151,7 +151,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _packages(_options: argparse.Namespace) -> None:
-    everything = (*SUITES["test-cluster"], *debian.TO_DOWNLOAD, *debian.NAMESPACES, *debian.TO_INSTALL)
+    suites = [tool for tools in SUITES.values() for tool in tools]
+    everything = (*suites, *debian.TO_DOWNLOAD, *debian.NAMESPACES, *debian.TO_INSTALL)
     print(" ".join(debian.packages(debian.missing(everything))))
 
 

@@ -106,7 +106,7 @@ NAMESPACES = (
 TO_INSTALL = (_APT, _on_path("debootstrap", "debootstrap", "installs the Debian systems of the tests"))
 """To make such a system."""
 IMAGE = (_on_path("buildah", "buildah", "builds the image of the drivers"), *NAMESPACES, *TO_INSTALL)
-"""To build the image of the drivers, for `tests/cluster/test_image.py`."""
+"""To build the image of the drivers, for `tests/cluster/test_image`."""
 
 
 def missing(tools: Iterable[Tool]) -> list[Tool]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_futures
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -13,9 +15,10 @@ import pytest
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Gauge, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
-from dra_sdk.node.runtime import sockets
+from dra_sdk.node.runtime import publishing, sockets
 from dra_sdk.node.runtime.instance import InstanceLock
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.node.runtime.settings import Serve
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
 from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
 from dra_sdk.tools.simulator.statuses import unavailable
@@ -91,6 +94,41 @@ def test_registration_needs_no_api_server(cluster: EmbeddedCluster) -> None:
     with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
         cluster.kubelet.wait_for_driver(NAME)
         assert not process.publisher.slices.synced
+
+
+@pytest.mark.parametrize("serve", ["both", "common"])
+def test_nothing_is_published_before_the_kubelet_knows_the_driver(cluster: EmbeddedCluster, serve: Serve) -> None:
+    """A pod that is bound before that is refused, and the real kubelet looks at it again 90 s later."""
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, serve=serve)) as process:
+        assert not process.publisher.slices.wait_synced(0.5)
+        assert cluster.api.list("resourceslices") == []
+        cluster.kubelet.start()
+        cluster.wait_slices(NAME)
+        assert process.registration.registered.is_set()
+
+
+def test_a_kubelet_that_does_not_call_holds_up_slices_for_a_while_only(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(publishing, "REGISTRATION_SECONDS", 0.2)
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)):
+        cluster.wait_slices(NAME)
+    assert f"the kubelet has not registered driver {NAME} within 0.2 s" in caplog.text
+
+
+def test_a_process_without_registration_publishes_at_once(cluster: EmbeddedCluster) -> None:
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster, serve="service")):
+        cluster.wait_slices(NAME)
+
+
+def test_a_process_that_waits_for_the_kubelet_can_be_stopped(cluster: EmbeddedCluster) -> None:
+    cluster.kubelet.stop()
+    with DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        pass
+    assert process.publisher.slices.stop(0.0), "its thread still runs"
 
 
 def test_a_claim_that_is_not_allocated_is_refused_alone(cluster: EmbeddedCluster) -> None:
@@ -205,6 +243,30 @@ def test_no_successor_is_let_in_while_a_hook_hangs(cluster: EmbeddedCluster) -> 
     process.lock.release()
     successor.acquire(0.0)
     successor.release()
+
+
+def test_a_call_in_flight_outlives_the_first_process_of_a_rolling_update(cluster: EmbeddedCluster) -> None:
+    """The kubelet closes its connection, and with it all calls, when the registration socket is gone."""
+    give(cluster, "one", "lamp-0")
+    give(cluster, "two", "lamp-1")
+    lamps = HangingDriver()
+    first = DriverProcess(Driver.of(lamps), settings_for(cluster, pod_uid="a", drain_seconds=LONG))
+    with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
+        stack.callback(first.stop)
+        stack.callback(lamps.go_on.set)
+        first.start()
+        cluster.kubelet.wait_for_driver(NAME)
+        call = pool.submit(cluster.run_pod, "a", ["one"])
+        assert lamps.hangs.wait(LONG)
+        second = stack.enter_context(DriverProcess(Driver.of(LampDriver()), settings_for(cluster, pod_uid="b")))
+        cluster.kubelet.wait_for_driver(NAME, instances=2)
+        stopped = pool.submit(first.stop)
+        assert wait_futures([stopped], timeout=0.5).not_done
+        lamps.go_on.set()
+        assert call.result(LONG).container_cdi_ids("main")
+        stopped.result(LONG)
+        cluster.run_pod("b", ["two"])
+        assert sorted(held.name for held in second.preparer.held()) == ["one", "two"]
 
 
 def test_a_claim_without_device_status_is_not_written(cluster: EmbeddedCluster) -> None:

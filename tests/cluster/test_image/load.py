@@ -44,7 +44,8 @@ class Load:
         self._cluster, self._driver, self._class, self._rate = cluster, driver, device_class, rate
         self.failed: list[str] = []
         self._records, self._stopping = Records(), threading.Event()
-        timing = KubeletTiming()
+        # The real kubelet decides when the old pod goes. This one must not lose a second over an attempt to register.
+        timing = KubeletTiming(dial=TIMEOUT, get_info=TIMEOUT, notify=TIMEOUT)
         # Slices are the real kubelet's to remove: this wiper is never started.
         wiper = SliceWiper(LocalClient(ObjectStore()), cluster.node_name, timing)
         self._plugins = Plugins(timing, self._records, wiper, lambda _: lambda: None)
