@@ -8,7 +8,8 @@
 Writes change the files as the kernel would. Writing to `bind`, `unbind` and `driver_override` of PCI moves the link
 that shows a function's driver, and creates or removes the device node of an IOMMU group. Programs and daemons really
 run, except those that would change this machine: `mount`, `umount` and `modprobe`. They do not enter mount namespaces
-(`unshare`) or cgroups.
+(`unshare`) or cgroups. A program that is to run in the node's root (`NodeAccess.run_on_host`) is that of the node, such
+as a script that a test wrote with `FakeNode.file`; it runs without `chroot`, because the node has no interpreter.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from threading import Event
 from typing import Final
 
 from dra_sdk.hardware.host import link_name
+from dra_sdk.hardware.host_paths import file_below, find_program
 from dra_sdk.hardware.node_access import (
     Command,
     CommandError,
@@ -228,9 +230,16 @@ class FakeEffects(SystemEffects):
 
 
 def _plain(command: Command) -> Command:
-    """The command without the mount namespace around it."""
+    """The command without the mount namespace around it, and without a root directory that has no shell."""
     argv = list(command.argv)
-    return replace(command, argv=argv[argv.index("--") + 1 :]) if argv[0] == "unshare" else command
+    if argv[0] == "unshare":
+        argv = argv[argv.index("--") + 1 :]
+    if argv[0] == "chroot" and file_below(root := Path(argv[1]), Path("bin/sh")) is None:
+        found = file_below(root, Path(argv[2])) if "/" in argv[2] else find_program(root, argv[2])
+        if found is None:
+            raise CommandError(f"{command}: the node has no program {argv[2]} (FakeNode.file writes a script)")
+        argv = [str(found), *argv[3:]]
+    return replace(command, argv=argv)
 
 
 def _changes_machine(command: Command) -> bool:

@@ -111,6 +111,15 @@ def test_mounts_and_modules_change_the_node_and_not_this_machine(node):
     assert sorted(path.name for path in node.path("/sys/bus/pci/drivers").iterdir()) == ["card", "vfio-pci"]
 
 
+def test_a_program_of_the_host_is_that_of_the_node(node):
+    node.file("/usr/sbin/wipe", '#!/bin/sh\necho "wiped $1"\n').chmod(0o755)
+    assert node.access.run_on_host("wipe", "/dev/disk0") == "wiped /dev/disk0\n"
+    assert node.access.run_on_host("/usr/sbin/wipe", "/dev/disk1") == "wiped /dev/disk1\n"
+    with pytest.raises(CommandError, match="missing now: the node has no program missing"):
+        node.access.run_on_host("missing", "now")
+    assert node.effects.calls[0] == f"run chroot {node.root} wipe /dev/disk0"
+
+
 def test_a_daemon_runs_without_mount_namespace_and_cgroup(node, tmp_path):
     command = Command(["unshare", "--mount", "x", "--", "sh", "-c", "echo started"], cgroups=[tmp_path / "no"])
     log = tmp_path / "log"
