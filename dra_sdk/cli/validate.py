@@ -2,8 +2,9 @@
 
 Checks ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule in YAML or JSON files,
 without a cluster; of pods, nodes and the pod templates of workloads, it checks the names and types of all fields and
-the values that concern devices. Other objects of Kubernetes are ignored. Exit status: 0 if it would accept them, 1 if
-not, 2 for a file that cannot be read, or for a kind that is not understood and may need devices.
+the values that concern devices. Other objects of Kubernetes are ignored. With `--driver`, the opaque configuration for
+this driver is checked too, as the driver itself does. Exit status: 0 if all would be accepted, 1 if not, 2 for a file
+that cannot be read, or for a kind that is not understood and may need devices.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_server_flags, from_text
 from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.output import counted, printable
 from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
 from dra_sdk.errors import InvalidObjectError, SettingsError
+from dra_sdk.tools.config_webhook import ConfigReviewer
 from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import DEFAULT_NAMESPACE
 from dra_sdk.tools.scheduling.cluster.snapshot_reader import version_note
@@ -63,6 +66,14 @@ def add_parser(commands: Commands) -> None:
         metavar="LABELS",
         help="only objects with these labels, such as app=web,tier!=cache",
     )
+    parser.add_argument(
+        "--driver",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also check the opaque configuration for this driver: a name that `dra-sdk drivers` lists, or "
+        "module:Class; may be repeated",
+    )
     add_server_flags(parser)
     add_kind_flags(parser)
     parser.add_argument(
@@ -85,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         frozenset(arguments.ignore_kind),
         arguments.namespace,
         arguments.selector,
+        ConfigReviewer(load_driver(each).info for each in arguments.driver),
     )
     for name in file_names(arguments.files):
         validation.check_file(name)
@@ -102,6 +114,7 @@ class _Validation:
     ignore: kinds to pass over, even if they may need devices.
     namespace: the namespace of objects that name none.
     labels: the labels of the objects to check.
+    reviewer: checks opaque configuration for the drivers that it knows.
     checked: number of checked objects.
     problems: number of problems.
     unreadable: number of files that cannot be read.
@@ -115,8 +128,9 @@ class _Validation:
     profile: ServerProfile
     kinds: WorkloadKinds
     ignore: frozenset[str]
-    namespace: str = DEFAULT_NAMESPACE
-    labels: LabelSelector = ()
+    namespace: str
+    labels: LabelSelector
+    reviewer: ConfigReviewer
     checked: int = 0
     problems: int = 0
     unreadable: int = 0
@@ -162,9 +176,12 @@ class _Validation:
         obj = self._with_namespace(to_v1(obj))
         subject = title(obj).replace(" ", "/", 1)
         problems, warnings = self._problems_and_warnings(obj)
-        self.problems += len(problems)
+        wrong, unchecked = self.reviewer.problems(str(obj.get("kind")), obj) if isinstance(obj, dict) else ([], [])
+        self.problems += len(problems) + len(wrong)
         self.objects.append((file, subject))
         found = [(each.field, each.detail, "error") for each in problems]
+        found += [(each.field, each.message, "error") for each in wrong]
+        found += [("", each, "warning") for each in unchecked]
         found += [(each.field, each.detail, "warning") for each in warnings]
         found += [
             (each.field, str(each).removeprefix(f"{each.field}: "), "warning") for each in dropped(obj, self.profile)

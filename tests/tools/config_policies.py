@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from dra_sdk import Device, DriverInfo, Node, OpaqueConfig
@@ -64,6 +64,28 @@ class ShapeDriver:
 
     def dra_prepare(self, claim: Any) -> list[Any]:
         return [each.prepared() for each in claim.devices]
+
+
+class Odd(OpaqueConfig, api_version="odd.example.com/v1"):
+    """Checks in code: one that refuses, one that has a defect."""
+
+    low: int = 0
+    high: int = 1
+
+    @model_validator(mode="after")
+    def check(self) -> Odd:
+        if self.low == self.high:
+            raise RuntimeError("a defect")
+        if self.low > self.high:
+            raise ValueError("low must not be above high")
+        return self
+
+
+class OddDriver(ShapeDriver):
+    """A driver whose configuration has checks that are code, and a defect in one."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo("odd.example.com", configs=[Odd])
 
 
 def shape(**fields: Any) -> dict[str, Any]:

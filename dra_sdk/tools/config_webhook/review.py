@@ -85,13 +85,17 @@ class ConfigReviewer:
     def _judged(self, request: JSON) -> tuple[list[Problem], list[str]]:
         """The problems of a request, and warnings. What was stored before is never stopped from a change elsewhere."""
         kind = request.get("kind")
-        place = _CONFIGS.get(kind.get("kind", "")) if isinstance(kind, dict) and kind.get("group") == GROUP else None
         checked = request.get("operation") == "CREATE" or (
             request.get("operation") == "UPDATE" and _at(request, "object", "spec") != _at(request, "oldObject", "spec")
         )
-        if place is None or not checked or request.get("subResource"):
+        if not isinstance(kind, dict) or kind.get("group") != GROUP or not checked or request.get("subResource"):
             return [], []
-        entries = _at(request, "object", *place)
+        return self.problems(str(kind.get("kind")), request.get("object"))
+
+    def problems(self, kind: str, obj: Any) -> tuple[list[Problem], list[str]]:
+        """The problems of an object of this kind, and warnings about what a driver's own code could not check."""
+        place = _CONFIGS.get(kind, ())
+        entries = _at(obj, *place) if place else None
         problems, warnings = [], []
         for index, entry in enumerate(entries if isinstance(entries, list) else []):
             opaque = _at(entry, "opaque")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import model_validator
 
-from dra_sdk import DriverInfo, OpaqueConfig
+from dra_sdk import DriverInfo
 from dra_sdk.errors import DraError, DriverLoadError
 from dra_sdk.tools.config_webhook import ConfigReviewer
 from dra_sdk.tools.config_webhook.review import MAX_PROBLEMS, VERSIONS
-from tests.tools.config_policies import NAME, RIGHT, WRONG, ShapeDriver, entry, shape
+from tests.tools.config_policies import NAME, RIGHT, WRONG, OddDriver, ShapeDriver, entry, shape
 
 JSON = dict[str, Any]
 REVIEWER = ConfigReviewer([ShapeDriver().dra_driver_info()])
@@ -105,23 +104,8 @@ def test_an_answer_has_a_limited_number_of_problems() -> None:
     assert found["message"].endswith(f"; and {MAX_PROBLEMS} more problems")
 
 
-class Odd(OpaqueConfig, api_version="odd.example.com/v1"):
-    """Checks in code: one that refuses, one that has a defect."""
-
-    low: int = 0
-    high: int = 1
-
-    @model_validator(mode="after")
-    def check(self) -> Odd:
-        if self.low == self.high:
-            raise RuntimeError("a defect")
-        if self.low > self.high:
-            raise ValueError("low must not be above high")
-        return self
-
-
 def test_checks_in_code_are_made_and_a_defect_in_one_stops_nobody() -> None:
-    reviewer = ConfigReviewer([DriverInfo("odd.example.com", configs=[Odd])])
+    reviewer = ConfigReviewer([OddDriver().dra_driver_info()])
 
     def asked(**fields: int) -> JSON:
         parameters = {"apiVersion": "odd.example.com/v1", "kind": "Odd", **fields}
