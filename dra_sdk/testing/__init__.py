@@ -9,7 +9,7 @@ from dra_sdk.testing.claims import ClaimFactory, FakeClaim, claim, devices, firs
 from dra_sdk.testing.cluster import NotAllocatedError
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.harness import DriverFactory, DriverHarness
-from dra_sdk.testing.node import FakeNode
+from dra_sdk.testing.node import FakeNode, write_tree
 from dra_sdk.testing.nri import FakeContainer, FakePod, FakeRuntime
 from dra_sdk.testing.prepared import ContainerView, PreparedClaim
 from dra_sdk.testing.watching import Watching, WatchingHealth
@@ -35,4 +35,5 @@ __all__ = [
     "devices",
     "first_of",
     "request",
+    "write_tree",
 ]

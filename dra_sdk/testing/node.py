@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from dra_sdk.errors import SettingsError
 from dra_sdk.hardware import Host
 from dra_sdk.hardware.node_access import NodeAccess
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.model.driver import Node
 from dra_sdk.testing.effects import FakeEffects
 from dra_sdk.testing.sysfs import FakeMachine
-from dra_sdk.tools.node_archive import HostDevice, capture, extract, write_archive
+from dra_sdk.tools.node_archive import MANIFEST, HostDevice, Manifest, capture, extract, write_archive
 
 _BOOT_IDS = itertools.count(1)
 _INTERVAL: Final = 0.02
@@ -141,9 +142,29 @@ class FakeNode:
             raise OSError(f"the node has no device node {path} (FakeNode.device_node makes one; it has: {known})")
         return self._devices[path]
 
+    def write_manifest(self) -> None:
+        """Write the device nodes into `root`, so that commands with `--host-root` find them."""
+        self.file(f"/{MANIFEST}", Manifest(devices=self._devices).encoded())
+
     def _vfio_group(self, path: str, minor: int) -> None:
         self.device_node(path, major=_VFIO_MAJOR, minor=minor)
 
     def _boot(self) -> None:
         self.boot_id = f"00000000-0000-4000-8000-{next(_BOOT_IDS):012d}"
         self.file("/proc/sys/kernel/random/boot_id", f"{self.boot_id}\n")
+
+
+def write_tree(plug: Callable[[FakeNode], object], directory: Path = Path("tree")) -> Path:
+    """Write a machine to `directory/host`, which is returned: a root for commands, with boot ID and device nodes.
+
+    `plug` writes the machine's files to the node that it is given. An older tree at this place is replaced;
+    SettingsError if something else is there.
+    """
+    if directory.exists() and not (directory / "host" / MANIFEST).is_file():
+        raise SettingsError(f"{directory} exists and is not a tree of an earlier run, with host/{MANIFEST}: remove it")
+    shutil.rmtree(directory, ignore_errors=True)
+    node = FakeNode(directory)
+    node.write_manifest()  # at first, so that a tree that was not finished is replaced as well
+    plug(node)
+    node.write_manifest()
+    return node.root

@@ -40,7 +40,7 @@ def test_a_new_driver_is_built_installed_and_passes_its_ci(
     assert told[0] == INSTALL
     further = [line for line in told[3:] if " conformance " not in line]  # the tests and the tree come before
     found = {re.findall(r"dra-sdk (\w+)", line)[0]: status(line) for line in further}
-    assert found == {"discover": 0, "demo": 0, "simulate": NO, "explain": NO}
+    assert found == {"discover": 0, "demo": 0, "validate": 0, "simulate": NO, "explain": NO}
 
 
 @pytest.mark.timeout(300)

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk import SettingsError
 from dra_sdk.hardware import read_cpus
-from dra_sdk.testing import FakeNode
+from dra_sdk.testing import FakeNode, write_tree
 from dra_sdk.testing.sysfs import regular_machine
+from dra_sdk.tools.node_archive import HostDevice
+from dra_sdk.tools.simulator.oci import NodeDevices
 from tests.lab.inside.rig import MachineNode
 
 
@@ -50,6 +53,38 @@ def test_an_archive_has_further_files_that_are_named(node, tmp_path):
         node.write_archive(tmp_path / name, include)
         found = FakeNode.from_archive(tmp_path / name, tmp_path / f"{name}-node")
         assert found.path("/sys/class/lamps/lamp-0/on").exists() is bool(include)
+
+
+def test_a_tree_has_all_that_commands_need_of_a_node(tmp_path):
+    def plug(node):
+        node.device_node("/dev/lamp0", major=261, minor=7, mode=0o600)
+        node.file("/proc/lamps", "one")
+
+    host = write_tree(plug, tmp_path / "tree")
+    assert host == tmp_path / "tree/host"
+    assert NodeDevices(host)("/dev/lamp0") == HostDevice("c", 261, 7, 0o600)
+    assert (host / "proc/lamps").read_text() == "one"
+    assert (host / "proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_a_tree_replaces_an_older_one_also_if_that_is_not_whole_and_nothing_else(tmp_path):
+    directory = tmp_path / "tree"
+
+    def half(node):
+        node.file("/half")
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        write_tree(half, directory)
+    write_tree(lambda node: node.file("/whole"), directory)
+    assert (directory / "host/whole").exists()
+    assert not (directory / "host/half").exists()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "letter").touch()
+    with pytest.raises(SettingsError, match=r"mine exists and is not a tree of an earlier run, with host/dra-sdk-node"):
+        write_tree(half, mine)
+    assert (mine / "letter").exists()
 
 
 def test_a_file_that_is_written_through_a_link_stays_a_link(node):

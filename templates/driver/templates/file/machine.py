@@ -1,15 +1,10 @@
 """A machine made of files, with two devices. `python tests/machine.py` writes it to `tree/host`."""
 
-import shutil
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from dra_sdk.testing import FakeNode
+from dra_sdk.testing import FakeNode, write_tree
 
 from {{ cookiecutter.__package }}.driver import SUBSYSTEM
 
 CLASS = f"/sys/class/{SUBSYSTEM}"
-INCLUDE = [CLASS, f"{CLASS}/*/power"]  # what the tree has beyond the files that every node has
 DEVICES = [f"{SUBSYSTEM}0", f"{SUBSYSTEM}1"]  # the kernel's names
 NAMES = [each.lower().replace("_", "-") for each in DEVICES]
 CHANGED = f"{CLASS}/{DEVICES[0]}/power/control"  # what a claim for the first device changes, and gives back
@@ -39,4 +34,5 @@ def changed(node: FakeNode) -> str:
     return node.path(CHANGED).read_text().strip()
 
 
-{% include "tree.py" -%}
+if __name__ == "__main__":
+    print(f"wrote {write_tree(plug)}: edit it, and give it to commands as --host-root")

@@ -1,16 +1,12 @@
 """A machine made of files, with two PCI functions. `python tests/machine.py` writes it to `tree/host`."""
 
-import shutil
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from dra_sdk.testing import FakeNode
+from dra_sdk.testing import FakeNode, write_tree
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 
 ADDRESSES = ["0000:3b:00.0", "0000:5e:00.0"]
 ROOT = "/sys/devices/pci0000:00"
-INCLUDE = [f"{ROOT}/*/power"]  # what the tree has beyond the files that every node has
 NAMES = ["pci-0000-3b-00-0", "pci-0000-5e-00-0"]
 
 
@@ -40,4 +36,5 @@ def changed(node: FakeNode) -> str:
     return node.path(f"{ROOT}/{ADDRESSES[0]}/power/control").read_text().strip()
 
 
-{% include "tree.py" -%}
+if __name__ == "__main__":
+    print(f"wrote {write_tree(plug)}: edit it, and give it to commands as --host-root")

@@ -1,12 +1,10 @@
 """A machine made of files: a card with two virtual functions. `python tests/machine.py` writes it to `tree/host`."""
 
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from dra_sdk.testing import FakeEffects, FakeNode
+from dra_sdk.testing import FakeEffects, FakeNode, write_tree
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 
 from {{ cookiecutter.__package }} import {{ cookiecutter.__class }}Driver
@@ -18,7 +16,6 @@ VFS = [
 ]
 LOADED = FakePci(address="0000:00:1f.0", driver="vfio-pci", iommu_group=9)  # so the kernel has VFIO
 ROOT = "/sys/devices/pci0000:00"
-INCLUDE = [f"{ROOT}/*/power"]  # what the tree has beyond the files that every node has
 NAMES = ["vf-0000-3b-00-1", "vf-0000-3b-00-2"]
 
 
@@ -53,4 +50,5 @@ class OnFiles({{ cookiecutter.__class }}Driver):
         super().__init__(effects=FakeEffects(root, device_node=lambda path, _minor: os.mkfifo(root / path[1:])))
 
 
-{% include "tree.py" -%}
+if __name__ == "__main__":
+    print(f"wrote {write_tree(plug)}: edit it, and give it to commands as --host-root")
