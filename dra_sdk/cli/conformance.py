@@ -60,9 +60,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--start-timeout",
         type=positive_seconds,
-        default=30.0,
+        default=120.0,
         metavar="SECONDS",
-        help="how long a driver may take to register (default 30)",
+        help="how long a driver may take to register (default 120; the kubelet waits without end)",
     )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a JSON report, with all evidence")

@@ -10,8 +10,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from dra_sdk.cli import conformance
+from dra_sdk.cli.arguments import Parser
 from dra_sdk.cli.main import main
 from dra_sdk.tools.conformance.checks import CHECKS
+from dra_sdk.tools.conformance.timeouts import Timeouts
 from tests.waiting import LONG, wait
 
 COMMAND = f"{sys.executable} -m tests.tools.conformance.mutants cli.example.com"
@@ -38,20 +41,7 @@ def test_a_driver_that_conforms_has_status_0(tmp_path: Path, capsys: pytest.Capt
 
 def test_shares_that_consume_a_counter_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """The whole card comes first in the slice, and must not take the counter from the shares."""
-    assert (
-        main(
-            [
-                "conformance",
-                "--driver",
-                "tests.cli.cards:SharedCards",
-                "--level",
-                "PREP-014,PREP-013",
-                "--start-timeout",
-                "50",
-            ]
-        )
-        == 0
-    )
+    assert main(["conformance", "--driver", "tests.cli.cards:SharedCards", "--level", "PREP-014,PREP-013"]) == 0
     out = capsys.readouterr().out
     assert "  PREP-014   passed" in out
     assert "  PREP-013   passed" in out
@@ -149,6 +139,13 @@ def test_a_report_that_cannot_be_written_is_an_error_before_the_checks(capsys: p
 def test_a_full_disk_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "-q", "--command", COMMAND, "--level", "REG-001", "--json", "/dev/full"]) == 2
     assert "cannot write /dev/full: No space left on device" in capsys.readouterr().err
+
+
+def test_a_driver_may_start_for_as_long_as_the_kit_waits_by_default() -> None:
+    parser = Parser()
+    conformance.add_parser(parser.add_subparsers())
+    parsed = parser.parse_args(["conformance", "--driver", "cpu"])
+    assert parsed.start_timeout == Timeouts().start
 
 
 @pytest.mark.parametrize(

@@ -18,26 +18,27 @@ INTERVAL: Final = 0.02
 class Timeouts:
     """The longest times, in seconds, that the kit waits.
 
-    start: from the start of the driver to its registration socket.
+    start: from the start of the driver to its registration socket. The kubelet waits without end, so this is no part of
+        the contract: it is long enough for a busy machine.
     stop: from SIGTERM to the end of the process. 30 s is a pod's default grace period.
     slices: until slices appear. The Go library waits 30 s before it restores deleted slices.
     quiet: how long a driver is watched that should do nothing.
     health: until a health report arrives. The kubelet's own limit is 30 s.
     settle: for effects that follow an answer immediately, such as the removal of a file.
-    nri_connect: until an NRI plugin is connected and synchronized.
+    nri_connect: from the start of an NRI plugin until it is connected and synchronized. No part of the contract either.
     nri_reconnect: the same after the runtime has restarted.
     nri_registration: from the connection of an NRI plugin to RegisterPlugin. A part of the contract, as the next one.
     nri_request: until an NRI plugin has answered a call.
     kubelet: the kubelet's deadlines for each call. They are a part of the contract; only tests of the kit change them.
     """
 
-    start: float = 30.0
+    start: float = 120.0
     stop: float = 30.0
     slices: float = 60.0
     quiet: float = 3.0
     health: float = 35.0
     settle: float = 2.0
-    nri_connect: float = 30.0
+    nri_connect: float = 120.0
     nri_reconnect: float = 30.0
     nri_registration: float = 5.0
     nri_request: float = 2.0

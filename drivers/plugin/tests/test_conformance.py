@@ -16,7 +16,7 @@ from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.target import Target
 from dra_sdk.tools.conformance.timeouts import Timeouts
 
-TIMEOUTS = Timeouts(start=120, stop=60, quiet=0.5)
+TIMEOUTS = Timeouts(stop=60, quiet=0.5)
 """More than a pod has, because a busy machine starts a process late."""
 SDK = {"load"}
 """Levels of which the SDK alone decides; `tests/tools/conformance/test_own_drivers.py` has them."""
