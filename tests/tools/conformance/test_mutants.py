@@ -52,6 +52,13 @@ def test_a_mutant_fails(mutant: Mutant, open_run: OpenRun, cluster: EmbeddedClus
         assert reason in results[check_id].reason
 
 
+def test_a_health_stream_that_the_nodes_kubelet_may_have_ended_decides_nothing(open_run: OpenRun) -> None:
+    with open_run(faults("stream-ends"), shared_node=True) as run:
+        result = run_check(run, BY_ID["HLTH-008"])
+    assert result.status is Status.NOT_RUN
+    assert "the node's kubelet may have opened one of its own" in result.reason
+
+
 @contextmanager
 def api_server(cluster: EmbeddedCluster, *, lenient: bool) -> Iterator[None]:
     """The server without its validation, as long as the context."""

@@ -38,6 +38,8 @@ class Health:
             if time.monotonic() >= due and not silent and not ("reports-once" in self._faults and reported):
                 due, reported = time.monotonic() + REPEAT, reported + 1
                 yield self._report()
+                if "stream-ends" in self._faults:
+                    return
             time.sleep(_LOOK)
 
     def _report(self) -> Any:

@@ -124,6 +124,7 @@ MUTANTS = (
     _mutant("blocked-by-stream", HLTH_006="busy with health"),
     _mutant("one-stream", timeouts={"health": 0.3}, HLTH_007="brought no report"),
     _mutant("reports-once", timeouts={"health": 5}, HLTH_008="no second report"),
+    _mutant("stream-ends", HLTH_008="without a second report"),
     # security
     _mutant("open-socket", SEC_001="srw-rw-rw-"),
     _mutant("open-data", SEC_002="everybody can write"),
