@@ -22,7 +22,7 @@ DOCS: Final = "tests/test_docs.py"
 HARDWARE: Final = f"{DOCS}: all files of the page, with their tests"
 OBJECTS: Final = f"{DOCS}: validated as an API server does"
 PART: Final = f"{SHOWN}: validated in a whole object, its configuration read by the driver"
-CLUSTER: Final = "not run: it needs a cluster or an image registry; its arguments are parsed"
+ON_CLUSTER: Final = "tests/cluster/test_install_page.py, on a real cluster"
 LONG: Final = "not run: a suite of its own, which CI runs"
 PLACES: Final = "not run: the files and nodes that it names are the reader's; its arguments are parsed"
 PICTURE: Final = "not a command: a drawing"
@@ -69,12 +69,12 @@ BLOCKS: Final = {
     },
     "docs/index.md": {"dra-sdk new my-driver": "tests/template/test_tutorial.py, with the README's"},
     "docs/install.md": {
-        "docker build": CLUSTER,
+        "docker build": ON_CLUSTER,
         "drivers:": "test_the_chart_renders_the_values_of_the_page below",
-        "kubectl create token": CLUSTER,
-        "kubectl get": CLUSTER,
-        "dra-sdk drivers --policy cpu": "tests/cli/test_drivers.py",
-        "# containerd, /etc/containerd/config.toml": CLUSTER,
+        "kubectl create token": ON_CLUSTER,
+        "kubectl get": ON_CLUSTER,
+        "dra-sdk drivers --policy cpu": ON_CLUSTER,
+        "# containerd, /etc/containerd/config.toml": f"{ON_CLUSTER}, without the setting of containerd",
         "spec.devices.config[1].opaque.parameters": "tests/tools/config_webhook/test_review.py",
     },
     "docs/settings.md": {"logLevel: debug": "tests/node/runtime/test_settings.py reads the page"},
