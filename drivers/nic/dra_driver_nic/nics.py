@@ -12,7 +12,6 @@ from typing import Final
 
 from dra_driver_nic.links import INFINIBAND, LOOPBACK, Link, Snapshot
 from dra_driver_nic.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
-from dra_sdk import HardwareError
 from dra_sdk.hardware import Host, PciDevice, optional, read_int, read_pci_devices
 from dra_sdk.hardware.vfio import is_vfio_driver
 
@@ -115,7 +114,7 @@ class _Reader:
         for link in snapshot.links:
             directory = host.sys / "class/net" / link.name
             address = pci_address_of(directory)
-            if _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
+            if address and _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
                 self._switches.add(address)
             elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
                 self._links.append((link, address))
@@ -157,7 +156,7 @@ class _Reader:
             addresses=tuple(each.address for each in self._snapshot.addresses.get(link.index, ()) if not each.scope),
             pci=pci,
             pf=pf,
-            port=optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0,
+            port=(optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
             speed=pf.speed if speed is None and pf is not None else speed,
             rdma=tuple(self._rdma_of(link, pci)),
             eswitch_mode=self._eswitch_mode(pci),
@@ -201,11 +200,8 @@ class _Reader:
 
 def _speed(host: Host, link: Link) -> int | None:
     """The speed of an interface; sysfs refuses to read it, or says -1, where it is not known."""
-    try:
-        speed = optional(read_int, host.sys / "class/net" / link.name / "speed")
-    except HardwareError:
-        return None
-    return speed if speed is not None and speed > 0 else None
+    speed = text_or_empty(host.sys / "class/net" / link.name / "speed")
+    return int(speed) if speed.isdecimal() and int(speed) > 0 else None
 
 
 def _order(nic: Nic) -> tuple[bool, int, str, int, str]:
