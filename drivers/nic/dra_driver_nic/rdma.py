@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -80,8 +80,11 @@ class RdmaDevice:
         return named | ({self.parent} - {""})
 
 
-def read_rdma_devices(host: Host) -> tuple[RdmaDevice, ...]:
-    """All RDMA devices, by name. One that disappears during the call is left out."""
+def read_rdma_devices(host: Host, only: Collection[str] | None = None) -> tuple[RdmaDevice, ...]:
+    """All RDMA devices, by name. One that disappears during the call is left out.
+
+    only: addresses of virtual functions; the devices of other virtual functions are left out. None for all.
+    """
     directory = host.sys / "class/infiniband"
     if not directory.is_dir():
         return ()
@@ -90,6 +93,8 @@ def read_rdma_devices(host: Host) -> tuple[RdmaDevice, ...]:
         nodes.setdefault(device, []).append(node)
     found = []
     for path in sorted(directory.iterdir()):
+        if only is not None and (path / "device/physfn").exists() and pci_address_of(path / "device") not in only:
+            continue
         try:
             found.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
         except HardwareError:
