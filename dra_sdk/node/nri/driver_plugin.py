@@ -161,13 +161,13 @@ class DriverPlugin:
             NriEvent.UPDATE_CONTAINER: (self._resize, self._policy),
             NriEvent.STOP_CONTAINER: (self._stop_container, ignore),
             NriEvent.REMOVE_CONTAINER: (self._remove, ignore),
-            NriEvent.POST_START_CONTAINER: (self._started, ignore),
         }
+        if self._synchronizes:
+            found[NriEvent.POST_START_CONTAINER] = (self._started, ignore)
         if self._driver.implements("dra_stop_pod_sandbox"):
             found[NriEvent.STOP_POD_SANDBOX] = (self._stop_pod, ignore)
-        return {
-            event: Subscription(partial(self._handle, event, each), policy) for event, (each, policy) in found.items()
-        }
+        pairs = ((event, partial(self._handle, event, each), policy) for event, (each, policy) in found.items())
+        return {event: Subscription(handle, policy) for event, handle, policy in pairs}
 
     def _handle(self, event: NriEvent, handler: Callable[[Any], Message | Response | None], request: Any) -> Response:
         with self._measure(event.call.method):
@@ -244,8 +244,7 @@ class DriverPlugin:
 
     def _create(self, request: pb.CreateContainerRequest) -> Response:
         message = request.container
-        known = resources_of(message.linux.resources)
-        others = self._begin()
+        known, others = resources_of(message.linux.resources), self._begin()
         with self._changed:
             self._table.add(request.pod, message)
         try:

@@ -119,7 +119,7 @@ class Site:
 @contextmanager
 def site(
     tmp_path: Path,
-    plugin: CardDriver,
+    plugin: object,
     *,
     nri_version: str = "0.12.1",
     request_timeout: float = LONG,
@@ -253,6 +253,35 @@ def test_a_late_hook_fails_a_container_with_claims_and_delays_no_other(tmp_path:
         release.set()
         assert connected.wait_applied(LONG)
         assert here.runtime.problems == []
+
+
+class PodDriver:
+    """A driver that is called about pods alone."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self) -> list[object]:
+        return []
+
+    def dra_prepare(self) -> list[object]:
+        return []
+
+    def dra_run_pod_sandbox(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("made", "asked"), [(CardDriver, True), (PodDriver, False)])
+def test_the_start_of_a_container_waits_only_for_a_driver_that_changes_containers(
+    tmp_path: Path, made: Callable[[], object], asked: bool
+) -> None:
+    with site(tmp_path, made()) as (here, _):
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        here.runtime.start_container("c")
+        called = {each.method for each in here.runtime.calls}
+    assert "CreateContainer" in called
+    assert ("PostStartContainer" in called) == asked
 
 
 def test_what_a_hook_reports_is_written_after_the_pod_has_started(tmp_path: Path) -> None:
