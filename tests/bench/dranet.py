@@ -148,12 +148,12 @@ def _ours(folder: Path) -> Iterator[Side]:
 
 @contextmanager
 def _theirs(folder: Path, binary: Path) -> Iterator[Side]:
-    """dranet, whose directories cannot be set, in a mount namespace."""
+    """dranet, whose directories cannot be set, in a mount namespace. Its store is on tmpfs, as on a node."""
     folder.mkdir()
     with EmbeddedCluster() as cluster, NriRuntime(folder / "nri.sock") as runtime:
         options = (
             f"--kubeconfig={cluster.kubeconfig} --hostname-override={cluster.node_name} --v=0 "
-            f"--kubelet-root-dir={cluster.registry_dir.parent} --bind-address=127.0.0.1:0 --db-path={folder}/dranet.db "
+            f"--kubelet-root-dir={cluster.registry_dir.parent} --bind-address=127.0.0.1:0 --db-path=/run/dranet.db "
             "--filter=true --cloud-provider-hint=NONE"
         )
         mounts = _MOUNTS.format(nri=folder, cdi=cluster.cdi_dir)

@@ -1,6 +1,6 @@
 """What the kernel tells of interfaces, addresses, routes and neighbours, read from the bytes of its messages.
 
-pyroute2 reads these messages too, and every attribute of each; that takes 150 µs for an interface and ten times as long
+pyroute2 reads these messages too, and every attribute of each; that takes 170 µs for an interface, eight times as long
 as this. A node has an interface for each of its pods, and a pod waits while they are read.
 
 Each function takes some bytes and where a message begins in them, and raises OSError if it is cut off. Source:
