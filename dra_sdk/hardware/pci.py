@@ -98,12 +98,13 @@ def parse_pci_address(text: str) -> str:
 
 
 def read_pci_devices(
-    host: Host, *, base_class: int | None = None, besides: Collection[str] = ()
+    host: Host, *, base_class: int | None = None, besides: Collection[str] = (), only: Collection[str] | None = None
 ) -> tuple[PciDevice, ...]:
     """Return the PCI functions of `host`, ascending by address. Empty on a machine without PCI.
 
     base_class: only functions of this class, such as 0x02; None for all. A server has hundreds, with many files each.
     besides: addresses of functions that are read whatever their class.
+    only: addresses of the functions that are read, as far as they exist; None for all.
 
     A function that disappears during the call is left out, such as a VF when their number changes: the kernel removes
     its files one after the other, and the link to it in between. HardwareError names a file with unexpected content.
@@ -111,7 +112,8 @@ def read_pci_devices(
     directory = host.sys / "bus/pci/devices"
     if not directory.is_dir():
         return ()
-    names = sorted((path.name for path in directory.iterdir()), key=lambda name: (len(name), name))
+    paths = directory.iterdir() if only is None else (directory / each for each in only)
+    names = sorted((path.name for path in paths if path.exists()), key=lambda name: (len(name), name))
     if base_class is not None:
         names = [name for name in names if name in besides or _is_of_class(directory / name, base_class)]
     return tuple(device for name in names if (device := _read_if_there(host, directory / name)) is not None)

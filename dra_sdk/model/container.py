@@ -67,8 +67,9 @@ class PodSandbox:
     cgroup_parent: the cgroup of the pod, as the kubelet states it to the runtime.
     network_namespace: the path of the pod's network namespace; empty if it has the host's.
     report: replaces the status of a device of one of `claims` in the claim's `status.devices`: what `dra_prepare`
-        reported is a plan, and a hook that has set up the device in the pod, or failed to, knows more. Never waits; the
-        SDK writes the status soon, and again after a restart. Call it before an exception, too.
+        reported is a plan, and a hook that has set up the device in the pod, or failed to, knows more. Never waits: the
+        SDK writes the status after the runtime has its answer, and again after a restart. Call it before an exception,
+        too.
     """
 
     id: str

@@ -21,6 +21,8 @@ class DriverInfo:
         claim without configuration gets the defaults of the first one.
     cdi_kind: kind of the driver's CDI devices, `vendor/class`. Empty: `<name>/device`.
     metadata: True: containers get a read-only file with the attributes of their devices (KEP-5304).
+    volatile: True: a reboot undoes everything that `dra_prepare` does, as with network interfaces that move to pods.
+        The state of claims is then void after a reboot, and no call waits for the disk.
     capture: files and directories that `dra-sdk capture --driver NAME` records beyond those of every node, as absolute
         patterns: `/sys/class/fpga/*`.
     """
@@ -29,6 +31,7 @@ class DriverInfo:
     configs: Sequence[type[OpaqueConfig]] = ()
     cdi_kind: str = ""
     metadata: bool = False
+    volatile: bool = False
     capture: Sequence[str] = ()
 
     def __post_init__(self) -> None:

@@ -111,7 +111,10 @@ class DriverHarness:
         self.driver = Driver.of(self.plugin)
         self._devices = None
         undoable = self.driver.implements("dra_unprepare")
-        store = CheckpointStore.of(self.data, self.node.boot_id, files, undoable=undoable, shared=False)
+        volatile = self.info.volatile
+        store = CheckpointStore.of(
+            self.data, self.node.boot_id, files, undoable=undoable, shared=False, volatile=volatile
+        )
         store.migrate(self.data, self.node.boot_id)
         effects = Effects(
             store=store,

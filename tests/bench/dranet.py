@@ -3,7 +3,8 @@
 Both drivers run in the network namespace of this process, which is the node's, each beside a kubelet, an API server and
 a container runtime of its own. Each gives a veth of its own to pods, alike and with the same configuration: what one
 driver has taken, the other one does not publish. After each pod this process gives the veth its state on the node
-again, which dranet does not.
+again, which dranet does not. Then it waits until both publish their interface again, without which a scheduler gives it
+to no pod: dranet looks every two seconds, and needs ten times as long for a claim of one that it has not seen yet.
 
 A pod's start is NodePrepareResources and RunPodSandbox, one after the other. The binary is built from dranet's module
 (`go build ./cmd/dranet`). It needs root.
@@ -34,6 +35,9 @@ from tests.bench.runtime import HEAD, print_row, running_driver, wait_connected
 from tests.bench.stats import compare
 
 _START, _PREPARE, _SANDBOX, _STOP = "pod start", "prepare", "RunPodSandbox", "StopPodSandbox"
+_WAIT = 60.0
+_PAUSE = 3.0
+"""Seconds between two pods of a driver, in which both have noticed that their interface is back."""
 _WORDS = ("apiVersion", "kind")  # dranet's configuration has none
 _MOUNTS = (
     "mount -t tmpfs run /run && mkdir /run/nri /run/cdi && mount --bind {nri} /run/nri && mount --bind {cdi} /run/cdi"
@@ -54,6 +58,16 @@ class Side:
     interface: str
     config: Mapping[str, Any]
     pid: int
+
+    def wait_published(self) -> None:
+        """Wait until the interface is among the published devices."""
+        end = time.monotonic() + _WAIT
+        while self.interface not in {
+            device["name"] for each in self.cluster.wait_slices(DRIVER) for device in each["spec"].get("devices") or ()
+        }:
+            if time.monotonic() > end:
+                raise SystemExit(f"{self.interface} is not published within {_WAIT:g} s")
+            time.sleep(0.1)
 
     def start(self, name: str, namespace: PrivateNamespace) -> dict[str, float]:
         """Start a pod with the interface, and stop it; the seconds of each part."""
@@ -88,6 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("binary", type=Path)
     parser.add_argument("--cycles", type=int, default=CYCLES, help="pods of each driver")
+    parser.add_argument("--pause", type=float, default=_PAUSE, help="seconds between two pods of a driver")
     given = parser.parse_args(arguments)
     node = enter_node()
     for number in (0, 1):  # with them go the routes, which dranet gives to pods that cannot have them
@@ -105,6 +120,9 @@ def main(arguments: Sequence[str]) -> int:
                 with closing(PrivateNamespace()) as namespace:
                     pair[side] = (ours, theirs)[side].start(f"pod-{number}", namespace)
                 node.ip(*(f"link set {each.interface} mtu 4000 up" for each in (ours, theirs)))
+            time.sleep(given.pause)
+            for side in (ours, theirs):
+                side.wait_published()
             found.append((pair[0], pair[1]))
         used = [processor_time(each.pid) - before for each, before in zip((ours, theirs), begin, strict=True)]
     node.close()
@@ -130,12 +148,12 @@ def _ours(folder: Path) -> Iterator[Side]:
 
 @contextmanager
 def _theirs(folder: Path, binary: Path) -> Iterator[Side]:
-    """dranet, whose directories cannot be set, in a mount namespace."""
+    """dranet, whose directories cannot be set, in a mount namespace. Its store is on tmpfs, as on a node."""
     folder.mkdir()
     with EmbeddedCluster() as cluster, NriRuntime(folder / "nri.sock") as runtime:
         options = (
             f"--kubeconfig={cluster.kubeconfig} --hostname-override={cluster.node_name} --v=0 "
-            f"--kubelet-root-dir={cluster.registry_dir.parent} --bind-address=127.0.0.1:0 --db-path={folder}/dranet.db "
+            f"--kubelet-root-dir={cluster.registry_dir.parent} --bind-address=127.0.0.1:0 --db-path=/run/dranet.db "
             "--filter=true --cloud-provider-hint=NONE"
         )
         mounts = _MOUNTS.format(nri=folder, cdi=cluster.cdi_dir)

@@ -16,8 +16,11 @@ from dra_sdk.tools.simulator import ClaimRef
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.faults.site import Inside
 
-WRITING = ("create", "write", "fsync", "rename")
 STATE, CDI = "claims", "cdi"
+STEPS = [
+    *((STATE, each) for each in ("create", "write", "fsync", "rename")),
+    *((CDI, each) for each in ("create", "write", "rename")),  # no spec waits for the disk
+]
 SAID = {STATE: "cannot write state file", CDI: "cannot write CDI spec"}
 
 
@@ -56,8 +59,7 @@ def complaint(call: Callable[[ClaimRef], None], ref: ClaimRef, code: int) -> str
     return ""
 
 
-@pytest.mark.parametrize("step", WRITING)
-@pytest.mark.parametrize("folder", [STATE, CDI])
+@pytest.mark.parametrize(("folder", "step"), STEPS)
 def test_a_full_disk(site: Inside, folder: str, step: str) -> None:
     ref = site.claim("lamp-0", "lamp-1")
     site.on_step = full(folder, step)

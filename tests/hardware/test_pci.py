@@ -124,6 +124,7 @@ def test_functions_of_a_class_are_read_alone_and_others_that_are_asked_for(tmp_p
     assert addresses(base_class=network) == [PF.address]
     assert addresses(base_class=display) == [GPU.address]
     assert set(addresses(base_class=network, besides={GPU.address, "0000:ff:00.0"})) == {PF.address, GPU.address}
+    assert addresses(only={GPU.address, "0000:ff:00.0"}) == [GPU.address]
     (host.sys / "bus/pci/devices" / GPU.address / "vendor").write_text("broken")
     assert addresses(base_class=network) == [PF.address]
 

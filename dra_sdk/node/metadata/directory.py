@@ -62,7 +62,7 @@ class MetadataDirectory:
         if published is None:
             return entry
         known = self._published.get((device.pool, device.name))
-        if known is None or known[0] is not published:
+        if known is None or known[0] != published:
             alone = replace(device, metadata=published.attributes, status=None)
             known = (published, device_entry(self._driver, alone).get("attributes", {}))
             self._published[device.pool, device.name] = known
@@ -71,7 +71,7 @@ class MetadataDirectory:
         values = sum(
             len(value) if isinstance(value, list) else 1 for each in attributes.values() for value in each.values()
         )
-        if len(attributes) < len(known[1]) + len(added) or values > ATTRIBUTES_LIMIT:  # to be checked together
+        if values > ATTRIBUTES_LIMIT:  # the error names the device
             return device_entry(self._driver, replace(device, metadata={**published.attributes, **device.metadata}))
         ends = {key: entry[key] for key in ("networkData",) if key in entry}
         return {key: entry[key] for key in ("driver", "pool", "name")} | {"attributes": attributes} | ends

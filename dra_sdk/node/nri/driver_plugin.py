@@ -35,6 +35,7 @@ from dra_sdk.node.nri.containers import ContainerTable, adjustment_of, resources
 from dra_sdk.node.nri.events import SAFE_UPDATES, RuntimeInfo
 from dra_sdk.node.nri.events import Event as NriEvent
 from dra_sdk.node.nri.plugin import SOCKET, Launch, NriPlugin
+from dra_sdk.node.nri.reports import Reports
 from dra_sdk.node.nri.sandboxes import Sandboxes
 from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, StartRefusedError, Subscription
 from dra_sdk.node.threads import RestartingThread
@@ -63,7 +64,7 @@ class DriverPlugin:
     launch: how the runtime started this process, if it did: with that connection, name and index.
     ended: called when the connection of `launch` has ended, but not by `stop`.
     measure: returns a context manager for the handling of an event, by its name.
-    report: takes the statuses of devices that hooks report (`PodSandbox.report`); must not block.
+    report: takes the statuses of devices that hooks report (`PodSandbox.report`), after the event was answered.
     """
 
     def __init__(
@@ -83,7 +84,8 @@ class DriverPlugin:
         self._driver, self._node, self._held, self._measure = driver, node, held, measure
         self._synchronizes = driver.implements("dra_synchronize")
         self._sandboxes = Sandboxes(driver, node)
-        self._table = ContainerTable(driver.info.name, report)
+        self._reports = Reports(report)
+        self._table = ContainerTable(driver.info.name, self._reports.add)
         self._changed = Condition()  # guards the table and what follows
         self._requested = False
         self._applying = False
@@ -146,6 +148,10 @@ class DriverPlugin:
         with self._changed:
             return self._changed.wait_for(lambda: not self._requested and not self._applying, timeout)
 
+    def wait_reported(self, timeout: float) -> bool:
+        """Wait until what hooks have reported is sent. False after `timeout` seconds."""
+        return self._reports.wait(timeout)
+
     def _subscriptions(self) -> dict[NriEvent, Subscription]:
         ignore = FailurePolicy.IGNORE
         found: dict[NriEvent, tuple[Callable[[Any], Message | Response | None], Any]] = {
@@ -155,17 +161,17 @@ class DriverPlugin:
             NriEvent.UPDATE_CONTAINER: (self._resize, self._policy),
             NriEvent.STOP_CONTAINER: (self._stop_container, ignore),
             NriEvent.REMOVE_CONTAINER: (self._remove, ignore),
-            NriEvent.POST_START_CONTAINER: (self._started, ignore),
         }
+        if self._synchronizes:
+            found[NriEvent.POST_START_CONTAINER] = (self._started, ignore)
         if self._driver.implements("dra_stop_pod_sandbox"):
             found[NriEvent.STOP_POD_SANDBOX] = (self._stop_pod, ignore)
-        return {
-            event: Subscription(partial(self._handle, event, each), policy) for event, (each, policy) in found.items()
-        }
+        pairs = ((event, partial(self._handle, event, each), policy) for event, (each, policy) in found.items())
+        return {event: Subscription(handle, policy) for event, handle, policy in pairs}
 
-    def _handle(self, event: NriEvent, handler: Callable[[Any], Message | Response | None], request: Any) -> Any:
+    def _handle(self, event: NriEvent, handler: Callable[[Any], Message | Response | None], request: Any) -> Response:
         with self._measure(event.call.method):
-            return handler(request)
+            return self._reports.after_answer(partial(handler, request), event.call.response)
 
     def _policy(self, request: Any) -> FailurePolicy:
         return FailurePolicy.FAIL if self._table.names_claim(request.container) else FailurePolicy.IGNORE
@@ -238,8 +244,7 @@ class DriverPlugin:
 
     def _create(self, request: pb.CreateContainerRequest) -> Response:
         message = request.container
-        known = resources_of(message.linux.resources)
-        others = self._begin()
+        known, others = resources_of(message.linux.resources), self._begin()
         with self._changed:
             self._table.add(request.pod, message)
         try:

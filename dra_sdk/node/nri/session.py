@@ -290,11 +290,14 @@ class Session:
         if response is not None and not isinstance(response, event.call.response):
             answer.fail(f"the handler returned {type(response).__name__}, not {event.call.response.__name__}")
             return
-        in_time = answer.call.answer(response or event.call.response())
-        if not in_time:
-            log.warning("%s: %s: the handler has returned, too late", self.peer, answer.subject)
-        if isinstance(returned, Response):
-            returned.sent(in_time)
+        in_time = False
+        try:
+            in_time = answer.call.answer(response or event.call.response())
+            if not in_time:
+                log.warning("%s: %s: the handler has returned, too late", self.peer, answer.subject)
+        finally:
+            if isinstance(returned, Response):
+                returned.sent(in_time)
 
 
 class _Answer:

@@ -4,9 +4,9 @@ The files are authoritative. With `shared=True` (rolling update: another process
 every access reads the directory first; files that did not change are not read again.
 
 A driver with `dra_unprepare` may change things that survive a power failure, so its files must survive too: they are in
-`claims/`, and every write waits for the disk. For a driver without it, a reboot makes all state void: its files are in
-a directory named after the boot, `claims-<boot id>/`, and no write waits for the disk. Files that a power failure
-damages there belong to an earlier boot and are dropped unread.
+`claims/`, and every write waits for the disk. For a driver without it, or a volatile one (`DriverInfo.volatile`), a
+reboot makes all state void: its files are in a directory named after the boot, `claims-<boot id>/`, and no write waits
+for the disk. Files that a power failure damages there belong to an earlier boot and are dropped unread.
 """
 
 from __future__ import annotations
@@ -66,18 +66,20 @@ class CheckpointStore:
         self._stamps: dict[str, _Stamp] = {}
 
     @classmethod
-    def of(cls, data: Path, boot_id: str, files: Files, *, undoable: bool, shared: bool) -> CheckpointStore:
+    def of(
+        cls, data: Path, boot_id: str, files: Files, *, undoable: bool, shared: bool, volatile: bool = False
+    ) -> CheckpointStore:
         """The store of a driver under its plugin data directory; call `migrate` before opening it.
 
         Processes that share a directory (rolling update) may have two versions, only one of them with `dra_unprepare`.
-        So they use the durable directory.
+        So they use the durable directory. Only volatile drivers do not: all versions of one must be volatile.
         """
-        if undoable or shared:
+        if (undoable or shared) and not volatile:
             return cls(data / DURABLE, files, shared=shared)
-        return cls(data / f"{DURABLE}-{boot_id}", files, durable=False)
+        return cls(data / f"{DURABLE}-{boot_id}", files, shared=shared, durable=False)
 
     def migrate(self, data: Path, boot_id: str) -> None:
-        """Move state files here if the driver gained or lost `dra_unprepare`.
+        """Move state files here if the driver gained or lost `dra_unprepare`, or `volatile` of its DriverInfo.
 
         Files of earlier boots, in other directories `claims-<boot id>`, are dropped. StateError if that fails.
         """

@@ -135,7 +135,7 @@ class Preparer:
     def report(self, claim: HeldClaim, device: HeldDevice, status: DeviceStatus) -> None:
         """Replace what `status.devices` of a prepared claim says about a device. A failure is logged.
 
-        Never waits, because hooks about pods call it. If a call for the claim is in flight, the status is written to
+        Never waits for a call of the kubelet. If a call for the claim is in flight, the status is written to
         the API server but not recorded, so that a restart would write the earlier one. A claim that is no longer
         prepared gets none.
         """
@@ -144,10 +144,12 @@ class Preparer:
                 state = self._store.get(claim.uid)
                 if state is None or not self._is_current(state):
                     return
-                state = state.reported(self._driver.info.name, device, status)
-                self._effects.announce(state.ref, state.statuses)
+                changed = state.reported(self._driver.info.name, device, status)
+                if changed.statuses == state.statuses:
+                    return
+                self._effects.announce(changed.ref, changed.statuses)
                 if is_free:
-                    self._store.put(state, survive_power_loss=False)
+                    self._store.put(changed, survive_power_loss=False)
         except StateError as error:
             log.warning("%s: the status of device %s/%s is not recorded: %s", claim, device.pool, device.name, error)
 

@@ -22,6 +22,8 @@ from dra_sdk.model.claim import ClaimRef, Deadline
 
 log = logging.getLogger(__name__)
 FETCH_SECONDS: Final = 10.0  # for reading a claim, with retries; the kubelet waits 45
+SETTLE_SECONDS: Final = 1.0
+"""How long a status waits for a newer one: what prepare tells is usually replaced when the pod's sandbox starts."""
 FIRST_DELAY: Final = 0.5  # seconds before a failed write is repeated
 LAST_DELAY: Final = 60.0  # seconds; the delay doubles up to this
 _FORBIDDEN: Final = 403
@@ -72,8 +74,9 @@ class ApiConnection:
 class ClaimStatusWriter:
     """Writes `status.devices` of claims in the background; prepare does not wait for it.
 
-    One thread writes the latest entries of each claim; failures are retried with back-off. If the server refuses, that
-    claim is given up and the missing permission is logged; the claim works without its status.
+    One thread writes the latest entries of each claim, a moment after the first of them; failures are retried with
+    back-off. If the server refuses, that claim is given up and the missing permission is logged; the claim works
+    without its status.
 
     driver: the driver's name, which is the field manager.
     connect: returns the API client.
@@ -83,7 +86,7 @@ class ClaimStatusWriter:
         self._driver = driver
         self._connect = connect
         self._changed = Condition()
-        self._waiting: dict[ClaimRef, Entries] = {}
+        self._waiting: dict[ClaimRef, tuple[float, Entries]] = {}  # with the time from which they may be written
         self._stopped = False
         self._thread = Thread(target=self._run, name="status")
 
@@ -102,7 +105,8 @@ class ClaimStatusWriter:
     def put(self, ref: ClaimRef, entries: Entries) -> None:
         """Write `entries` as our part of the claim's `status.devices` soon; an empty list removes our part."""
         with self._changed:
-            self._waiting[ref] = entries
+            since, _ = self._waiting.get(ref, (monotonic() + SETTLE_SECONDS, entries))
+            self._waiting[ref] = since, entries
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -115,17 +119,20 @@ class ClaimStatusWriter:
             except Exception as error:  # noqa: BLE001 (no connection, no credentials, a busy server: all may pass)
                 log.warning("%s: status.devices not written yet: %s", ref, error)
                 with self._changed:
-                    self._waiting.setdefault(ref, entries)  # unless newer ones were put
+                    self._waiting.setdefault(ref, (monotonic(), entries))  # unless newer ones were put
                 self._pause(delay)
                 delay = min(2 * delay, LAST_DELAY)
 
     def _next(self) -> tuple[ClaimRef, Entries] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._stopped)
-            if self._stopped:
-                return None
-            ref = next(iter(self._waiting))
-            return ref, self._waiting.pop(ref)
+            while not self._stopped:
+                ref, (since, entries) = next(iter(self._waiting.items()), (None, (0.0, ())))
+                left = since - monotonic()
+                if ref is not None and left <= 0:
+                    del self._waiting[ref]
+                    return ref, entries
+                self._changed.wait(None if ref is None else left)
+            return None
 
     def _apply(self, ref: ClaimRef, entries: Entries) -> None:
         path = paths.resource_claim_status(ref.namespace, ref.name)

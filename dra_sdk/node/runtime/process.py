@@ -118,7 +118,9 @@ class DriverProcess:
         )
         self.publisher.health.feed.subscribe(self._tell_health)
         undoable = driver.implements("dra_unprepare")
-        self._store = CheckpointStore.of(self.data, self._boot_id, self._files, undoable=undoable, shared=shared)
+        self._store = CheckpointStore.of(
+            self.data, self._boot_id, self._files, undoable=undoable, shared=shared, volatile=driver.info.volatile
+        )
         self.preparer = Preparer(driver, self.node, self._effects())
         self.registration = Registration(name, self.paths.service, (*VERSIONS, *self.publisher.health.versions()))
         services = plugin_services(self._prepare, self._unprepare, driver.step)

@@ -75,8 +75,11 @@ class NicDriver:
         self._monitors: dict[Path, HealthMonitor] = {}
 
     def dra_driver_info(self) -> DriverInfo:
-        """Name and configuration; containers find the names of their interfaces in the metadata file."""
-        return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True)
+        """Name and configuration; containers find the names of their interfaces in the metadata file.
+
+        A reboot undoes every change of an interface, of a virtual function and of a kernel driver's binding.
+        """
+        return DriverInfo(DRIVER_NAME, configs=[NicConfig], cdi_kind="dra.net/nic", metadata=True, volatile=True)
 
     def dra_discover(self, node: Node) -> Iterator[ResourcePool]:
         """Every network device that claims may have, also while a pod has it."""

@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import socket
-import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,10 +27,12 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from dra_driver_nic import dhcp, ethtool
+from dra_driver_nic.answers import RouteEntry, read_address, read_link, read_neighbour, read_route
 from dra_driver_nic.cards import read_eswitch_modes, read_firmware
 from dra_driver_nic.links import (
     KERNEL,
     LOCAL_TABLE,
+    LOOPBACK,
     Address,
     EthtoolLimits,
     EthtoolSettings,
@@ -46,24 +47,16 @@ from dra_driver_nic.links import (
     Vrf,
 )
 from dra_driver_nic.messages import (
-    PERMANENT,
     address_content,
     altname,
-    destination_of,
-    is_automatic,
-    is_default_route,
     link_change,
     neighbour_content,
     new_link,
-    read_address,
-    read_link,
-    read_route,
     route_content,
     rule_content,
-    table_of,
     vf_changes,
 )
-from dra_driver_nic.netlink import Content, NetlinkSocket, decoded
+from dra_driver_nic.netlink import Content, NetlinkSocket
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -78,13 +71,10 @@ _NEW_NEIGHBOUR, _GET_NEIGHBOUR, _NEW_RULE, _DELETE_RULE = 28, 30, 32, 33
 _REPLACE, _EXCLUSIVE, _CREATE, _APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_*
 _NEW: Final = _CREATE | _EXCLUSIVE
 _WITH_VFS, _WITHOUT_COUNTERS = 1, 8  # RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS of IFLA_EXT_MASK
-_HEADER: Final = 16  # bytes of the header of every message
-_NEIGHBOUR: Final = struct.Struct("=4xiH")  # the index and the state in ndmsg
 _INDEX: Final = slice(20, 24)  # where the index of an interface is in its message
 _LENGTH, _TABLE, _PROTOCOL = 17, 20, 21  # where these numbers of a route are in its message
 _PAGE: Final = 4096
 _IPVLAN_L2: Final = 0  # IPVLAN_MODE_L2
-_CLONED: Final = 0x200  # RTM_F_CLONED: an entry of a cache
 
 
 class KernelNamespace:
@@ -161,13 +151,14 @@ class KernelNetwork:
         """As `Network.links`."""
         mask = Content({}, [("IFLA_EXT_MASK", _WITH_VFS | _WITHOUT_COUNTERS)])
         with _reading("interfaces"):
-            found = self._netlink.read_all(ifinfmsg, _GET_LINK, mask)
-        return sorted(map(read_link, found), key=lambda link: link.index)
+            found = [read_link(*each) for each in self._netlink.answers(ifinfmsg, _GET_LINK, mask)]
+        return sorted(found, key=lambda link: link.index)
 
     def find(self, name: str) -> Link | None:
         """As `Network.find`."""
         found = self._find(name)
-        return None if found is None else read_link(decoded(ifinfmsg, found, 0))
+        with _reading(f"interface {name}"):
+            return None if found is None else read_link(found, 0)
 
     def index(self, name: str) -> int:
         """As `Network.index`. The rest of the message is not read, which takes most of the time of `find`."""
@@ -188,22 +179,16 @@ class KernelNetwork:
         """As `Network.addresses`."""
         found: dict[int, list[Address]] = {}
         with _reading("addresses"):
-            for each in self._netlink.read_all(ifaddrmsg, _GET_ADDRESS):
-                if not is_automatic(each):
-                    found.setdefault(each["index"], []).append(read_address(each))
+            for answer in self._netlink.answers(ifaddrmsg, _GET_ADDRESS):
+                if (read := read_address(*answer)) is not None:
+                    found.setdefault(read[0], []).append(read[1])
         return found
 
     def neighbours(self, link: int) -> list[Neighbour]:
         """As `Network.neighbours`."""
-
-        def is_wanted(data: bytes, begin: int) -> bool:
-            index, state = _NEIGHBOUR.unpack_from(data, begin + _HEADER)
-            return index == link and bool(state & PERMANENT)
-
         with _reading("neighbours"):
-            found = self._netlink.read_all(ndmsg, _GET_NEIGHBOUR, wanted=is_wanted)
-        pairs = [(each.get_attr("NDA_DST"), each.get_attr("NDA_LLADDR")) for each in found]
-        return [Neighbour(address=address, mac=mac) for address, mac in pairs if mac]
+            found = [read_neighbour(*each) for each in self._netlink.answers(ndmsg, _GET_NEIGHBOUR)]
+        return [each[1] for each in found if each is not None and each[0] == link]
 
     def snapshot(self) -> Snapshot:
         """As `Network.snapshot`."""
@@ -213,31 +198,32 @@ class KernelNetwork:
         addresses = self.addresses()
         with _reading("routes"):
             for each in self._routes():
-                single: int | None = each.get_attr("RTA_OIF")
-                several: set[int] = {hop["oif"] for hop in each.get_attr("RTA_MULTIPATH") or ()}
-                if single is not None and each["proto"] != KERNEL:
-                    routes.setdefault(single, []).append(read_route(each))
-                for link in several:
-                    shared.setdefault(link, []).append(destination_of(each))
-                if is_default_route(each):
-                    defaults |= several if single is None else {single, *several}
+                if each.link and each.route.protocol != KERNEL:
+                    routes.setdefault(each.link, []).append(each.route)
+                for link in {*each.hops}:
+                    shared.setdefault(link, []).append(each.route.destination)
+                if each.is_default:
+                    defaults |= {each.link, *each.hops} - {0}
         links = self.links()
+        hardware = [each.name for each in links if not each.kind and each.arp_type != LOOPBACK]
         return Snapshot(
             links=links,
             addresses=addresses,
             routes=routes,
             shared_routes=shared,
             default_routes=frozenset(defaults),
-            firmware=read_firmware(each.name for each in links if not each.kind),
-            eswitch_modes=read_eswitch_modes(),
+            firmware=read_firmware(hardware),
+            eswitch_modes=read_eswitch_modes() if hardware else {},
         )
 
-    def _routes(self) -> Iterator[Any]:
+    def _routes(self) -> Iterator[RouteEntry]:
         """All routes but those of the table `local`, those that the kernel adds with an address, and of caches."""
         for family in (AF_INET, AF_INET6):
-            for each in self._netlink.read_all(rtmsg, _GET_ROUTE, Content({"family": family}), _is_wanted):
-                if table_of(each) != LOCAL_TABLE and not each["flags"] & _CLONED:
-                    yield each
+            for answer in self._netlink.answers(rtmsg, _GET_ROUTE, Content({"family": family})):
+                if _is_wanted(*answer):
+                    each = read_route(*answer)
+                    if each.route.table != LOCAL_TABLE and not each.cached:
+                        yield each
 
     # -- changing
 
@@ -352,16 +338,19 @@ class KernelNetwork:
         """As `Network.sysctls`. One that cannot be read, as a secret of IPv6 that is not set, is left out."""
         found = {}
         for prefix in ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"):
-            directory, key = f"{_SYSCTLS}/{prefix}/{name}", prefix.replace("/", ".")
+            key = prefix.replace("/", ".")
             try:
-                entries = os.listdir(directory)  # noqa: PTH208 (an attach reads 130 files twice)
+                directory = os.open(f"{_SYSCTLS}/{prefix}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
-            for entry in entries:
-                try:
-                    found[f"{key}.{entry}"] = _read_small(f"{directory}/{entry}")
-                except OSError:
-                    continue
+            try:
+                for entry in os.listdir(directory):  # noqa: PTH208 (an attach reads 130 files twice)
+                    try:
+                        found[f"{key}.{entry}"] = _read_small(entry, directory)
+                    except OSError:
+                        continue
+            finally:
+                os.close(directory)
         return found
 
     def set_sysctl(self, name: str, key: str, value: str) -> None:
@@ -401,9 +390,9 @@ def _is_wanted(data: bytes, begin: int) -> bool:
     return data[begin + _TABLE] != LOCAL_TABLE and not is_kernels
 
 
-def _read_small(path: str) -> str:
+def _read_small(name: str, directory: int) -> str:
     """The content of a file of the kernel that is shorter than a page, without the layers of `open`."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         return os.read(handle, _PAGE).decode("ascii").strip()
     finally:

@@ -19,6 +19,7 @@ LOCAL_TABLE: Final = 255
 UNIVERSE: Final = 0
 LINK_SCOPE: Final = 253
 KERNEL: Final = 2  # the protocol of routes that the kernel adds with an address
+PERMANENT: Final = 0x80  # NUD_PERMANENT, the state of a neighbour that somebody has added
 INFINIBAND: Final = 32  # ARPHRD_INFINIBAND
 LOOPBACK: Final = 772  # ARPHRD_LOOPBACK
 

@@ -1,93 +1,23 @@
-"""Messages of netlink and what they mean: interfaces, addresses, routes and rules, as pyroute2 reads and writes them.
+"""What is asked of the kernel by netlink: the contents of messages about interfaces, addresses, routes and rules.
 
-A message is a mapping of the fields of its header, with attributes by name. Source: rtnetlink(7); linux/if_addr.h,
-linux/if_link.h and linux/rtnetlink.h for the numbers.
+pyroute2 writes these messages: a mapping of the fields of the header, with attributes by name. Source: rtnetlink(7);
+linux/if_addr.h, linux/if_link.h and linux/rtnetlink.h for the numbers.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from socket import AF_INET, AF_INET6
 from typing import Any, Final
 
-from dra_driver_nic.links import MAIN_TABLE, Address, Link, Neighbour, Route, Rule, VfSettings
+from dra_driver_nic.links import PERMANENT, Address, Neighbour, Route, Rule, VfSettings
 from dra_driver_nic.netlink import Content
 
 _FAMILIES: Final = {4: AF_INET, 6: AF_INET6}
 _IFF_UP: Final = 1
 _FOREVER: Final = 0xFFFFFFFF
-# Flags that a user sets: NODAD, HOMEADDRESS, MANAGETEMPADDR, NOPREFIXROUTE, MCAUTOJOIN.
-_FLAGS_OF_USERS: Final = 0x02 | 0x10 | 0x100 | 0x200 | 0x400
-_TEMPORARY: Final = 0x01  # IFA_F_TEMPORARY of IPv6
-_OF_THE_KERNEL: Final = frozenset({1, 2, 3})  # IFAPROT_*: of the loopback, of router advertisements, link-local
-_UNICAST: Final = 1  # RTN_UNICAST
-_ONLINK: Final = 0x04  # RTNH_F_ONLINK, the only flag of a next hop that a user sets
 _TO_TABLE: Final = 1  # FR_ACT_TO_TBL
-PERMANENT: Final = 0x80  # NUD_PERMANENT of neighbours
-
-
-def read_link(message: Any) -> Link:
-    """The interface of a message RTM_NEWLINK."""
-    attribute = _attributes(message)
-    info = attribute("IFLA_LINKINFO")
-    elsewhere = attribute("IFLA_LINK_NETNSID") is not None
-    names = attribute("IFLA_PROP_LIST")
-    return Link(
-        index=message["index"],
-        name=attribute("IFLA_IFNAME"),
-        kind=(info.get_attr("IFLA_INFO_KIND") if info else None) or "",
-        mac=attribute("IFLA_ADDRESS") or "",
-        mtu=attribute("IFLA_MTU") or 0,
-        min_mtu=attribute("IFLA_MIN_MTU") or 0,
-        max_mtu=attribute("IFLA_MAX_MTU") or 0,
-        up=bool(message["flags"] & _IFF_UP),
-        state=(attribute("IFLA_OPERSTATE") or "unknown").lower(),
-        carrier=bool(attribute("IFLA_CARRIER")),
-        arp_type=message["ifi_type"],
-        alias=attribute("IFLA_IFALIAS") or "",
-        altnames=tuple(sorted(names.altnames())) if names else (),
-        parent=0 if elsewhere else attribute("IFLA_LINK") or 0,
-        master=attribute("IFLA_MASTER") or 0,
-        vfs=tuple(map(_vf, (attribute("IFLA_VFINFO_LIST") or {"attrs": ()})["attrs"])),
-        table=_vrf_table(info),
-    )
-
-
-def _attributes(message: Any) -> Callable[[str], Any]:
-    """The attributes of a message, by name. `get_attr` of pyroute2 reads all of them for each that is asked for."""
-    places = {each[0]: each for each in reversed(message["attrs"])}
-    return lambda name: places[name][1] if name in places else None
-
-
-def _vrf_table(info: Any) -> int:
-    if not info or info.get_attr("IFLA_INFO_KIND") != "vrf":
-        return 0
-    data = info.get_attr("IFLA_INFO_DATA")
-    return int(data.get_attr("IFLA_VRF_TABLE") or 0) if data else 0
-
-
-def _vf(entry: Any) -> VfSettings:
-    info = dict(entry[1]["attrs"])
-    vlan: Mapping[str, Any] = info.get("IFLA_VF_VLAN", {})
-    rate: Mapping[str, Any] = info.get("IFLA_VF_RATE", {})
-    return VfSettings(
-        number=info["IFLA_VF_MAC"]["vf"],
-        mac=info["IFLA_VF_MAC"]["mac"],
-        vlan=vlan.get("vlan"),
-        qos=vlan.get("qos"),
-        spoofchk=_switch(info, "IFLA_VF_SPOOFCHK"),
-        trust=_switch(info, "IFLA_VF_TRUST"),
-        min_tx_rate=rate.get("min_tx_rate"),
-        max_tx_rate=rate.get("max_tx_rate"),
-        link_state=info.get("IFLA_VF_LINK_STATE", {}).get("link_state"),
-    )
-
-
-def _switch(info: Mapping[str, Any], name: str) -> bool | None:
-    """A setting that is on or off; None if the card does not have it."""
-    value = info.get(name, {}).get("setting")
-    return None if value in {None, _FOREVER} else bool(value)
 
 
 def link_change(
@@ -141,47 +71,13 @@ def _vf_values(settings: VfSettings) -> Iterator[tuple[str, dict[str, Any]]]:
     if settings.vlan is not None:
         yield "VLAN", {"vlan": settings.vlan, "qos": settings.qos or 0}
     if settings.spoofchk is not None:
-        yield "SPOOFCHK", {"setting": int(settings.spoofchk)}
+        yield "SPOOFCHK", {"spoofchk": int(settings.spoofchk)}
     if settings.trust is not None:
-        yield "TRUST", {"setting": int(settings.trust)}
+        yield "TRUST", {"trust": int(settings.trust)}
     if settings.link_state is not None:
         yield "LINK_STATE", {"link_state": settings.link_state}
     if settings.min_tx_rate is not None or settings.max_tx_rate is not None:
         yield "RATE", {"min_tx_rate": settings.min_tx_rate or 0, "max_tx_rate": settings.max_tx_rate or 0}
-
-
-def is_automatic(message: Any) -> bool:
-    """Whether the kernel makes this address by itself: link-local, or by a router's advertisement."""
-    temporary = message["family"] == AF_INET6 and _flags_of(message) & _TEMPORARY
-    return bool(temporary) or message.get_attr("IFA_PROTO") in _OF_THE_KERNEL
-
-
-def _flags_of(message: Any) -> int:
-    wide = message.get_attr("IFA_FLAGS")
-    return int(message["flags"] if wide is None else wide)
-
-
-def read_address(message: Any) -> Address:
-    """The address of a message RTM_NEWADDR."""
-    attribute = _attributes(message)
-    local = attribute("IFA_LOCAL") or attribute("IFA_ADDRESS")
-    peer = attribute("IFA_ADDRESS")
-    life = attribute("IFA_CACHEINFO") or {}
-    return Address(
-        address=f"{local}/{message['prefixlen']}",
-        peer="" if peer == local else peer,
-        broadcast=attribute("IFA_BROADCAST") or "",
-        label=attribute("IFA_LABEL") or "",
-        scope=message["scope"],
-        flags=_flags_of(message) & _FLAGS_OF_USERS,
-        metric=attribute("IFA_RT_PRIORITY") or 0,
-        valid=_seconds(life.get("ifa_valid")),
-        preferred=_seconds(life.get("ifa_preferred")),
-    )
-
-
-def _seconds(value: int | None) -> int | None:
-    return None if value in {None, _FOREVER} else value
 
 
 def address_content(link: int, address: Address) -> Content:
@@ -217,42 +113,6 @@ def neighbour_content(link: int, neighbour: Neighbour) -> Content:
     family = _FAMILIES[ipaddress.ip_address(neighbour.address).version]
     attributes = [("NDA_DST", neighbour.address), ("NDA_LLADDR", neighbour.mac)]
     return Content({"ifindex": link, "family": family, "state": PERMANENT}, attributes)
-
-
-def table_of(message: Any) -> int:
-    """The number of a route's table."""
-    return int(message.get_attr("RTA_TABLE") or message["table"])
-
-
-def is_default_route(message: Any) -> bool:
-    """Whether this is a default route of the node itself; one of another table is for policy routing."""
-    return not message["dst_len"] and message["type"] == _UNICAST and table_of(message) == MAIN_TABLE
-
-
-def destination_of(message: Any) -> str:
-    """The network of a route."""
-    default = "0.0.0.0" if message["family"] == AF_INET else "::"  # noqa: S104 (the default route)
-    return f"{message.get_attr('RTA_DST') or default}/{message['dst_len']}"
-
-
-def read_route(message: Any) -> Route:
-    """The route of a message RTM_NEWROUTE."""
-    attribute = _attributes(message)
-    metrics = attribute("RTA_METRICS")
-    via: Mapping[str, Any] = attribute("RTA_VIA") or {}
-    return Route(
-        destination=destination_of(message),
-        gateway=attribute("RTA_GATEWAY") or via.get("addr", ""),
-        source=attribute("RTA_PREFSRC") or "",
-        scope=message["scope"],
-        table=table_of(message),
-        metric=attribute("RTA_PRIORITY") or 0,
-        protocol=message["proto"],
-        type=message["type"],
-        tos=message["tos"],
-        flags=message["flags"] & _ONLINK,
-        mtu=(metrics.get_attr("RTAX_MTU") if metrics else None) or 0,
-    )
 
 
 def route_content(link: int, route: Route) -> Content:

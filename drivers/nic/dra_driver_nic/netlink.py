@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -80,24 +80,20 @@ class NetlinkSocket:
         data, begin = answers[0]
         return data[begin:]
 
-    def read_all(
-        self,
-        kind: Kind,
-        command: int,
-        content: Content | None = None,
-        wanted: Callable[[bytes, int], bool] = lambda _data, _begin: True,
-    ) -> list[Any]:
-        """All messages that the kernel lists. Raises NetlinkError, OSError.
+    def read_all(self, kind: Kind, command: int, content: Content | None = None) -> list[Any]:
+        """All messages that the kernel lists. Raises NetlinkError, OSError."""
+        return [decoded(kind, *each) for each in self.answers(kind, command, content)]
+
+    def answers(self, kind: Kind, command: int, content: Content | None = None) -> list[tuple[bytes, int]]:
+        """The same as the kernel has sent them: for each message some bytes, and where it begins in them.
 
         A list during which something has changed may lack something, so it is asked for again.
-
-        wanted: of which message, by some bytes and where it begins in them, to return; the others are not decoded.
         """
         for _ in range(_ATTEMPTS):
             self._send(kind, command, _REQUEST | _DUMP, content or Content())
             answers, is_whole = self._answers()
             if is_whole:
-                return [decoded(kind, *each) for each in answers if wanted(*each)]
+                return answers
         raise OSError(errno.EINTR, f"it changed during each of {_ATTEMPTS} readings")
 
     def close(self) -> None:

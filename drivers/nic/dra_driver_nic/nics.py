@@ -7,13 +7,13 @@ have is the subject of `dra_driver_nic.selection`.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from dra_driver_nic.links import INFINIBAND, LOOPBACK, Link, Snapshot
 from dra_driver_nic.rdma import RdmaDevice, pci_address_of, read_rdma_devices, text_or_empty
-from dra_sdk import HardwareError
-from dra_sdk.hardware import Host, PciDevice, optional, read_int, read_pci_devices
+from dra_sdk.hardware import Host, PciDevice, link_name, numbered, optional, read_int, read_pci_devices
 from dra_sdk.hardware.vfio import is_vfio_driver
 
 NETWORK_CLASS: Final = 0x02
@@ -88,22 +88,36 @@ class Nic:
         return any(port.link_layer == "InfiniBand" for each in self.rdma for port in each.ports)
 
 
-def read_nics(host: Host, snapshot: Snapshot) -> tuple[Nic, ...]:
+def read_nics(host: Host, snapshot: Snapshot, places: Collection[str] | None = None) -> tuple[Nic, ...]:
     """The network devices of a node, by PCI address and port, then those in software by name.
 
     Left out are the representors of virtual functions, the macvlans and ipvlans of claims, and the interface `lo`. A
     virtual function without an interface is a device if its driver is VFIO, or if it has none; otherwise its interface
     is in another network namespace.
+
+    places: PCI addresses and names of interfaces. Only the devices there are read, with the physical function of a
+        virtual one, and the virtual functions of a physical one. None for all.
     """
-    return tuple(sorted(_Reader(host, snapshot).read(), key=_order))
+    return tuple(sorted(_Reader(host, snapshot, places).read(), key=_order))
+
+
+def _related(host: Host, places: Collection[str]) -> set[str]:
+    """The PCI addresses among some places, of their physical functions and of their virtual ones."""
+    found = {each for each in places if ":" in each}  # no name of an interface has one
+    for each in tuple(found):
+        path = host.sys / "bus/pci/devices" / each
+        links = [path / "physfn", *numbered(path, "virtfn").values()]
+        found |= {name for link in links if (name := link_name(link)) is not None}
+    return found
 
 
 class _Reader:
     """Reads the devices of one node, and each file once: a card may have hundreds of virtual functions."""
 
-    def __init__(self, host: Host, snapshot: Snapshot) -> None:
+    def __init__(self, host: Host, snapshot: Snapshot, places: Collection[str] | None) -> None:
         self._host, self._snapshot = host, snapshot
-        self._rdma = read_rdma_devices(host)
+        related = None if places is None else _related(host, places)
+        self._rdma = read_rdma_devices(host, related)
         self._rdma_by_place: dict[
             str, list[RdmaDevice]
         ] = {}  # by interface where the kernel tells it, else by function
@@ -115,13 +129,19 @@ class _Reader:
         for link in snapshot.links:
             directory = host.sys / "class/net" / link.name
             address = pci_address_of(directory)
-            if _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
+            if related is not None and places is not None and address not in related and link.name not in places:
+                continue
+            if address and _REPRESENTOR.fullmatch(text_or_empty(directory / "phys_port_name")):
                 self._switches.add(address)
             elif link.arp_type != LOOPBACK and not _OWN_SHARE.fullmatch(link.name):
                 self._links.append((link, address))
         self._interfaces = {address: link for link, address in reversed(self._links) if address}
-        used = {address for _, address in self._links} | {each.pci for each in self._rdma}
-        functions = read_pci_devices(host, base_class=NETWORK_CLASS, besides=used)
+        used = {address for _, address in self._links if address}
+        if related is None:
+            used |= {each.pci for each in self._rdma}
+            functions = read_pci_devices(host, base_class=NETWORK_CLASS, besides=used)
+        else:
+            functions = read_pci_devices(host, only=related | used)
         self._functions = {each.address: each for each in functions}
         self._numbers = {
             address: (pf, number)
@@ -157,7 +177,7 @@ class _Reader:
             addresses=tuple(each.address for each in self._snapshot.addresses.get(link.index, ()) if not each.scope),
             pci=pci,
             pf=pf,
-            port=optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0,
+            port=(optional(read_int, self._host.sys / "class/net" / link.name / "dev_port") or 0) if pci else 0,
             speed=pf.speed if speed is None and pf is not None else speed,
             rdma=tuple(self._rdma_of(link, pci)),
             eswitch_mode=self._eswitch_mode(pci),
@@ -201,11 +221,8 @@ class _Reader:
 
 def _speed(host: Host, link: Link) -> int | None:
     """The speed of an interface; sysfs refuses to read it, or says -1, where it is not known."""
-    try:
-        speed = optional(read_int, host.sys / "class/net" / link.name / "speed")
-    except HardwareError:
-        return None
-    return speed if speed is not None and speed > 0 else None
+    speed = text_or_empty(host.sys / "class/net" / link.name / "speed")
+    return int(speed) if speed.isdecimal() and int(speed) > 0 else None
 
 
 def _order(nic: Nic) -> tuple[bool, int, str, int, str]:

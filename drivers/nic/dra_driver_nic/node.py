@@ -108,13 +108,14 @@ class NicNode:
         with self.namespace() as namespace:
             return namespace.run(lambda network: network.snapshot())
 
-    def devices(self, snapshot: Snapshot | None = None) -> dict[str, Nic]:
+    def devices(self, snapshot: Snapshot | None = None, places: Collection[str] | None = None) -> dict[str, Nic]:
         """The devices that claims may have and whose interface is on the node, by name.
 
         snapshot: what netlink says about the node; None: it is asked.
+        places: where the devices are that are read, as `read_nics` takes them; None: all are read.
         """
         snapshot = snapshot or self.snapshot()
-        return published(read_nics(self.host, snapshot), snapshot, self.settings)
+        return published(read_nics(self.host, snapshot, places), snapshot, self.settings)
 
     def absence(self, name: str, snapshot: Snapshot) -> str:
         """Why a device is not among the `devices` of a snapshot, as the end of a sentence."""

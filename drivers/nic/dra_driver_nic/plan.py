@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Any, Final
 
 from dra_driver_nic.attach import Attachment, HostState, PodState
@@ -33,7 +34,7 @@ from dra_driver_nic.shares import share_kind, share_state
 from dra_sdk import AllocatedDevice, Claim, PermanentError
 
 _NODAD: Final = 0x02  # IFA_F_NODAD
-_IPV6: Final = 6
+_IPV4, _IPV6 = 4, 6
 _MIN_IPV6_MTU: Final = 1280
 _SMALLER_THAN_PARENT: Final = frozenset({"macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"})
 
@@ -157,7 +158,7 @@ def _check_addresses(snapshot: Snapshot, link: int, wanted: Collection[str], lab
     """Refuse an address that another interface of the node has; 0 for an interface that is not on the node yet."""
     names = {each.index: each.name for each in snapshot.links}
     others = {
-        _ip(address.address): names.get(index, index)
+        address.address.partition("/")[0]: names.get(index, index)
         for index, addresses in snapshot.addresses.items()
         if index != link
         for address in addresses
@@ -171,7 +172,9 @@ def _check_addresses(snapshot: Snapshot, link: int, wanted: Collection[str], lab
 
 
 def _ip(text: str) -> str:
-    return str(ipaddress.ip_interface(text).ip)
+    """An address of a configuration as the kernel writes it."""
+    ip = ipaddress.ip_interface(text).ip
+    return inet_ntop(AF_INET if ip.version == _IPV4 else AF_INET6, ip.packed)
 
 
 def _ethtool(network: Network, link: Link, config: EthtoolConfig, label: str) -> EthtoolSettings:

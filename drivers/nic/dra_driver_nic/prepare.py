@@ -56,13 +56,15 @@ def prepare(node: NicNode, claim: Claim[NicConfig]) -> Iterator[PreparedDevice]:
 
 
 def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Mapping[str, Nic], dict[str, Attachment]]:
-    """The devices of the node by name, and what happens to the interfaces of the claim's, by the names of records.
+    """The claim's devices by name, with those that belong to them, and what happens to their interfaces, by record.
 
-    The node is read once, so all checks are about the same moment. Raises PermanentError or RetriableError.
+    The network is read once, so all checks are about the same moment. Raises PermanentError or RetriableError.
     """
     snapshot = network.snapshot()
-    nics = node.devices(snapshot)
     wanted = [(number, each) for number, each in enumerate(claim.devices) if not each.admin_access]
+    nics = node.devices(snapshot, {place for _, device in wanted for place in _places(device)})
+    if not {each.name for _, each in wanted} <= nics.keys():  # an overlay may say that a device is elsewhere
+        nics = node.devices(snapshot)
     for _, device in wanted:
         if device.name not in nics:
             raise RetriableError(f"device {device.name}: {node.absence(device.name, snapshot)}")
@@ -73,6 +75,12 @@ def _plan(node: NicNode, network: Network, claim: Claim[NicConfig]) -> tuple[Map
         for number, device in wanted
         if nics[device.name].link is not None
     }
+
+
+def _places(device: Allocated) -> Iterator[str]:
+    """Where a device was when it was published."""
+    attributes = {} if device.device is None else device.device.attributes
+    yield from (str(attributes[key]) for key in ("pciAddress", "ifName") if key in attributes)
 
 
 def unprepare(node: NicNode, claim: HeldClaim) -> None:
@@ -268,7 +276,7 @@ def _begin(node: NicNode, claim: Claim[NicConfig], device: Allocated, nic: Nic, 
 
     First the attributes of the device are kept, so that it is published as it is now while the claim has it.
 
-    nics: all devices of the node.
+    nics: the devices that were read, among them all of the same card.
     """
     with node.records.locked(record_name(device)):
         node.records.save(record_name(device), NicRecord(claim=claim.uid, attributes=attributes(nic)))

@@ -6,8 +6,9 @@ Source: `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from dra_sdk.hardware import Host, numbered, optional, parse_pci_address, read_t
 CONNECTION_MANAGER: Final = "/dev/infiniband/rdma_cm"
 INFINIBAND_LAYER: Final = "InfiniBand"
 _GUID_GROUPS: Final = 4
+_VIRTUAL: Final = "/devices/virtual/"  # in the path of a device that no hardware has
+_COLONS: Final = 2  # in the name of a PCI function in sysfs
 _ALL_ADDRESSES: Final = 1 << 16
 _VALUE: Final = re.compile(r"\d+:\s*(\S+)")  # `4: ACTIVE`
 _RATE: Final = re.compile(r"([\d.]+) Gb/sec")
@@ -77,8 +80,11 @@ class RdmaDevice:
         return named | ({self.parent} - {""})
 
 
-def read_rdma_devices(host: Host) -> tuple[RdmaDevice, ...]:
-    """All RDMA devices, by name. One that disappears during the call is left out."""
+def read_rdma_devices(host: Host, only: Collection[str] | None = None) -> tuple[RdmaDevice, ...]:
+    """All RDMA devices, by name. One that disappears during the call is left out.
+
+    only: addresses of virtual functions; the devices of other virtual functions are left out. None for all.
+    """
     directory = host.sys / "class/infiniband"
     if not directory.is_dir():
         return ()
@@ -87,6 +93,8 @@ def read_rdma_devices(host: Host) -> tuple[RdmaDevice, ...]:
         nodes.setdefault(device, []).append(node)
     found = []
     for path in sorted(directory.iterdir()):
+        if only is not None and (path / "device/physfn").exists() and pci_address_of(path / "device") not in only:
+            continue
         try:
             found.append(_read(path, tuple(sorted(nodes.get(path.name, ())))))
         except HardwareError:
@@ -98,13 +106,27 @@ def read_rdma_devices(host: Host) -> tuple[RdmaDevice, ...]:
 def pci_address_of(path: Path) -> str:
     """The address of the PCI function to which a device of sysfs belongs, itself or through others; empty for none.
 
-    A virtio interface, for instance, is below its `virtio0`, which is below the PCI function.
+    A virtio interface, for instance, is below its `virtio0`, which is below the PCI function. The target of a link
+    usually says all; the whole path is found out only if it does not.
     """
-    for part in reversed(path.resolve().parts):
-        try:
-            return parse_pci_address(part)
-        except ValueError:
-            continue
+    try:
+        target = os.readlink(path)  # noqa: PTH115 (a node has an interface for each of its pods)
+    except FileNotFoundError:
+        return ""
+    except OSError:  # it is no link
+        target = ""
+    if _VIRTUAL in target:
+        return ""
+    return _address_in(target) or _address_in(str(path.resolve()))
+
+
+def _address_in(path: str) -> str:
+    for part in reversed(path.split("/")):
+        if part.count(":") == _COLONS:
+            try:
+                return parse_pci_address(part)
+            except ValueError:
+                continue
     return ""
 
 

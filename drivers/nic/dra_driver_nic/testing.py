@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
@@ -91,7 +93,9 @@ class PrivateNamespace:
         return {each["ifname"] for each in json.loads(self.ip("-j link"))}
 
     def state(self, seconds: float = 10.0) -> dict[str, object]:
-        """All that `ip` and the sysctls tell. Routes and neighbours are sorted: the kernel has them in any order.
+        """All that `ip` and the sysctls tell, and `rdma` and `devlink` where the kernel has them.
+
+        Routes and neighbours are sorted: the kernel has them in any order.
 
         The kernel needs a moment for a link that comes up: for its IPv6 address, and for the routes of that. So the
         state is read until it is the same twice, and no address is still being examined; after `seconds` as it is.
@@ -114,6 +118,7 @@ class PrivateNamespace:
             "routes": sorted(self.ip("route show table all", "-6 route show table all").splitlines()),
             "sysctls": self.enter(_sysctls),
             "ethtool": {name: self._ethtool(name) for name in sorted(self.names() - {"lo"})},
+            **{" ".join(each): sorted(self.enter(partial(_output, each)).splitlines()) for each in _others()},
         }
 
     def _ethtool(self, name: str) -> EthtoolSettings:
@@ -126,6 +131,18 @@ class PrivateNamespace:
     def close(self) -> None:
         """Leave it."""
         os.close(self._file)
+
+
+@cache
+def _others() -> tuple[tuple[str, ...], ...]:
+    """The commands that tell of RDMA devices and of cards, as far as this machine and its kernel have them."""
+    commands = (("rdma", "link"), ("devlink", "dev"), ("devlink", "port"))
+    known = [each for each in commands if shutil.which(each[0])]
+    return tuple(each for each in known if not subprocess.run(each, check=False, capture_output=True).returncode)
+
+
+def _output(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _is_settled(addresses: str) -> bool:

@@ -27,7 +27,7 @@ from dra_driver_nic.testing import (
     write_rdma_device,
 )
 
-from dra_sdk import PodSandbox
+from dra_sdk import Node, PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
@@ -181,6 +181,20 @@ def killed_after(
     return ended != 0
 
 
+def calling(hook: str, pod: PodSandbox, node: Node) -> Callable[[NicDriver], None]:
+    """A call of a hook about a pod or its claim, for `killed_after`: `run` or `run again`, `stop`, `unprepare`."""
+
+    def work(driver: NicDriver) -> None:
+        if hook.startswith("run"):
+            driver.dra_run_pod_sandbox(pod, node)
+        elif hook == "stop":
+            driver.dra_stop_pod_sandbox(pod, node)
+        else:
+            driver.dra_unprepare(pod.claims[0], node)
+
+    return work
+
+
 def points(limit: int = 200) -> Iterator[int]:
     yield from range(limit)
     raise AssertionError(f"the work has more than {limit} changes")
@@ -198,11 +212,7 @@ def test_a_kill_at_any_change_of_an_attachment_is_repaired(
     for changes in points():
         networks.add_pod("pod1")
         prepared = nic_driver.prepare(configured)
-        pod = sandbox(nic_driver, "pod1")
-
-        def work(driver: NicDriver, pod: PodSandbox = pod) -> None:
-            driver.dra_run_pod_sandbox(pod, nic_driver.node.node)
-
+        work = calling("run", sandbox(nic_driver, "pod1"), nic_driver.node.node)
         if not killed_after(changes, nic_driver.node, networks, work):
             break
         killed += 1
@@ -228,14 +238,7 @@ def test_a_kill_at_any_change_of_a_return_is_repaired(
     for changes in points():
         networks.add_pod("pod1")
         prepared = nic_driver.prepare(configured)
-        pod = run_sandbox(nic_driver, "pod1")
-
-        def work(driver: NicDriver, pod: PodSandbox = pod) -> None:
-            if hook == "stop":
-                driver.dra_stop_pod_sandbox(pod, nic_driver.node.node)
-            else:
-                driver.dra_unprepare(pod.claims[0], nic_driver.node.node)
-
+        work = calling(hook, run_sandbox(nic_driver, "pod1"), nic_driver.node.node)
         ended = not killed_after(changes, nic_driver.node, networks, work)
         nic_driver.restart()
         nic_driver.unprepare(prepared)
@@ -261,15 +264,7 @@ def test_a_kill_at_any_change_of_a_share_of_an_interface_is_repaired(
         networks.add_pod("pod1")
         prepared = driver.prepare(claim(ONE, config=NicConfig(interface=EVERY_FIELD.interface)))
         pod = sandbox(driver, "pod1") if hook == "run" else run_sandbox(driver, "pod1")
-
-        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
-            if hook == "run":
-                killed.dra_run_pod_sandbox(pod, dra_node.node)
-            elif hook == "stop":
-                killed.dra_stop_pod_sandbox(pod, dra_node.node)
-            else:
-                killed.dra_unprepare(pod.claims[0], dra_node.node)
-
+        work = calling(hook, pod, dra_node.node)
         ended = not killed_after(changes, dra_node, networks, work, shared=("nic0",))
         driver.restart()
         driver.unprepare(prepared)
@@ -297,15 +292,7 @@ def test_a_kill_at_any_change_of_an_interface_in_a_vrf_is_repaired(
         first = networks.add_pod("pod1")
         prepared = driver.prepare(claim(ONE, config=IN_VRF))
         pod = sandbox(driver, "pod1") if hook.startswith("run") else run_sandbox(driver, "pod1")
-
-        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
-            if hook.startswith("run"):
-                killed.dra_run_pod_sandbox(pod, dra_node.node)
-            elif hook == "stop":
-                killed.dra_stop_pod_sandbox(pod, dra_node.node)
-            else:
-                killed.dra_unprepare(pod.claims[0], dra_node.node)
-
+        work = calling(hook, pod, dra_node.node)
         ended = not killed_after(changes, dra_node, without_vrf, work)
         driver.restart()
         if hook == "run again":
@@ -346,15 +333,7 @@ def test_a_kill_at_any_change_of_an_rdma_device_is_repaired(
         first = networks.add_pod("pod1")
         prepared = driver.prepare(claim(ONE, config=NicConfig(interface=InterfaceConfig(name="net1"))))
         pod = sandbox(driver, "pod1") if hook.startswith("run") else run_sandbox(driver, "pod1")
-
-        def work(killed: NicDriver, pod: PodSandbox = pod) -> None:
-            if hook.startswith("run"):
-                killed.dra_run_pod_sandbox(pod, dra_node.node)
-            elif hook == "stop":
-                killed.dra_stop_pod_sandbox(pod, dra_node.node)
-            else:
-                killed.dra_unprepare(pod.claims[0], dra_node.node)
-
+        work = calling(hook, pod, dra_node.node)
         ended = not killed_after(changes, dra_node, networks, work, rdma=rdma)
         away += rdma.names_in(networks.node) != {"rxe0"}
         driver.restart()

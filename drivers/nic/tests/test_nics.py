@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dra_driver_nic.files import FilesNetwork
+import pytest
+from dra_driver_nic.files import FilesNamespace, FilesNetwork
 from dra_driver_nic.links import Address, Link, Snapshot
+from dra_driver_nic.machines import MACHINES
 from dra_driver_nic.nics import Nic, read_nics
 from dra_driver_nic.testing import write_interface, write_rdma_device
 
@@ -137,3 +139,23 @@ def test_global_addresses_belong_to_a_device(dra_node: FakeNode) -> None:
     addresses = (Address(address="10.0.0.1/24"), Address(address="fe80::1/64", scope=253))
     snapshot = Snapshot([Link(index=2, name="eth0")], {2: addresses})
     assert [each.addresses for each in read(dra_node, snapshot)] == [("10.0.0.1/24",)]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_device_that_is_read_alone_is_the_same(dra_node: FakeNode, machine: str) -> None:
+    MACHINES[machine].write(dra_node)
+    snapshot = FilesNamespace(dra_node.node).run(lambda network: network.snapshot())
+    found = read_nics(dra_node.node, snapshot)
+    assert found
+    for nic in found[:20]:
+        places = {nic.pci.address} if nic.pci is not None else {nic.link.name} if nic.link is not None else set()
+        alone = read_nics(dra_node.node, snapshot, places)
+        assert nic in alone
+        if nic.pf is not None:
+            assert {each.pci.address for each in alone if each.pci is not None} == {*places, nic.pf.pci.address}
+
+
+def test_nothing_is_read_where_no_device_is(dra_node: FakeNode) -> None:
+    MACHINES["mlx5"].write(dra_node)
+    snapshot = FilesNamespace(dra_node.node).run(lambda network: network.snapshot())
+    assert read_nics(dra_node.node, snapshot, {"0000:ff:00.0", "eth77"}) == ()

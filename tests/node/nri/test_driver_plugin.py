@@ -14,6 +14,7 @@ from dra_sdk import (
     Container,
     ContainerAdjustment,
     ContainerResources,
+    DeviceStatus,
     DriverInfo,
     HeldClaim,
     HeldDevice,
@@ -23,6 +24,7 @@ from dra_sdk import (
 )
 from dra_sdk.errors import StateError
 from dra_sdk.loader import Driver
+from dra_sdk.model.container import Report
 from dra_sdk.node.nri.driver_plugin import DriverPlugin
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
@@ -63,6 +65,8 @@ class CardDriver:
 
     def dra_run_pod_sandbox(self, pod: PodSandbox) -> None:
         self.pods.append(pod)
+        for each in pod.claims:
+            pod.report(each, each.devices[0], DeviceStatus(data={"pod": pod.name}))
 
     def dra_create_container(
         self, container: Container, held: Sequence[HeldClaim], node: Node
@@ -114,11 +118,16 @@ class Site:
 
 @contextmanager
 def site(
-    tmp_path: Path, plugin: CardDriver, *, nri_version: str = "0.12.1", request_timeout: float = LONG
+    tmp_path: Path,
+    plugin: object,
+    *,
+    nri_version: str = "0.12.1",
+    request_timeout: float = LONG,
+    report: Report = lambda _claim, _device, _status: None,
 ) -> Iterator[tuple[Site, DriverPlugin]]:
     found = Site(tmp_path, nri_version, request_timeout)
-    node = Node("n", tmp_path)
-    connected = DriverPlugin(Driver.of(plugin), node, found.claims, path=found.runtime.path, limits=LIMITS)
+    node, path = Node("n", tmp_path), found.runtime.path
+    connected = DriverPlugin(Driver.of(plugin), node, found.claims, path=path, limits=LIMITS, report=report)
     with found.runtime:
         connected.start()
         try:
@@ -244,6 +253,51 @@ def test_a_late_hook_fails_a_container_with_claims_and_delays_no_other(tmp_path:
         release.set()
         assert connected.wait_applied(LONG)
         assert here.runtime.problems == []
+
+
+class PodDriver:
+    """A driver that is called about pods alone."""
+
+    def dra_driver_info(self) -> DriverInfo:
+        return DriverInfo(NAME)
+
+    def dra_discover(self) -> list[object]:
+        return []
+
+    def dra_prepare(self) -> list[object]:
+        return []
+
+    def dra_run_pod_sandbox(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("made", "asked"), [(CardDriver, True), (PodDriver, False)])
+def test_the_start_of_a_container_waits_only_for_a_driver_that_changes_containers(
+    tmp_path: Path, made: Callable[[], object], asked: bool
+) -> None:
+    with site(tmp_path, made()) as (here, _):
+        here.pod()
+        here.create("c", f"{VARIABLE}a=x")
+        here.runtime.start_container("c")
+        called = {each.method for each in here.runtime.calls}
+    assert "CreateContainer" in called
+    assert ("PostStartContainer" in called) == asked
+
+
+def test_what_a_hook_reports_is_written_after_the_pod_has_started(tmp_path: Path) -> None:
+    started = ThreadEvent()
+    reported: list[str] = []
+
+    def report(_claim: HeldClaim, _device: HeldDevice, status: DeviceStatus) -> None:
+        assert started.wait(LONG)
+        reported.append(str(status.data["pod"]))
+
+    with site(tmp_path, CardDriver(), report=report) as (here, connected):
+        here.pod()
+        assert reported == []
+        started.set()
+        assert connected.wait_reported(LONG)
+        assert reported == ["web-1"]
 
 
 @pytest.mark.parametrize("nri_version", ["0.3.0", "0.8.0", "0.12.0"])

@@ -353,6 +353,31 @@ def test_a_handler_is_told_that_its_response_was_too_late(path: Path) -> None:
     assert sent == [False]
 
 
+def test_a_handler_is_told_that_there_is_no_connection_for_its_response(path: Path) -> None:
+    sent: list[bool] = []
+    began, go_on = ThreadEvent(), ThreadEvent()
+
+    def create(_request: pb.CreateContainerRequest) -> Response:
+        began.set()
+        assert go_on.wait(LONG)
+        return Response(pinned("3"), sent.append)
+
+    with (
+        NriRuntime(path, request_timeout=LONG) as runtime,
+        plugin(path, {Event.CREATE_CONTAINER: Subscription(create)}) as started,
+    ):
+        assert runtime.wait_plugins(1, LONG)
+        runtime.run_pod(pod())
+        creating = Thread(target=runtime.create_container, args=(container(),))
+        creating.start()
+        assert began.wait(LONG)
+        assert not started.stop(0.0), "the handler still runs"
+        creating.join(LONG)
+        go_on.set()
+        wait(lambda: sent)
+    assert sent == [False]
+
+
 def test_a_handler_that_returns_another_message_fails_the_container(runtime: NriRuntime, path: Path) -> None:
     with plugin(path, {Event.CREATE_CONTAINER: Subscription(lambda _request: pb.Empty())}):
         assert runtime.wait_plugins(1, LONG)

@@ -12,7 +12,7 @@ import pytest
 
 from dra_sdk import AllocatedDevice, Device, HeldDevice
 from dra_sdk.errors import SettingsError, StateError
-from dra_sdk.node.files import PREFIX, Files, read, safe_id
+from dra_sdk.node.files import PREFIX, Files, Step, read, safe_id
 from dra_sdk.node.locks import NamedLocks
 from dra_sdk.node.prepare import state_files
 from dra_sdk.node.prepare.checkpoint import Checkpoint, Phase, encode
@@ -391,8 +391,16 @@ def test_a_link_that_looks_like_the_state_of_another_boot_is_removed_and_bars_no
 BOOT = "0a1b2c3d"
 
 
-def opened_store(data: Path, *, undoable: bool, boot: str = BOOT, shared: bool = False) -> CheckpointStore:
-    store = CheckpointStore.of(data, boot, Files(), undoable=undoable, shared=shared)
+def opened_store(
+    data: Path,
+    *,
+    undoable: bool,
+    boot: str = BOOT,
+    shared: bool = False,
+    volatile: bool = False,
+    step: Step | None = None,
+) -> CheckpointStore:
+    store = CheckpointStore.of(data, boot, Files(step), undoable=undoable, shared=shared, volatile=volatile)
     store.migrate(data, boot)
     store.open()
     return store
@@ -414,6 +422,35 @@ def test_a_driver_that_undoes_nothing_starts_empty_after_a_reboot(tmp_path: Path
     store.path("u-1").write_bytes(b"torn by a power failure")
     assert names(opened_store(tmp_path, undoable=False, boot="another")) == []
     assert [path.name for path in tmp_path.iterdir()] == ["claims-another"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_volatile_driver_waits_for_no_disk_and_starts_empty_after_a_reboot(tmp_path: Path, shared: bool) -> None:
+    steps: list[str] = []
+    store = opened_store(
+        tmp_path, undoable=True, shared=shared, volatile=True, step=lambda step, _path: steps.append(step)
+    )
+    store.put(state("u-1"))
+    store.put(state("u-2"))
+    store.delete("u-2")
+    assert steps == [*2 * ["create", "write", "rename"], "unlink"]
+    assert names(opened_store(tmp_path, undoable=True, shared=shared, volatile=True)) == ["u-1"]
+    store.path("u-1").write_bytes(b"torn by a power failure")
+    assert names(opened_store(tmp_path, undoable=True, shared=shared, volatile=True, boot="another")) == []
+
+
+def test_two_instances_of_a_volatile_driver_see_the_claims_of_each_other(tmp_path: Path) -> None:
+    old, new = (opened_store(tmp_path, undoable=True, shared=True, volatile=True) for _ in range(2))
+    old.put(state("u-1"))
+    assert names(new) == ["u-1"]
+    new.delete("u-1")
+    assert names(old) == []
+
+
+def test_claims_follow_a_driver_that_becomes_volatile(tmp_path: Path) -> None:
+    opened_store(tmp_path, undoable=True).put(state("u-1"))
+    assert names(opened_store(tmp_path, undoable=True, volatile=True)) == ["u-1"]
+    assert names(opened_store(tmp_path, undoable=True)) == ["u-1"]
 
 
 def test_claims_follow_a_driver_that_gains_or_loses_the_hook(tmp_path: Path) -> None:

@@ -40,4 +40,4 @@ def test_killed_at_every_step_a_fresh_process_goes_on(tmp_path: Path, capsys: py
         print(f"\n{sum(points.values())} kill points: {points}")
     assert sorted(points) == names
     assert min(points.values()) > 0, points
-    assert points["prepare"] == 28 + 6, "every step of the files and every boundary of the hook"
+    assert points["prepare"] == 27 + 6, "every step of the files and every boundary of the hook"

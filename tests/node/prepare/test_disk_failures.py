@@ -25,7 +25,7 @@ def is_spec(path: Path) -> bool:
     return path.parent.name == "cdi"
 
 
-@pytest.mark.parametrize("steps", [{"create"}, {"fsync"}, {"rename"}, {"create", "unlink"}])
+@pytest.mark.parametrize("steps", [{"create"}, {"write"}, {"rename"}, {"create", "unlink"}])
 def test_a_cdi_directory_that_cannot_be_written_holds_no_device(world: World, steps: set[str]) -> None:
     disk = FailingDisk(lambda step, path: is_spec(path) and step in steps)
     preparer = world.preparer(files=Files(disk))
@@ -88,7 +88,7 @@ def test_a_disk_that_fails_at_any_step_of_prepare_loses_nothing(tmp_path: Path, 
             disk.repaired = False
             refusal = failure(preparer.prepare, ref)
             if refusal is None:
-                assert first == 29, "28 steps can fail"
+                assert first == 28, "27 steps can fail"
                 return
             assert "No space left" in refusal
             assert for_good or world.is_clean(), first

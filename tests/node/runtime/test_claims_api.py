@@ -45,6 +45,7 @@ class Api:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims_api, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(claims_api, "SETTLE_SECONDS", 0.0)
 
 
 def written(api: Api, *refs: ClaimRef, attempts: int) -> list[tuple[str, Any]]:
@@ -91,6 +92,25 @@ def test_parameters_that_the_server_writes_in_another_way_are_named(caplog: pyte
     error = InvalidError("status.allocation: Forbidden: changing status.allocation; field is immutable", status=422)
     written(Api(error), FIRST, SECOND, attempts=2)
     assert "opaque parameters have spaces or keys that are not sorted" in caplog.text
+
+
+def test_a_status_that_is_replaced_at_once_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(claims_api, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(claims_api, "monotonic", lambda: clock[0])
+    api = Api()
+    writer = ClaimStatusWriter("d", lambda: api)  # type: ignore[arg-type, return-value]
+    writer.start()
+    for status in ("planned", "ready"):
+        writer.put(FIRST, [{"device": status}])
+    assert api.asked == 0
+    clock[0] = 1.0
+    wait(lambda: api.asked)
+    writer.put(FIRST, [{"device": "gone"}])
+    clock[0] = 2.0
+    wait(lambda: api.asked == 2)
+    writer.stop(LONG)
+    assert api.applied == [("first", [{"device": "ready"}]), ("first", [{"device": "gone"}])]
 
 
 class Client:

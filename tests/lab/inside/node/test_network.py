@@ -39,9 +39,10 @@ def text(*words: str) -> str:
 
 
 def network() -> dict[str, str]:
-    """Returns everything about the interfaces of PCI functions and the RDMA devices that pods can change.
+    """Returns everything about the interfaces of PCI functions, the cards and the RDMA devices that pods can change.
 
-    These are texts of `ip` and `rdma`, without the numbers that the kernel gives to interfaces and RDMA devices.
+    These are texts of `ip`, `rdma` and `devlink`, without the numbers that the kernel gives to interfaces and RDMA
+    devices.
     """
     names = sorted(each["ifname"] for each in ip("-d", "link") if each.get("parentbus") == "pci")
     found = {f"link {name}": text("ip", "-d", "link", "show", name).partition(": ")[2] for name in names}
@@ -49,6 +50,7 @@ def network() -> dict[str, str]:
     routes = text("ip", "route", "show", "table", "all").splitlines()
     found["routes"] = "\n".join(each for each in routes if set(each.split()) & {*names})
     found["rdma"] = "\n".join(sorted(text("rdma", "link").splitlines()))  # the kernel sorts by those numbers
+    found |= {f"devlink {each}": text("devlink", each, "show") for each in ("dev", "port")}
     for device in sorted(RDMA.iterdir()):
         number = [
             each.name for each in (RDMA.parent / "infiniband_verbs").glob("uverbs*") if verbs(each) == device.name
