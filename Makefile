@@ -27,7 +27,8 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 IMAGE := tests/cluster/test_image
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
-DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py
+DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
+  tests/cluster/test_workloads.py
 
 .PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-image test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-picture endurance proto site recordings lock release clean
 
