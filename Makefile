@@ -27,9 +27,10 @@ UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 IMAGE := tests/cluster/test_image
 
 # What is drawn at random for a real API server or scheduler and for ours, and must come out alike.
-DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py
+DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
+  tests/cluster/test_workloads.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-image test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net endurance proto site recordings lock release clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-image test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-picture endurance proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -105,6 +106,9 @@ bench-net: $(VENV)/.developed   ## how long a container runtime waits for the ne
 
 bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
 	$(BIN)/python -m tests.bench.matching $(FLAGS)
+
+bench-picture: $(VENV)/.developed   ## the picture of 1 000 nodes in Chromium: opening, scrolling, finding; needs chromium-driver
+	$(BIN)/python -m tests.bench.picture $(FLAGS)
 
 endurance: $(VENV)/.developed   ## 50 000 pods come and go on a node with three drivers, with faults among them; FLAGS="--pods 2000" for fewer
 	PYTHONPATH=.:drivers/cpu:drivers/gpu:drivers/nic:drivers/plugin $(BIN)/python -m tests.endurance $(FLAGS)

@@ -70,6 +70,11 @@ def add_selection_flags(parser: Parser, what: str, labelled: str) -> None:
     scope.add_argument(
         "-A", "--all-namespaces", action="store_true", help=f"{what} of all namespaces, as without --namespace"
     )
+    add_label_flag(parser, labelled)
+
+
+def add_label_flag(parser: argparse.ArgumentParser, labelled: str) -> None:
+    """Add the flag that chooses by labels, as kubectl has it; `labelled` says whose labels it looks at."""
     parser.add_argument(
         "-l",
         "--selector",

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dra_sdk.cli.arguments import Commands, add_server_flags, from_text
+from dra_sdk.cli.arguments import Commands, add_server_flags
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver
+from dra_sdk.cli.live_cluster import add_label_flag
 from dra_sdk.cli.output import counted, printable
 from dra_sdk.cli.sources import STDIN, add_kind_flags, file_names, file_title, read_file, read_kinds
 from dra_sdk.cli.validation_report import FORMATS, Finding, report
@@ -37,7 +38,7 @@ from dra_sdk.tools.scheduling.cluster.workloads import (
 )
 from dra_sdk.wire.conversion import older_version, original_path, to_v1, version_problem
 from dra_sdk.wire.documents import Document, objects
-from dra_sdk.wire.selectors import LabelSelector, labels_match, parse_labels
+from dra_sdk.wire.selectors import LabelSelector, labels_match
 from dra_sdk.wire.validation import Problem, ServerProfile, dropped, title, validate
 from dra_sdk.wire.validation.decoding import GROUP, KINDS, without_disabled
 from dra_sdk.wire.validation.problems import DECODING, ProblemType, split_path
@@ -58,14 +59,7 @@ def add_parser(commands: Commands) -> None:
         metavar="NAME",
         help="the namespace of objects that name none (default %(default)s)",
     )
-    parser.add_argument(
-        "-l",
-        "--selector",
-        type=from_text(parse_labels),
-        default=(),
-        metavar="LABELS",
-        help="only objects with these labels, such as app=web,tier!=cache",
-    )
+    add_label_flag(parser, "objects")
     parser.add_argument(
         "--driver",
         action="append",

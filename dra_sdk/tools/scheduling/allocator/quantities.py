@@ -22,7 +22,7 @@ class NanoQuantity(NamedTuple):
     """A quantity.
 
     nano: its value in billionths.
-    text: its canonical text, such as `80Gi`.
+    text: its text as an API server stores it, such as `80Gi`.
     """
 
     nano: int
@@ -48,7 +48,7 @@ class NanoQuantity(NamedTuple):
 @lru_cache(maxsize=4096)
 def _parsed(value: str | int) -> NanoQuantity:
     quantity = Quantity(value)
-    return NanoQuantity(int(quantity.value * NANOS_PER_UNIT), str(quantity))
+    return NanoQuantity(int(quantity.value * NANOS_PER_UNIT), quantity.stored)
 
 
 def parse_quantity(value: Any) -> NanoQuantity:

@@ -137,7 +137,9 @@ _NOT_SIMULATED: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
     f"topology spread is {_FEWER_NODES}": _has_spread_constraint,
     f"on which nodes volumes can be used is {_FEWER_NODES}": _has_volumes,
     f"whether host ports are free is {_FEWER_NODES}": _has_host_ports,
-    "gang scheduling of its PodGroup is not simulated": lambda spec: spec.scheduling_group is not None,
+    "gang scheduling of its PodGroup, and claims that its pods share, are not simulated": lambda spec: (
+        spec.scheduling_group is not None
+    ),
     "its scheduler is not simulated; it is scheduled as by kube-scheduler": _has_other_scheduler,
     f"preferences among nodes are {_ANOTHER_NODE}": _has_preferences,
 }

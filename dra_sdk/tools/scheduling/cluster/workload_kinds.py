@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.snapshot import generated_name
+from dra_sdk.tools.scheduling.cluster.snapshot import generated_name, generated_uid
 
 KindKey = tuple[str, str]
 """API group (empty for core/v1) and kind."""
 Path = tuple[str | int, ...]
+_BATCH: Final = "batch.kubernetes.io"
+_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 MAX_PODS: Final = 100_000
 """The most pods of one object."""
 
@@ -40,6 +42,7 @@ class TemplateUse:
     names: the name of each pod; one that ends in `-` gets five random characters, as `generateName` does.
     owner: apiVersion, kind and name of the pods' controller.
     note: what is not simulated of it, as the end of a sentence; empty if nothing.
+    added: labels and annotations that the controller adds to each pod, in the order of `names`; empty if it adds none.
     """
 
     path: Path
@@ -47,6 +50,7 @@ class TemplateUse:
     names: Sequence[str]
     owner: tuple[str, str, str]
     note: str = ""
+    added: Sequence[Mapping[str, Mapping[str, str]]] = ()
 
 
 Uses = Callable[[JSON], Iterator[TemplateUse]]
@@ -193,16 +197,33 @@ def _row(row: Any, where: str) -> dict[KindKey, Uses]:
 def _deployment(obj: JSON) -> Iterator[TemplateUse]:
     """The pods belong to a ReplicaSet, whose name ends in a hash of the template."""
     replica_set = generated_name(f"{object_name(obj)}-", "template")
+    labels = {"pod-template-hash": replica_set.rpartition("-")[2]}
+    paused = value_at(obj, ("spec", "paused")) is True
     for use in PodTemplateRow(name=f"{replica_set}-").uses(obj):
-        yield TemplateUse(use.path, use.template, use.names, ("apps/v1", "ReplicaSet", replica_set))
+        names = () if paused else use.names
+        note = "is paused, so it has no new pods" if paused else ""
+        added = [{"labels": labels}] * len(names)
+        yield TemplateUse(use.path, use.template, names, ("apps/v1", "ReplicaSet", replica_set), note, added)
 
 
 def _stateful_set(obj: JSON) -> Iterator[TemplateUse]:
     """The pods are numbered from `spec.ordinals.start`."""
     start = _count(obj, (), "spec.ordinals.start", 0)
+    revision = generated_name(f"{object_name(obj)}-", "template")
     for use in PodTemplateRow().uses(obj):
-        names = [f"{object_name(obj)}-{start + index}" for index in range(len(use.names))]
-        yield TemplateUse(use.path, use.template, names, use.owner)
+        numbers = [str(start + index) for index in range(len(use.names))]
+        names = [f"{object_name(obj)}-{number}" for number in numbers]
+        added = [
+            {
+                "labels": {
+                    "controller-revision-hash": revision,
+                    "statefulset.kubernetes.io/pod-name": name,
+                    "apps.kubernetes.io/pod-index": number,
+                }
+            }
+            for name, number in zip(names, numbers, strict=True)
+        ]
+        yield TemplateUse(use.path, use.template, names, use.owner, "", added)
 
 
 def _daemon_set(obj: JSON) -> Iterator[TemplateUse]:
@@ -227,11 +248,24 @@ def _job(obj: JSON, place: Path = (), name: str = "", *, indexed: bool = False) 
     size, note = _limited(min(parallel, completions), path), ""
     if value_at(holder, ("spec", "suspend")) is True:
         size, note = 0, "is suspended, so it has no pods"
+    elif (manager := value_at(holder, ("spec", "managedBy"))) not in {None, _JOB_CONTROLLER}:
+        size, note = 0, f"is managed by {manager}, which is not simulated, so it has no pods"
     elif completions > size:
         note = f"runs {size} of its {completions} pods at a time; the others follow when these end"
     indexed = indexed or value_at(holder, ("spec", "completionMode")) == "Indexed"
     names = [f"{name}-{index}-" if indexed else f"{name}-" for index in range(size)]
-    yield TemplateUse(path, _template(template, path), names, ("batch/v1", "Job", name), note)
+    added = [_job_metadata(name, index if indexed else None) for index in range(size)]
+    yield TemplateUse(path, _template(template, path), names, ("batch/v1", "Job", name), note, added)
+
+
+def _job_metadata(job: str, index: int | None) -> Mapping[str, Mapping[str, str]]:
+    """The labels and annotations of a pod of a Job; `index` is None unless it is indexed."""
+    uid = generated_uid("Job", ("", job))
+    labels = {"job-name": job, f"{_BATCH}/job-name": job, "controller-uid": uid, f"{_BATCH}/controller-uid": uid}
+    if index is None:
+        return {"labels": labels}
+    completion = {f"{_BATCH}/job-completion-index": str(index)}
+    return {"labels": labels | completion, "annotations": completion}
 
 
 def _cron_job(obj: JSON) -> Iterator[TemplateUse]:
@@ -241,7 +275,8 @@ def _cron_job(obj: JSON) -> Iterator[TemplateUse]:
         if value_at(obj, ("spec", "suspend")) is True:
             yield TemplateUse(use.path, use.template, (), use.owner, "is suspended, so it has no pods")
         else:
-            yield TemplateUse(use.path, use.template, use.names, use.owner, use.note or "is simulated as one run")
+            note = use.note or "is simulated as one run"
+            yield TemplateUse(use.path, use.template, use.names, use.owner, note, use.added)
 
 
 # -- other kinds

@@ -198,6 +198,8 @@ def made_pod(use: TemplateUse, namespace: str, name: str, index: int = 0) -> JSO
     metadata: JSON = {key: value for key, value in (use.template.get("metadata") or {}).items() if value is not None}
     uid = generated_uid(kind, (namespace, owner))
     reference = {"apiVersion": version, "kind": kind, "name": owner, "uid": uid, "controller": True}
+    for key, values in (use.added[index] if use.added else {}).items():
+        metadata[key] = {**(metadata.get(key) or {}), **values}
     metadata |= {"name": name, "namespace": namespace, "uid": generated_uid("Pod", (namespace, name), uid)}
     if base != name:
         metadata["generateName"] = base
@@ -240,6 +242,7 @@ def _missing_daemon_pods(snapshot: Snapshot, namespace: str, use: TemplateUse) -
     if spec.get("hostNetwork"):
         tolerations.append({**_DAEMON_TOLERATIONS[-1], "key": "node.kubernetes.io/network-unavailable"})
     wanted = Pod.model_validate({"spec": spec | {"tolerations": tolerations}})
+    labels = {"controller-revision-hash": generated_name("", "template"), "pod-template-generation": "1"}
     present = {_daemon_node(pod) for pod in snapshot.pods if _is_owned(pod, use)}
     for index, obj in enumerate(snapshot.nodes):
         node = str(obj["metadata"]["name"])
@@ -248,6 +251,7 @@ def _missing_daemon_pods(snapshot: Snapshot, namespace: str, use: TemplateUse) -
         pod = made_pod(use, namespace, f"{use.owner[2]}-", index)
         name = generated_name(f"{use.owner[2]}-", namespace, node)
         pod["metadata"] |= {"name": name, "uid": generated_uid("Pod", (namespace, name), node)}
+        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
         yield pod | {"spec": spec | {"tolerations": tolerations, "affinity": _only_on(spec.get("affinity"), node)}}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
+from itertools import groupby
 from typing import Any, Final
 
 from dra_sdk.cel.fields import format_value
@@ -123,7 +124,7 @@ def device_html(device: DeviceTile, drawing: Drawing) -> Html:
     """Return a device as an element."""
     attributes = _device_attributes(device, drawing)
     if drawing.size is DrawingSize.SMALL:
-        return tag("li", tag("i", _device_in_short(device)), **attributes)
+        return tag("li", role="img", aria_label=_device_in_short(device), **attributes)
     full = drawing.size is DrawingSize.FULL
     return tag(
         "li",
@@ -202,13 +203,20 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_FACT_LENGTH else f"{text[: _MAX_FACT_LENGTH - 1]}…"
 
 
-def bar_html(amounts: AmountBar, drawing: Drawing, *, named: bool = True) -> Html:
+def bar_html(amounts: AmountBar, drawing: Drawing) -> Html:
     """Return an amount and its parts as a bar."""
-    label = f"{amounts.name}: {amounts.left} of {amounts.total} left"
-    short = label if drawing.size is DrawingSize.FULL else f"{amounts.name}: {amounts.left} left"
+    short = _left(amounts) if drawing.size is DrawingSize.FULL else f"{amounts.name}: {amounts.left} left"
+    return tag("div", tag("small", short), _meter_html(amounts, drawing), class_="bar")
+
+
+def _meter_html(amounts: AmountBar, drawing: Drawing) -> Html:
     parts = [_bar_part(claim, drawing, f";width:{amounts.share(amount):.2f}%") for claim, amount in amounts.parts]
-    meter = tag("span", *parts, class_="meter", role="img", aria_label=label, title=label)
-    return tag("div", tag("small", short) if named else None, meter, class_="bar")
+    label = _left(amounts)
+    return tag("span", *parts, class_="meter", role="img", aria_label=label, title=label)
+
+
+def _left(amounts: AmountBar) -> str:
+    return f"{amounts.name}: {amounts.left} of {amounts.total} left"
 
 
 def _bar_part(claim: ObjectKey, drawing: Drawing, style: str) -> Html:
@@ -238,12 +246,12 @@ def partitioned_device_html(item: PartitionedDevice, drawing: Drawing) -> Html:
 
 def _small_partitioned_device(item: PartitionedDevice, drawing: Drawing) -> Html:
     """Return only the strips or, without strips, the first bar."""
-    strips = [_strip_html(each, drawing, named=False) for each in item.strips]
-    inner = strips or [bar_html(each, drawing, named=False) for each in item.bars[:1]]
     names = ", ".join(f"{each.name} by {display_name(each.uses[0].claim)}" for each in item.used) or "nothing"
     kinds = ", ".join(_times(*each) for each in item.possible) or "none"
     text = f"{item.name}: {names} in use; available: {kinds}"
-    return tag("li", *inner, tag("i", text), class_="counter-set", title=text)
+    inner = [_strip_cells(each, drawing) for each in item.strips]
+    inner = inner or [_meter_html(each, drawing) for each in item.bars[:1]]
+    return tag("li", *inner, class_="counter-set", role="img", title=text)
 
 
 def _counter_set_title(item: PartitionedDevice) -> str:
@@ -266,14 +274,22 @@ def _more_bars(bars: Sequence[AmountBar], drawing: Drawing) -> Html:
     return tag("details", summary, *[bar_html(each, drawing) for each in bars])
 
 
-def _strip_html(strip: SlotStrip, drawing: Drawing, *, named: bool = True) -> Html:
+def _strip_html(strip: SlotStrip, drawing: Drawing) -> Html:
+    used = sum(1 for each in strip.cells if each)
+    short = tag("small", f"{used} of {len(strip.cells)} slots used")
+    return tag("div", short, _strip_cells(strip, drawing), class_="bar")
+
+
+def _strip_cells(strip: SlotStrip, drawing: Drawing) -> Html:
+    """Return the slots; neighbours that one claim holds are one element, and free ones are the background."""
     used = sum(1 for each in strip.cells if each)
     label = f"{strip.name}: {used} of {len(strip.cells)} used"
-    drawn_cells = [_cell_html(each, drawing) for each in strip.cells]
-    cells = tag("span", *drawn_cells, class_="strip", role="img", aria_label=label, title=label)
-    short = tag("small", f"{used} of {len(strip.cells)} slots used") if named else None
-    return tag("div", short, cells, class_="bar")
-
-
-def _cell_html(claim: ObjectKey | None, drawing: Drawing) -> Html:
-    return tag("s") if claim is None else tag("s", class_="on", title=display_name(claim), **drawing.colored(claim))
+    count = len(strip.cells)
+    runs, at = [], 0
+    for claim, cells in groupby(strip.cells):
+        length = sum(1 for _ in cells)
+        if claim is not None:
+            place = f";left:{100 * at / count:.2f}%;width:{100 * length / count:.2f}%"
+            runs.append(_bar_part(claim, drawing, place))
+        at += length
+    return tag("span", *runs, class_="strip", style=f"--n:{count}", role="img", aria_label=label, title=label)

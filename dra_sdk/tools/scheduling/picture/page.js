@@ -58,9 +58,11 @@ const find = (words) => {
     if (matches && each.matches(".card")) count.card += 1;
     if (matches && each.matches("tr")) count.claim += 1;
   }
-  for (const group of document.querySelectorAll(".group")) {
+  for (const group of document.querySelectorAll(".cards, .group")) {
     group.classList.toggle("filtered", !group.querySelector(".card:not(.filtered)"));
   }
+  const notPlaced = document.querySelector(".not-placed");
+  notPlaced?.parentElement.classList.toggle("filtered", !notPlaced.querySelector("li:not(.filtered)"));
   const said = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
   byId("found").textContent = wanted ? `${said(count.card, "node")}, ${said(count.claim, "claim")}` : "";
 };

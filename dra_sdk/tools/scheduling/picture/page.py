@@ -53,6 +53,8 @@ _ABOUT: Final = {
 _MAX_OPEN_CLAIMS: Final = 40
 """Longer lists are folded."""
 _MAX_NAMES: Final = 12
+_CARDS_IN_BATCH: Final = 24
+"""A browser draws a batch when it comes into view. With 1, 2, 3, 4, 6 or 8 columns there is no gap between batches."""
 
 
 def render_page(scene: Scene, title: str = "Devices and claims") -> str:
@@ -210,8 +212,9 @@ def _group_html(
     free, partly = sum(each.free for each in totals), sum(each.partly for each in totals)
     about = tag("small", f"{free} free as a whole, {partly} partly in use")
     summary = tag("summary", tag("b", title), about)
-    grid = tag("div", *drawn, class_=f"cards {drawing.size}")
-    return tag("details", summary, grid, class_="group", open=True, data_group=title)
+    batches = [drawn[at : at + _CARDS_IN_BATCH] for at in range(0, len(drawn), _CARDS_IN_BATCH)]
+    grids = [tag("div", *each, class_=f"cards {drawing.size}") for each in batches]
+    return tag("details", summary, *grids, class_="group", open=True, data_group=title)
 
 
 def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str], problems: Sequence[str]) -> Html:
@@ -228,16 +231,14 @@ def _card_html(card: NodeCard, drawing: Drawing, picture: Sequence[str], problem
     )
 
 
-def _frame_html(frame: AlignmentFrame, node: str, drawing: Drawing) -> Html:
-    inner = tag(
-        "div",
-        *[_pool_html(list(group), node, drawing) for _, group in groupby(frame.items, key=_pool_of)],
-        *[_frame_html(each, node, drawing) for each in frame.frames],
-        class_="frames",
-    )
-    if not frame.title:
-        return inner
-    return tag("fieldset", tag("legend", frame.title), inner, title=f"{frame.title} of {node}")
+def _frame_html(frame: AlignmentFrame, node: str, drawing: Drawing, *, nested: bool = False) -> Html:
+    pools = [_pool_html(list(group), node, drawing) for _, group in groupby(frame.items, key=_pool_of)]
+    about = f"{frame.title} of {node}"
+    if nested and drawing.size is DrawingSize.SMALL:
+        return tag("div", *pools, class_="frame", role="group", aria_label=about, title=about)
+    frames = [_frame_html(each, node, drawing, nested=bool(frame.title)) for each in frame.frames]
+    inner = tag("div", *pools, *frames, class_="frames")
+    return tag("fieldset", tag("legend", frame.title), inner, title=about) if frame.title else inner
 
 
 def _pool_of(item: SceneItem) -> tuple[str, str]:
@@ -246,11 +247,13 @@ def _pool_of(item: SceneItem) -> tuple[str, str]:
 
 def _pool_html(items: Sequence[SceneItem], node: str, drawing: Drawing) -> Html:
     driver, pool = _pool_of(items[0])
-    # The pool of a node is usually named after the node.
-    name = join(driver, tag("small", f"pool {pool}") if pool != node else None)
-    label = tag("h4", name, title=f"driver {driver}, pool {pool}") if drawing.size is DrawingSize.FULL else None
     drawn = [
         partitioned_device_html(each, drawing) if isinstance(each, PartitionedDevice) else device_html(each, drawing)
         for each in items
     ]
+    if drawing.size is not DrawingSize.FULL:
+        return tag("ul", *drawn, class_="tiles pool")
+    # The pool of a node is usually named after the node.
+    name = join(driver, tag("small", f"pool {pool}") if pool != node else None)
+    label = tag("h4", name, title=f"driver {driver}, pool {pool}")
     return tag("div", label, tag("ul", *drawn, class_="tiles"), class_="pool")

@@ -46,7 +46,7 @@ def notes(*objects, **more):
         ),
         (
             {"schedulingGroup": {"podGroupName": "g"}},
-            "gang scheduling of its PodGroup is not simulated",
+            "gang scheduling of its PodGroup, and claims that its pods share, are not simulated",
         ),
         ({"schedulerName": "volcano"}, "its scheduler is not simulated; it is scheduled as by kube-scheduler"),
     ],

@@ -44,6 +44,8 @@ def test_each_pod_of_a_deployment_gets_a_claim_of_its_own():
 def test_a_stateful_set_has_numbered_pods():
     pods = read(workload("StatefulSet", replicas=2)).snapshot.pods
     assert [each["metadata"]["name"] for each in pods] == ["w-0", "w-1"]
+    assert pods[1]["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "w-1"
+    assert pods[1]["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
     assert pods[0]["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet"
 
 
@@ -51,6 +53,27 @@ def test_pods_that_exist_are_not_made_again():
     made = read(workload("Deployment", replicas=3)).snapshot.pods
     assert len(read(workload("Deployment", replicas=3), *made[:2]).snapshot.pods) == 3
     assert len(read(workload("Deployment", replicas=1), *made).snapshot.pods) == 3
+
+
+def test_a_paused_deployment_has_no_pods():
+    reading = read(workload("Deployment", replicas=3, paused=True))
+    assert reading.snapshot.pods == ()
+    assert reading.warnings == ("a.yaml: Deployment/w is paused, so it has no new pods",)
+
+
+def test_a_job_of_another_controller_has_no_pods():
+    reading = read(workload("Job", version="batch/v1", managedBy="kueue.x-k8s.io/multikueue"))
+    assert reading.snapshot.pods == ()
+    (warning,) = reading.warnings
+    assert warning.endswith("is managed by kueue.x-k8s.io/multikueue, which is not simulated, so it has no pods")
+    assert len(read(workload("Job", version="batch/v1", managedBy="kubernetes.io/job-controller")).snapshot.pods) == 1
+
+
+def test_pods_of_a_job_have_its_labels():
+    job = workload("Job", version="batch/v1", completions=2, parallelism=2, completionMode="Indexed")
+    metadata = read(job).snapshot.pods[1]["metadata"]
+    assert metadata["labels"]["batch.kubernetes.io/job-name"] == metadata["labels"]["job-name"] == "w"
+    assert metadata["annotations"] == {"batch.kubernetes.io/job-completion-index": "1"}
 
 
 def test_notes_of_workloads_are_warnings():

@@ -111,7 +111,7 @@ def test_a_shared_device():
     assert "memory: 6Gi of 8Gi left" in Page(device_html(device_, drawing)).text
     medium = Drawing(DrawingSize.MEDIUM, drawing.claims, drawing.drivers)
     assert Page(device_html(device_, medium)).text == "a half memory: 6Gi left"
-    assert "memory: 6Gi of 8Gi left" in bar_html(amounts, medium, named=False)
+    assert "memory: 6Gi of 8Gi left" in bar_html(amounts, medium), "the label of the bar is whole"
 
 
 def test_the_tooltip_has_all_details():
@@ -127,7 +127,7 @@ def test_the_tooltip_has_all_details():
 def test_a_small_device_has_a_text_for_screen_readers():
     drawn = build_scene(cluster(SHARED, HALF))
     small = Drawing(DrawingSize.SMALL, Drawing.of(drawn).claims, (GPU,))
-    assert Page(device_html(drawn.tiles[0], small)).text == "a: half"
+    assert Page(device_html(drawn.tiles[0], small)).tags[0][1]["aria-label"] == "a: half"
 
 
 def drawn(size: DrawingSize, *devices: str) -> Page:
@@ -142,7 +142,9 @@ def test_a_partitioned_device_at_full_size():
     page = drawn(DrawingSize.FULL, "3g-20gb-0", "1g-5gb-4")
     assert page.text.startswith("gpu-0 5 of 8 slots used memory: 15Gi of 40192Mi left multiprocessors: 28 of 98")
     assert len(page.having("tile")) == 2
-    assert [each["data-claim"] for each in page.having("on")[:5]] == ["0", "0", "0", "0", "1"]
+    assert [(each["data-claim"], str(each["style"]).partition(";")[2]) for each in page.having("on")[:2]] == [
+        ("0", "left:0.00%;width:50.00%"), ("1", "left:50.00%;width:12.50%"),
+    ]  # fmt: skip
     assert str(page.tags[0][1]["title"]).endswith("14 devices share it")
 
 
@@ -154,7 +156,9 @@ def test_a_partitioned_device_at_medium_size():
 
 def test_a_partitioned_device_at_small_size():
     page = drawn(DrawingSize.SMALL, "7g-40gb-0")
-    assert page.text == "gpu-0: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; available: none"
+    (item,) = page.having("counter-set")
+    assert item["title"] == "gpu-0: gpu-0-mig-7g-40gb-0 by 7g-40gb-0 in use; available: none"
+    assert item["role"] == "img", "a screen reader reads the title"
     assert [each["aria-label"] for each in page.having("strip")] == ["memory-slice-0…7: 8 of 8 used"]
 
 
