@@ -10,7 +10,7 @@ from tests.faults.protocol import program
 from tests.faults.protocol_guards import GUARDS, Guard
 
 SEED: Final = 1
-STEPS: Final = 60_000
+STEPS: Final = 300_000
 """Within which it is found. Seed and interpreter are the same each time, so it does not depend on luck."""
 
 
