@@ -59,7 +59,7 @@ def test_an_object_is_sent_as_json(authority):
         accepted, _ = listener.accept()
         with context.wrap_socket(accepted, server_side=True) as connection, connection.makefile("rb") as file:
             head = b"".join(iter(file.readline, b"\r\n")).decode()
-            received.extend([head, file.read(len(b'{"kind": "Pod"}'))])
+            received.extend([head, file.read(len(b'{"kind":"Pod"}'))])
             connection.sendall(ANSWER.replace(b"200 OK", b"201 Created"))
 
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
@@ -70,7 +70,7 @@ def test_an_object_is_sent_as_json(authority):
     head, body = received
     assert head.startswith("POST /api/v1/namespaces/default/pods ")
     assert "Content-Type: application/json" in head
-    assert body == b'{"kind": "Pod"}'
+    assert body == b'{"kind":"Pod"}'
 
 
 def test_a_server_that_is_down_is_an_error_at_once(authority):
