@@ -1,6 +1,7 @@
 """A real etcd and API server for the benchmark alone, whose audit log has every request of the drivers.
 
-A kubelet and containers are not needed, because the benchmark plays the kubelet itself.
+A kubelet and containers are not needed, because the benchmark plays the kubelet itself. Benchmarks that need a real
+container runtime have a whole cluster.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_sdk.kube.client import KubeClient
+from tests.cluster.harness import Cluster
 from tests.cluster.harness.control_plane import ControlPlaneSettings
 from tests.cluster.harness.control_plane import control_plane as plain_control_plane
 from tests.cluster.harness.progress import Progress
@@ -46,6 +48,16 @@ def control_plane(root: Path, version: str, users: list[str], progress: Progress
             yield ControlPlane(running.version, running.server, client, audit_log, kubeconfigs, pids)
         finally:
             client.close()
+
+
+@contextmanager
+def single_node_cluster() -> Iterator[Cluster]:
+    """A cluster with kubelet and containerd on this machine, until the context ends."""
+    cluster = Cluster.up(name=NAME)
+    try:
+        yield cluster
+    finally:
+        cluster.down()
 
 
 def _audit_policy(users: list[str]) -> dict[str, object]:

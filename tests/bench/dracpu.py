@@ -23,17 +23,16 @@ from dra_sdk.kube.client import KubeClient
 from dra_sdk.tools.simulator.kubelet import ClaimRef
 from tests.bench.calls import OPERATIONS, Side
 from tests.bench.contestants import Contestant, Dirs
+from tests.bench.control_plane import single_node_cluster
 from tests.bench.machine import describe_machine
 from tests.bench.node import Node, nodes
-from tests.bench.runtime import HEAD, print_row
-from tests.bench.stats import Pair, compare
+from tests.bench.runtime import HEAD, print_comparison
+from tests.bench.stats import Pair
 from tests.cluster.harness import Cluster
 from tests.cluster.manifests import claim, request
 
-NAME, DRIVER = "bench", "dra.cpu"
+DRIVER = "dra.cpu"
 PAUSE = 0.4
-_WAIT = 60.0
-_LOOK = 0.1
 _FIXED: Final = (Path("/run/nri"), Path("/run/cdi"))
 """Where the Go driver looks for the runtime's socket and writes CDI specs."""
 
@@ -49,20 +48,17 @@ def main(arguments: Sequence[str]) -> int:
         temporary = tempfile.TemporaryDirectory(prefix="dra-bench-", dir=given.state_dir)
         root, cdi = Path(stack.enter_context(temporary)), Path(stack.enter_context(_specs()))
         stack.enter_context(_fixed_directories())
-        cluster = stack.enter_context(_cluster())
+        cluster = stack.enter_context(single_node_cluster())
         print(describe_machine(root, cdi), f"Kubernetes {cluster.version}")
         contestants = (_ours(cluster, root, cdi), _theirs(cluster, root, cdi, given.binary.absolute()))
         kubelets = stack.enter_context(nodes(contestants))
         pair = zip(contestants, kubelets, strict=True)
-        client = stack.enter_context(closing(KubeClient.connect(cluster.kubeconfig, agent=NAME)))
-        sides = [stack.enter_context(_running(client, each, kubelet)) for each, kubelet in pair]
+        client = stack.enter_context(closing(KubeClient.connect(cluster.kubeconfig, agent="bench")))
+        sides = [stack.enter_context(_running(cluster, client, each, kubelet)) for each, kubelet in pair]
         found = _rounds(sides, given.rounds)
     print(HEAD)
     for name, pairs in found.items():
-        for label, times in zip(("dra_sdk", "Go"), zip(*pairs, strict=True), strict=True):
-            print_row(f"{name}, {label}", times)
-        told = compare(pairs)
-        print(f"ratio p50 {told.ratio:.2f} ({told.low:.2f} to {told.high:.2f}), p99 {told.p99[0] / told.p99[1]:.2f}")
+        print_comparison(name, "Go", pairs)
     return 0
 
 
@@ -99,15 +95,6 @@ def _fixed_directories() -> Iterator[None]:
             path.rmdir()
 
 
-@contextmanager
-def _cluster() -> Iterator[Cluster]:
-    cluster = Cluster.up(name=NAME)
-    try:
-        yield cluster
-    finally:
-        cluster.down()
-
-
 def _ours(cluster: Cluster, root: Path, cdi: Path) -> Contestant:
     dirs = Dirs(root / "ours", cdi / "ours", root / "ours.log")
     command = [
@@ -131,27 +118,23 @@ def _theirs(cluster: Cluster, root: Path, cdi: Path, binary: Path) -> Contestant
 
 
 @contextmanager
-def _running(client: KubeClient, contestant: Contestant, kubelet: Node) -> Iterator[Side]:
+def _running(cluster: Cluster, client: KubeClient, contestant: Contestant, kubelet: Node) -> Iterator[Side]:
     """Run a driver on its own Node; its side has one claim."""
     node = contestant.user
     client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
     running = contestant.start(0)
     try:
         kubelet.wait_registered(running)
-        yield Side(running, kubelet, [_claim(client, node, _device(client, node))])
+        device = cluster.wait_until(lambda: _device(client, node), f"a device of {node} is published")
+        yield Side(running, kubelet, [_claim(client, node, device)])
     finally:
         running.kill()
 
 
 def _device(client: KubeClient, node: str) -> str:
-    """Wait for the node's first device; its name."""
-    deadline = time.monotonic() + _WAIT
-    while time.monotonic() < deadline:
-        pieces = client.list(paths.resource_slices(), {"fieldSelector": f"spec.nodeName={node}"})["items"]
-        if names := [str(device["name"]) for each in pieces for device in each["spec"].get("devices") or ()]:
-            return names[0]
-        time.sleep(_LOOK)
-    raise SystemExit(f"{node} has published no device within {_WAIT:g} s")
+    """The name of the node's first device; empty until it is published."""
+    pieces = client.list(paths.resource_slices(), {"fieldSelector": f"spec.nodeName={node}"})["items"]
+    return next((str(device["name"]) for each in pieces for device in each["spec"].get("devices") or ()), "")
 
 
 def _claim(client: KubeClient, name: str, device: str) -> ClaimRef:

@@ -31,8 +31,7 @@ from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.bench.machine import describe_machine
 from tests.bench.net import CONFIG, CYCLES, DRIVER, enter_node, processor_time
-from tests.bench.runtime import HEAD, print_row, running_driver, wait_connected
-from tests.bench.stats import compare
+from tests.bench.runtime import HEAD, print_comparison, running_driver, wait_connected
 
 _START, _PREPARE, _SANDBOX, _STOP = "pod start", "prepare", "RunPodSandbox", "StopPodSandbox"
 _WAIT = 60.0
@@ -128,11 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     node.close()
     print(HEAD)
     for part in (_START, _PREPARE, _SANDBOX, _STOP):
-        print_row(f"{part}, dra_sdk", [each[part] for each, _ in found])
-        print_row(f"{part}, dranet", [each[part] for _, each in found])
-        told = compare([(one[part], other[part]) for one, other in found])
-        p99 = told.p99[0] / told.p99[1]
-        print(f"{part}: ratio p50 {told.ratio:.2f} ({told.low:.2f} to {told.high:.2f}), p99 {p99:.2f}")
+        print_comparison(part, "dranet", [(one[part], other[part]) for one, other in found])
     print("processor time of a pod in ms: " + ", ".join(f"{1000 * each / given.cycles:.1f}" for each in used))
     return 0
 

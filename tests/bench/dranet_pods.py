@@ -19,16 +19,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.bench.control_plane import single_node_cluster
 from tests.bench.machine import describe_machine
 from tests.bench.net import CONFIG, DRIVER
-from tests.bench.runtime import HEAD, print_row
-from tests.bench.stats import compare
+from tests.bench.runtime import HEAD, print_comparison
 from tests.cluster.deployed import install
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.harness import Cluster
 from tests.cluster.manifests import config, container, device_class, pod, request, template
 
-NAME = "bench"
 INTERFACE = "drab0"
 _WAIT = 120.0
 _PAUSE = 3.0
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     found: tuple[list[float], list[float]] = ([], [])
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-bench-")))
-        cluster = stack.enter_context(_cluster())
+        cluster = stack.enter_context(single_node_cluster())
         print(describe_machine(cluster.kubelet_dir, cluster.cdi_dir), f"Kubernetes {cluster.version}")
         stack.enter_context(_interface())
         cluster.apply(device_class("nic", DRIVER))
@@ -60,10 +59,7 @@ def main(arguments: Sequence[str]) -> int:
                 with driver:
                     found[side].extend(_start_pods(cluster, ("ours", "theirs")[side], given.pods))
     print(HEAD)
-    print_row("pod Ready, dra_sdk", found[0])
-    print_row("pod Ready, dranet", found[1])
-    told = compare(list(zip(*found, strict=True)))
-    print(f"ratio p50 {told.ratio:.2f} ({told.low:.2f} to {told.high:.2f}), p99 {told.p99[0] / told.p99[1]:.2f}")
+    print_comparison("pod Ready", "dranet", list(zip(*found, strict=True)))
     return 0
 
 
@@ -113,15 +109,6 @@ def _wait(check: Callable[[], bool], what: str) -> None:
 def _ip(*arguments: str) -> None:
     for each in arguments:
         subprocess.run(["ip", *each.split()], check=True)
-
-
-@contextmanager
-def _cluster() -> Iterator[Cluster]:
-    cluster = Cluster.up(name=NAME)
-    try:
-        yield cluster
-    finally:
-        cluster.down()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the benchmarks of NRI share: a driver as a process of its own beside a simulated runtime, and their table."""
+"""What the benchmarks of NRI share: a driver as a process of its own beside a simulated runtime, and their tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statistics import median
 
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
-from tests.bench.stats import quantile
+from tests.bench.stats import Pair, compare, quantile
 
 HEAD = f"{'ms':32} {'calls':>6} {'p50':>8} {'p99':>8} {'max':>8}"
 _WAIT = 60.0  # seconds
@@ -49,3 +49,12 @@ def print_row(what: str, seconds: Sequence[float]) -> None:
     """Print a row of the table, below `HEAD`."""
     numbers = [1000 * each for each in (median(seconds), quantile(seconds, 0.99), max(seconds))]
     print(f"{what:32} {len(seconds):6} " + " ".join(f"{each:8.2f}" for each in numbers))
+
+
+def print_comparison(what: str, theirs: str, pairs: Sequence[Pair]) -> None:
+    """Print a row of each side, below `HEAD`, and their ratio; `theirs` is the name of the other driver."""
+    for label, seconds in zip(("dra_sdk", theirs), zip(*pairs, strict=True), strict=True):
+        print_row(f"{what}, {label}", seconds)
+    told = compare(pairs)
+    p99 = told.p99[0] / told.p99[1]
+    print(f"{what}: ratio p50 {told.ratio:.2f} ({told.low:.2f} to {told.high:.2f}), p99 {p99:.2f}")

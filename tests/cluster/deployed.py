@@ -58,13 +58,18 @@ def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
         "hostPaths": [{"path": str(each)} for each in python_directories()] + fields.get("hostPaths", []),
         "env": {**_SETTINGS, **fields.get("env", {})},
     }
+    return chart_values(cluster, repository, tag, {key: entry})
+
+
+def chart_values(cluster: Cluster, repository: str, tag: str, drivers: JSON) -> JSON:
+    """Returns the chart's values for drivers on this cluster, whose image is there already."""
     return {
         "namespace": {"create": True},
         "kubeletDir": str(cluster.kubelet_dir),
         "cdiDir": str(cluster.cdi_dir),
         "nriDir": str(cluster.nri_socket.parent),
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-        "drivers": {key: entry},
+        "drivers": drivers,
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dra_sdk.tools.manifests import Chart, Manifest
+from tests.cluster.deployed import chart_values
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.driver_image import REPOSITORY
 from tests.cluster.harness.layout import OWN_CDI_DIRS
@@ -37,14 +38,7 @@ def values(cluster: Cluster, tag: str) -> JSON:
         }
         for key in OWN_CDI_DIRS
     }
-    return {
-        "namespace": {"create": True},
-        "kubeletDir": str(cluster.kubelet_dir),
-        "cdiDir": str(cluster.cdi_dir),
-        "nriDir": str(cluster.nri_socket.parent),
-        "image": {"repository": REPOSITORY, "tag": tag, "pullPolicy": "Never"},
-        "drivers": drivers,
-    }
+    return chart_values(cluster, REPOSITORY, tag, drivers)
 
 
 def _devices(key: str) -> str:
