@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 _BINARY: Final = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
 _BINARY_LIMIT: Final = Fraction(2**63 - 1)
-_DECIMAL: Final = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
-    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
-    "P": Fraction(10**15), "E": Fraction(10**18),
-}  # fmt: skip
 _POWERS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL: Final = {suffix: Fraction(10) ** power for suffix, power in _POWERS.items()}
 _MAX_KEPT_DIGITS: Final = 18
 _MAX_KEPT_BINARY_DIGITS: Final = {"Ki": 11, "Mi": 8, "Gi": 5, "Ti": 2}
 _PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i|[numkMGTPE]?)|[eE]([+-]?\d{1,3}))", re.ASCII)

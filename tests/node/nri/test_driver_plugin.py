@@ -45,14 +45,8 @@ def pinned(containers: Sequence[Container], _held: Sequence[HeldClaim]) -> dict[
     return {name: ContainerResources(cpus=frozenset(map(int, cpus)) or SHARED) for name, cpus in names.items()}
 
 
-class CardDriver:
-    """Hooks that a test hands in, and a record of their arguments."""
-
-    def __init__(self, create: Create = lambda _container, _held: None, wanted: Wanted = pinned) -> None:
-        self.create, self.wanted = create, wanted
-        self.pods: list[PodSandbox] = []
-        self.created: list[Container] = []
-        self.removed: list[Container] = []
+class NamedDriver:
+    """The hooks that every driver has."""
 
     def dra_driver_info(self) -> DriverInfo:
         return DriverInfo(NAME)
@@ -62,6 +56,16 @@ class CardDriver:
 
     def dra_prepare(self) -> list[object]:
         return []
+
+
+class CardDriver(NamedDriver):
+    """Hooks that a test hands in, and a record of their arguments."""
+
+    def __init__(self, create: Create = lambda _container, _held: None, wanted: Wanted = pinned) -> None:
+        self.create, self.wanted = create, wanted
+        self.pods: list[PodSandbox] = []
+        self.created: list[Container] = []
+        self.removed: list[Container] = []
 
     def dra_run_pod_sandbox(self, pod: PodSandbox) -> None:
         self.pods.append(pod)
@@ -255,17 +259,8 @@ def test_a_late_hook_fails_a_container_with_claims_and_delays_no_other(tmp_path:
         assert here.runtime.problems == []
 
 
-class PodDriver:
+class PodDriver(NamedDriver):
     """A driver that is called about pods alone."""
-
-    def dra_driver_info(self) -> DriverInfo:
-        return DriverInfo(NAME)
-
-    def dra_discover(self) -> list[object]:
-        return []
-
-    def dra_prepare(self) -> list[object]:
-        return []
 
     def dra_run_pod_sandbox(self) -> None:
         """Nothing."""
