@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
@@ -9,6 +11,7 @@ from tests.cluster.manifests import claim, pod_with, request
 from tests.cluster.pods import allocated, claim_of, end_container, nudge, run_pod, start_pod, wait_failure
 from tests.cluster.trouble import paused, stopped
 
+RESTARTS = 6
 FORCE = ("--grace-period=0", "--force", "--wait=false")
 
 
@@ -18,6 +21,22 @@ def test_a_pod_that_was_created_while_the_kubelet_was_away(cluster: Cluster, kno
         allocated(cluster, claim_of(cluster, "lit"))
     cluster.wait_pod("lit")
     assert len(knobs.held()) == 1
+
+
+def test_slices_come_back_at_once_however_often_the_kubelet_restarts(cluster: Cluster, lamps: DriverUnderTest) -> None:
+    """The kubelet deletes them at each start, and registers the driver a moment before or after that."""
+    for restart in range(1, RESTARTS + 1):
+        registered, old = lamps.registrations(), {each["metadata"]["uid"] for each in lamps.slices()}
+        cluster.stop("kubelet")
+        begun = time.monotonic()
+        cluster.start("kubelet")
+        lamps.wait_registered_again(registered)
+        lamps.wait(lambda old=old: (now := lamps.slices()) and old.isdisjoint(each["metadata"]["uid"] for each in now))
+        print(f"restart {restart}: registered and published after {time.monotonic() - begun:.1f} s")
+    said = lamps.log_since_start()
+    assert said.count("the kubelet has restarted; publishing its slices again") == RESTARTS
+    assert "somebody else changed its slices" not in said  # after which each next time takes twice as long
+    run_pod(cluster, "lit")
 
 
 def test_a_failed_prepare_is_repeated_after_a_kubelet_restart(cluster: Cluster, knobs: DriverUnderTest) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Event
+from threading import Condition, Event
+from time import monotonic
 
 import grpc
 
@@ -21,6 +22,9 @@ SERVICE = "pluginregistration.Registration"
 
 
 PROBE_SECONDS = 1.0  # the kubelet waits no longer for GetInfo
+RESTART_SECONDS = 3.0
+"""How long a kubelet that seems to have restarted may take to register the driver: one attempt may fail, after which it
+tries again within two seconds."""
 
 
 def get_info(socket: Path) -> wire.PluginInfo:
@@ -42,6 +46,11 @@ class Registration:
         )
         self.registered = Event()
         self.error = ""
+        self._changed = Condition()  # guards the next four
+        self._accepted = 0  # times that the kubelet has accepted the driver
+        self._known = 1  # of which nobody need be told: the first is that of our own start
+        self._told_at = float("-inf")
+        self._waited_at = float("-inf")  # when the last wait ended in vain
 
     def methods(self) -> dict[str, Method]:
         """The handlers of the service, by method name."""
@@ -49,6 +58,23 @@ class Registration:
             "GetInfo": unary(self._get_info, wire.InfoRequest, wire.PluginInfo),
             "NotifyRegistrationStatus": unary(self._notify, wire.RegistrationStatus, wire.RegistrationStatusResponse),
         }
+
+    def restarted(self) -> bool:
+        """Whether the kubelet has registered the driver again since this was last True, or does so now.
+
+        A kubelet that starts deletes the slices of all drivers of its node, and registers the drivers a moment before
+        or after that. Waits up to `RESTART_SECONDS`. Each pool asks, so after an answer nobody waits for as long again.
+        """
+        with self._changed:
+            if monotonic() - self._told_at < RESTART_SECONDS:
+                return True
+            patience = 0.0 if monotonic() - self._waited_at < RESTART_SECONDS else RESTART_SECONDS
+            if not self._changed.wait_for(lambda: self._accepted > self._known, patience):
+                if patience:
+                    self._waited_at = monotonic()
+                return False
+            self._known, self._told_at = self._accepted, monotonic()
+            return True
 
     def _get_info(self, _request: wire.InfoRequest, _context: grpc.ServicerContext) -> wire.PluginInfo:
         return self._info
@@ -59,6 +85,9 @@ class Registration:
         if status.plugin_registered:
             self.error = ""
             self.registered.set()
+            with self._changed:
+                self._accepted += 1
+                self._changed.notify_all()
             log.info("registered with the kubelet as %s", self._info.name)
         else:
             # The kubelet tries again by itself. If the process ended, prepared claims could not be answered.

@@ -93,7 +93,8 @@ class MetadataDirectory:
         for each in files:
             path = self._data / each.path
             try:
-                path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                for directory in (path.parent.parent, path.parent):  # upwards, `mkdir` would first fail for each
+                    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
                 # A container's user need not be root.
                 self._files.write(path, each.content.encode(), 0o644, whole=False)
             except OSError as error:

@@ -6,7 +6,8 @@ dra_device_health ──▶ HealthService ────────────�
 ```
 
 Nothing is published before the kubelet has registered the driver. The scheduler may bind a pod as soon as there are
-slices, and the kubelet refuses a pod of a driver that it does not know yet, and looks at the pod again 90 s later.
+slices, and the kubelet refuses a pod of a driver that it does not know yet, and looks at the pod again 90 s later. For
+the same reason, slices that a kubelet deletes at its start are published again when it has registered the driver.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dra_sdk.node.health.feed import HealthFeed, HealthThread
 from dra_sdk.node.health.tainting import Publish, TaintingPublisher, TaintPolicy
 from dra_sdk.node.health.unhealthy_store import UnhealthyStore
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
+from dra_sdk.node.kubelet.registration import Registration
 from dra_sdk.node.runtime.discovery import Discovery
 from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.node.slices.controller import SliceController, log_error
@@ -109,9 +111,11 @@ class Publisher:
             return connect()
 
         self._name, self._stopping = driver.info.name, Event()
-        self._registered: Event | None = None
+        self._registration: Registration | None = None
         self._no_longer_at = 0.0
-        self.slices = SliceController(driver.info.name, node.name, connect_when_registered, not_published)
+        self.slices = SliceController(
+            driver.info.name, node.name, connect_when_registered, not_published, kubelet_restarted=self._restarted
+        )
         self.health = HealthService(driver, node)
         publish: Publish = self.slices.publish
         if self.health.is_offered and settings.taint_effect is not None:
@@ -126,12 +130,12 @@ class Publisher:
 
         self.discovery = Discovery(driver, node, take, _overlay(settings.overlay_file), failed=not_discovered)
 
-    def start(self, registered: Event | None = None) -> None:
+    def start(self, registration: Registration | None = None) -> None:
         """Start, health first, so that a device that is known to be unhealthy is published with its taint.
 
-        `registered` is set once the kubelet knows the driver; None if another process serves the registration.
+        `registration` says when the kubelet knows the driver; None if another process serves it.
         """
-        self._registered = registered
+        self._registration = registration
         self._no_longer_at = monotonic() + REGISTRATION_SECONDS
         self.health.start()
         self.discovery.start()
@@ -145,9 +149,9 @@ class Publisher:
         self.slices.stop(timeout)
 
     def _wait_registered(self) -> None:
-        if self._registered is None:
+        if self._registration is None:
             return
-        while not self._registered.wait(_STOP_CHECK_SECONDS):
+        while not self._registration.registered.wait(_STOP_CHECK_SECONDS):
             if self._stopping.is_set():
                 return
             if monotonic() >= self._no_longer_at:
@@ -157,6 +161,9 @@ class Publisher:
                     REGISTRATION_SECONDS,
                 )
                 return
+
+    def _restarted(self) -> bool:
+        return self._registration is not None and self._registration.restarted()
 
 
 def _overlay(file: Path | None) -> Overlay | None:

@@ -3,7 +3,8 @@
 One thread, `slices`, does all the work; it has one more, `slices-watch-…`, for each watch. Without changes the watch is
 the only traffic; a restart with equal devices writes nothing; slices stay when the driver stops, and the kubelet
 removes them if it does not come back. A slice that somebody else changes or deletes is repaired at once, and
-after a growing delay if that is repeated. Failed writes are retried with a back-off for each pool.
+after a growing delay if that is repeated, but not if it is the kubelet, which deletes all slices of its node when it
+starts. Failed writes are retried with a back-off for each pool.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class SliceController:
     on_error: called with a pool and its problem, from any thread; pool "" stands for all pools.
     owner: the object with which the slices are deleted, for a driver without node.
     backoff: the delays.
+    kubelet_restarted: called in the controller's thread when slices are missing that were there; returns whether the
+        kubelet has deleted them at its start, once the driver may publish them again.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class SliceController:
         *,
         owner: Owner | None = None,
         backoff: Backoff | None = None,
+        kubelet_restarted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._driver = driver
         self._node_name = node_name
@@ -69,6 +73,7 @@ class SliceController:
         self._on_error = on_error
         self._owner = owner
         self._backoff = backoff or Backoff()
+        self._kubelet_restarted = kubelet_restarted
         self._cache = SliceCache()
         self._queue = PoolQueue(self._backoff)
         self._changed = Condition()  # guards the queue, the stats and the general error
@@ -224,9 +229,14 @@ class SliceController:
         """The writes that make the server have `specs`, changed if its release needs another form."""
         operations = self._diff(pool, specs)
         if operations and pool.settled:
-            _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
-            with self._changed:
-                self._queue.repairing(pool, time.monotonic())
+            missing = len(self._cache.of_pool(pool.name)) < len(specs)
+            if missing and self._kubelet_restarted():
+                _log.info("pool %s: the kubelet has restarted; publishing its slices again", pool.name)
+            else:
+                _log.warning("pool %s: somebody else changed its slices; putting them right", pool.name)
+                with self._changed:
+                    self._queue.repairing(pool, time.monotonic())
+            operations = self._diff(pool, specs)  # others may have gone meanwhile
             # The Node may have been created again; slices of the old one would be deleted with it.
             self._owner_is_old = True
         if operations and self._owner_is_old and self._node_name is not None:

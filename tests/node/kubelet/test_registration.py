@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from dra_sdk.node.kubelet import registration as module
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.registration import SERVICE, Registration
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 from tests.node.kubelet.conftest import Dial, Serve, call
+from tests.waiting import LONG
 
 ENDPOINT = Path("/var/lib/kubelet/plugins/gpu.example.com/dra.sock")
 GET_INFO = "/pluginregistration.Registration/GetInfo"
@@ -58,3 +62,58 @@ def test_a_refusal_without_a_reason_says_so_and_ends_the_registration(
     call(channel, NOTIFY, wire.RegistrationStatus(plugin_registered=True), wire.RegistrationStatusResponse)
     call(channel, NOTIFY, wire.RegistrationStatus(plugin_registered=False), wire.RegistrationStatusResponse)
     assert (registration.registered.is_set(), registration.error) == (False, "the kubelet gave no reason")
+
+
+@pytest.fixture
+def accept(registration: Registration, serve: Serve, dial: Dial) -> Callable[[], None]:
+    """Registers the driver as the kubelet does."""
+    channel = dial(serve({SERVICE: registration.methods()}).path)
+
+    def register() -> None:
+        call(channel, NOTIFY, wire.RegistrationStatus(plugin_registered=True), wire.RegistrationStatusResponse)
+
+    return register
+
+
+def test_the_registration_of_our_own_start_is_no_restart_of_the_kubelet(
+    registration: Registration, accept: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESTART_SECONDS", 0.05)
+    assert not registration.restarted()
+    accept()
+    assert not registration.restarted()
+
+
+def test_a_kubelet_that_has_registered_the_driver_again_was_restarted_once(
+    registration: Registration, accept: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept()
+    accept()
+    assert [registration.restarted() for _pool in range(3)] == [True] * 3
+    monkeypatch.setattr(module, "RESTART_SECONDS", 0.0)  # so that time has passed
+    assert not registration.restarted()
+    accept()
+    assert registration.restarted()
+
+
+def test_the_registration_after_a_restart_is_awaited(
+    registration: Registration, accept: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESTART_SECONDS", LONG)
+    accept()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(registration.restarted)
+        with pytest.raises(TimeoutError):
+            answer.result(0.1)
+        accept()
+        assert answer.result(LONG)
+
+
+def test_pools_whose_slices_somebody_else_deleted_wait_only_once(
+    registration: Registration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESTART_SECONDS", 0.05)
+    assert not registration.restarted()
+    monkeypatch.setattr(module, "RESTART_SECONDS", LONG)  # so that little time has passed
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(registration.restarted).result(LONG / 2)

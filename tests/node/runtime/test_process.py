@@ -15,6 +15,7 @@ import pytest
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, Gauge, HeldClaim, Node, PreparedDevice
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
+from dra_sdk.node.kubelet import registration
 from dra_sdk.node.runtime import publishing, sockets
 from dra_sdk.node.runtime.instance import InstanceLock
 from dra_sdk.node.runtime.process import DriverProcess
@@ -79,6 +80,32 @@ def test_a_restart_keeps_slices_and_answers(cluster: EmbeddedCluster) -> None:
     assert again.container_cdi_ids("main") == first.container_cdi_ids("main")
     assert lamps.calls == ["prepare one", "unprepare one"]
     assert [each["spec"] for each in cluster.api.list("resourceslices")] == [each["spec"] for each in before]
+
+
+def test_slices_that_a_kubelet_deletes_at_its_start_come_back_when_it_has_registered_the_driver(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here the kubelet takes long between the two. A pod that came meanwhile would be refused, and wait 90 s."""
+    monkeypatch.setattr(registration, "RESTART_SECONDS", LONG)
+    with caplog.at_level("INFO"), DriverProcess(Driver.of(LampDriver()), settings_for(cluster)) as process:
+        asked, restarted = Event(), process.registration.restarted
+        monkeypatch.setattr(process.registration, "restarted", lambda: (asked.set(), restarted())[1])
+        cluster.kubelet.wait_for_driver(NAME)
+        before = cluster.wait_slices(NAME)
+        assert process.publisher.slices.wait_synced(LONG)
+        cluster.kubelet.stop()
+        for each in before:
+            cluster.api.delete("resourceslices", each["metadata"]["name"])
+        assert asked.wait(LONG)
+        assert cluster.api.list("resourceslices") == []
+        cluster.kubelet.start()
+        after = cluster.wait_slices(NAME)
+        assert process.publisher.slices.wait_synced(LONG)
+    assert [each["spec"] for each in after] == [each["spec"] for each in before]
+    said = [each.getMessage() for each in caplog.records]
+    published = said.index(f"pool {cluster.node_name}: the kubelet has restarted; publishing its slices again")
+    assert said[:published].count(f"registered with the kubelet as {NAME}") == 2
+    assert not [each for each in said if "somebody else" in each]
 
 
 def test_a_quick_restart_writes_nothing(cluster: EmbeddedCluster) -> None:

@@ -213,6 +213,36 @@ def test_a_changed_slice_is_put_right(cluster: Cluster, eventually):
     eventually(lambda: cluster.names() == ["gpu-0"])
 
 
+def test_a_kubelet_that_restarts_again_and_again_is_no_reason_for_a_delay(cluster: Cluster, eventually):
+    once = Backoff(debounce=0.01, repair=3600, repair_limit=3600, calm=3600)
+    cluster.running(pool(NODE), backoff=once, kubelet_restarted=lambda: True)
+    eventually(lambda: cluster.server.open_watches)
+    for _ in range(4):
+        (item,) = cluster.slices()
+        cluster.delete(item)
+        eventually(lambda item=item: cluster.names() and cluster.slices() != [item])
+
+
+def test_slices_that_are_not_missing_were_not_deleted_by_the_kubelet(cluster: Cluster, eventually):
+    asked: list[bool] = []
+
+    def restarted() -> bool:
+        asked.append(True)
+        return False
+
+    cluster.running(pool(NODE), kubelet_restarted=restarted)
+    eventually(lambda: cluster.server.open_watches)
+    (item,) = cluster.slices()
+    item["spec"]["devices"] = [{"name": "stranger"}]
+    cluster.local.update("resourceslices", item)
+    eventually(lambda: cluster.names() == ["gpu-0"])
+    assert asked == []
+    (item,) = cluster.slices()
+    cluster.delete(item)
+    eventually(lambda: cluster.names() == ["gpu-0"])
+    assert asked == [True]
+
+
 def test_somebody_who_keeps_deleting_is_not_fought_without_end(cluster: Cluster, eventually):
     timing = Backoff(debounce=0.01, repair=0.05, repair_limit=60, calm=60)
     controller = cluster.running(pool(NODE), backoff=timing)
