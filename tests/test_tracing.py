@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -309,12 +310,13 @@ def test_a_driver_process_sends_its_spans_to_a_collector(
 
 
 def test_a_collector_that_is_away_fails_no_call_and_does_not_hold_the_driver(
-    cluster: EmbeddedCluster, receiver: Receiver, tmp_path: Path
+    cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    receiver.close()  # nobody listens at its port now
-    with running(cluster, tmp_path, receiver.port) as process:
-        (plugin,) = cluster.kubelet.wait_for_driver(NAME, timeout=LONG)
-        assert call(Path(plugin.endpoint), "Prepare", claimed(cluster, "one")) == ""
+    with socket.socket() as reserved:  # it does not listen, so a connection is refused, and nobody else has its port
+        reserved.bind(("127.0.0.1", 0))
+        with running(cluster, tmp_path, reserved.getsockname()[1]) as process:
+            (plugin,) = cluster.kubelet.wait_for_driver(NAME, timeout=LONG)
+            assert call(Path(plugin.endpoint), "Prepare", claimed(cluster, "one")) == ""
     assert process.returncode == 0
 
 

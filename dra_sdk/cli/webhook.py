@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Final
 
 from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.hook_calls import load_driver
+from dra_sdk.cli.stop_request import StopRequest
 from dra_sdk.errors import SettingsError
 from dra_sdk.loader import iter_drivers
 from dra_sdk.node.logs import set_up_logging
 
 log = logging.getLogger(__name__)
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def add_parser(commands: Commands) -> None:
@@ -56,11 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     reviewer = ConfigReviewer(load_driver(each).info for each in names)
     if not reviewer.drivers:
         raise SettingsError("no driver is installed, so there is nothing to check")
-    signals: SimpleQueue[int] = SimpleQueue()  # signal handlers may use its lock, unlike that of an Event
-    for each in _SIGNALS:
-        signal.signal(each, lambda number, _frame: signals.put(number))
     certificate = Certificate(arguments.certificate, arguments.key)
-    with WebhookServer(arguments.address, certificate, reviewer) as server:
-        log.info("port %d: reviews of configuration for %s", server.port, ", ".join(reviewer.drivers))
-        log.info("%s: stopping", signal.Signals(signals.get()).name)
+    with StopRequest() as request:
+        request.catch_signals()
+        with WebhookServer(arguments.address, certificate, reviewer) as server:
+            log.info("port %d: reviews of configuration for %s", server.port, ", ".join(reviewer.drivers))
+            log.info("%s: stopping", request.wait())
     return 0

@@ -14,6 +14,7 @@ import pytest
 
 from dra_sdk.cli import run
 from dra_sdk.cli.main import main
+from dra_sdk.cli.stop_request import exit_at_once
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime import process
 from dra_sdk.tools.simulator import EmbeddedCluster
@@ -43,7 +44,7 @@ def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.Monkey
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert handlers == [run.exit_at_once] * 2
+    assert handlers == [exit_at_once] * 2
 
 
 def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,6 +67,35 @@ def test_collections_of_garbage_pass_over_what_was_imported(monkeypatch: pytest.
             signal.signal(number, handler)
     assert status == 2
     assert passed_over[0] > 10_000
+
+
+LARGE_BLOCKS = """
+import ctypes, sys
+from dra_sdk.cli.main import main
+from dra_sdk.cli.stop_request import exit_at_once
+
+class mallinfo2(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks mapped a b c d e f".split()]
+
+malloc = ctypes.CDLL(None)
+malloc.mallinfo2.restype = mallinfo2
+if sys.argv[1:]:
+    main(["run", *sys.argv[1:]])
+bytearray(2 << 20)
+mapped = malloc.mallinfo2().mapped
+block = bytearray(2 << 20)
+print(malloc.mallinfo2().mapped - mapped)
+"""
+
+
+@pytest.mark.parametrize(("arguments", "mapped"), [(["tests.cli.cards:NoSuchDriver"], "1"), ([], "0")])
+def test_a_large_block_of_memory_goes_back_to_the_kernel_however_often_it_is_made_anew(
+    arguments: list[str], mapped: str
+) -> None:
+    """Without the command, glibc keeps the second block in its heap: `mallinfo2` counts the blocks that are mapped."""
+    command = [sys.executable, "-c", LARGE_BLOCKS, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True)
+    assert done.stdout == f"{mapped}\n"
 
 
 def test_a_process_that_a_container_runtime_starts_ends_in_order_with_the_runtime(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ class DriverProcess:
     lock: keeps other instances out of the data directory.
     containers: calls the driver's hooks about pods and containers; None if it has none.
 
-    `ended` is called with the reason when the process has nothing more to do and should be stopped.
+    `serves` is called by `start` just before the sockets open: from then on a call may be in flight. `ended` is called
+    with the reason when the process has nothing more to do and should be stopped.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class DriverProcess:
         settings: Settings,
         *,
         files: Files | None = None,
+        serves: Callable[[], None] = lambda: None,
         ended: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         if not settings.registry.is_dir():
@@ -99,7 +101,7 @@ class DriverProcess:
         self.metrics = Metrics(name)
         driver.measure = self.metrics.hook
         private_directory(self.data, DATA_MODE)
-        self._files, self._ended = files or Files(), ended
+        self._files, self._serves, self._ended = files or Files(), serves, ended
         self.locks = NamedLocks(self.data / CLAIM_LOCKS if shared else None)
         self._boot_id = read_boot_id(settings.host_root)
         self._api = ApiConnection(self._connect)
@@ -174,7 +176,7 @@ class DriverProcess:
             stack.callback(self.containers.stop, STOP_SECONDS)
             self.containers.start()
         self._listen(stack)
-        self.publisher.start(None if self.settings.serve == "service" else self.registration.registered)
+        self.publisher.start(None if self.settings.serve == "service" else self.registration)
         self._statuses.start()
 
     def _release_lock(self) -> None:
@@ -185,6 +187,7 @@ class DriverProcess:
     def _listen(self, stack: ExitStack) -> None:
         for dead in remove_dead(self.paths, self.driver.info.name):
             log.info("removed %s, which a killed instance left", dead)
+        self._serves()
         self._sockets.open()
         stack.callback(self._sockets.close)
         stack.callback(self.publisher.health.feed.close)  # the server would wait for its streams
