@@ -9,7 +9,7 @@ from dra_sdk.cli.output import counted
 from dra_sdk.cli.what_if import change_line
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster import ObjectKey, SchedulingOutcome, Snapshot, compare_outcomes, display_name
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
 from dra_sdk.tools.scheduling.cluster.drain_waves import DrainWave
 from dra_sdk.tools.scheduling.cluster.eviction_plan import EvictionPlan, PlannedEviction
 from dra_sdk.tools.scheduling.cluster.fragmentation import Fragmentation, driver_fragmentation, pool_fragmentation
@@ -52,7 +52,7 @@ def preemption_lines(outcome: SchedulingOutcome) -> list[str]:
 
 
 def _priority(snapshot: Snapshot, key: ObjectKey) -> int:
-    return Pod.model_validate(snapshot.pods_by_key[key]).spec.effective_priority
+    return pod_of(snapshot.pods_by_key[key]).spec.effective_priority
 
 
 # -- fragmentation

@@ -22,6 +22,7 @@ from dra_sdk.cli.arguments import Commands
 from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import printable, yaml_text
+from dra_sdk.cli.progress import phase
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, print_bad_input, scenarios
 from dra_sdk.cli.what_if import add_what_if_flags, changed_cluster
 from dra_sdk.errors import DraError, SettingsError
@@ -32,7 +33,7 @@ from dra_sdk.tools.scheduling.explain import (
     PodExplanation,
     explain_outcome,
     explain_pod_outcome,
-    format_explanation,
+    format_explanations,
 )
 
 _OUTPUT: Final = "text: in sentences (default); yaml, json: everything, for every node"
@@ -69,7 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
                 outcome = _outcome(scenario.snapshot, arguments)
                 if arguments.make_room:
                     return _make_room(scenario, outcome, arguments)
-                found = list(_explanations(scenario, outcome, arguments))
+                found = []
+                with phase("explaining") as explained:
+                    for each in _explanations(scenario, outcome, arguments):
+                        found.append(each)
+                        explained.count(len(found))
                 if last is None:
                     _print_notes(scenario)
                 if found != last:
@@ -86,7 +91,8 @@ def _make_room(scenario: Scenario, outcome: SchedulingOutcome, arguments: argpar
     """Print a plan of evictions; status 1 if there is none. WhatIfError if there is no such pod."""
     _print_notes(scenario)
     try:
-        plan = plan_evictions(outcome, scenario.key(arguments.make_room))
+        with phase("planning evictions"):
+            plan = plan_evictions(outcome, scenario.key(arguments.make_room))
     except NoRoomError as error:
         if arguments.output == "text":
             print(printable(str(error)))
@@ -109,9 +115,14 @@ def _print_notes(scenario: Scenario) -> None:
 
 def _outcome(snapshot: Snapshot, arguments: argparse.Namespace) -> SchedulingOutcome:
     """The cluster with everything scheduled, after the changes of the what-if flags."""
-    outcome = schedule(snapshot)
-    changed = changed_cluster(outcome.snapshot, snapshot, arguments)
-    return outcome if changed is None else schedule(changed)
+    with phase("scheduling pods") as pods:
+        outcome = schedule(snapshot, count=pods.count)
+    with phase("changing the cluster"):
+        changed = changed_cluster(outcome.snapshot, snapshot, arguments)
+    if changed is None:
+        return outcome
+    with phase("scheduling pods again") as pods:
+        return schedule(changed, count=pods.count)
 
 
 def _explanations(
@@ -135,7 +146,7 @@ def _explanations(
 
 def _print(found: list[Explanation | PodExplanation], output: str) -> None:
     if output == "text":
-        lines = "\n".join(map(format_explanation, found)) or "Every pod has a node, and every claim has its devices.\n"
+        lines = format_explanations(found) or "Every pod has a node, and every claim has its devices.\n"
         for line in lines.splitlines():
             print(printable(line))
         sys.stdout.flush()

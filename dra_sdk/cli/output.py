@@ -41,7 +41,11 @@ def error_lines(error: DraError) -> list[str]:
 
 def printable(text: str) -> str:
     """The text on one line, with control characters escaped."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    )
 
 
 def counted(number: int, noun: str) -> str:

@@ -19,14 +19,16 @@ from dra_sdk.cli.live_cluster import (
     opened_cluster,
 )
 from dra_sdk.cli.output import error_lines, printable
+from dra_sdk.cli.progress import phase
 from dra_sdk.cli.sources import (
     STDIN,
     add_kind_flags,
     discovered_slices,
     file_names,
+    file_title,
     fixture_path,
-    read_file,
     read_kinds,
+    read_objects,
 )
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name, read_settings
@@ -137,7 +139,8 @@ class _Sources:
     def scenario(self, arguments: argparse.Namespace, cluster: LiveCluster | None) -> Scenario:
         kinds = read_kinds(arguments.workloads)
         sources = [*([cluster.source()] if cluster else []), *self.discovered, *self.files]
-        reading = read_snapshot(sources, self.profile, kinds=kinds, ignore=arguments.ignore_kind)
+        with phase("reading objects") as reads:
+            reading = read_snapshot(sources, self.profile, kinds=kinds, ignore=arguments.ignore_kind, count=reads.count)
         snapshot, added = reading.snapshot.with_missing_nodes()
         notes = _empty_sources(self.discovered, self.files), _reading_notes(reading, added), _missing_objects(snapshot)
         return Scenario(snapshot, tuple(each for some in notes for each in some), self.namespace)
@@ -177,7 +180,9 @@ def _files(names: list[str]) -> Iterator[ObjectSource]:
     problems = []
     for name in file_names(names):
         try:
-            yield read_file(name)
+            with phase(f"reading {file_title(name)}") as reads:
+                found = read_objects(name, reads.count_bytes)
+            yield found
         except DraError as error:
             problems.append(f"dra-sdk: {error}")
     if problems:

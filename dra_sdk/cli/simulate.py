@@ -30,6 +30,7 @@ from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
+from dra_sdk.cli.progress import phase
 from dra_sdk.cli.scenario import Scenario, add_scenario_flags, opened_drivers, print_bad_input, scenarios
 from dra_sdk.cli.waves import add_wave_flag, simulated_waves
 from dra_sdk.cli.what_if import add_what_if_flags, advice_lines, change_lines, changed_cluster
@@ -85,15 +86,18 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with closing(scenarios(arguments)) as found:
             for scenario in found:
-                before = schedule(scenario.snapshot)
-                waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
+                before = _scheduled(scenario.snapshot)
+                with phase("simulating waves"):
+                    waves = simulated_waves(before, scenario.snapshot, arguments) if arguments.waves else None
                 if waves is not None:
                     after = settled(waves[-1]) if waves else before
                 else:
-                    changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
-                    after = before if changed is None else schedule(changed)
+                    with phase("changing the cluster"):
+                        changed = changed_cluster(before.snapshot, scenario.snapshot, arguments)
+                    after = before if changed is None else _scheduled(changed)
                 if arguments.picture:
-                    write_picture(after, arguments.picture, driver_pictures(arguments, after))
+                    with phase("drawing"):
+                        write_picture(after, arguments.picture, driver_pictures(arguments, after))
                 chosen = selected(after, arguments)
                 if last is None:
                     first = chosen if after is before else selected(before, arguments)
@@ -106,6 +110,11 @@ def run(arguments: argparse.Namespace) -> int:
     except DraError as error:
         return print_bad_input(error)
     return 0 if last is not None and last.complete and fits else 1
+
+
+def _scheduled(snapshot: Snapshot) -> SchedulingOutcome:
+    with phase("scheduling pods") as pods:
+        return schedule(snapshot, count=pods.count)
 
 
 def _print_difference(before: SchedulingOutcome, after: SchedulingOutcome, output: str) -> None:
@@ -154,7 +163,8 @@ def _print(
     lines += wave_lines(waves) if waves is not None else []
     if after is not before:
         lines += change_lines(before, after, "" if waves is None else " in the end")
-    lines += advice_lines(after, scenario.snapshot)
+    with phase("trying more nodes") as kinds:
+        lines += advice_lines(after, scenario.snapshot, kinds.count)
     for line in [*([""] if separate else []), *lines] if lines else []:
         print(printable(line), file=stream)
     for line in [*fragmentation_lines(after.snapshot), _summary(after)]:

@@ -19,6 +19,8 @@ from dra_sdk.model.driver import Node
 from dra_sdk.node.slices.packing import NEEDED_BY_1_34, split_devices
 from dra_sdk.node.slices.plan import resource_slices
 from dra_sdk.tools.scheduling.cluster import ObjectSource
+from dra_sdk.tools.scheduling.cluster.list_files import read_list
+from dra_sdk.tools.scheduling.cluster.snapshot import Count, no_count
 from dra_sdk.tools.scheduling.cluster.workload_kinds import WorkloadKinds
 from dra_sdk.wire.documents import Document, read_documents
 from dra_sdk.wire.profile import OLDEST, ServerProfile
@@ -105,6 +107,15 @@ def read_file(name: str) -> ObjectSource:
             raise
         hint = "it looks like a template; give the directory of its Helm chart, or the output of `helm template`"
         raise InvalidObjectError(title, [*error.problems, hint]) from error
+
+
+def read_objects(name: str, count: Count = no_count) -> ObjectSource:
+    """As `read_file`, but the items of a large List are documents of their own, and are read one by one.
+
+    count: is told how many bytes of such a List are read, and of how many.
+    """
+    items = read_list(Path(name), count=count) if name != STDIN else None
+    return read_file(name) if items is None else ObjectSource(file_title(name), items)
 
 
 def add_kind_flags(parser: argparse.ArgumentParser) -> None:

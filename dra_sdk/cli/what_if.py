@@ -27,6 +27,7 @@ from dra_sdk.tools.scheduling.cluster import (
     suggest_nodes,
 )
 from dra_sdk.tools.scheduling.cluster.losses import lose_hardware, lose_node, replaced
+from dra_sdk.tools.scheduling.cluster.snapshot import Count, no_count
 from dra_sdk.tools.scheduling.cluster.what_if import free_node_names
 from dra_sdk.wire.profile import NEWEST, ServerProfile
 from dra_sdk.wire.resource.slices import DeviceTaint
@@ -130,12 +131,12 @@ def change_lines(before: SchedulingOutcome, after: SchedulingOutcome, when: str 
     return [f"What changes{when}:", *(f"  {each}" for each in found)] if found else [f"Nothing changes{when}."]
 
 
-def advice_lines(outcome: SchedulingOutcome, original: Snapshot) -> list[str]:
+def advice_lines(outcome: SchedulingOutcome, original: Snapshot, count: Count = no_count) -> list[str]:
     """Whether new nodes would help the pods and claims that are not placed; empty if nodes are not the reason."""
     reasons = [*(each.reason for each in outcome.unplaced), *(each.reason for each in outcome.unallocated)]
     if not any(reason.startswith(NO_NODE_PREFIX) for reason in reasons):
         return []
-    found = suggest_nodes(outcome, original)
+    found = suggest_nodes(outcome, original, count)
     if not found:
         return ["Would a new node help? No: no node like the existing ones would change anything."]
     best = [each for each in found if len(each.placed) == len(found[0].placed) and each.nodes == found[0].nodes]

@@ -10,7 +10,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import yaml
@@ -20,7 +20,8 @@ from dra_sdk.wire.yaml_values import MAX_DEPTH, MAX_DIGITS, PARSER, values
 
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.\w]+')
-_CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE
+CONTROL_CHARACTERS: Final = yaml.reader.Reader.NON_PRINTABLE
+"""What YAML, and so Kubernetes, does not allow in a file."""
 
 
 class _File:
@@ -40,10 +41,20 @@ class _File:
 class Document:
     """One document: its JSON value, and the lines of its parts if it comes from a file."""
 
-    __slots__ = ("_file", "_index", "value")
+    __slots__ = ("_file", "_index", "_value")
 
     def __init__(self, value: Any, file: _File | None = None, index: int = 0) -> None:
-        self.value, self._file, self._index = value, file, index
+        self._value, self._file, self._index = value, file, index
+
+    @property
+    def value(self) -> Any:
+        """Its JSON value."""
+        return self._value
+
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        """The path of the value in the document; not empty for an item of a List that is read item by item."""
+        return ()
 
     @property
     def has_lines(self) -> bool:
@@ -68,14 +79,17 @@ def objects(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tup
     Items of a PodList, a ResourceSliceList and so on need not have a kind.
     """
     if isinstance(value, dict) and str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
-        kind = {
-            name: text for name in ("apiVersion", "kind") if (text := str(value.get(name, "")).removesuffix("List"))
-        }
+        kind = list_head(value)
         for index, item in enumerate(value["items"]):
             is_bare = isinstance(item, dict) and not item.get("kind") and "kind" in kind
             yield from objects({**kind, **item} if is_bare else item, (*place, "items", index))
     elif value is not None:
         yield place, value
+
+
+def list_head(value: Mapping[str, Any]) -> dict[str, str]:
+    """Return apiVersion and kind of the items of a List that have none themselves; no kind for a `List` of any kind."""
+    return {name: text for name in ("apiVersion", "kind") if (text := str(value.get(name, "")).removesuffix("List"))}
 
 
 def read_documents(content: bytes, source: str) -> list[Document]:
@@ -101,7 +115,7 @@ class _BadTextError(Exception):
     """Text that is neither YAML nor JSON. The message says where and why."""
 
 
-class _BadTokenError(Exception):
+class BadTokenError(Exception):
     """A token of JSON text that is refused, and the reason."""
 
 
@@ -124,7 +138,7 @@ def _sentence(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 def _documents(text: str) -> Iterator[Document]:
-    if strange := _CONTROL.search(text):
+    if strange := CONTROL_CHARACTERS.search(text):
         raise _BadTextError(f"{_place(text, strange.start())}: control character {strange[0]!a} is not allowed")
     if text.lstrip()[:1] in {"{", "["}:
         try:
@@ -143,20 +157,37 @@ def _documents(text: str) -> Iterator[Document]:
 def _json(text: str) -> Document | None:
     """Return the document if the text is JSON, else None: YAML may begin like JSON, and its parser knows positions."""
     try:
-        value = json.loads(
-            text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_pairs
-        )
-    except _BadTokenError as error:
+        value = json.loads(text, **json_hooks())
+    except BadTokenError as error:
         token, reason = error.args
         found = (match.start() for match in _TOKEN.finditer(text) if match[0] == token)
         raise _BadTextError(f"{_place(text, next(found))}: {reason}") from error
     except ValueError:
         return None
-    if _is_deep(value):
+    if is_deep(value):
         return None
-    escapes = _SURROGATE.search(text) is not None
-    parser = yaml.SafeLoader if escapes else PARSER  # libyaml does not join surrogate pairs
-    return Document(_without_surrogates(value) if escapes else value, _File(text.replace("\t", " "), parser))
+    return text_document(text, _without_surrogates(value) if has_surrogates(text) else value)
+
+
+def text_document(text: str, value: Any = None) -> Document:
+    """Return a document with this value and the lines of a text, which is JSON or one document of YAML."""
+    parser = yaml.SafeLoader if has_surrogates(text) else PARSER  # libyaml does not join surrogate pairs
+    return Document(value, _File(text.replace("\t", " "), parser))
+
+
+def has_surrogates(text: str) -> bool:
+    """Return whether JSON text has escapes of surrogates, which may be unpaired."""
+    return _SURROGATE.search(text) is not None
+
+
+def json_hooks() -> dict[str, Any]:
+    """Return how `json` has to read numbers and objects; ValueError or BadTokenError for what is refused."""
+    return {
+        "parse_constant": _no_constant,
+        "parse_float": _finite,
+        "parse_int": _integer,
+        "object_pairs_hook": _pairs,
+    }
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,27 +198,27 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> float:
-    raise _BadTokenError(name, f"{name} is not a JSON number")
+    raise BadTokenError(name, f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise _BadTokenError(text, f"{text:.80} is too large for a number")
+        raise BadTokenError(text, f"{text:.80} is too large for a number")
     return number
 
 
 def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise _BadTokenError(text, f"a number has at most {MAX_DIGITS} digits, this one {len(text)}")
+        raise BadTokenError(text, f"a number has at most {MAX_DIGITS} digits, this one {len(text)}")
     return int(text)
 
 
-def _is_deep(value: Any, depth: int = 0) -> bool:
+def is_deep(value: Any, depth: int = 0) -> bool:
     """Whether a value is nested more deeply than allowed."""
     if isinstance(value, (dict, list)):
         items = value.values() if isinstance(value, dict) else value
-        return depth >= MAX_DEPTH or any(_is_deep(each, depth + 1) for each in items)
+        return depth >= MAX_DEPTH or any(is_deep(each, depth + 1) for each in items)
     return False
 
 

@@ -61,6 +61,21 @@ def values(text: str, parser: Any = PARSER) -> Iterator[Any]:
             builder = _Builder(known=builder.known)
 
 
+class AnchorError(Exception):
+    """Text has an anchor or a reference, so its parts cannot be read one by one."""
+
+
+def plain_values(text: str) -> Iterator[Any]:
+    """As `values`, for a part of a text; AnchorError if it has anchors or references."""
+    builder = _Builder()
+    for event in yaml.parse(text, Loader=PARSER):
+        if getattr(event, "anchor", None) is not None:
+            raise AnchorError
+        if builder.take(event):
+            yield builder.root.value
+            builder = _Builder(known=builder.known)
+
+
 @dataclass(slots=True)
 class _Frame:
     """A list or mapping that is being read, or the document.
@@ -203,6 +218,15 @@ def _plain(text: str, event: yaml.Event) -> Any:
     if text in _NOT_FINITE:
         raise problem(f"{text} is not a JSON number", event)
     return _number(text) if text[0] in "+-.0123456789" else text
+
+
+def is_plain_string(text: str) -> bool:
+    """Return whether text without quotes and tag is a string; for text that is not empty."""
+    return text[:1] not in _HINTS or (text not in _CONSTANTS and text not in _NOT_FINITE and _is_no_number(text))
+
+
+def _is_no_number(text: str) -> bool:
+    return text[0] not in "+-.0123456789" or isinstance(_number(text), str)
 
 
 def _number(text: str) -> int | float | str:

@@ -59,9 +59,9 @@ def interruptible():
 def test_an_endless_search_can_be_interrupted(run, command, monkeypatch):
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **more):
         timer.start()  # when the search begins, which takes seconds
-        return schedule(*arguments)
+        return schedule(*arguments, **more)
 
     monkeypatch.setattr(f"dra_sdk.cli.{command}.schedule", interrupted)
     result = run(command)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import (
@@ -102,12 +102,20 @@ def _stored_time(text: str) -> str:
 def _quantity(value: Any) -> Quantity:
     """Read a quantity as the server does: it ignores spaces around it, and a missing number is zero."""
     text = value.strip(" ") if isinstance(value, str) else repr(value) if isinstance(value, float) else value
+    return _quantity_of_text(text) if isinstance(text, str) else _quantity_of(text)
+
+
+def _quantity_of(text: Any) -> Quantity:
     if isinstance(text, str) and text and _NO_NUMBER.fullmatch(text):
         return Quantity(0)
     try:
         return Quantity(text)
     except ValueError as error:
         raise ValueError("must be a quantity such as 4, 500m or 80Gi") from error
+
+
+#: The amounts of a cluster are few, and occur often.
+_quantity_of_text = lru_cache(maxsize=4096)(_quantity_of)
 
 
 def _or_empty(empty: object) -> BeforeValidator:

@@ -41,6 +41,7 @@ from dra_sdk.wire.validation.problems import (
     required,
     show,
     too_long,
+    too_many,
 )
 from dra_sdk.wire.validation.rules import check_list, check_set, immutable, itself
 
@@ -263,8 +264,10 @@ def _derived(items: list[DeviceDerivedAttribute] | None, field: str, request_nam
         else:
             yield from _cel(item.expression, f"{where}.expression", profile, derives=True)
 
-    limit = profile.limits.derived_attributes
-    yield from check_set(items, field, check, profile, key=lambda item: item.name, at_most=limit)
+    # Unlike other lists, one that is too long is looked at to its end.
+    yield from check_set(items, field, check, profile, key=lambda item: item.name)
+    if (found := len(items or ())) > (limit := profile.limits.derived_attributes):
+        yield too_many(field, found, limit)
 
 
 def opaque(

@@ -22,7 +22,7 @@ from tests.cluster.harness.progress import Progress
 JSON = dict[str, Any]
 
 #: Nodes and claims.
-SIZES: Final = ((100, 100), (300, 300), (1000, 1000))
+SIZES: Final = ((100, 100), (300, 300), (1000, 1000), (5000, 1000))
 _CHECKOUT: Final = Path(__file__).parents[3]
 _CAPTION: Final = """\
 Median of {rounds}. For each claim, nodes are tried in the same order until it fits, one after the other in one thread;

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from dra_sdk.cel import DeviceView
@@ -12,6 +14,7 @@ from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.allocation_errors import AllocationError
 from dra_sdk.tools.scheduling.allocator.quantities import parse_quantity
 
+_DIGEST_BYTES: Final = 32
 _SCALARS: Final[Mapping[str, type]] = {"string": str, "int": int, "bool": bool}
 
 
@@ -30,6 +33,8 @@ PoolId = tuple[str, str]
 """Driver and pool."""
 CounterId = tuple[str, str]
 """Counter set and counter."""
+ConsumedCounters = tuple[tuple[CounterId, int], ...]
+"""Amounts of counters, in billionths."""
 
 
 class DeviceContent:
@@ -61,22 +66,116 @@ class DeviceContent:
 
 
 class ContentCache:
-    """The distinct device contents of an inventory."""
+    """What devices and slices of an inventory share: contents of devices, counters that they consume, shapes of slices.
+
+    Objects of the API that are one object in memory are looked at once; they must not change, and are kept by the
+    inventory. Equal contents of different objects are found by a digest of their text.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bool, str, str], DeviceContent] = {}
+        self._contents: dict[tuple[str, bool, int, int], DeviceContent] = {}
+        self._by_text: dict[tuple[str, bool, bytes], DeviceContent] = {}
+        self._consumed: dict[int, ConsumedCounters] = {}
+        self._shapes: dict[tuple[Any, ...], SliceShape] = {}
+        self._kept: list[Any] = []
 
     def get(self, driver: str, device: JSON) -> DeviceContent:
         """Return the content of a device of a driver."""
+        attributes, capacity = device.get("attributes"), device.get("capacity")
         multiple = bool(device.get("allowMultipleAllocations"))
-        key = (driver, multiple, repr(device.get("attributes")), repr(device.get("capacity")))
-        found = self._known.get(key)
+        key = (driver, multiple, id(attributes), id(capacity))
+        found = self._contents.get(key)
         if found is None:
-            found = self._known[key] = DeviceContent(driver, device)
+            text = f"{attributes!r} {capacity!r}".encode(errors="surrogatepass")
+            digest = blake2b(text, digest_size=_DIGEST_BYTES).digest()
+            found = self._by_text.get((driver, multiple, digest))
+            if found is None:
+                found = self._by_text[driver, multiple, digest] = DeviceContent(driver, device)
+            self._contents[key] = found
+            self._kept += (attributes, capacity)
+        return found
+
+    def consumed_counters(self, raw: JSON, device: DeviceId) -> ConsumedCounters:
+        """Return what a device consumes; AllocationError, naming the device, if an amount is invalid."""
+        consumptions = raw["consumesCounters"]
+        found = self._consumed.get(id(consumptions))
+        if found is None:
+            found = self._consumed[id(consumptions)] = _consumed_counters(raw, device)
+            self._kept.append(consumptions)
+        return found
+
+    def shape(self, pool_slice: PoolSlice) -> SliceShape:
+        """Return the shape of a slice."""
+        devices, sets = pool_slice.raw_devices, pool_slice.spec.get("sharedCounters")
+        key = (id(sets), *((each["name"], id(each.get("consumesCounters"))) for each in devices))
+        binding = any(each.get("bindingConditions") for each in devices)
+        found = self._shapes.get((binding, key))
+        if found is None:
+            found = self._shapes[binding, key] = SliceShape.of(pool_slice, self, has_binding_conditions=binding)
+            self._kept += (sets, *(each.get("consumesCounters") for each in devices))
         return found
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._by_text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceShape:
+    """What pools check of a slice. Slices share one if names, counters and counter sets of them are the same.
+
+    names: the names of its devices; None if two are equal.
+    counter_sets: the names of its counter sets; None if two are equal.
+    counters: the counters of its counter sets, in billionths; None if an amount is invalid.
+    consumed_sets: the counter sets that its devices consume.
+    consumed: the counters that its devices consume; None if an amount is invalid.
+    has_binding_conditions: whether any device has binding conditions.
+    """
+
+    names: frozenset[str] | None
+    counter_sets: frozenset[str] | None
+    counters: Mapping[CounterId, int] | None
+    consumed_sets: frozenset[str]
+    consumed: frozenset[CounterId] | None
+    has_binding_conditions: bool
+
+    @classmethod
+    def of(cls, pool_slice: PoolSlice, contents: ContentCache, *, has_binding_conditions: bool) -> SliceShape:
+        """Return the shape of a slice that is the first of its kind."""
+        names = [str(each["name"]) for each in pool_slice.raw_devices]
+        sets = [str(each["name"]) for each in pool_slice.spec.get("sharedCounters") or ()]
+        consumptions = [each for raw in pool_slice.raw_devices for each in raw.get("consumesCounters") or ()]
+        return cls(
+            frozenset(names) if len(set(names)) == len(names) else None,
+            frozenset(sets) if len(set(sets)) == len(sets) else None,
+            _counters_of(pool_slice),
+            frozenset(str(each["counterSet"]) for each in consumptions),
+            _all_consumed(pool_slice, contents),
+            has_binding_conditions,
+        )
+
+
+def _counters_of(pool_slice: PoolSlice) -> dict[CounterId, int] | None:
+    try:
+        return {
+            (counter_set["name"], counter): parse_nanos(value, "")
+            for counter_set in pool_slice.spec.get("sharedCounters") or ()
+            for counter, value in (counter_set.get("counters") or {}).items()
+        }
+    except AllocationError:
+        return None
+
+
+def _all_consumed(pool_slice: PoolSlice, contents: ContentCache) -> frozenset[CounterId] | None:
+    driver, pool = pool_slice.pool
+    try:
+        return frozenset(
+            counter
+            for raw in pool_slice.raw_devices
+            if raw.get("consumesCounters")
+            for counter, _ in contents.consumed_counters(raw, DeviceId(driver, pool, raw["name"]))
+        )
+    except AllocationError:
+        return None
 
 
 class PoolDevice:
@@ -98,14 +197,15 @@ class PoolDevice:
         "taints",
     )
 
-    def __init__(self, raw: JSON, pool_slice: JSON, device_id: DeviceId, content: DeviceContent) -> None:
-        self.id, self.json, self.slice, self.content = device_id, raw, pool_slice, content
+    def __init__(self, raw: JSON, pool_slice: JSON, device_id: DeviceId, contents: ContentCache) -> None:
+        self.id, self.json, self.slice = device_id, raw, pool_slice
+        self.content = contents.get(device_id.driver, raw)
         self.allow_multiple = bool(raw.get("allowMultipleAllocations"))
         self.taints: Sequence[Mapping[str, Any]] = raw.get("taints") or ()
         self.binding_conditions: Sequence[str] = raw.get("bindingConditions") or ()
         self.skipped_operations: Sequence[str] = pool_slice["spec"].get("skipNodeOperations") or ()
-        self.counters: Sequence[tuple[CounterId, int]] = (
-            _consumed_counters(raw, device_id) if "consumesCounters" in raw else ()
+        self.counters: ConsumedCounters = (
+            contents.consumed_counters(raw, device_id) if "consumesCounters" in raw else ()
         )
 
     def __repr__(self) -> str:
@@ -127,7 +227,7 @@ class PoolDevice:
         return self.json if spec.get("perDeviceNodeSelection") else spec
 
 
-def _consumed_counters(raw: JSON, device_id: DeviceId) -> tuple[tuple[CounterId, int], ...]:
+def _consumed_counters(raw: JSON, device_id: DeviceId) -> ConsumedCounters:
     found: list[tuple[CounterId, int]] = []
     for consumption in raw["consumesCounters"] or []:
         for name, counter in (consumption.get("counters") or {}).items():
@@ -204,10 +304,15 @@ class PoolSlice:
         return any(each.get("compatibilityGroups") for each in consumed)
 
     @cached_property
+    def shape(self) -> SliceShape:
+        """What pools check of it."""
+        return self._contents.shape(self)
+
+    @cached_property
     def devices(self) -> tuple[PoolDevice, ...]:
         """The devices, in order."""
         driver, pool = self.pool
         return tuple(
-            PoolDevice(each, self.json, DeviceId(driver, pool, each["name"]), self._contents.get(driver, each))
+            PoolDevice(each, self.json, DeviceId(driver, pool, each["name"]), self._contents)
             for each in self.raw_devices
         )

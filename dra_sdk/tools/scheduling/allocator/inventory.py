@@ -121,7 +121,7 @@ class Inventory:
         """
         common = (sorted(slices, key=self._order) for slices in self._index.for_all_nodes.values())
         found = (pool for slices in common for pool in self._gather_pools(slices, None))
-        return NodeDevices.of(pool for pool in found if pool.candidates or pool.incomplete or pool.invalid)
+        return NodeDevices.of(pool for pool in found if pool.has_candidates or pool.incomplete or pool.invalid)
 
     @cached_property
     def problems(self) -> Sequence[PoolProblem]:

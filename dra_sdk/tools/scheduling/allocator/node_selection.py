@@ -47,13 +47,39 @@ def selects_node(scope: Mapping[str, Any], node: JSON) -> bool:
 
 def matches_node_selector(selector: Mapping[str, Any], node: JSON) -> bool:
     """Return whether a core/v1 NodeSelector matches a node; AllocationError if the selector is invalid."""
+    terms = _checked_terms(selector)
+    return any(_term_matches(term, node) for term in terms)
+
+
+def named_nodes(selector: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the names of the only nodes that a selector can match, if each of its terms names one; else None.
+
+    Also None for an invalid selector.
+    """
+    try:
+        terms = _checked_terms(selector)
+    except AllocationError:
+        return None
+    names = [_name_in_term(term) for term in terms]
+    return None if None in names else frozenset(name for name in names if name is not None)
+
+
+def _name_in_term(term: Mapping[str, Any]) -> str | None:
+    for each in term.get("matchFields") or []:
+        if each.get("key") == "metadata.name" and each.get("operator") == "In":
+            return str(each["values"][0]) or None  # a node without a name matches every field
+    return None
+
+
+def _checked_terms(selector: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the terms that can match; AllocationError if one of them is invalid."""
     terms = [term for term in selector.get("nodeSelectorTerms") or [] if _all_requirements(term)]
     for term in terms:
         for requirement in term.get("matchExpressions") or []:
             _check_expression(requirement)
         for requirement in term.get("matchFields") or []:
             _check_field(requirement)
-    return any(_term_matches(term, node) for term in terms)
+    return terms
 
 
 def _all_requirements(term: Mapping[str, Any]) -> list[SelectorRequirement]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator.devices import (
@@ -39,14 +40,15 @@ class Candidate:
         return f"Candidate({self.id})"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Pool:
     """A pool as a node sees it. In 1.34, each slice of a pool with counters is one of these.
 
     id: driver and name of the pool.
-    candidates: the devices to choose from, in the order in which they are tried.
+    slices: the slices with the devices to choose from.
+    node: the node; None: the pool as a whole, with the devices of all nodes.
     counters: the total of each counter of its counter sets, in billionths.
-    devices_elsewhere: the devices of slices that are not for this node; they use the same counters.
+    slices_elsewhere: the slices that are not for this node; their devices use the same counters.
     counters_key: the key under which the consumption of its counters is recorded.
     incomplete: which slices are missing, so that nothing can be allocated from it; empty if none are missing.
     invalid: how its slices contradict each other, so that nothing can be allocated from it; empty if they do not.
@@ -54,9 +56,10 @@ class Pool:
     """
 
     id: PoolId
-    candidates: Sequence[Candidate] = ()
+    slices: Sequence[PoolSlice] = ()
+    node: JSON | None = None
     counters: Mapping[CounterId, int] = field(default_factory=dict)
-    devices_elsewhere: Sequence[PoolDevice] = ()
+    slices_elsewhere: Sequence[PoolSlice] = ()
     counters_key: tuple[str, ...] = ()
     incomplete: str = ""
     invalid: str = ""
@@ -67,10 +70,33 @@ class Pool:
         """`driver/pool`."""
         return "/".join(self.id)
 
-    def counter_consumers(self) -> Iterable[PoolDevice]:
-        """Yield every device of the pool that consumes counters, on any node."""
-        yield from (each.device for each in self.candidates if each.device.counters)
-        yield from (each for each in self.devices_elsewhere if each.counters)
+    @property
+    def has_candidates(self) -> bool:
+        """Whether there is any device to choose from."""
+        return any(each.raw_devices for each in self.slices)
+
+    @cached_property
+    def candidates(self) -> Sequence[Candidate]:
+        """The devices to choose from, in the order in which they are tried."""
+        node = self.node
+        return tuple(
+            Candidate(
+                device,
+                self,
+                on_node=node is None or not each.per_device_node_selection or selects_node(device.json, node),
+            )
+            for each in self.slices
+            for device in each.devices
+        )
+
+    def counter_consumers(self) -> Sequence[PoolDevice]:
+        """Return every device of the pool that consumes counters, on any node."""
+        return self._counter_consumers
+
+    @cached_property
+    def _counter_consumers(self) -> Sequence[PoolDevice]:
+        elsewhere = (device for each in self.slices_elsewhere for device in each.devices)
+        return [each for each in (*(each.device for each in self.candidates), *elsewhere) if each.counters]
 
 
 class PoolValidationError(Exception):
@@ -127,17 +153,17 @@ def _incomplete_reason(complete: Sequence[PoolSlice], present: Sequence[PoolSlic
 
 def _pool_without_counters(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON | None) -> Pool:
     check_device_names(current)
-    return _with_candidates(Pool(pool_id), current, node)
+    return _with_slices(Pool(pool_id), current, node)
 
 
 def _pools_per_slice(pool_id: PoolId, current: Sequence[PoolSlice], node: JSON | None) -> Iterator[Pool]:
     """Yield each slice as a pool with counter sets and devices of its own, as in 1.34."""
     check_device_names(current)
-    has_binding_conditions = any(device.binding_conditions for each in current for device in each.devices)
+    has_binding_conditions = any(each.shape.has_binding_conditions for each in current)
     for each in current:
         counters = collect_counters([each])
         check_consumed_counters([each], counters)
-        pool = _with_candidates(Pool(pool_id, counters=counters, counters_key=(*pool_id, each.name)), [each], node)
+        pool = _with_slices(Pool(pool_id, counters=counters, counters_key=(*pool_id, each.name)), [each], node)
         pool.has_binding_conditions = has_binding_conditions
         yield pool
 
@@ -147,29 +173,36 @@ def _pool_with_counters(
 ) -> Pool:
     with_devices = [each for each in current if not each.has_counter_sets]
     check_device_names(with_devices)
-    pool.counters = collect_counters(each for each in complete if each.has_counter_sets)
+    pool.counters = collect_counters([each for each in complete if each.has_counter_sets])
     check_consumed_counters(with_devices, pool.counters)
     seen = {each.name for each in current}
     others = [each for each in complete if each.name not in seen and not each.has_counter_sets]
     check_consumed_counters(others, pool.counters)
-    pool.devices_elsewhere = [device for each in others for device in each.devices]
-    return _with_candidates(pool, with_devices, node)
+    pool.slices_elsewhere = others
+    _read_invalid_amounts(others)
+    return _with_slices(pool, with_devices, node)
 
 
-def _with_candidates(pool: Pool, slices: Sequence[PoolSlice], node: JSON | None) -> Pool:
-    pool.candidates = tuple(
-        Candidate(
-            device, pool, on_node=node is None or not each.per_device_node_selection or selects_node(device.json, node)
-        )
-        for each in slices
-        for device in each.devices
-    )
-    pool.has_binding_conditions = any(each.device.binding_conditions for each in pool.candidates)
+def _with_slices(pool: Pool, slices: Sequence[PoolSlice], node: JSON | None) -> Pool:
+    """Set the slices with candidates. The candidates are made when they are needed, except where that is an error."""
+    pool.slices, pool.node = slices, node
+    pool.has_binding_conditions = any(each.shape.has_binding_conditions for each in slices)
+    _read_invalid_amounts(slices)
     return pool
 
 
-def check_device_names(slices: Iterable[PoolSlice]) -> None:
+def _read_invalid_amounts(slices: Iterable[PoolSlice]) -> None:
+    """Raise AllocationError for the first device that consumes an invalid amount of a counter."""
+    for each in slices:
+        if each.shape.consumed is None:
+            _ = each.devices
+
+
+def check_device_names(slices: Sequence[PoolSlice]) -> None:
     """Raise PoolValidationError if two devices have the same name."""
+    names = [each.shape.names for each in slices]
+    if len(frozenset[str]().union(*(each or () for each in names))) == sum(len(each.raw_devices) for each in slices):
+        return
     seen: set[str] = set()
     for each in slices:
         for device in each.raw_devices:
@@ -178,8 +211,10 @@ def check_device_names(slices: Iterable[PoolSlice]) -> None:
             seen.add(device["name"])
 
 
-def collect_counters(slices: Iterable[PoolSlice]) -> dict[CounterId, int]:
+def collect_counters(slices: Sequence[PoolSlice]) -> Mapping[CounterId, int]:
     """Return all counters of these slices in billionths; PoolValidationError if two sets have the same name."""
+    if len(slices) == 1 and slices[0].shape.counter_sets is not None and slices[0].shape.counters is not None:
+        return slices[0].shape.counters
     found: dict[CounterId, int] = {}
     sets: set[str] = set()
     for each in slices:
@@ -197,6 +232,9 @@ def check_consumed_counters(slices: Iterable[PoolSlice], counters: Mapping[Count
     """Raise PoolValidationError if a device consumes a counter that its pool does not have."""
     sets = {name for name, _ in counters}
     for each in slices:
+        consumed = each.shape.consumed
+        if consumed is not None and each.shape.consumed_sets <= sets and consumed <= counters.keys():
+            continue
         for device in each.raw_devices:
             for consumption in device.get("consumesCounters") or []:
                 name = consumption["counterSet"]

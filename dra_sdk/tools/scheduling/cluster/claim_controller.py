@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodResourceClaim
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodResourceClaim, pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     ObjectKey,
     Snapshot,
@@ -33,8 +33,12 @@ def is_finished(pod: Pod) -> bool:
 
 def is_owned_by(claim: JSON, pod: Pod) -> bool:
     """Return whether the claim was made for this pod."""
-    owners = claim["metadata"].get("ownerReferences") or ()
-    return any(each.get("controller") and each.get("uid") == pod.metadata.uid for each in owners)
+    return pod.metadata.uid in owner_uids(claim)
+
+
+def owner_uids(claim: JSON) -> set[Any]:
+    """Return the UIDs of the pods or others for which the claim was made."""
+    return {each.get("uid") for each in claim["metadata"].get("ownerReferences") or () if each.get("controller")}
 
 
 def claim_allocation(claim: JSON) -> JSON | None:
@@ -84,7 +88,7 @@ def with_generated_claims(snapshot: Snapshot) -> Snapshot:
     changed: list[JSON] = []
     owned = dict(_generated_claims(snapshot))
     for obj in snapshot.pods:
-        pod = Pod.model_validate(obj)
+        pod = pod_of(obj)
         if is_finished(pod) or not pod.spec.resource_claims:
             continue
         known = {status.name for status in pod.status.resource_claim_statuses}
@@ -178,11 +182,7 @@ def with_recreated_pods(snapshot: Snapshot, pods: Iterable[Pod]) -> Snapshot:
     removed = {pod.metadata.uid: pod for pod in pods}
     if not removed:
         return snapshot
-    claims = []
-    for claim in snapshot.claims:
-        owners = {each.get("uid") for each in claim["metadata"].get("ownerReferences") or () if each.get("controller")}
-        if not owners & set(removed):
-            claims.append(without_consumers(claim, removed))
+    claims = [without_consumers(each, removed) for each in snapshot.claims if not owner_uids(each) & removed.keys()]
     new = [_recreated(each) if each["metadata"]["uid"] in removed else each for each in snapshot.pods]
     return replace(snapshot, claims=tuple(claims), pods=tuple(new))
 

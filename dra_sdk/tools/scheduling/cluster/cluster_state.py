@@ -18,7 +18,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     with_recreated_pods,
     with_status,
 )
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.node_filter import EXTENDED_RESOURCES, FreeResources, NodeFit
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, ResourceAmounts, pod_requests
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
@@ -83,15 +83,13 @@ class ClusterState:
                 gone = pods.pop(key)
                 self.free_resources.remove_pod(self.pods[key]["spec"]["nodeName"], gone.requests)
         before = self.snapshot()
-        after = with_generated_claims(
-            with_recreated_pods(before, (Pod.model_validate(self.pods[key]) for key in removed))
-        )
+        after = with_generated_claims(with_recreated_pods(before, (pod_of(self.pods[key]) for key in removed)))
         for key, claim in self.claims.items():
             left = after.claims_by_key.get(key)
             if claim_allocation(claim) is not None and (left is None or claim_allocation(left) is None):
                 self.allocated.remove(claim)
         self.claims, self.pods = dict(after.claims_by_key), dict(after.pods_by_key)
-        return [Pod.model_validate(self.pods[key]) for key in removed]
+        return [pod_of(self.pods[key]) for key in removed]
 
     def bind(self, requirements: PodRequirements, fit: NodeFit) -> tuple[ObjectKey, ...]:
         """Bind a pod to a node and give it its devices; return the claims that it uses."""
@@ -107,7 +105,7 @@ class ClusterState:
             status = {"requestMappings": list(fit.mappings), "resourceClaimName": name}
             pod = with_status(pod, extendedResourceClaimStatus=status)
         self.pods[key] = pod
-        return tuple(used_claims(Pod.model_validate(pod)))
+        return tuple(used_claims(pod_of(pod)))
 
     def allocate_hypothetically(self, key: ObjectKey, node: str, allocation: JSON) -> None:
         """Allocate a claim that no pod uses, as if a pod on this node used it."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
+from dra_sdk.model import JSON
 from dra_sdk.wire.resource.base import Amount, Int64, Object, Timestamp
 from dra_sdk.wire.resource.metadata import NodeSelector, TopLevel
 from dra_sdk.wire.validation.metadata import node_selector
@@ -188,6 +189,38 @@ class Pod(TopLevel):
 
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
+
+
+_MAX_SPECS: Final = 1024
+_known_specs: dict[str, PodSpec] = {}
+
+
+def pod_of(obj: JSON) -> Pod:
+    """Return a pod of the API as its model.
+
+    Pods whose specs are equal share the models in them, so nobody may change these.
+    """
+    spec = obj.get("spec")
+    try:
+        return Pod.model_validate({**obj, "spec": _spec_of(spec)} if isinstance(spec, dict) else obj)
+    except ValidationError:
+        return Pod.model_validate(obj)  # the error with the paths in the whole pod
+
+
+def _spec_of(spec: JSON) -> PodSpec:
+    """Return the model of a spec. Only the node and the affinity often differ between pods of a workload."""
+    common = {name: value for name, value in spec.items() if name not in {"nodeName", "affinity"}}
+    text = repr(common)
+    found = _known_specs.get(text)
+    if found is None:
+        if len(_known_specs) >= _MAX_SPECS:
+            _known_specs.clear()
+        found = _known_specs[text] = PodSpec.model_validate(common)
+    own = {name: value for name, value in spec.items() if value is not None and name not in common}
+    if not own:
+        return found
+    apart = PodSpec.model_validate(own)
+    return found.model_copy(update={name: getattr(apart, name) for name in apart.model_fields_set})
 
 
 class Taint(PartialObject):

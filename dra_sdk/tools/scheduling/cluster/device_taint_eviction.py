@@ -14,7 +14,7 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results, is_finished, used_claims
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, object_key
 
 _NO_EXECUTE: Final = "NoExecute"
@@ -59,7 +59,7 @@ def find_evictions(snapshot: Snapshot) -> Evictions:
         return Evictions()
     evicted = {}
     for obj in snapshot.pods:
-        pod = Pod.model_validate(obj)
+        pod = pod_of(obj)
         if pod.spec.node_name and not is_finished(pod) and (found := _pod_eviction(pod, snapshot, taints)):
             evicted[object_key(obj)] = found
     hypothetical = {}

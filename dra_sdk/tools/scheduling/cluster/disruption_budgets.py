@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from dra_sdk.tools.scheduling.cluster.claim_controller import is_finished
-from dra_sdk.tools.scheduling.cluster.core_v1 import PartialObject, Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import PartialObject, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot
 from dra_sdk.wire.resource.metadata import TopLevel
 
@@ -119,7 +119,7 @@ class DisruptionBudgets:
 
     def __init__(self, snapshot: Snapshot) -> None:
         budgets = [PodDisruptionBudget.model_validate(each) for each in snapshot.disruption_budgets]
-        pods = [Pod.model_validate(each) for each in snapshot.pods] if budgets else []
+        pods = [pod_of(each) for each in snapshot.pods] if budgets else []
         self._allowances = [_Allowance(each, each.allowed(pods)) for each in budgets]
 
     def violating(self, pods: Sequence[Pod]) -> set[ObjectKey]:

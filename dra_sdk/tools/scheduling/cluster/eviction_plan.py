@@ -25,7 +25,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, RunningPod, pod_key
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
 from dra_sdk.tools.scheduling.cluster.node_filter import NodeFilter, NodeFit, NodePair
@@ -107,7 +107,7 @@ def plan_evictions(outcome: SchedulingOutcome, key: ObjectKey, max_trials: int =
     placement = outcome.pods_by_key.get(key)
     if placement is None:
         raise WhatIfError(f"there is no pod {display_name(key)}")
-    pod = Pod.model_validate(outcome.snapshot.pods_by_key[key])
+    pod = pod_of(outcome.snapshot.pods_by_key[key])
     if placement.node is not None:
         return EvictionPlan(key, pod.spec.effective_priority, placement.node, (), True, 0, ())
     snapshot = without_hypothetical_allocations(outcome.snapshot, outcome.snapshot.hypothetical)
@@ -148,10 +148,10 @@ class _PlanSearch:
         inventory = Inventory(snapshot.slices, features, snapshot.rules)
         allocator = Allocator(inventory, snapshot.classes_by_name, features, max_steps=_STEPS)
         for each in snapshot.pods:
-            if (pod := Pod.model_validate(each)).spec.node_name and not is_finished(pod):
+            if (pod := pod_of(each)).spec.node_name and not is_finished(pod):
                 state.add_running_pod(pod)
         resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
-        pod = Pod.model_validate(snapshot.pods_by_key[key])
+        pod = pod_of(snapshot.pods_by_key[key])
         try:
             requirements = requirements_of(pod, state.claims, snapshot.classes_by_name, resources)
         except (UnschedulableError, AllocationError) as error:

@@ -19,7 +19,7 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     with_recreated_pods,
     without_hypothetical_allocations,
 )
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import pod_of
 from dra_sdk.tools.scheduling.cluster.snapshot import FIELD_OF_KIND, ObjectKey, Snapshot, object_key
 from dra_sdk.tools.scheduling.cluster.what_if import DeviceTaintSelector, NodeTemplate, WhatIfError
 
@@ -38,7 +38,7 @@ def lose_node(snapshot: Snapshot, node: str) -> Snapshot:
     node.
     """
     template = NodeTemplate.of(snapshot, node)
-    pods = [pod for each in snapshot.pods if (pod := Pod.model_validate(each)).spec.node_name == node]
+    pods = [pod for each in snapshot.pods if (pod := pod_of(each)).spec.node_name == node]
     bound = [pod for pod in pods if {each.kind for each in pod.metadata.owner_references or ()} & _BOUND_TO_NODE]
     left = with_recreated_pods(snapshot, [pod for pod in pods if not is_finished(pod)])
     gone = {(pod.metadata.namespace, pod.metadata.name) for pod in bound}
@@ -66,7 +66,7 @@ def lose_hardware(snapshot: Snapshot, target: DeviceTaintSelector) -> Snapshot:
         drivers = ", ".join(sorted({each["spec"]["driver"] for each in snapshot.slices})) or "none"
         raise WhatIfError(f"there is no device {target}; drivers with devices are: {drivers}")
     held = {object_key(each) for each in snapshot.claims if _held(each) & lost}
-    hit = [pod for each in snapshot.pods if set(used_claims(pod := Pod.model_validate(each))) & held]
+    hit = [pod for each in snapshot.pods if set(used_claims(pod := pod_of(each))) & held]
     left = with_recreated_pods(snapshot, [pod for pod in hit if not is_finished(pod)])
     left = without_hypothetical_allocations(left, [key for key in snapshot.hypothetical if key in held])
     return _without_devices(left, lost)
@@ -117,5 +117,5 @@ def replaced(snapshot: Snapshot, objects: Snapshot) -> Snapshot:
     """Return the snapshot with these objects in place of those of the same kind, namespace and name."""
     added = [each for name in FIELD_OF_KIND.values() for each in getattr(objects, name)]
     changed: list[ObjectKey] = [object_key(each) for each in objects.pods]
-    removed = [Pod.model_validate(each) for each in snapshot.pods if object_key(each) in changed]
+    removed = [pod_of(each) for each in snapshot.pods if object_key(each) in changed]
     return with_recreated_pods(snapshot, removed).with_objects(added)

@@ -7,7 +7,7 @@ Filter.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,7 +21,7 @@ from dra_sdk.tools.scheduling.allocator import (
     InvalidPoolsError,
     SchedulerFeatures,
 )
-from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector
+from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector, named_nodes
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation
 from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, Taint, Toleration
 from dra_sdk.tools.scheduling.cluster.extended_resources import extended_resource_claim
@@ -121,6 +121,15 @@ def _is_selected(pod: Pod, node: JSON) -> bool:
         return False
     affinity = pod.spec.affinity.node_affinity
     return affinity is None or affinity.required is None or matches_node_selector(affinity.required.to_json(), node)
+
+
+def required_node_names(pod: Pod) -> Collection[str] | None:
+    """Return the names of the only nodes that the required affinity of a pod can match; None if it names none.
+
+    Every other node rejects the pod, and none raises an error for its selector.
+    """
+    affinity = pod.spec.affinity.node_affinity
+    return None if affinity is None or affinity.required is None else named_nodes(affinity.required.to_json())
 
 
 def _is_tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
@@ -261,6 +270,20 @@ _NO_MAPPINGS: Final = (
 NodePair = tuple[Node, JSON]
 
 
+@dataclass(slots=True)
+class NodePass:
+    """One pass over nodes for a pod.
+
+    names: the nodes that it was for; empty for all nodes.
+    rejected: the nodes that do not fit.
+    last: the node at which it ended before the last one; empty if it did not.
+    """
+
+    names: Collection[str] = ()
+    rejected: dict[str, NodeRejection] = field(default_factory=dict)
+    last: str = ""
+
+
 class CandidateNodes:
     """The nodes that may still fit for pods with the same requirements, and why the others do not.
 
@@ -270,17 +293,55 @@ class CandidateNodes:
     """
 
     def __init__(self, nodes: Mapping[str, NodePair]) -> None:
-        self._candidates = dict(nodes)
+        self._all = nodes
+        self._left: dict[str, NodePair] | None = None
+        self._deferred: list[NodePass] = []
         self._without_devices: list[JSON] = []
         self._reasons: Counter[str] = Counter()
         self.unusable_claims: dict[str, None] = {}
 
     def __iter__(self) -> Iterator[NodePair]:
-        return iter(list(self._candidates.values()))
+        return iter(self._candidates.values())
+
+    @property
+    def _candidates(self) -> Mapping[str, NodePair]:
+        return self._all if self._left is None else self._left
+
+    def named(self, names: Collection[str]) -> list[NodePair]:
+        """Return those of these nodes that may still fit, in the order of all nodes."""
+        left = self._candidates
+        rejected = {name for each in self._deferred for name in each.rejected}
+        found = [name for name in names if name in left and name not in rejected]
+        return [left[name] for name in (found if len(found) < 2 else filter(found.__contains__, left))]  # noqa: PLR2004
+
+    def defer(self, attempt: NodePass) -> None:
+        """Keep what a pass over some nodes by name found, and which other nodes it left out, until that matters."""
+        before = self._deferred[-1] if self._deferred else None
+        # After an equal pass that came as far, one that rejects nothing itself would have rejected nothing more.
+        if before is None or attempt.rejected or before.last not in {"", attempt.last}:
+            self._deferred.append(attempt)
+
+    def catch_up(self, check: Callable[[Node, JSON], NodeFit | NodeRejection]) -> None:
+        """Reject what passes over all nodes in place of the deferred ones would have rejected, in the same order.
+
+        check: asks a node that such a pass left out.
+        """
+        for attempt in self._deferred:
+            for name, pair in list(self._candidates.items()):
+                if name == attempt.last:
+                    break
+                found = attempt.rejected.get(name)
+                if found is None and name not in attempt.names and isinstance(other := check(*pair), NodeRejection):
+                    found = other
+                if found is not None:
+                    self.reject(name, found)
+        self._deferred.clear()
 
     def reject(self, name: str, rejection: NodeRejection) -> None:
-        """Reject a node."""
-        _, obj = self._candidates.pop(name)
+        """Reject a node; not while nodes are iterated over."""
+        if self._left is None:
+            self._left = dict(self._all)  # only now: pods of a DaemonSet are of as many kinds as there are nodes
+        _, obj = self._left.pop(name)
         self.unusable_claims.update(dict.fromkeys(rejection.unusable_claims))
         if rejection.reason:
             self._reasons[rejection.reason] += 1

@@ -10,7 +10,7 @@ pods are ignored.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,14 +32,14 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     claim_allocation,
     claim_consumers,
     is_finished,
-    is_owned_by,
+    owner_uids,
     used_claims,
     with_generated_claims,
     with_recreated_pods,
     without_hypothetical_allocations,
 )
 from dra_sdk.tools.scheduling.cluster.cluster_state import ClusterState, pod_key
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.device_taint_eviction import Eviction, find_evictions
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import DisruptionBudgets
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource
@@ -48,7 +48,10 @@ from dra_sdk.tools.scheduling.cluster.node_filter import (
     CandidateNodes,
     NodeFilter,
     NodeFit,
+    NodePair,
+    NodePass,
     NodeRejection,
+    required_node_names,
 )
 from dra_sdk.tools.scheduling.cluster.pod_requirements import PodRequirements, UnschedulableError, requirements_of
 from dra_sdk.tools.scheduling.cluster.preemption import DefaultPreemption
@@ -60,7 +63,14 @@ from dra_sdk.tools.scheduling.cluster.scheduling_outcome import (
     SchedulingOutcome,
 )
 from dra_sdk.tools.scheduling.cluster.simulation_notes import simulation_notes
-from dra_sdk.tools.scheduling.cluster.snapshot import ObjectKey, Snapshot, display_name, generated_uid
+from dra_sdk.tools.scheduling.cluster.snapshot import (
+    Count,
+    ObjectKey,
+    Snapshot,
+    display_name,
+    generated_uid,
+    no_count,
+)
 from dra_sdk.tools.scheduling.cluster.workloads import with_daemon_pods
 
 _MIN_FEASIBLE_NODES: Final = 100
@@ -68,18 +78,18 @@ _MIN_FEASIBLE_NODES: Final = 100
 _MIN_STEPS: Final = 30_000
 
 
-def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS) -> SchedulingOutcome:
+def schedule(snapshot: Snapshot, max_steps: int = MAX_STEPS, count: Count = no_count) -> SchedulingOutcome:
     """Schedule all pods and claims. Pods that already run stay on their node unless they are evicted.
 
     A search for devices is stopped after `max_steps`. After each stopped search the limit is halved, down to 30 000
-    steps, so that many claims without a solution do not take too long.
+    steps, so that many claims without a solution do not take too long. `count` is told how many pods had their turn.
     """
     evicted = find_evictions(snapshot)
-    removed = [Pod.model_validate(snapshot.pods_by_key[key]) for key in evicted.pods]
+    removed = [pod_of(snapshot.pods_by_key[key]) for key in evicted.pods]
     current = without_hypothetical_allocations(with_recreated_pods(snapshot, removed), evicted.hypothetical)
     current = with_priorities(with_daemon_pods(current))
     run = _SchedulingRun(with_generated_claims(_without_stale_claims(current)), max_steps)
-    run.schedule_pods()
+    run.schedule_pods(count)
     run.allocate_unused_claims()
     after = run.state.snapshot()
     placements = run.placements()
@@ -102,7 +112,7 @@ class _SchedulingRun:
         self._classes = classes
         self._resources = classes_by_resource(snapshot.classes) if features.extended_resources else {}
         self._nodes = {each["metadata"]["name"]: (Node.model_validate(each), each) for each in snapshot.nodes}
-        self._pods = [pod for each in snapshot.pods if not is_finished(pod := Pod.model_validate(each))]
+        self._pods = [pod for each in snapshot.pods if not is_finished(pod := pod_of(each))]
         self._candidates: dict[str, CandidateNodes] = {}
         self._preemption = DefaultPreemption(self.state, self._node_filter, self._nodes, DisruptionBudgets(snapshot))
         self.preemptions: list[Preemption] = []
@@ -110,7 +120,7 @@ class _SchedulingRun:
         self._placed: dict[ObjectKey, PodPlacement] = {}
         self._reasons: dict[ObjectKey, str] = {}
 
-    def schedule_pods(self) -> None:
+    def schedule_pods(self, count: Count = no_count) -> None:
         """Find a node for every pod without one; they try again after claims were deallocated or pods evicted."""
         waiting = sorted((pod for pod in self._pods if not pod.spec.node_name), key=_queue_order)
         for pod in self._pods:
@@ -120,7 +130,10 @@ class _SchedulingRun:
             self._nominate(pod)
         while waiting:
             done = len(self.preemptions)
-            deallocated = sum(self._schedule_pod(pod) for pod in waiting)
+            deallocated = 0
+            for index, pod in enumerate(waiting):
+                count(index, len(waiting))
+                deallocated += self._schedule_pod(pod)
             waiting = [pod for pod in waiting if self._placed[pod_key(pod)].node is None]
             victims = self._evict(self.preemptions[done:])
             waiting = sorted([*waiting, *victims], key=_queue_order) if victims or deallocated else []
@@ -136,7 +149,7 @@ class _SchedulingRun:
         for key in [key for key in self.state.claims if key not in used and not self.state.is_allocated(key)]:
             claim = {"name": key[1], "resourceClaimName": key[1]}
             spec = {"resourceClaims": [claim], "tolerations": tolerations}
-            fit, reason, _ = self._find_node(Pod.model_validate({"metadata": {"namespace": key[0]}, "spec": spec}))
+            fit, reason, _ = self._find_node(pod_of({"metadata": {"namespace": key[0]}, "spec": spec}))
             if fit is None:
                 self._reasons[key] = reason
             else:
@@ -212,21 +225,45 @@ class _SchedulingRun:
 
         In a small cluster, kube-scheduler examines all nodes, and an error on any of them ends the attempt.
         """
-        best, best_score = None, -1
         candidates = self._candidates_for(requirements)
         nominated = self._preemption.nominated_node(requirements.pod)
         if nominated is not None and isinstance(fit := self._check(requirements, *self._nodes[nominated]), NodeFit):
             return fit, ""
+        names = required_node_names(requirements.pod)
+        if names is not None:
+            # All other nodes reject the pod. They are asked for the reasons if it does not fit.
+            attempt, best = NodePass(names), None
+            try:
+                best = self._best_of(requirements, candidates.named(names), attempt)
+            finally:
+                if best or attempt.last:
+                    candidates.defer(attempt)
+            if best:
+                return best, ""
+        candidates.catch_up(lambda node, obj: self._check(requirements, node, obj))
+        attempt = NodePass()
+        try:
+            best = self._best_of(requirements, candidates, attempt)
+        finally:
+            for name, rejection in attempt.rejected.items():
+                candidates.reject(name, rejection)
+        return best, "" if best else candidates.summary(requirements, self._node_filter)
+
+    def _best_of(self, requirements: PodRequirements, nodes: Iterable[NodePair], attempt: NodePass) -> NodeFit | None:
+        """Return the first of some nodes with the best score."""
+        best, best_score = None, -1
         enough = requirements.best_score if len(self._nodes) >= _MIN_FEASIBLE_NODES else None
-        for node, obj in candidates:
+        for node, obj in nodes:
+            attempt.last = node.metadata.name
             found = self._check(requirements, node, obj)
             if isinstance(found, NodeRejection):
-                candidates.reject(node.metadata.name, found)
+                attempt.rejected[node.metadata.name] = found
             elif (score := requirements.score(found.allocations)) > best_score:
                 best, best_score = found, score
                 if score == enough:
-                    break
-        return best, "" if best else candidates.summary(requirements, self._node_filter)
+                    return best
+        attempt.last = ""
+        return best
 
     def _check(self, requirements: PodRequirements, node: Node, obj: JSON) -> NodeFit | NodeRejection:
         """Check a node as if the pods that are nominated for it were there."""
@@ -284,11 +321,13 @@ def _queue_order(pod: Pod) -> tuple[int, bool, str]:
 
 def _without_stale_claims(snapshot: Snapshot) -> Snapshot:
     """Remove claims for extended resources of pods without a node: the scheduler makes new ones each time."""
-    waiting = [pod for each in snapshot.pods if not (pod := Pod.model_validate(each)).spec.node_name]
-    stale: Sequence[JSON] = [
+    extended = [
         claim
         for claim in snapshot.claims
         if (claim["metadata"].get("annotations") or {}).get(EXTENDED_CLAIM_ANNOTATION) == "true"
-        and any(is_owned_by(claim, pod) for pod in waiting)
     ]
-    return replace(snapshot, claims=tuple(each for each in snapshot.claims if each not in stale)) if stale else snapshot
+    if not extended:
+        return snapshot
+    waiting = {pod.metadata.uid for each in snapshot.pods if not (pod := pod_of(each)).spec.node_name}
+    stale = {id(claim) for claim in extended if waiting & owner_uids(claim)}
+    return replace(snapshot, claims=tuple(each for each in snapshot.claims if id(each) not in stale))

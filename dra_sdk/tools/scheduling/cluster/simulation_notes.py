@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_consumers, claim_results
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, PodSpec
+from dra_sdk.tools.scheduling.cluster.core_v1 import PodSpec, pod_of
 from dra_sdk.tools.scheduling.cluster.priority_classes import missing_class
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import PodPlacement
 from dra_sdk.tools.scheduling.cluster.snapshot import Snapshot, display_name, object_key
@@ -23,7 +23,7 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
     """Yield a sentence for each thing that is not simulated or has no effect; none about pods that already ran."""
     placements = tuple(placements)
     placed = [
-        (display_name(each.pod), Pod.model_validate(snapshot.pods_by_key[each.pod]).spec, each)
+        (display_name(each.pod), pod_of(snapshot.pods_by_key[each.pod]).spec, each)
         for each in placements
         if not each.running
     ]
@@ -39,15 +39,18 @@ def simulation_notes(snapshot: Snapshot, placements: Iterable[PodPlacement]) -> 
 
 def _unpublished_devices(snapshot: Snapshot) -> Iterator[str]:
     """Yield devices that claims hold and no slice has, for example because a driver was removed."""
-    specs = [each["spec"] for each in snapshot.slices]
-    known = {
-        (each["driver"], each["pool"]["name"], device["name"]) for each in specs for device in each.get("devices") or ()
-    }
+    held: dict[tuple[str, str], set[str]] = {}
     for claim in snapshot.claims:
         for result in claim_results(claim):
-            device = (result["driver"], result["pool"], result["device"])
-            if device not in known:
-                yield f"claim {display_name(object_key(claim))} holds {'/'.join(device)}, which is in no ResourceSlice"
+            held.setdefault((result["driver"], result["pool"]), set()).add(result["device"])
+    for spec in (each["spec"] for each in snapshot.slices):
+        if unknown := held.get((spec["driver"], spec["pool"]["name"])):
+            unknown.difference_update(device["name"] for device in spec.get("devices") or ())
+    for claim in snapshot.claims:
+        for result in claim_results(claim):
+            if result["device"] in held[result["driver"], result["pool"]]:
+                device = f"{result['driver']}/{result['pool']}/{result['device']}"
+                yield f"claim {display_name(object_key(claim))} holds {device}, which is in no ResourceSlice"
 
 
 def _ineffective_rules(snapshot: Snapshot) -> Iterator[str]:
@@ -70,7 +73,10 @@ def _node_allocatable_devices(snapshot: Snapshot) -> Iterator[str]:
 
 def _no_preemption_for_devices(snapshot: Snapshot, unplaced: Iterable[PodPlacement]) -> Iterator[str]:
     """Yield a note on pods that lack devices while pods of lower priority have some."""
-    pods = {key: Pod.model_validate(each).spec for key, each in snapshot.pods_by_key.items()}
+    unplaced = [each for each in unplaced if _NO_DEVICES in each.reason]
+    if not unplaced:
+        return
+    pods = {key: pod_of(each).spec for key, each in snapshot.pods_by_key.items()}
     holders = {
         (object_key(claim)[0], str(each["name"]))
         for claim in snapshot.claims
@@ -79,9 +85,7 @@ def _no_preemption_for_devices(snapshot: Snapshot, unplaced: Iterable[PodPlaceme
     }
     lowest = min((pods[key].effective_priority for key in holders & pods.keys()), default=None)
     names = [
-        display_name(each.pod)
-        for each in unplaced
-        if lowest is not None and _NO_DEVICES in each.reason and pods[each.pod].effective_priority > lowest
+        display_name(each.pod) for each in unplaced if lowest is not None and pods[each.pod].effective_priority > lowest
     ]
     if names:
         yield f"{_pod_names(names)}: {NO_PREEMPTION}; `dra-sdk explain --make-room POD` plans evictions"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
@@ -40,6 +40,14 @@ FIELD_OF_KIND: Final[Mapping[str, str]] = {
     "PodDisruptionBudget": "disruption_budgets",
 }
 """The field of Snapshot for each kind of object."""
+
+
+Count = Callable[[int, int], None]
+"""Is told, while something takes long, how many things are done, and of how many; 0 if that is not known."""
+
+
+def no_count(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 def object_key(obj: JSON) -> ObjectKey:

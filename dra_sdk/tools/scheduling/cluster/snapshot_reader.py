@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dra_sdk.errors import DraError
@@ -19,12 +19,15 @@ from dra_sdk.tools.scheduling.cel_validation import cel_compiler
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     DEFAULT_NAMESPACE,
     FIELD_OF_KIND,
+    Count,
     ObjectKey,
     Snapshot,
     generated_name,
     generated_uid,
+    no_count,
     object_key,
 )
+from dra_sdk.tools.scheduling.cluster.valid_shapes import ValidShapes
 from dra_sdk.tools.scheduling.cluster.workload_kinds import KindKey, WorkloadKinds, kind_key
 from dra_sdk.tools.scheduling.cluster.workloads import (
     CORE_KINDS,
@@ -98,6 +101,7 @@ def read_snapshot(
     *,
     kinds: WorkloadKinds | None = None,
     ignore: Collection[str] = (),
+    count: Count = no_count,
 ) -> SnapshotReading:
     """Return a snapshot of all objects in `sources`; SnapshotReadError with every problem of every object.
 
@@ -106,11 +110,15 @@ def read_snapshot(
 
     kinds: the kinds with pod templates; None: those that are built in.
     ignore: kinds to pass over, even if they may need devices.
+    count: is told how many documents are read.
     """
     reader = _SnapshotReader(profile or ServerProfile.of(), kinds or WorkloadKinds(), frozenset(ignore))
+    done = 0
     for source in sources:
         for document in source.documents:
-            for path, obj in objects(document.value):
+            done += 1
+            count(done, 0)
+            for path, obj in objects(document.value, document.place):
                 reader.read(_LocatedObject(source, document, path, to_v1(obj), older_version(obj)))
     reader.warn_about_versions()
     reader.expand_workloads()
@@ -130,6 +138,11 @@ class _LocatedObject:
     path: tuple[str | int, ...]
     obj: Any
     version: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a document, or an item of a List that is read item by item, as it was read."""
+        return self.path == self.document.place and not self.version
 
     def location(self, field: str = "") -> str:
         """Return `file:line: Kind/name`; without line for objects that were not read from a file."""
@@ -167,6 +180,10 @@ class _SnapshotReader:
     _admin_claims: list[tuple[_LocatedObject, str]] = field(default_factory=list)
     _older: Counter[tuple[str, str]] = field(default_factory=Counter)
     _workloads: list[tuple[_LocatedObject, JSON]] = field(default_factory=list)
+    _valid_shapes: ValidShapes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._valid_shapes = ValidShapes(self.profile)
 
     def read(self, located: _LocatedObject) -> None:
         """Keep the object, or its problems, or count it as ignored."""
@@ -233,6 +250,8 @@ class _SnapshotReader:
     def _checked(self, kind: str, obj: JSON, located: _LocatedObject) -> tuple[list[Problem], JSON | None]:
         if kind_key(obj) in self.kinds.table:
             return workload_problems(obj, self.kinds, self.profile), obj
+        if found := self._valid_shapes.stored(located.document, obj) if located.is_whole else None:
+            return [], found
         if kind in CORE_KINDS:
             return checked_core_object(obj, self.profile)[1], _with_spec(obj)
         problems = self._without_unknown_functions(
@@ -248,6 +267,8 @@ class _SnapshotReader:
                 f"{located.location(each.field)}: {each}{_and_more(more)}" for each, more in _grouped_by_field(dropped)
             ]
             problems = validate(stored, profile=self.profile)  # without the dropped fields it may be invalid
+        elif located.is_whole:
+            self._valid_shapes.remember(located.document, obj, stored)
         return problems, stored
 
     def _without_unknown_functions(self, problems: list[Problem], located: _LocatedObject) -> list[Problem]:
@@ -273,7 +294,8 @@ class _SnapshotReader:
             where = before.location("metadata.name").partition(": ")[0]
             self.problems.append(f"{located.location('metadata.name')}: is also defined at {where}")
             return
-        self._seen[kind, key] = located
+        # What is stored says the same, and is kept in any case; the object as it was read need not be.
+        self._seen[kind, key] = replace(located, obj=obj) if title(located.obj) == title(obj) else located
         if kind in _CLAIM_KINDS and requests_admin_access(obj) and not located.source.stored:
             self._admin_claims.append((located, key[0]))
         if not metadata.get("uid"):

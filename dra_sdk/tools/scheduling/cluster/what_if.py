@@ -19,15 +19,17 @@ from dra_sdk.tools.scheduling.cluster.claim_controller import (
     with_recreated_pods,
     without_hypothetical_allocations,
 )
-from dra_sdk.tools.scheduling.cluster.core_v1 import Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.scheduling_cycle import schedule
 from dra_sdk.tools.scheduling.cluster.scheduling_outcome import SchedulingOutcome
 from dra_sdk.tools.scheduling.cluster.snapshot import (
     HOSTNAME_LABEL,
+    Count,
     ObjectKey,
     Snapshot,
     generated_name,
     generated_uid,
+    no_count,
 )
 from dra_sdk.wire.profile import ServerProfile
 
@@ -64,7 +66,14 @@ class NodeTemplate:
         if node is None:
             known = ", ".join(snapshot.nodes_by_name) or "none"
             raise WhatIfError(f"there is no node {name}; nodes are: {known}")
-        return cls(node, tuple(_slices_of(snapshot.slices, node)))
+        return cls(node, tuple(_slices_of(_PoolsByNode(snapshot.slices).of(name), node)))
+
+    @classmethod
+    def every(cls, snapshot: Snapshot) -> Iterator[NodeTemplate]:
+        """Yield the template of each node."""
+        pools = _PoolsByNode(snapshot.slices)
+        for name, node in snapshot.nodes_by_name.items():
+            yield cls(node, tuple(_slices_of(pools.of(name), node)))
 
     @property
     def name(self) -> str:
@@ -76,11 +85,17 @@ class NodeTemplate:
         """Text that is equal for nodes of the same kind: with equal labels, taints, size and kinds of devices."""
         metadata = self.node["metadata"]
         labels = {key: value for key, value in (metadata.get("labels") or {}).items() if value != self.name}
-        devices = [
-            [each["spec"]["driver"], _without_identity(device)] for each in self.slices for device in _devices(each)
-        ]
         spec = [(self.node.get("spec") or {}).get("taints"), (self.node.get("status") or {}).get("allocatable")]
-        return json.dumps([labels, spec, devices], sort_keys=True)
+        texts: dict[tuple[str, int, int], str] = {}
+        devices = []
+        for each in self.slices:
+            for device in _devices(each):
+                # Parts of a device that are one object in memory are written once.
+                key = (each["spec"]["driver"], id(device.get("attributes")), id(device.get("capacity")))
+                if key not in texts:
+                    texts[key] = json.dumps([key[0], _without_identity(device)], sort_keys=True)
+                devices.append(texts[key])
+        return f"{json.dumps([labels, spec], sort_keys=True)} {' '.join(devices)}"
 
     def copies(self, name: str) -> Iterator[JSON]:
         """Yield the objects of another such node."""
@@ -91,11 +106,14 @@ class NodeTemplate:
 
 def add_nodes(snapshot: Snapshot, template: NodeTemplate, names: Iterable[str]) -> Snapshot:
     """Return the snapshot with more nodes; WhatIfError if a name is already used."""
+    known = set(snapshot.nodes_by_name)
+    added: list[JSON] = []
     for name in names:
-        if name in snapshot.nodes_by_name:
+        if name in known:
             raise WhatIfError(f"node {name} already exists")
-        snapshot = snapshot.with_objects(template.copies(name))
-    return snapshot
+        known.add(name)
+        added += template.copies(name)
+    return snapshot.with_objects(added)
 
 
 def free_node_names(snapshot: Snapshot, like: str, count: int) -> list[str]:
@@ -116,12 +134,39 @@ def _without_identity(device: JSON) -> JSON:
     return {"attributes": kept, "capacity": device.get("capacity")}
 
 
-def _slices_of(slices: tuple[JSON, ...], node: JSON) -> Iterator[JSON]:
+class _PoolsByNode:
+    """The slices of each pool, and which pools no other node than one can use."""
+
+    def __init__(self, slices: Iterable[JSON]) -> None:
+        pools: dict[tuple[str, str], list[JSON]] = {}
+        for each in slices:
+            pools.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each)
+        self._pools = list(pools.values())
+        self._own: dict[str, list[int]] = {}
+        self._others: list[int] = []
+        for index, pool in enumerate(self._pools):
+            name = _only_node(pool)
+            (self._others if name is None else self._own.setdefault(name, [])).append(index)
+
+    def of(self, node: str) -> Iterator[list[JSON]]:
+        """Yield the pools of which a node may use something, in their order."""
+        for index in sorted([*self._own.get(node, ()), *self._others]):
+            yield self._pools[index]
+
+
+def _only_node(pool: Iterable[JSON]) -> str | None:
+    """Return the node that all slices of a pool name; None if one of them names another or selects nodes otherwise."""
+    names = set()
+    for spec in (each["spec"] for each in pool):
+        if spec.get("perDeviceNodeSelection") or spec.get("nodeSelector") or not spec.get("nodeName"):
+            return None
+        names.add(str(spec["nodeName"]))
+    return names.pop() if len(names) == 1 else None
+
+
+def _slices_of(pools: Iterable[list[JSON]], node: JSON) -> Iterator[JSON]:
     """Yield what has to be copied of each pool, with the number of slices of the copied pool."""
-    pools: dict[tuple[str, str], list[JSON]] = {}
-    for each in slices:
-        pools.setdefault((each["spec"]["driver"], each["spec"]["pool"]["name"]), []).append(each)
-    for pool in pools.values():
+    for pool in pools:
         newest = max(each["spec"]["pool"].get("generation", 0) for each in pool)
         current = [each for each in pool if each["spec"]["pool"].get("generation", 0) == newest]
         own = [part for each in current if (part := _part_of_node(each, node)) is not None]
@@ -168,7 +213,8 @@ def _renamed_slice(raw_slice: JSON, old: str, new: str) -> JSON:
     pool = str(spec["pool"]["name"])
     pool = pool.replace(old, new) if old in pool else f"{pool}-{new}"
     changed = _renamed_scope(spec, old, new) | {"pool": spec["pool"] | {"name": pool}}
-    if devices := _devices(raw_slice):
+    devices = _devices(raw_slice)
+    if any("nodeSelector" in device or device.get("nodeName") == old for device in devices):
         changed["devices"] = [_renamed_scope(device, old, new) for device in devices]
     name = generated_name(f"{new}-", raw_slice["metadata"]["name"])
     metadata = {"name": name, "uid": generated_uid("ResourceSlice", ("", name))}
@@ -268,7 +314,7 @@ def _with_taint(device: JSON, taint: JSON) -> JSON:
 def pods_to_evict(snapshot: Snapshot, node: str) -> Iterator[Pod]:
     """Yield the pods that a drain of a node evicts: not those of DaemonSets, and no static ones."""
     for each in snapshot.pods:
-        pod = Pod.model_validate(each)
+        pod = pod_of(each)
         owners = {owner.kind for owner in pod.metadata.owner_references or ()}
         if pod.spec.node_name == node and not is_finished(pod) and not owners & {"DaemonSet", "Node"}:
             yield pod
@@ -294,15 +340,21 @@ class NodeSuggestion:
     left: tuple[ObjectKey, ...]
 
 
-def suggest_nodes(outcome: SchedulingOutcome, original: Snapshot | None = None) -> list[NodeSuggestion]:
+def suggest_nodes(
+    outcome: SchedulingOutcome, original: Snapshot | None = None, count: Count = no_count
+) -> list[NodeSuggestion]:
     """Return what more nodes of each kind would change, the best first; empty if nothing helps or nothing is missing.
 
     The kinds are those of the nodes in `original`, by default the snapshot of the outcome. Up to 64 nodes are tried.
+    `count` is told how many kinds were tried.
     """
     unsatisfied = _unsatisfied(outcome)
     if not unsatisfied:
         return []
-    found = [_suggestion(outcome, each, unsatisfied) for each in _node_kinds(original or outcome.snapshot)]
+    found = []
+    for index, each in enumerate(_node_kinds(original or outcome.snapshot)):
+        count(index, 0)
+        found.append(_suggestion(outcome, each, unsatisfied))
     return sorted((each for each in found if each.placed), key=lambda each: (-len(each.placed), each.nodes))
 
 
@@ -313,8 +365,7 @@ def _unsatisfied(outcome: SchedulingOutcome) -> tuple[ObjectKey, ...]:
 def _node_kinds(snapshot: Snapshot) -> Iterator[NodeTemplate]:
     """Yield one node of each kind."""
     seen = set()
-    for name in snapshot.nodes_by_name:
-        template = NodeTemplate.of(snapshot, name)
+    for template in NodeTemplate.every(snapshot):
         if template.signature not in seen:
             seen.add(template.signature)
             yield template

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.builtin_types import builtin_kinds, field_problems, kind_problems
-from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, validate_core_object, validate_pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Namespace, Node, Pod, pod_of, validate_core_object, validate_pod
 from dra_sdk.tools.scheduling.cluster.disruption_budgets import PodDisruptionBudget
 from dra_sdk.tools.scheduling.cluster.node_filter import rejection_reason
 from dra_sdk.tools.scheduling.cluster.priority_classes import PriorityClass
@@ -241,7 +241,7 @@ def _missing_daemon_pods(snapshot: Snapshot, namespace: str, use: TemplateUse) -
     tolerations = [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS]
     if spec.get("hostNetwork"):
         tolerations.append({**_DAEMON_TOLERATIONS[-1], "key": "node.kubernetes.io/network-unavailable"})
-    wanted = Pod.model_validate({"spec": spec | {"tolerations": tolerations}})
+    wanted = pod_of({"spec": spec | {"tolerations": tolerations}})
     labels = {"controller-revision-hash": generated_name("", "template"), "pod-template-generation": "1"}
     present = {_daemon_node(pod) for pod in snapshot.pods if _is_owned(pod, use)}
     for index, obj in enumerate(snapshot.nodes):
@@ -269,7 +269,7 @@ def _daemon_node(pod: JSON) -> str:
     spec: JSON = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
-    affinity = Pod.model_validate(pod).spec.affinity.node_affinity
+    affinity = pod_of(pod).spec.affinity.node_affinity
     terms: Sequence[Any] = (affinity and affinity.required and affinity.required.node_selector_terms) or ()
     fields = [field for term in terms for field in term.match_fields or () if field.key == _NODE_NAME_FIELD]
     return str(fields[0].values[0]) if fields and fields[0].values else ""

@@ -24,7 +24,7 @@ from dra_sdk.tools.scheduling.explain.explanation import (
     RequestReport,
     SuggestedChange,
 )
-from dra_sdk.tools.scheduling.explain.explanation_text import format_explanation
+from dra_sdk.tools.scheduling.explain.explanation_text import format_explanation, format_explanations
 
 __all__ = [
     "AllocatedDevice",
@@ -42,4 +42,5 @@ __all__ = [
     "explain_pod",
     "explain_pod_outcome",
     "format_explanation",
+    "format_explanations",
 ]

@@ -28,7 +28,7 @@ from dra_sdk.tools.scheduling.allocator import (
 from dra_sdk.tools.scheduling.allocator.claim_requests import ParsedClaim
 from dra_sdk.tools.scheduling.allocator.selectors import SelectorCache
 from dra_sdk.tools.scheduling.cluster.claim_controller import claim_allocation, claim_results, deallocated, is_finished
-from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod
+from dra_sdk.tools.scheduling.cluster.core_v1 import Node, Pod, pod_of
 from dra_sdk.tools.scheduling.cluster.extended_resources import classes_by_resource, extended_resource_claim
 from dra_sdk.tools.scheduling.cluster.node_filter import FreeResources, device_independent_rejection, rejection_reason
 from dra_sdk.tools.scheduling.cluster.pod_requirements import (
@@ -244,7 +244,7 @@ def target_of_pod(outcome: SchedulingOutcome, key: ObjectKey) -> ExplainTarget:
     if raw_pod is None or placement is None:
         known = _known_names(outcome.pods_by_key, key)
         raise ExplainError(f"there is no pod {display_name(key)} that waits or runs; pods are: {known}")
-    pod = Pod.model_validate(raw_pod)
+    pod = pod_of(raw_pod)
     claims = outcome.snapshot.claims_by_key
     pod_claims = tuple(claims[each] for each in placement.claims if each in claims)
     if placement.node is not None:
@@ -300,7 +300,7 @@ def _free_resources(snapshot: Snapshot) -> FreeResources:
     """Return what the pods that have a node leave of each node."""
     free_resources = FreeResources(Node.model_validate(each) for each in snapshot.nodes)
     for each in snapshot.pods:
-        pod = Pod.model_validate(each)
+        pod = pod_of(each)
         if pod.spec.node_name and not is_finished(pod):
             free_resources.add_pod(pod.spec.node_name, pod_requests(pod))
     return free_resources

@@ -51,6 +51,7 @@ _MAX_CHANGES: Final = 6
 _MAX_NODES: Final = 3
 _MAX_GROUPS: Final = 4
 _MAX_ALTERNATIVES: Final = 3
+_MAX_ALIKE: Final = 3
 
 
 def describe_stage(stage: FunnelStage, report: RequestReport) -> str:
@@ -147,6 +148,34 @@ def format_explanation(explanation: Explanation | PodExplanation) -> str:
     """Return an explanation as lines of text for a terminal, with a line break after each."""
     lines = _pod_lines(explanation) if isinstance(explanation, PodExplanation) else _claim_lines(explanation)
     return "\n".join(lines) + "\n"
+
+
+def format_explanations(explanations: Sequence[Explanation | PodExplanation]) -> str:
+    """Return explanations as text; pods and claims that differ only in their names, such as replicas, share one."""
+    alike: dict[str, list[Explanation | PodExplanation]] = {}
+    for each in explanations:
+        alike.setdefault(_without_names(each), []).append(each)
+    return "\n".join(f"{format_explanation(each[0])}{_others_alike(each[1:])}" for each in alike.values())
+
+
+def _without_names(explanation: Explanation | PodExplanation) -> str:
+    """The text with numbers in place of the names of the pod and of its claims."""
+    claims = explanation.claims if isinstance(explanation, PodExplanation) else (explanation,)
+    names = dict.fromkeys([explanation.pod, *(each.claim for each in claims)])
+    text = format_explanation(explanation)
+    for number, name in sorted(enumerate(names), key=lambda numbered: -len(numbered[1])):  # one may begin with another
+        text = text.replace(name, f"\0{number}") if name else text
+    return text
+
+
+def _others_alike(others: Sequence[Explanation | PodExplanation]) -> str:
+    if not others:
+        return ""
+    names = [each.pod if isinstance(each, PodExplanation) else each.claim for each in others]
+    kind = "pod" if isinstance(others[0], PodExplanation) else "claim"
+    shown, more = ", ".join(names[:_MAX_ALIKE]), len(names) - _MAX_ALIKE
+    number = f"{len(names)} more {kind}{'' if len(names) == 1 else 's'}"
+    return f"\nThe same is true of {number}: {shown}{f' and {more} more' if more > 0 else ''}\n"
 
 
 def _pod_lines(explanation: PodExplanation) -> Iterator[str]:
@@ -252,7 +281,7 @@ def _change_lines(explanation: Explanation) -> Iterator[str]:
         return
     yield "What would help, the smallest change first:"
     for index, each in enumerate(explanation.changes[:_MAX_CHANGES], 1):
-        yield f"  {index}. {each.text}{_other_names(each)}"
+        yield f"  {index}. {each.text}{_other_names(each)}{_for_whom(each)}"
     if more := explanation.changes[_MAX_CHANGES:]:
         yield f"  and {len(more)} more"
 
@@ -263,3 +292,8 @@ def _other_names(change: SuggestedChange) -> str:
         return ""
     more = len(names) - _MAX_ALTERNATIVES
     return f" (or {', '.join(names[:_MAX_ALTERNATIVES])}{f' and {more} more' if more > 0 else ''})"
+
+
+def _for_whom(change: SuggestedChange) -> str:
+    """A class belongs to the cluster, so a change of it concerns more than the claim."""
+    return " (for every claim of the class)" if change.object.startswith("DeviceClass ") else ""

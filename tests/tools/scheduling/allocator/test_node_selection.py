@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from dra_sdk.tools.scheduling.allocator import AllocationError
-from dra_sdk.tools.scheduling.allocator.node_selection import declares_feature, matches_node_selector, selects_node
+from dra_sdk.tools.scheduling.allocator.node_selection import (
+    declares_feature,
+    matches_node_selector,
+    named_nodes,
+    selects_node,
+)
 from tests.tools.scheduling.allocator.build import node
 
 NODE = node("n1", zone="a", rank="3")
@@ -86,3 +91,26 @@ def test_declared_features_of_a_node() -> None:
     able = NODE | {"status": {"declaredFeatures": ["A", "B"]}}
     assert [declares_feature(able, each) for each in "ABC"] == [True, True, False]
     assert not declares_feature(NODE, "A")
+
+
+def by_name(*names, operator="In", key="metadata.name"):
+    return {"matchFields": [{"key": key, "operator": operator, "values": list(names)}]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "names"),
+    [
+        ([by_name("a")], {"a"}),
+        ([by_name("a"), by_name("b")], {"a", "b"}),
+        ([by_name("a") | {"matchExpressions": [{"key": "k", "operator": "Exists"}]}], {"a"}),
+        ([by_name("a"), {}], {"a"}),  # an empty term matches nothing
+        ([], set()),
+        ([by_name("a", operator="NotIn")], None),
+        ([by_name("a", key="metadata.uid")], None),
+        ([by_name("a"), {"matchExpressions": [{"key": "k", "operator": "Exists"}]}], None),
+        ([by_name("a", "b")], None),  # invalid, which every node has to report
+        ([by_name("a"), {"matchExpressions": [{"key": "k", "operator": "Is"}]}], None),
+    ],
+)
+def test_the_only_nodes_that_a_selector_can_match(terms, names):
+    assert named_nodes({"nodeSelectorTerms": terms}) == names

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dra_sdk.tools.scheduling.explain import explain, explain_pod, format_explanation
+from dra_sdk.tools.scheduling.explain import explain, explain_pod, format_explanation, format_explanations
 from dra_sdk.tools.scheduling.explain.explanation import (
     AllocatedDevice,
     Conflict,
@@ -8,6 +8,7 @@ from dra_sdk.tools.scheduling.explain.explanation import (
     FailedDevices,
     FunnelStage,
     NodeReport,
+    PodExplanation,
     RequestReport,
     SuggestedChange,
 )
@@ -156,3 +157,27 @@ def test_many_changes_are_truncated():
     changes = tuple(SuggestedChange("count", f"change {index}", "n", others=tuple("abcdef")) for index in range(9))
     shown = format_explanation(Explanation("c", False, "no", changes=changes, tried=9))
     assert "  6. change 5 (or a, b, c and 3 more)\n  and 3 more\n" in shown
+
+
+def waiting(name: str, change: SuggestedChange) -> PodExplanation:
+    claim = f"{name}-gpu-x7"
+    explained = Explanation(claim, False, f"claim {claim} of pod {name} waits", pod=name, changes=(change,), tried=1)
+    return PodExplanation(name, False, f"pod {name} cannot run", claims=(explained,))
+
+
+def test_pods_that_differ_only_in_names_share_an_explanation():
+    smaller = SuggestedChange("COUNT", "1 device instead of 2", "n", "ResourceClaim c")
+    of_class = SuggestedChange("CLASS", "class big, selector 0: remove x", "n", "DeviceClass big")
+    alike = [waiting(name, smaller) for name in ("web-1", "web-10", "web-2", "web-3", "web-4")]
+    assert format_explanations([*alike[:2], waiting("other", of_class), *alike[2:]]) == (
+        "pod web-1 cannot run\n\nclaim web-1-gpu-x7 of pod web-1 waits\n\n"
+        "What would help, the smallest change first:\n  1. 1 device instead of 2\n\n"
+        "The same is true of 4 more pods: web-10, web-2, web-3 and 1 more\n\n"
+        "pod other cannot run\n\nclaim other-gpu-x7 of pod other waits\n\n"
+        "What would help, the smallest change first:\n"
+        "  1. class big, selector 0: remove x (for every claim of the class)\n"
+    )
+    assert format_explanations(alike[:2]).endswith("The same is true of 1 more pod: web-10\n")
+    claims = [each.claims[0] for each in alike[:2]]
+    assert format_explanations(claims).endswith("The same is true of 1 more claim: web-10-gpu-x7\n")
+    assert format_explanations([]) == ""
