@@ -30,7 +30,7 @@ IMAGE := tests/cluster/test_image
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
   tests/cluster/test_workloads.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-image test-differential test-lab follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-picture endurance proto site recordings lock release clean
+.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
@@ -54,7 +54,7 @@ faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
 	$(BIN)/python -m pytest -n 2 $(GUARDS)
 
-test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; tutorials, how-to pages, recordings as they stand
+test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; tutorials and how-to pages as they stand
 	$(BIN)/python -m pytest -n 2 tests/template
 
 soak: $(VENV)/.developed   ## tests with threads, sockets or processes, N times in random order under load; ARGS=tests/kube for some
@@ -80,6 +80,9 @@ test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU p
 	$(BIN)/python -m tests.lab.harness prepare
 	$(BIN)/python -m pytest tests/lab
 
+test-gpu: $(VENV)/.developed   ## a machine with NVIDIA GPUs, whose settings stay as they are; needs root, podman, crun, gcc
+	PYTHONPATH=drivers/gpu $(BIN)/python -m pytest -rP tests/gpu
+
 follow: $(VENV)/.developed   ## what KUBE_VERSION has that this package does not know; FLAGS="--only gates fields" for some parts
 	$(BIN)/python -m tests.cluster.follow $(FLAGS)
 
@@ -104,11 +107,17 @@ bench-nri: $(VENV)/.developed   ## how long a container runtime waits for the CP
 bench-net: $(VENV)/.developed   ## how long a container runtime waits for the network driver; needs root
 	$(BIN)/python -m tests.bench.net $(FLAGS)
 
+bench-lab: $(VENV)/.developed   ## the same with virtual functions, in the virtual machine, whose clock counts instructions; needs root and debootstrap
+	$(BIN)/python -m tests.lab.harness test --count-instructions tests/lab/attach -s
+
 bench-matching: $(VENV)/.developed   ## allocation side by side with the Go allocator
 	$(BIN)/python -m tests.bench.matching $(FLAGS)
 
 bench-picture: $(VENV)/.developed   ## the picture of 1 000 nodes in Chromium: opening, scrolling, finding; needs chromium-driver
 	$(BIN)/python -m tests.bench.picture $(FLAGS)
+
+bench-size: $(VENV)/.developed   ## time and memory of dra-sdk simulate up to 5 000 nodes, a million devices and 10 000 pods; FLAGS="--case yaml-500" for one
+	$(BIN)/python -m tests.bench.size $(FLAGS)
 
 endurance: $(VENV)/.developed   ## 50 000 pods come and go on a node with three drivers, with faults among them; FLAGS="--pods 2000" for fewer
 	PYTHONPATH=.:drivers/cpu:drivers/gpu:drivers/nic:drivers/plugin $(BIN)/python -m tests.endurance $(FLAGS)

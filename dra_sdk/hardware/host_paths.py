@@ -21,6 +21,7 @@ PROGRAM_DIRS: Final = (
     "bin",
     "sbin",
     "usr/local/bin",
+    "usr/local/nvidia/bin",  # beside the libraries of managed nodes
     "usr/libexec/nvidia/tesla/bin",  # Bottlerocket, also in its sysroots
     "x86_64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin",
     "aarch64-bottlerocket-linux-gnu/sys-root/usr/libexec/nvidia/tesla/bin",

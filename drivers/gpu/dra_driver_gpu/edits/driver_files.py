@@ -50,6 +50,7 @@ _DATA: Final = (
 """What the loaders of OpenCL, graphics and ray tracing read, below one of `_DATA_DIRS`."""
 _SEARCHED: Final = frozenset({"opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin"})
 _NIX_STORE: Final = "nix/store"
+_SCRIPT: Final = b"#!"
 _DATA_DIRS: Final = ("usr/share", "etc")
 _SOCKETS: Final = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
 _READ_ONLY: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
@@ -132,16 +133,36 @@ def _new_subcommands(path: Path, _changed: int, _size: int) -> frozenset[str]:
 def _programs(node: NvidiaNode) -> Iterator[Mount]:
     """Programs under the name by which they are found, which may be a link to another file.
 
-    A program from a directory that images do not search is mounted in `/usr/bin`. Programs of a Nix store are left out:
-    their loader is in the store as well, so they run only on the host.
+    A program from a directory that images do not search is mounted in `/usr/bin`.
     """
+    root = node.driver_root
     for name in _PROGRAMS:
-        for directory in PROGRAM_DIRS:
-            real = file_below(node.driver_root, Path(directory, name))
-            if real is not None and not real.is_relative_to(node.driver_root / _NIX_STORE):
-                target = directory if directory in _SEARCHED else "usr/bin"
-                yield Mount(node.host_path(real), f"/{target}/{name}", _READ_ONLY)
-                break
+        if (found := _program(root, name)) is not None:
+            directory, real = found
+            target = directory if directory in _SEARCHED else "usr/bin"
+            yield Mount(node.host_path(real), f"/{target}/{name}", _READ_ONLY)
+
+
+def _program(root: Path, name: str) -> tuple[str, Path] | None:
+    """The directory in which a program is found, and its file; None if there is none that a container can run.
+
+    A program of a Nix store runs only on the host: its loader is in the store as well. A script is the answer if there
+    is nothing else: it often starts the program in another directory of the host, which a container does not have.
+    """
+    script = None
+    for directory in PROGRAM_DIRS:
+        real = file_below(root, Path(directory, name))
+        if real is None or real.is_relative_to(root / _NIX_STORE):
+            continue
+        if not _is_script(real):
+            return directory, real
+        script = script or (directory, real)
+    return script
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SCRIPT)) == _SCRIPT
 
 
 def _data(node: NvidiaNode) -> Iterator[Mount]:
@@ -172,4 +193,4 @@ def _sockets(node: NvidiaNode) -> Iterator[Mount]:
 
 def _mount(node: NvidiaNode, path: Path, target: str) -> Mount:
     """A file, by its path below the driver root, at a path in the container."""
-    return Mount(node.host_path(node.driver_root / path), target, _READ_ONLY)
+    return Mount(f"{node.settings.driver_root.rstrip('/')}/{path}", target, _READ_ONLY)

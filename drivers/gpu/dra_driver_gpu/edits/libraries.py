@@ -17,9 +17,11 @@ The driver's libraries need glibc, so nothing makes them work with another C lib
 
 from __future__ import annotations
 
+import fnmatch
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -110,10 +112,9 @@ def _libraries(root: Path, directories: Iterable[Path], version: str) -> Iterato
     Another link would be mounted as its target, under the name of the link. Libraries for 32-bit programs are left out:
     other distributions have 64-bit libraries at the same path.
     """
-    patterns = (f"lib*.so.{version}", *_OWN_VERSIONS)
+    wanted = re.compile("|".join(map(fnmatch.translate, (f"lib*.so.{version}", *_OWN_VERSIONS))))
     for directory in directories:
-        found = (path for path in directory.iterdir() if any(fnmatchcase(path.name, each) for each in patterns))
-        for path in sorted(found):
+        for path in sorted(path for path in directory.iterdir() if wanted.match(path.name)):
             real = file_below(root, path.relative_to(root))
             if real is not None and real.name == path.name and not _is_32_bit(real):
                 yield real.relative_to(root)
@@ -127,11 +128,33 @@ def _is_32_bit(path: Path) -> bool:
 def _links(root: Path, directories: Iterable[Path], libraries: frozenset[Path]) -> Iterator[tuple[Path, Path]]:
     """The links that lead to a library, such as libcuda.so.1, each with its library."""
     for directory in directories:
-        for link in sorted(path for path in directory.glob("lib*.so*") if path.is_symlink()):
-            inner = link.relative_to(root)
-            real = file_below(root, inner)
-            if real is not None and (library := real.relative_to(root)) in libraries and link.name != real.name:
-                yield inner, library
+        inner = directory.relative_to(root)
+        targets = {
+            entry.name: str(Path(entry).readlink()) for entry in os.scandir(directory) if _is_library_link(entry)
+        }
+        for name in sorted(targets):
+            library = _led_to(root, inner, name, targets)
+            if library is not None and library in libraries and name != library.name:
+                yield inner / name, library
+
+
+def _is_library_link(entry: os.DirEntry[str]) -> bool:
+    return entry.name.startswith("lib") and ".so" in entry.name and entry.is_symlink()
+
+
+def _led_to(root: Path, directory: Path, name: str, targets: Mapping[str, str]) -> Path | None:
+    """Where a link of a directory leads; None if there is no file.
+
+    A directory of libraries has hundreds of links, nearly all of them to names beside them, which need no other look.
+    """
+    for _ in targets:  # a loop of links is longer
+        if name not in targets:
+            return directory / name
+        name = targets[name]
+        if "/" in name:
+            break
+    real = file_below(root, directory / name)
+    return None if real is None else real.relative_to(root)
 
 
 def _expected(library: PurePosixPath, version: str) -> Iterator[tuple[str, str]]:

@@ -52,6 +52,17 @@ def test_a_program_is_mounted_under_its_name_if_that_is_a_link(make_gpus):
     assert "/usr/bin/real-smi" not in found
 
 
+def test_a_program_has_precedence_over_a_script_that_starts_it(make_gpus):
+    """The script names a path of the host, which a container does not have."""
+    rig = make_gpus("L4")
+    for name in ("nvidia-smi", "nvidia-debugdump"):
+        rig.node.file(f"/usr/bin/{name}", f"#!/bin/sh\nexec /usr/local/nvidia/bin/{name}\n")
+    rig.node.file("/usr/local/nvidia/bin/nvidia-smi", "\x7fELF")
+    found = mounts(rig)
+    assert found["/usr/bin/nvidia-smi"] == "/usr/local/nvidia/bin/nvidia-smi"
+    assert found["/usr/bin/nvidia-debugdump"] == "/usr/bin/nvidia-debugdump"
+
+
 def test_debians_libraries_have_the_names_that_programs_link_to(make_gpus):
     rig = make_gpus("L4")
     rig.node.remove("/usr/bin/nvidia-cdi-hook")
@@ -76,6 +87,19 @@ def test_links_to_links_are_mounted_and_links_to_other_libraries_are_not(make_gp
         f"{LIB}/libcuda.so.{VERSION}"
     }
     assert f"{LIB}/libz.so.1" not in found
+
+
+def test_links_that_lead_nowhere_are_left_out(make_gpus):
+    rig = make_gpus("L4")
+    rig.node.remove("/usr/bin/nvidia-cdi-hook")
+    rig.node.link(f"{LIB}/libfirst.so", "libsecond.so")
+    rig.node.link(f"{LIB}/libsecond.so", "libfirst.so")
+    rig.node.link(f"{LIB}/libgone.so", "libgone.so.1")
+    rig.node.link(f"{LIB}/libgone.so.1", f"/opt/libgone.so.{VERSION}")
+    rig.node.link(f"{LIB}/libcuda.so", f"../x86_64-linux-gnu/libcuda.so.{VERSION}")
+    found = mounts(rig)
+    assert found[f"{LIB}/libcuda.so"] == f"{LIB}/libcuda.so.{VERSION}"
+    assert not [path for path in found if "first" in path or "second" in path or "gone" in path]
 
 
 def test_libraries_for_32_bits_are_left_out(make_gpus):

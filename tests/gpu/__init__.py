@@ -1,0 +1,1 @@
+"""Tests of the GPU driver on a machine with NVIDIA GPUs: `make test-gpu`."""
