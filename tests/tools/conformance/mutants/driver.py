@@ -130,7 +130,7 @@ class MutantDriver:
 
     def _get_info(self, _request: Any, _context: Any) -> Any:
         self._asked += 1
-        if "slow-get-info" in self.faults:
+        if "slow-get-info" in self.faults or ("slow-first-get-info" in self.faults and self._asked == 1):
             time.sleep(1.2)
         while "get-info-waits" in self.faults and self.preparer.busy:
             time.sleep(0.01)

@@ -40,6 +40,7 @@ MUTANTS = (
     # registration
     _mutant("hidden-socket", timeouts={"start": 0.4}, REG_001="no socket in"),
     _mutant("slow-get-info", real_deadlines=True, REG_002="DEADLINE_EXCEEDED"),
+    _mutant("slow-first-get-info", real_deadlines=True, REG_002="GetInfo"),
     _mutant("csi-type", REG_003="type is 'CSIPlugin'", KEP_001="CSIPlugin"),
     _mutant("bad-name", REG_004="name"),
     _mutant("relative-endpoint", REG_005="is not absolute"),
