@@ -109,12 +109,11 @@ def run(recording: Recording, directory: Path) -> tuple[int, str]:
     """Type the command in a terminal of the fixed width; its exit status and all that appears."""
     terminal, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": programs, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     environment.pop("COLUMNS", None)
-    process = subprocess.Popen(
-        shlex.split(recording.command), cwd=directory, env=environment, stdin=side, stdout=side, stderr=side
-    )
+    _, *arguments = shlex.split(recording.command)
+    command = [sys.executable, "-m", "dra_sdk.cli.main", *arguments]  # where `dra-sdk` is not installed, too
+    process = subprocess.Popen(command, cwd=directory, env=environment, stdin=side, stdout=side, stderr=side)
     os.close(side)
     output = b""
     with os.fdopen(terminal, "rb", buffering=0) as screen:

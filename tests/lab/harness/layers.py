@@ -57,6 +57,7 @@ mount -o remount,bind,ro "$root"
 for each in tmp run dev/shm; do
   [ ! -d "$root/$each" ] || mount -t tmpfs tmpfs "$root/$each"
 done
+[ ! -d "$root/dev/pts" ] || mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
 mount -t proc proc "$root/proc"
 exec chroot "$root" "$@"
 """
@@ -224,8 +225,9 @@ def in_root(
 ) -> list[str]:
     """Returns the command line that runs `command` with `root` as its root directory, in namespaces of its own.
 
-    The root is read-only, with /tmp, /run and /dev/shm in memory. `read` and `write` mount other directories at these
-    paths of it, read-only and writable. Without `network` it has no network interface.
+    The root is read-only, with /tmp, /run and /dev/shm in memory, and with pseudo-terminals of its own. `read` and
+    `write` mount other directories at these paths of it, read-only and writable. Without `network` it has no network
+    interface.
     """
     mounts = [*(("ro", path, at) for at, path in read.items()), *(("rw", path, at) for at, path in write.items())]
     words = [str(word) for mount in mounts for word in mount]

@@ -182,15 +182,20 @@ def test_it_has_no_network():
 
 def test_another_root_with_directories_to_read_and_to_write(tmp_path, busybox):
     root, read, write = (tmp_path / name for name in ("root", "read", "write"))
-    for path in (root / "in", root / "out", root / "proc", read, write):
+    for path in (root / "in", root / "out", root / "proc", root / "dev/pts", read, write):
         path.mkdir(parents=True)
     (root / "busybox").write_bytes(busybox.read_bytes())
     (root / "busybox").chmod(0o755)
     (read / "word").write_text("hello")
-    script = "/busybox cat /in/word >/out/word; for each in /in /; do /busybox touch $each/other; done"
+    script = """\
+/busybox cat /in/word >/out/word
+/busybox ls /dev/pts >/out/terminals
+for each in /in /; do /busybox touch $each/other; done
+"""
     command = in_root(root, ["/busybox", "sh", "-c", script], read={"/in": read}, write={"/out": write})
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert done.stderr.count("Read-only file system") == 2
     assert (write / "word").read_text() == "hello"
+    assert (write / "terminals").read_text() == "ptmx\n"
     assert not mounts(str(tmp_path))
