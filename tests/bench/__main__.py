@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 
 from dra_sdk.errors import DraError
-from tests.bench.audit import AuditLog
 from tests.bench.calls import AT_ONCE, Side, measure_bursts, measure_calls
 from tests.bench.claims import create_claims, create_node
 from tests.bench.contestants import Contestant, go_side, python_side
@@ -26,6 +25,7 @@ from tests.bench.machine import describe_machine, describe_versions, file_system
 from tests.bench.node import Node, nodes
 from tests.bench.publishing import Publication, publish
 from tests.bench.report import Report
+from tests.cluster.harness.audit import AuditLog
 from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress

@@ -6,14 +6,13 @@ container runtime have a whole cluster.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dra_sdk.kube.client import KubeClient
-from tests.cluster.harness import Cluster
+from tests.cluster.harness import Cluster, audit
 from tests.cluster.harness.control_plane import ControlPlaneSettings
 from tests.cluster.harness.control_plane import control_plane as plain_control_plane
 from tests.cluster.harness.progress import Progress
@@ -37,9 +36,8 @@ class ControlPlane:
 def control_plane(root: Path, version: str, users: list[str], progress: Progress) -> Iterator[ControlPlane]:
     """Run etcd and an API server in the folder `root`, with an administrator's kubeconfig for each of `users`."""
     policy, audit_log = root / "audit-policy.json", root / "audit.log"
-    policy.write_text(json.dumps(_audit_policy(users)))
-    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}"]
-    settings = ControlPlaneSettings(version, users=users, flags={"apiserver": flags})
+    policy.write_text(audit.policy([{"level": "Metadata", "users": users}]))
+    settings = ControlPlaneSettings(version, users=users, flags={"apiserver": audit.flags(policy, audit_log)})
     with plain_control_plane(NAME, root, settings, progress) as running:
         client = KubeClient.connect(running.kubeconfig("admin"), agent="bench")
         try:
@@ -58,13 +56,3 @@ def single_node_cluster() -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.down()
-
-
-def _audit_policy(users: list[str]) -> dict[str, object]:
-    """Write down each request of `users`, once (watches when they begin)."""
-    return {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived"],
-        "rules": [{"level": "Metadata", "users": users}, {"level": "None"}],
-    }

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.bench.audit import AuditLog
+from tests.bench.audit import counted
 from tests.bench.contestants import Running
 from tests.bench.stats import Pair
+from tests.cluster.harness.audit import AuditLog
 
 _SETTLE = 5.0
 """Seconds a driver has until what follows its start is over."""
@@ -31,5 +32,5 @@ def rest(both: Sequence[Running], audit: AuditLog, seconds: float) -> Idleness:
     before = [each.cpu_seconds() for each in both]
     time.sleep(seconds)
     ours, theirs = ((each.cpu_seconds() - began) / seconds for each, began in zip(both, before, strict=True))
-    mine, others = (audit.requests(each.contestant.user) for each in both)
+    mine, others = (counted(audit, each.contestant.user) for each in both)
     return Idleness(seconds, (ours, theirs), (mine, others))

@@ -16,10 +16,11 @@ from dra_sdk.errors import ApiError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.model import JSON
-from tests.bench.audit import AuditLog
+from tests.bench.audit import counted
 from tests.bench.claims import delete_slices
 from tests.bench.contestants import Contestant, Running
 from tests.bench.node import Node
+from tests.cluster.harness.audit import AuditLog
 from tests.cluster.harness.errors import HarnessError
 
 _TIMEOUT = 120.0
@@ -122,7 +123,7 @@ def publish(client: KubeClient, contestant: Contestant, node: Node, audit: Audit
             visible = watch.wait(devices, running)
             time.sleep(SETTLE)
             rss, cpu, slices = running.rss_mib(), running.cpu_seconds(), watch.count()
-            requests = audit.requests(contestant.user)
+            requests = counted(audit, contestant.user)
             stopped = running.stop()
         finally:
             running.kill()

@@ -13,7 +13,8 @@ from tests.cluster.harness.image import BUSYBOX
 
 ROOT = Path(__file__).parents[2]
 _PYTHON = {Path("/usr"), Path("/lib"), Path("/lib64"), Path("/etc"), Path(sys.base_prefix), Path(sys.prefix), ROOT}
-_SETTINGS = {"PYTHONPATH": f"{ROOT}:{ROOT}/drivers/cpu:{ROOT}/drivers/gpu", "PYTHONDONTWRITEBYTECODE": "1"}
+PYTHON_SETTINGS = {"PYTHONPATH": f"{ROOT}:{ROOT}/drivers/cpu:{ROOT}/drivers/gpu", "PYTHONDONTWRITEBYTECODE": "1"}
+"""The environment of a pod that runs this repository with `python_directories`."""
 JSON = dict[str, Any]
 NAMESPACE = "dra-sdk"
 
@@ -56,7 +57,7 @@ def runnable(cluster: Cluster, key: str, **fields: Any) -> JSON:
         "command": [sys.executable, "-m", "dra_sdk.cli.main"],
         **fields,
         "hostPaths": [{"path": str(each)} for each in python_directories()] + fields.get("hostPaths", []),
-        "env": {**_SETTINGS, **fields.get("env", {})},
+        "env": {**PYTHON_SETTINGS, **fields.get("env", {})},
     }
     return chart_values(cluster, repository, tag, {key: entry})
 

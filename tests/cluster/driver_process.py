@@ -36,6 +36,8 @@ class DriverUnderTest:
     target: the driver, as `dra-sdk run` takes it.
     name: the driver's name in the API.
     log: the file with its log. `instance` is part of its name, if a driver has several instances.
+    account: a kubeconfig; None for that of an account of its own, which is installed.
+    program: the module that runs it.
     knobs: its knobs, which its instances share.
     path: the path of its slices in the API.
     data: the directory of its state.
@@ -43,14 +45,25 @@ class DriverUnderTest:
     port: the port of its metrics.
     """
 
-    def __init__(self, cluster: Cluster, target: str, name: str, folder: Path, instance: str = "") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        target: str,
+        name: str,
+        folder: Path,
+        instance: str = "",
+        *,
+        account: Path | None = None,
+        program: str = "dra_sdk.cli.main",
+    ) -> None:
         self.cluster, self.target, self.name = cluster, target, name
         self.log = folder / f"{name}{instance and '-'}{instance}.log"
         self.knobs = Knobs(folder / name)
         self.path = f"/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3D{name}"
         self.data = cluster.kubelet_dir / "plugins" / name
         self.process: subprocess.Popen[bytes] | None = None
-        self._kubeconfig = kubeconfig(cluster, name)
+        self._kubeconfig = account or kubeconfig(cluster, name)
+        self._program = program
         self.port = _free_port()
         self._since = 0  # the position in the log of its last start
         self._left = float("inf")  # when it was last stopped
@@ -59,7 +72,7 @@ class DriverUnderTest:
 
     def start(self, *flags: str) -> None:
         command = [
-            sys.executable, "-m", "dra_sdk.cli.main", "run", self.target,
+            sys.executable, "-m", self._program, "run", self.target,
             "--kubeconfig", str(self._kubeconfig), "--node-name", self.cluster.node_name,
             "--kubelet-dir", str(self.cluster.kubelet_dir), "--cdi-dir", str(self.cluster.cdi_dir),
             "--http-address", f"127.0.0.1:{self.port}", *flags,

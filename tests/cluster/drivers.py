@@ -26,9 +26,14 @@ class Drivers:
 
     def start(self, target: str, name: str, *flags: str) -> DriverUnderTest:
         """Starts a driver, and waits until it has published its slices and is registered."""
-        driver = self._new(target, name)
-        driver.start(*flags)
+        driver = self.launch(target, name, *flags)
         driver.wait(driver.ready)
+        return driver
+
+    def launch(self, target: str, name: str, *flags: str, **options: Any) -> DriverUnderTest:
+        """Starts a driver, and does not wait; `options` are those of DriverUnderTest."""
+        driver = self._new(target, name, **options)
+        driver.start(*flags)
         return driver
 
     def knobs(
@@ -47,7 +52,7 @@ class Drivers:
         return driver
 
     def clean(self) -> None:
-        """Deletes all pods and claims, waits until the drivers hold none, and stops the drivers."""
+        """Deletes all pods and claims, waits until the drivers hold none, and stops them. It may be called twice."""
         for driver in self._started:
             driver.knobs.reset()
         try:
@@ -65,9 +70,10 @@ class Drivers:
                 print(driver.log_text())
             for driver in self._started:
                 self._remove(driver)
+            self._started.clear()
 
-    def _new(self, target: str, name: str, instance: str = "") -> DriverUnderTest:
-        self._started.append(DriverUnderTest(self._cluster, target, name, self._folder, instance))
+    def _new(self, target: str, name: str, instance: str = "", **options: Any) -> DriverUnderTest:
+        self._started.append(DriverUnderTest(self._cluster, target, name, self._folder, instance, **options))
         return self._started[-1]
 
     def _remove(self, driver: DriverUnderTest) -> None:

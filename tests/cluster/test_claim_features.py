@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.deployed import install
+from tests.cluster.deployed import NAMESPACE, account, install
 from tests.cluster.driver_process import DriverUnderTest
 from tests.cluster.drivers import Drivers
 from tests.cluster.harness.cluster import Cluster
@@ -117,6 +117,25 @@ def test_without_the_permission_the_pod_runs_and_the_log_names_it(cluster: Clust
     cluster.apply(one, pod_with("unreported", one))
     cluster.wait_pod("unreported")
     ports.wait(lambda: "resourceclaims/status" in ports.log_text())
+    assert device_statuses(cluster, "unreported") == {}
+
+
+@pytest.mark.usefixtures("status_role")
+@pytest.mark.kubernetes(since=36, because="older servers ask for resourceclaims/status only")
+def test_the_status_needs_the_permission_for_the_driver_besides(cluster: Cluster, ports: DriverUnderTest) -> None:
+    role = json.loads(cluster.kubectl("get", "clusterrole", account(NAME), "-o", "json"))
+    (found,) = (each for each in role["rules"] if each["resources"] == ["resourceclaims/driver"])
+    (verb,) = found["verbs"]
+    user = f"--as=system:serviceaccount:{NAMESPACE}:{account(NAME)}"
+    asked = ("auth", "can-i", verb, f"resourceclaims.resource.k8s.io/{NAME}", "--subresource=driver", user)
+    cluster.wait_until(lambda: cluster.kubectl(*asked, check=False).split()[:1] == ["yes"], "the role is in force")
+    role["rules"].remove(found)
+    cluster.kubectl("replace", "-f", "-", input=json.dumps(role))
+    cluster.wait_until(lambda: cluster.kubectl(*asked, check=False).split()[:1] == ["no"], "the role has changed")
+    one = claim("unreported", [request("r", "port")])
+    cluster.apply(one, pod_with("unreported", one))
+    cluster.wait_pod("unreported")
+    ports.wait(lambda: verb in ports.log_text())
     assert device_statuses(cluster, "unreported") == {}
 
 

@@ -51,7 +51,7 @@ class Cluster:
         self._kube, self._runtime = cache.kube(version), Runtime.under(cache.runtime)
         self._authority = pki.Authority(layout.pki)
         self.api = Api(self._authority, f"https://{layout.service_address}:{state.ports['apiserver']}")
-        parts = Components(layout, state, self._kube, self._runtime, self.api)
+        parts = Components(layout, state, self._kube, self._runtime, self.api, audited=True)
         environment = {**parts.environment(), MARK: layout.name}
         self._daemons = Daemons(layout, state, parts.all(), environment, progress)
 
@@ -173,7 +173,7 @@ class Cluster:
 
     @property
     def logs_dir(self) -> Path:
-        """One log per component, `<component>.log`."""
+        """One log per component, `<component>.log`, and the API server's audit log, of which `AuditLog` is a part."""
         return self._layout.logs
 
     def log(self, component: str) -> Path:

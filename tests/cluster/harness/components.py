@@ -6,6 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import audit
 from .api import answers
 from .cache import Version
 from .debian import SEARCH_PATH
@@ -49,9 +50,15 @@ class Component:
 
 
 class Components:
-    """Makes the components of one cluster from its paths, its ports and the folders of its binaries."""
+    """Makes the components of one cluster from its paths, its ports and the folders of its binaries.
 
-    def __init__(self, layout: Layout, state: State, kube: Path, runtime: Runtime, api: Api) -> None:
+    audited: whether the API server has an audit log; the policy is in the layout's file.
+    """
+
+    def __init__(
+        self, layout: Layout, state: State, kube: Path, runtime: Runtime, api: Api, *, audited: bool = False
+    ) -> None:
+        self._audit = audit.flags(layout.audit_policy, layout.audit_log) if audited else []
         self._layout, self._ports, self._kube, self._runtime, self._api = layout, state.ports, kube, runtime, api
         self._gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(state.gates.items()))
         self._apis = served_apis(Version.parse(state.version), state.gates)
@@ -101,7 +108,7 @@ class Components:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-cluster-ip-range={self._layout.service_subnet}",
             *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
-            "--allow-privileged=true",
+            *("--allow-privileged=true", *self._audit),
             *(f"--feature-gates={self._gates}", f"--runtime-config={self._apis}"),
         ]
         return Component("apiserver", command, lambda: self._https(port, "/readyz", address))

@@ -7,7 +7,7 @@ import platform
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from . import image, pki
+from . import audit, image, pki
 from .debian import find_busybox, find_tool
 from .errors import HarnessError
 
@@ -74,6 +74,7 @@ def prepare(layout: Layout, state: State, server: str, runtime: Runtime) -> None
     (layout.root / "containerd.toml").write_text(containerd_config(layout, runtime, _found("runc", find_tool("runc"))))
     (layout.cni_conf / "10-pods.conflist").write_text(network_config(layout))
     (layout.root / "kubelet.json").write_text(kubelet_config(layout, state))
+    layout.audit_policy.write_text(audit.policy(audit.OF_SERVICE_ACCOUNTS))
 
 
 def import_image(layout: Layout, runtime: Runtime) -> None:

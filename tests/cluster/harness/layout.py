@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from .audit import FILE as AUDIT_FILE
 from .errors import HarnessError
 
 RUN_ROOT = Path("/run/dra-sdk")
@@ -99,6 +100,16 @@ class Layout:
     def logs(self) -> Path:
         """One log per component."""
         return self.root / "logs"
+
+    @property
+    def audit_policy(self) -> Path:
+        """Which requests the API server writes down."""
+        return self.root / "audit-policy.json"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log."""
+        return self.logs / AUDIT_FILE
 
     @property
     def etcd_data(self) -> Path:
