@@ -1,9 +1,10 @@
 """`python -m tests.bench.dracpu BINARY`: the CPU driver beside the Go driver `dra.cpu`, call by call in turn.
 
 Both are NRI plugins of one containerd, on one control plane (tests/cluster/harness); each has a Node, a kubelet and CDI
-specs of its own. Claims ask for one CPU. A side is called at most every PAUSE seconds, because the Go driver's client
-waits above five requests in a second. Build the binary from kubernetes-sigs/dra-driver-cpu, `./cmd/dracpu`; it needs
-root.
+specs of its own. Claims ask for one CPU. The Go driver's client waits after ten requests in a row, and then above five
+in a second. So a side is called every PAUSE seconds on average: after a pause each time, or in bursts without one, as
+when several pods start; from five rounds on, the Go driver waits in them. Build the binary from
+kubernetes-sigs/dra-driver-cpu, `./cmd/dracpu`; it needs root.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("binary", type=Path)
     parser.add_argument("--rounds", type=int, default=100, help="how often each side gets each call")
+    parser.add_argument("--burst", type=int, default=1, help="rounds in a row; 1: pauses between calls")
     parser.add_argument("--state-dir", type=Path, help="where the state files lie; by default where temporary files do")
     given = parser.parse_args(arguments)
     with ExitStack() as stack:
@@ -55,17 +57,17 @@ def main(arguments: Sequence[str]) -> int:
         pair = zip(contestants, kubelets, strict=True)
         client = stack.enter_context(closing(KubeClient.connect(cluster.kubeconfig, agent="bench")))
         sides = [stack.enter_context(_running(cluster, client, each, kubelet)) for each, kubelet in pair]
-        found = _rounds(sides, given.rounds)
+        found = _rounds(sides, given.rounds, given.burst)
     print(HEAD)
     for name, pairs in found.items():
         print_comparison(name, "Go", pairs)
     return 0
 
 
-def _rounds(sides: Sequence[Side], number: int) -> dict[str, list[Pair]]:
+def _rounds(sides: Sequence[Side], number: int, burst: int) -> dict[str, list[Pair]]:
     """Each call on both sides right after each other, in an order drawn anew each time; the first ones do not count."""
     draw, found = random.Random(), dict[str, list[Pair]]((name, []) for name in OPERATIONS)
-    warm_up = 5
+    warm_up = 8
     for turn in range(warm_up + number):
         for name in OPERATIONS:
             seconds = [0.0, 0.0]
@@ -73,7 +75,10 @@ def _rounds(sides: Sequence[Side], number: int) -> dict[str, list[Pair]]:
                 seconds[index] = sides[index].operation(name)(sides[index].claims[0])
             if turn >= warm_up:
                 found[name].append((seconds[0], seconds[1]))
-            time.sleep(PAUSE)
+            if burst == 1:
+                time.sleep(PAUSE)
+        if burst > 1 and turn % burst == burst - 1:
+            time.sleep(burst * len(OPERATIONS) * PAUSE)
     return found
 
 

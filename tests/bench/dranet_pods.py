@@ -45,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("binary", type=Path)
     parser.add_argument("--pods", type=int, default=6, help="pods of a driver in a row")
     parser.add_argument("--rounds", type=int, default=4, help="how often each driver has its turn")
+    parser.add_argument("--no-metadata", action="store_true", help="ours without metadata files, as dranet")
     given = parser.parse_args(arguments)
+    target = "tests.bench.nic_without_metadata:NicWithoutMetadata" if given.no_metadata else "nic"
     found: tuple[list[float], list[float]] = ([], [])
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-bench-")))
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         cluster.apply(device_class("nic", DRIVER))
         for number in range(given.rounds):
             for side in (0, 1) if number % 2 else (1, 0):
-                driver = _theirs(cluster, folder, given.binary.absolute()) if side else _ours(cluster, folder)
+                driver = _theirs(cluster, folder, given.binary.absolute()) if side else _ours(cluster, folder, target)
                 with driver:
                     found[side].extend(_start_pods(cluster, ("ours", "theirs")[side], given.pods))
     print(HEAD)
@@ -122,12 +124,12 @@ def _interface() -> Iterator[None]:
 
 
 @contextmanager
-def _ours(cluster: Cluster, folder: Path) -> Iterator[None]:
+def _ours(cluster: Cluster, folder: Path, target: str) -> Iterator[None]:
     others = {path.name for path in Path("/sys/class/net").iterdir()} - {INTERFACE}
     os.environ["DRA_NIC_SOFTWARE"] = "veth"
     os.environ["DRA_NIC_PROTECT"] = ",".join(["veth*", *sorted(others)])
     os.environ["DRA_NIC_STATE_DIR"] = str(cluster.dir / "nic-state")
-    driver = DriverUnderTest(cluster, "nic", DRIVER, folder)
+    driver = DriverUnderTest(cluster, target, DRIVER, folder)
     install(cluster, DRIVER, deviceStatus=True)
     driver.start("--nri-socket", str(cluster.nri_socket))
     try:

@@ -15,7 +15,7 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,12 @@ CONFIG = {
 class Bench:
     """One driver with two interfaces, and pods that come and go.
 
+    devices: the driver's devices, each with the name of its interface.
     late: how often a pod's sandbox was started again, because the driver had not answered in time.
     """
 
-    def __init__(self, cluster: EmbeddedCluster, runtime: NriRuntime) -> None:
-        self._cluster, self._runtime = cluster, runtime
+    def __init__(self, cluster: EmbeddedCluster, runtime: NriRuntime, devices: Mapping[str, str]) -> None:
+        self._cluster, self._runtime, self.devices = cluster, runtime, devices
         self._pods, self.late = 0, 0
         cluster.create_class("nic")
 
@@ -66,18 +67,19 @@ class Bench:
         return found
 
     def _cycle(self, name: str, interfaces: int) -> None:
-        requests = {f"nic{number}": "nic" for number in range(interfaces)}
+        devices = {f"nic{number}": device for number, device in enumerate(self.devices) if number < interfaces}
+        requests = dict.fromkeys(devices, "nic")
         config: list[dict[str, Any]] = [{"requests": ["nic0"], "opaque": {"driver": DRIVER, "parameters": CONFIG}}]
         self._cluster.create_claim(name, requests, config=config)
-        devices = [AllocatedDevice(each, DRIVER, self._cluster.node_name, each) for each in requests]
-        self._cluster.allocate(name, devices)
+        node = self._cluster.node_name
+        self._cluster.allocate(name, [AllocatedDevice(nic, DRIVER, node, device) for nic, device in devices.items()])
         pod = self._cluster.run_pod(name, [name])
         with closing(PrivateNamespace()) as namespace:
             path = str(namespace.path).replace("self", str(os.getpid()))
             sandbox = pb.PodSandbox(id=name, name=name, uid=pod.uid, namespace=pod.namespace)
             sandbox.linux.namespaces.add(type="network", path=path)
             self._start(sandbox)
-            if not {f"nic{number}" for number in range(interfaces)} <= namespace.names():
+            if not {self.devices[device] for device in devices.values()} <= namespace.names():
                 raise SystemExit(f"pod {name} has not got its interfaces")
             self._runtime.stop_pod(name)
             self._runtime.remove_pod(name)
@@ -110,7 +112,7 @@ def main(arguments: Sequence[str]) -> int:
         with running_driver("nic", cluster, runtime, environment=settings) as driver:
             cluster.kubelet.wait_for_driver(DRIVER)
             cluster.wait_slices(DRIVER)
-            bench, before = Bench(cluster, runtime), node.state()
+            bench, before = Bench(cluster, runtime, {"nic0": "nic0", "nic1": "nic1"}), node.state()
             found, seconds = {}, {}
             for number in (1, 2):
                 begin = processor_time(driver.pid)

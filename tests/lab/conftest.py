@@ -1,4 +1,4 @@
-"""Runs the tests of the harness on this machine. Those in `inside` and `rebooted` run in the virtual machine only."""
+"""Runs the tests of the harness on this machine. Those in `attach`, `inside`, `rebooted` run in the virtual machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.harness.progress import Progress
 from tests.cluster.manifests import device_class
 from tests.lab.harness.node import DAEMONS, LIMIT, PAUSE, Node
 
-collect_ignore = [] if os.environ.get("DRA_SDK_LAB") else ["inside", "rebooted"]
+collect_ignore = [] if os.environ.get("DRA_SDK_LAB") else ["attach", "inside", "rebooted"]
 
 
 @pytest.fixture(scope="session")

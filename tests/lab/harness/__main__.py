@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.harness.cache import DEFAULT_VERSION, Cache
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.progress import Progress
+from tests.lab.harness.hardware import Hardware
 from tests.lab.harness.layers import compile_checkout, ensure_layers
 from tests.lab.harness.machine import TIME_LIMIT, Limits, run_tests
 from tests.lab.harness.outcome import INSIDE, NEEDS_KERNEL, REBOOTED, ROOT
@@ -37,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.lab.harness", description=__doc__, formatter_class=shape)
     parser.add_argument("command", choices=("prepare", "test", "remove"))
     parser.add_argument("--seconds", type=float, default=TIME_LIMIT, help="how long a run may take")
+    parser.add_argument(
+        "--count-instructions", action="store_true", help="a clock that does not follow this machine's load"
+    )
     options, rest = parser.parse_known_args(arguments)
     if rest and options.command != "test":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -59,8 +63,12 @@ def _with_layers(cache: Cache, options: argparse.Namespace, rest: list[str]) -> 
         ensure_binaries(cache, version, progress)
         return 0
     compile_checkout(layers, ROOT, progress)
-    with node_plane(cache, version, progress) as plane:
-        found = run_tests(layers, ROOT, _boots(rest), progress, plane=plane, limits=Limits(options.seconds))
+    boots, limits = _boots(rest), Limits(options.seconds)
+    if options.count_instructions:
+        found = run_tests(layers, ROOT, boots, progress, hardware=Hardware(counts=True), limits=limits)
+    else:
+        with node_plane(cache, version, progress) as plane:
+            found = run_tests(layers, ROOT, boots, progress, plane=plane, limits=limits)
     if found.status is None:
         raise HarnessError(f"{found.ended}; its console ends:\n{found.tail()}")
     return found.status

@@ -59,12 +59,15 @@ class Hardware:
     cores: the number of cores of each socket.
     threads: the number of threads of each core.
     memory: the memory of each NUMA node, MiB.
+    counts: whether its clock counts instructions, a nanosecond each on whichever CPU, and not the time of this machine.
+        While all its CPUs are idle, it goes on with that time.
     """
 
     sockets: int = 2
     cores: int = 2
     threads: int = 2
     memory: int = 2048
+    counts: bool = False
 
     def arguments(self) -> list[str]:
         """Returns QEMU's arguments for the hardware, without what to boot."""
@@ -77,6 +80,7 @@ class Hardware:
         return [
             *("-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel"),
             *("-smp", f"{total},sockets={self.sockets},cores={self.cores},threads={self.threads}"),
+            *(("-icount", "shift=0") if self.counts else ()),
         ]
 
     def _memory(self) -> list[str]:

@@ -51,6 +51,11 @@ def test_a_machine_that_joins_a_cluster_reaches_only_the_api_server():
     assert options(words, "-drive") == ["file=/r/disk,format=raw,if=none,id=disk,cache=unsafe"]
 
 
+def test_a_clock_can_count_instructions():
+    assert options(Hardware(counts=True).arguments(), "-icount") == ["shift=0"]
+    assert options(Hardware().arguments(), "-icount") == []
+
+
 def test_one_thread_runs_all_cpus():
     """With more, QEMU 10.0 loses the ends of interrupts: see the README."""
     assert options(Hardware().arguments(), "-accel") == ["tcg,thread=single"]
