@@ -74,10 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _map_large_blocks() -> None:
-    """Let each large block of memory be a mapping of its own, which the kernel has again as soon as it is freed.
+    """Let each large block of memory be a mapping of its own, which returns to the kernel as soon as it is freed.
 
     glibc ends this by itself when the first such block is freed, and keeps holes in its heaps from then on: one for
-    each thread in which CPython has made its table of interned strings anew, 8 MiB after 10 000 claims.
+    each thread in which CPython has rebuilt its table of interned strings, 8 MiB after 10 000 claims.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have no such function
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)

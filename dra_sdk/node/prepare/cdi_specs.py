@@ -149,7 +149,7 @@ class CdiSpecs:
         return f"{self._prefix}{safe_id(uid)}{_SUFFIX}"
 
     def _write(self, path: str, spec: JSON) -> None:
-        self._files.write(path, _encode(spec), mode=0o644, whole=False)  # written anew for a claim after a boot
+        self._files.write(path, _encode(spec), mode=0o644, whole=False)  # written again for a claim after a boot
 
     def _sweep(self, claim: str, held: Callable[[], Collection[str]], locks: NamedLocks) -> None:
         with locks.try_hold(f"claim/{claim}") as is_ours:

@@ -75,7 +75,7 @@ class ClusterState:
     def evict(self, keys: Iterable[ObjectKey]) -> list[Pod]:
         """Remove pods from their nodes, as if deleted and created again; return them as they wait now.
 
-        Claims that were made for them are made anew, and claims that nobody else uses are deallocated.
+        Claims that were made for them are made again, and claims that nobody else uses are deallocated.
         """
         removed = list(dict.fromkeys(keys))
         for pods in self._running.values():
