@@ -19,8 +19,6 @@ from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 
 log = logging.getLogger(__name__)
 SERVICE = "pluginregistration.Registration"
-
-
 PROBE_SECONDS = 1.0  # the kubelet waits no longer for GetInfo
 RESTART_SECONDS = 3.0
 """How long a kubelet that seems to have restarted may take to register the driver: one attempt may fail, after which it
@@ -46,7 +44,8 @@ class Registration:
         )
         self.registered = Event()
         self.error = ""
-        self._changed = Condition()  # guards the next four
+        self._changed = Condition()  # guards the next five
+        self._is_ending = False
         self._accepted = 0  # times that the kubelet has accepted the driver
         self._known = 1  # of which nobody need be told: the first is that of our own start
         self._told_at = float("-inf")
@@ -69,12 +68,19 @@ class Registration:
             if monotonic() - self._told_at < RESTART_SECONDS:
                 return True
             patience = 0.0 if monotonic() - self._waited_at < RESTART_SECONDS else RESTART_SECONDS
-            if not self._changed.wait_for(lambda: self._accepted > self._known, patience):
+            self._changed.wait_for(lambda: self._accepted > self._known or self._is_ending, patience)
+            if self._accepted <= self._known:
                 if patience:
                     self._waited_at = monotonic()
                 return False
             self._known, self._told_at = self._accepted, monotonic()
             return True
+
+    def end_waits(self) -> None:
+        """Let `restarted` no longer wait: the process is about to end."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
 
     def _get_info(self, _request: wire.InfoRequest, _context: grpc.ServicerContext) -> wire.PluginInfo:
         return self._info

@@ -144,6 +144,8 @@ class Publisher:
     def stop(self, timeout: float) -> None:
         """End the threads, each within `timeout` seconds; slices stay published."""
         self._stopping.set()
+        if self._registration is not None:
+            self._registration.end_waits()
         self.health.stop(timeout)
         self.discovery.stop(timeout)
         self.slices.stop(timeout)

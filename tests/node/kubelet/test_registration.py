@@ -109,6 +109,19 @@ def test_the_registration_after_a_restart_is_awaited(
         assert answer.result(LONG)
 
 
+def test_nobody_waits_in_a_process_that_is_about_to_end(
+    registration: Registration, accept: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESTART_SECONDS", LONG)
+    accept()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(registration.restarted)
+        with pytest.raises(TimeoutError):
+            answer.result(0.1)
+        registration.end_waits()
+        assert not answer.result(LONG / 2)
+
+
 def test_pools_whose_slices_somebody_else_deleted_wait_only_once(
     registration: Registration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
