@@ -76,8 +76,13 @@ class Registration:
             self._known, self._told_at = self._accepted, monotonic()
             return True
 
+    def wait_registered(self, seconds: float) -> bool:
+        """Wait until the kubelet has accepted the driver, or nobody may wait any longer; False after `seconds`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.registered.is_set() or self._is_ending, seconds)
+
     def end_waits(self) -> None:
-        """Let `restarted` no longer wait: the process is about to end."""
+        """End all waits and those to come: the process is about to end."""
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()

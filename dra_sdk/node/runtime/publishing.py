@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 REGISTRATION_SECONDS: Final = 30.0
 """For which slices wait for the registration. Then they are published, and the pods' events say what is missing."""
-_STOP_CHECK_SECONDS: Final = 0.1
 
 
 class HealthService:
@@ -110,7 +108,7 @@ class Publisher:
             self._wait_registered()
             return connect()
 
-        self._name, self._stopping = driver.info.name, Event()
+        self._name = driver.info.name
         self._registration: Registration | None = None
         self._no_longer_at = 0.0
         self.slices = SliceController(
@@ -143,7 +141,6 @@ class Publisher:
 
     def stop(self, timeout: float) -> None:
         """End the threads, each within `timeout` seconds; slices stay published."""
-        self._stopping.set()
         if self._registration is not None:
             self._registration.end_waits()
         self.health.stop(timeout)
@@ -151,18 +148,12 @@ class Publisher:
         self.slices.stop(timeout)
 
     def _wait_registered(self) -> None:
-        if self._registration is None:
-            return
-        while not self._registration.registered.wait(_STOP_CHECK_SECONDS):
-            if self._stopping.is_set():
-                return
-            if monotonic() >= self._no_longer_at:
-                log.warning(
-                    "the kubelet has not registered driver %s within %g s; its devices are published all the same",
-                    self._name,
-                    REGISTRATION_SECONDS,
-                )
-                return
+        if self._registration and not self._registration.wait_registered(self._no_longer_at - monotonic()):
+            log.warning(
+                "the kubelet has not registered driver %s within %g s; its devices are published all the same",
+                self._name,
+                REGISTRATION_SECONDS,
+            )
 
     def _restarted(self) -> bool:
         return self._registration is not None and self._registration.restarted()

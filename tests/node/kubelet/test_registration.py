@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,10 +102,7 @@ def test_the_registration_after_a_restart_is_awaited(
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", LONG)
     accept()
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(registration.restarted)
-        with pytest.raises(TimeoutError):
-            answer.result(0.1)
+    with waiting(registration.restarted) as answer:
         accept()
         assert answer.result(LONG)
 
@@ -114,12 +112,19 @@ def test_nobody_waits_in_a_process_that_is_about_to_end(
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", LONG)
     accept()
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(registration.restarted)
-        with pytest.raises(TimeoutError):
-            answer.result(0.1)
+    with waiting(registration.restarted) as answer:
         registration.end_waits()
         assert not answer.result(LONG / 2)
+    registration.registered.clear()
+    assert registration.wait_registered(LONG)
+
+
+def test_the_registration_is_awaited_for_a_while(registration: Registration, accept: Callable[[], None]) -> None:
+    assert not registration.wait_registered(0.0)
+    with waiting(lambda: registration.wait_registered(LONG)) as answer:
+        accept()
+        assert answer.result(LONG)
+    assert registration.wait_registered(-1.0)
 
 
 def test_pools_whose_slices_somebody_else_deleted_wait_only_once(
@@ -130,3 +135,13 @@ def test_pools_whose_slices_somebody_else_deleted_wait_only_once(
     monkeypatch.setattr(module, "RESTART_SECONDS", LONG)  # so that little time has passed
     with ThreadPoolExecutor(1) as pool:
         assert not pool.submit(registration.restarted).result(LONG / 2)
+
+
+@contextmanager
+def waiting(call: Callable[[], bool]) -> Iterator[Future[bool]]:
+    """A call in a thread, which has not ended for a while."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(call)
+        with pytest.raises(TimeoutError):
+            answer.result(0.1)
+        yield answer
