@@ -89,12 +89,9 @@ class Pool:
             for device in each.devices
         )
 
-    def counter_consumers(self) -> Sequence[PoolDevice]:
-        """Return every device of the pool that consumes counters, on any node."""
-        return self._counter_consumers
-
     @cached_property
-    def _counter_consumers(self) -> Sequence[PoolDevice]:
+    def counter_consumers(self) -> Sequence[PoolDevice]:
+        """Every device of the pool that consumes counters, on any node."""
         elsewhere = (device for each in self.slices_elsewhere for device in each.devices)
         return [each for each in (*(each.device for each in self.candidates), *elsewhere) if each.counters]
 

@@ -29,7 +29,7 @@ class AvailableCounters:
 def available_counters(pool: Pool, allocated: AllocatedState) -> AvailableCounters:
     """Return what allocated devices leave of the counters of a pool; a shared device counts once."""
     left = dict(pool.counters)
-    for device in pool.counter_consumers():
+    for device in pool.counter_consumers:
         if allocated.is_in_use(device.id):
             for counter, value in device.counters:
                 if counter in left:
@@ -119,7 +119,7 @@ class CompatibilityGroups:
         found = self._placed.get(pool.id)
         if found is None:
             found = {}
-            for device in pool.counter_consumers():
+            for device in pool.counter_consumers:
                 found = _with_device(found, device) if self._allocated.is_in_use(device.id) else found
             self._placed[pool.id] = found
         return found

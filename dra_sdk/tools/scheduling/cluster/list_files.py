@@ -11,6 +11,7 @@ import codecs
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,7 +171,7 @@ class _Window:
         self._counted = end
 
 
-class _Items:
+class _Items(ABC):
     """What readers of both formats have in common."""
 
     def __init__(self, path: Path, window: _Window) -> None:
@@ -179,9 +180,9 @@ class _Items:
         self._head = _Head()
         self.items: list[Document] = []
 
+    @abstractmethod
     def read(self) -> None:
         """Read the whole file."""
-        raise NotImplementedError
 
     def _item(self, start: int, end: int) -> ListItem:
         return ListItem(self._path, self._head, len(self.items), self._window.place(start, end))

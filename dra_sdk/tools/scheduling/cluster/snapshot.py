@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
@@ -48,6 +48,18 @@ Count = Callable[[int, int], None]
 
 def no_count(done: int, total: int) -> None:
     """Tell nobody."""
+
+
+def value_at(value: Any, path: Sequence[str | int]) -> Any:
+    """Return the value at a path of names and indices in an object; None if there is none."""
+    for part in path:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
 
 
 def object_key(obj: JSON) -> ObjectKey:

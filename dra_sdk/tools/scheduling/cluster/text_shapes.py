@@ -17,6 +17,7 @@ from typing import Any, Final
 import yaml
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.snapshot import value_at
 from dra_sdk.wire.yaml_values import PARSER, is_plain_string
 
 Path = tuple[str | int, ...]
@@ -172,16 +173,6 @@ def _shape(text: str, value: JSON, found: Iterator[_FreeText]) -> TextShape | No
         ):
             free.append(each)
     return TextShape(text, value, free) if free else None
-
-
-def value_at(value: Any, path: Path) -> Any:
-    """Return the value at a path; None if there is none."""
-    for part in path:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
 
 
 def _json_strings(text: str) -> Iterator[_FreeText]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.cluster.list_files import ListItem
+from dra_sdk.tools.scheduling.cluster.snapshot import value_at
 from dra_sdk.tools.scheduling.cluster.text_shapes import (
     ANY,
     ATTRIBUTE,
@@ -24,7 +25,6 @@ from dra_sdk.tools.scheduling.cluster.text_shapes import (
     Place,
     TextShape,
     place_of,
-    value_at,
 )
 from dra_sdk.wire.documents import Document
 from dra_sdk.wire.profile import ServerProfile
@@ -57,7 +57,7 @@ class ValidShapes:
         if not isinstance(document, ListItem) or document.shape is None or obj.get("kind") != _KIND:
             return
         shape = document.shape
-        rules = [(index, self._rule(path)) for path, index in shape.slots]
+        rules = [(index, rule) for path, index in shape.slots if (rule := self._rule(path)) is not None]
         same = all(
             value_at(obj, path) == document.strings[index] == value_at(stored, path) for path, index in shape.slots
         )
@@ -65,10 +65,9 @@ class ValidShapes:
         # Without a name, one is made from the position in the file; equal owners are stored once.
         if not same or not metadata.get("name") or len(metadata.get("ownerReferences") or ()) > 1:
             return
-        known = dict.fromkeys((index, rule) for index, rule in rules if rule is not None)
-        if len([rule for _, rule in rules if rule is None]) == 0:
+        if len(rules) == len(shape.slots):
             filler = None if json.dumps(stored) == json.dumps(obj) else Filler(stored, shape.slots)
-            self._known[shape] = filler, tuple(known)
+            self._known[shape] = filler, tuple(dict.fromkeys(rules))
 
     def _rule(self, path: Path) -> Rule | None:
         """Return what a free string has to keep at a path; None if that is not known."""

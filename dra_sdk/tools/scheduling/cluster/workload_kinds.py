@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.model import JSON
-from dra_sdk.tools.scheduling.cluster.snapshot import generated_name, generated_uid
+from dra_sdk.tools.scheduling.cluster.snapshot import generated_name, generated_uid, value_at
 
 KindKey = tuple[str, str]
 """API group (empty for core/v1) and kind."""
@@ -133,13 +133,6 @@ def kind_key(obj: JSON) -> KindKey:
     return (group if slash else ""), str(obj.get("kind") or "")
 
 
-def value_at(value: Any, path: Sequence[str | int]) -> Any:
-    """The value at a path; None if it does not exist."""
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
 def object_name(obj: JSON) -> str:
     """The name of an object."""
     return str(value_at(obj, ("metadata", "name")) or "")
@@ -238,7 +231,7 @@ def _job(obj: JSON, place: Path = (), name: str = "", *, indexed: bool = False) 
 
     place: the path of an object with the Job's `spec`, if it is not the object itself.
     """
-    holder, name = value_at_path(obj, place), name or object_name(obj)
+    holder, name = value_at(obj, place), name or object_name(obj)
     path: Path = (*place, "spec", "template")
     template = value_at(holder, ("spec", "template"))
     if template is None:
@@ -364,16 +357,6 @@ def _launcher(spec: JSON) -> JSON:
     kept = ("resourceClaims", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName")
     copied = {key: spec[key] for key in (*kept, "priorityClassName") if key in spec}
     return copied | {"containers": [{"name": "compute", "resources": resources}]}
-
-
-def value_at_path(value: Any, path: Path) -> Any:
-    """The value at a path with indexes of lists; None if it does not exist."""
-    for part in path:
-        if isinstance(part, int):
-            value = value[part] if isinstance(value, list) and part < len(value) else None
-        else:
-            value = value_at(value, (part,))
-    return value
 
 
 _TRAINING: Final = {

@@ -18,7 +18,7 @@ from dra_sdk.model import JSON
 from dra_sdk.model.quantity import Quantity
 from dra_sdk.tools.scheduling.allocator import MAX_RESULTS
 from dra_sdk.tools.scheduling.allocator.pools import Candidate
-from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key, value_at
 from dra_sdk.tools.scheduling.device_taints import taint_text, untolerated_taints
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
 from dra_sdk.tools.scheduling.explain.device_checks import quantity_text
@@ -31,7 +31,6 @@ from dra_sdk.tools.scheduling.explain.trials import (
     constraint_path,
     path_text,
     request_path,
-    value_at,
     with_value,
 )
 

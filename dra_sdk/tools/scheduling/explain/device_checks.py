@@ -207,7 +207,7 @@ def _counter_shortage(
 
 def _example_quantity(pool: Pool, counter: CounterId) -> str:
     """Return a quantity of the counter as the slice has it, to show its suffix."""
-    for each in pool.counter_consumers():
+    for each in pool.counter_consumers:
         for consumed in each.json.get("consumesCounters") or ():
             value = (consumed.get("counters") or {}).get(counter[1])
             if consumed["counterSet"] == counter[0] and value:
@@ -217,7 +217,7 @@ def _example_quantity(pool: Pool, counter: CounterId) -> str:
 
 def _counter_holders(problem: AllocationProblem, pool: Pool, counter: CounterId) -> Iterator[str]:
     """Yield who consumes a counter: `gpu-0-mig-1g is held by a`."""
-    for device in pool.counter_consumers():
+    for device in pool.counter_consumers:
         if problem.allocated.is_in_use(device.id) and counter in dict(device.counters):
             names = ", ".join(display_name(object_key(each)) for each in problem.claims_by_device.get(device.id, ()))
             yield f"{device.id.device} is held by {names}" if names else f"{device.id.device} is in use"

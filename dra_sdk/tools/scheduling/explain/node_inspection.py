@@ -15,7 +15,7 @@ from dra_sdk.model import JSON
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.scheduling.allocator.constraints import attribute_values, request_attribute
 from dra_sdk.tools.scheduling.allocator.shared_counters import SharedCounters
-from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key
+from dra_sdk.tools.scheduling.cluster.snapshot import display_name, object_key, value_at
 from dra_sdk.tools.scheduling.explain.allocation_problem import (
     TRIAL_STEPS,
     AllocationProblem,
@@ -30,7 +30,7 @@ from dra_sdk.tools.scheduling.explain.request_inspection import (
     constraints_on,
     failing_requests,
 )
-from dra_sdk.tools.scheduling.explain.trials import REMOVED, constraint_path, value_at, with_value
+from dra_sdk.tools.scheduling.explain.trials import REMOVED, constraint_path, with_value
 
 _MAX_VALUES: Final = 6
 _MAX_GROUPS: Final = 5

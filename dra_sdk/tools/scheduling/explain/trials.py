@@ -49,19 +49,6 @@ def _with_value(value: Any, path: ObjectPath, new_value: Any) -> Any:
     return {**value, key: inner}
 
 
-def value_at(obj: JSON, path: ObjectPath) -> Any:
-    """Return the value at a path, None if there is none."""
-    value: Any = obj
-    for key in path:
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
-            value = value[key]
-        else:
-            return None
-    return value
-
-
 def path_text(path: ObjectPath) -> str:
     """Return a path as the API server writes it: `spec.devices.requests[0].exactly.capacity.requests[dra.cpu/cpu]`."""
     return "".join(f".{each}" if str(each).isalpha() else f"[{each}]" for each in path).lstrip(".")

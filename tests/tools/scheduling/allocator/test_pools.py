@@ -84,7 +84,7 @@ def test_devices_on_other_nodes_use_the_same_counters() -> None:
     found = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(other,))
     assert found
     assert found.counters == {("set", "memory"): 4 * NANOS_PER_UNIT}
-    assert [each.id.device for each in found.counter_consumers()] == ["a", "b"]
+    assert [each.id.device for each in found.counter_consumers] == ["a", "b"]
     broken = a_slice(device("b") | consumes("none", x="1"), name="s2", count=3, nodeName="n2")
     found = only_pool(counter_sets(set={"memory": "4"}, count=3), a_slice(here, count=3), others=(broken,))
     assert found

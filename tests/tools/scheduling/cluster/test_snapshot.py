@@ -7,6 +7,7 @@ from dra_sdk.tools.scheduling.cluster.snapshot import (
     generated_name,
     generated_uid,
     object_key,
+    value_at,
 )
 from tests.tools.scheduling.cluster.objects import claim, cluster, gpus, node, pod
 
@@ -66,3 +67,9 @@ def test_missing_nodes_are_created_from_names_in_slices_devices_and_pods():
     assert list(found.nodes_by_name) == ["node-a", "node-b", "node-c", "node-d"]
     assert found.nodes_by_name["node-b"]["metadata"]["labels"] == {"kubernetes.io/hostname": "node-b"}
     assert found.with_missing_nodes() == (found, [])
+
+
+def test_values_at_paths():
+    assert value_at({"a": [{"b": 1}]}, ("a", 0, "b")) == 1
+    assert value_at({"a": [{"b": 1}]}, ("a", 1, "b")) is None
+    assert value_at({"a": "text"}, ("a", "b")) is None

@@ -7,7 +7,7 @@ import random
 import pytest
 import yaml
 
-from dra_sdk.tools.scheduling.cluster.text_shapes import Filler, TextShape, is_free, value_at
+from dra_sdk.tools.scheduling.cluster.text_shapes import Filler, TextShape, is_free
 
 UUID = "GPU-1ec2a315-fd4b-52e0-b6fb-0e620f6af0f7"
 OTHER = "GPU-93a2cc05-1111-2222-3333-444444444444"
@@ -133,12 +133,6 @@ def test_free_strings():
     assert is_free(("spec", "devices", 3, "attributes", "gpu.example.com/uuid", "string"), UUID)
     assert not is_free(("spec", "devices", 3, "attributes", "model", "string"), "a100")
     assert not is_free(("spec", "driver"), "gpu.example.com")
-
-
-def test_values_at_paths():
-    assert value_at({"a": [{"b": 1}]}, ("a", 0, "b")) == 1
-    assert value_at({"a": [{"b": 1}]}, ("a", 1, "b")) is None
-    assert value_at({"a": "text"}, ("a", "b")) is None
 
 
 def test_a_filler_does_not_mix_up_equal_numbers_and_flags():

@@ -6,6 +6,7 @@ from copy import deepcopy
 import pytest
 
 from dra_sdk.model import JSON
+from dra_sdk.tools.scheduling.cluster.snapshot import value_at
 from dra_sdk.tools.scheduling.explain.allocation_problem import AllocationProblem
 from dra_sdk.tools.scheduling.explain.claim_changes import constraint_changes
 from dra_sdk.tools.scheduling.explain.trials import (
@@ -16,7 +17,6 @@ from dra_sdk.tools.scheduling.explain.trials import (
     constraint_path,
     path_text,
     request_path,
-    value_at,
     with_value,
 )
 from tests.tools.scheduling.clusters import GPU, ROOT, claim, device, exactly, pool_slice
