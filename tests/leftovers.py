@@ -22,10 +22,14 @@ from typing import Any, Final
 
 import pytest
 
+from dra_sdk.hardware.node_access import SystemEffects
+
 LIMIT = 30.0
 """Seconds that threads and processes have to end after the last test. Nothing takes that long on a busy machine."""
 VARIABLE: Final = "DRA_SDK_TESTS"
 """The environment variable that marks the processes of a session, and those that they start."""
+TEMPROOT: Final = "PYTEST_DEBUG_TEMPROOT"
+"""The environment variable that names the directory in which pytest makes its temporary directories."""
 TEMPORARY: Final = frozenset({"tempfile.mkdtemp", "tempfile.mkstemp"})
 """Audit events of Python; their argument is the path (docs.python.org/3/library/audit_events.html)."""
 
@@ -71,13 +75,12 @@ class Leftovers:
 
     def _processes(self) -> list[str]:
         lines = []
-        mark = f"{VARIABLE}={self.mark}".encode()
-        for folder in Path("/proc").glob("[0-9]*"):
+        for pid in SystemEffects().running(f"{VARIABLE}={self.mark}"):
             with suppress(OSError):  # it has ended
+                folder = Path("/proc", str(pid))
                 environment = (folder / "environ").read_bytes().split(b"\0")
-                if mark in environment and int(folder.name) != os.getpid():
-                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                    lines.append(f"process {folder.name} ({command[:200]}), started by {_test_of(environment)}")
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                lines.append(f"process {pid} ({command[:200]}), started by {_test_of(environment)}")
         return lines
 
     def _mounts(self) -> list[str]:
@@ -137,6 +140,8 @@ def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     leftovers = request.config.stash[LEFTOVERS] = Leftovers(tmp_path_factory.getbasetemp())
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv(VARIABLE, leftovers.mark)
+        # Else a pytest that a test starts removes what other sessions left, for minutes, and what a developer needs.
+        changed.setenv(TEMPROOT, str(leftovers.base))
         yield
         found = wait_until_nothing_is_left(leftovers)
     if found:

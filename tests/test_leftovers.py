@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+ORPHAN = """sleep 600 >&- 2>&- & echo $! > {here}/pid
+until [ "$(tr "\\\\0" " " < /proc/$!/cmdline)" = "sleep 600 " ]; do :; done"""
+"""A shell command whose process runs on when the shell has ended, and has become `sleep` by then."""
 HEAD = "import pathlib, socket, subprocess, tempfile, threading\nhere = pathlib.Path(__file__).parent\nkept = []\n"
 INNOCENT = "def test_innocent():\n    pass\n"
 AT_ONCE, LATER = 0.2, 200.0
@@ -51,7 +54,7 @@ def run_pytest(tmp_path: Path) -> Callable[[str, float], tuple[int, str]]:
         ),
         ("kept.append(socket.socket())", "open socket:["),
         ("kept.append(tempfile.mkdtemp(prefix='left-', dir=here))", "/left-"),
-        ("subprocess.run(['sh', '-c', f'sleep 600 >&- 2>&- & echo $! > {here}/pid'])", "(sleep 600), started by"),
+        (f"subprocess.run(['sh', '-c', f{ORPHAN!r}])", "(sleep 600), started by"),
     ],
 )
 def test_what_a_test_leaves_fails_the_run_and_names_the_test(run_pytest, tmp_path, body, message):
@@ -64,6 +67,15 @@ def test_what_a_test_leaves_fails_the_run_and_names_the_test(run_pytest, tmp_pat
     assert "the tests left behind:" in said
     (line,) = [line for line in said.splitlines() if message in line]
     assert line.endswith("test_it.py::test_guilty")
+
+
+def test_a_pytest_that_a_test_starts_touches_no_directory_of_other_sessions(tmp_path, tmp_path_factory):
+    (tmp_path / "test_it.py").write_text(
+        f"{HEAD}def test_it(tmp_path):\n    (here / 'path').write_text(str(tmp_path))\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert tmp_path_factory.getbasetemp() in Path((tmp_path / "path").read_text()).parents
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
