@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from dra_sdk.testing.sysfs import regular_machine
@@ -81,6 +83,7 @@ def run(capsys, tmp_path, monkeypatch):
     (tmp_path / "chapel" / "bells").write_text("only")
     (tmp_path / "claims.yaml").write_text(CLASS)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "bell_driver_of_tests", raising=False)  # that of another test: its files are gone
     monkeypatch.chdir(tmp_path)
     go = runner(capsys)
     return lambda *arguments: go("simulate", "claims.yaml", *arguments)
