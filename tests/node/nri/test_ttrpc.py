@@ -129,9 +129,9 @@ def test_a_call_has_service_method_payload_and_timeout() -> None:
         call.answer(pb.KeyValue(value=pb.KeyValue.FromString(call.payload).key.upper()))
 
     wires = Wires(echo)
-    assert wires.call("hello", timeout=3.0) == "HELLO"
+    assert wires.call("hello", timeout=60.0) == "HELLO"
     wires.join()
-    assert (calls[0].service, calls[0].method, calls[0].timeout) == ("a.Service", "Method", 3.0)
+    assert (calls[0].service, calls[0].method, calls[0].timeout) == ("a.Service", "Method", 60.0)
 
 
 def test_the_bytes_of_a_call_are_those_of_the_specification() -> None:
