@@ -12,7 +12,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from dra_sdk.cli.arguments import Commands
+from dra_sdk.cli.arguments import Commands, positive_seconds
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.stop_request import StopRequest
 from dra_sdk.errors import SettingsError
@@ -39,13 +39,20 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--key", type=Path, required=True, metavar="FILE", help="PEM file with its key; may change")
     parser.add_argument(
+        "--shutdown-delay",
+        type=positive_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long it goes on after a signal, while the API server turns to other pods (default: not at all)",
+    )
+    parser.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="how lines on stderr are written (default text)"
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT, and a little longer; a second signal ends the process."""
     from dra_sdk.tools.config_webhook import Certificate, ConfigReviewer, WebhookServer  # noqa: PLC0415 (as `run`)
 
     set_up_logging("info", arguments.log_format)
@@ -59,4 +66,5 @@ def run(arguments: argparse.Namespace) -> int:
         with WebhookServer(arguments.address, certificate, reviewer) as server:
             log.info("port %d: reviews of configuration for %s", server.port, ", ".join(reviewer.drivers))
             log.info("%s: stopping", request.wait())
+            server.drain(arguments.shutdown_delay)
     return 0

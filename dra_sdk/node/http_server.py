@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from threading import Lock
+from threading import Condition
 from typing import Any
 
 
@@ -22,7 +22,7 @@ class BoundedHttpServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: str, handler: type[BaseHTTPRequestHandler], connections: int) -> None:
-        self._lock = Lock()
+        self._changed = Condition()
         self._open: dict[socket.socket, None] = {}  # in the order of their arrival
         self._connections = self.request_queue_size = connections
         host, _, port = address.rpartition(":")
@@ -41,27 +41,35 @@ class BoundedHttpServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in its own thread. If there are too many, the oldest one is closed first."""
-        with self._lock:
+        with self._changed:
             if len(self._open) >= self._connections:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                _shut(oldest)
+                shut(oldest, socket.SHUT_RDWR)
             self._open[request] = None
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """A connection has ended."""
-        with self._lock:
-            self._open.pop(request, None)
         super().shutdown_request(request)
+        with self._changed:
+            self._open.pop(request, None)
+            self._changed.notify_all()
 
-    def close_connections(self) -> None:
-        """Wake up the threads of all connections, which then end."""
-        with self._lock:
-            for each in self._open:
-                _shut(each)
+    def close_connections(self, seconds: float) -> None:
+        """End all connections: idle ones at once, others when their answer is sent, at most `seconds` later."""
+        with self._changed:
+            self._shut_all(socket.SHUT_RD)
+            self._changed.wait_for(lambda: not self._open, seconds)
+            self._shut_all(socket.SHUT_RDWR)
+
+    def _shut_all(self, how: int) -> None:
+        for each in self._open:
+            shut(each, how)
 
 
-def _shut(connection: socket.socket) -> None:
+def shut(connection: socket.socket, how: int) -> None:
+    """Shut a connection down; no error if the other side was faster."""
+    # Not connection.shutdown(): after that the serving thread would go on without encryption on a TLS socket.
     with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, how)

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Lock, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, Self
 
 from dra_sdk.errors import DraError, SettingsError
@@ -30,8 +30,9 @@ CONNECTIONS: Final = 64
 """At a time. One more closes the oldest, so that silent clients keep nobody out."""
 SECONDS: Final = 10.0
 """For a handshake, and for the body of a request. The API server waits 10 s at most unless it is told otherwise."""
-IDLE_SECONDS: Final = 60.0
-"""For the next request of a connection."""
+IDLE_SECONDS: Final = 120.0
+"""For the next request of a connection. The API server closes one after 90 s: if this side were first, a request might
+already be on its way, and the API server does not repeat it."""
 _PIECE: Final = 1 << 16
 Stamp = tuple[int, int, int]
 
@@ -96,16 +97,22 @@ class WebhookServer:
         """The port that is listened on."""
         return self._server.server_port
 
+    def drain(self, seconds: float) -> None:
+        """Go on for `seconds`, while clients leave: each connection ends with its next answer."""
+        self._server.is_stopping = True
+        sleep(seconds)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take no further connection, and close those that are open."""
+        """Take no further connection, answer the requests that have arrived, and close all connections."""
+        self._server.is_stopping = True
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        self._server.close_connections()
+        self._server.close_connections(SECONDS)
 
 
 class _Server(BoundedHttpServer):
@@ -113,6 +120,7 @@ class _Server(BoundedHttpServer):
 
     def __init__(self, address: str, certificate: Certificate, reviewer: ConfigReviewer) -> None:
         self.certificate, self.reviewer = certificate, reviewer
+        self.is_stopping = False
         super().__init__(address, _Handler, CONNECTIONS)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -192,8 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        if self.server.certificate.context() is not self._context:
-            self.close_connection = True  # the client connects again, and gets the new certificate
+        if self.server.is_stopping or self.server.certificate.context() is not self._context:
+            self.close_connection = True  # the client connects again: to another pod, or with the new certificate
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dra_sdk.errors import DraError
-from dra_sdk.tools.simulator.request_handler import RequestHandler, Service, shut
+from dra_sdk.node.http_server import shut
+from dra_sdk.tools.simulator.request_handler import RequestHandler, Service
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def test_wrong_configuration_is_refused_by_pods_without_rights(cluster: Cluster)
 
 @pytest.mark.usefixtures("webhook")
 def test_no_claim_is_refused_because_the_webhook_is_updated(cluster: Cluster) -> None:
-    """Claims come without a pause, and would be refused if no pod answered."""
+    """Four clients make claims without a pause, which would be refused if no pod answered."""
     said: list[str] = []
     over = threading.Event()
 
@@ -92,16 +93,22 @@ def test_no_claim_is_refused_because_the_webhook_is_updated(cluster: Cluster) ->
         while not over.is_set():
             said.append(refusal(cluster, made("ResourceClaim", [RIGHT])))
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        cluster.wait_until(lambda: said, "the first answer")
-        cluster.kubectl("rollout", "restart", DEPLOYMENT, f"--namespace={NAMESPACE}")
-        rolled_out(cluster)
-        before = len(said)
-        cluster.wait_until(lambda: len(said) > before, "an answer of the new pods")
-    finally:
-        over.set()
-        asking.join()
+    before = pods(cluster)
+    with ThreadPoolExecutor() as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        try:
+            cluster.wait_until(lambda: said, "the first answer")
+            cluster.kubectl("rollout", "restart", DEPLOYMENT, f"--namespace={NAMESPACE}")
+            rolled_out(cluster)
+            cluster.wait_until(lambda: not before & pods(cluster), "the former pods are gone")
+        finally:
+            over.set()
+    for each in asking:
+        each.result()
     print(f"{len(said)} claims while the webhook was updated, {len(list(filter(None, said)))} refused")
     assert set(said) == {""}
+
+
+def pods(cluster: Cluster) -> set[str]:
+    """The names of the webhook's pods, those that are ending included."""
+    return set(cluster.kubectl("get", "pods", f"--namespace={NAMESPACE}", "--output=name").split())

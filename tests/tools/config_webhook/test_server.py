@@ -7,8 +7,10 @@ import json
 import logging
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,14 @@ def ask(server: WebhookServer, files: Files, method: str, path: str, body: bytes
         client.request(method, path, body)
         answer = client.getresponse()
         return answer.status, answer.read()
+
+
+def has_ended(client: socket.socket) -> bool:
+    """Waits until the server closes the connection."""
+    try:
+        return client.recv(1) == b""
+    except ssl.SSLError:  # OpenSSL tells the client that it found the end of the connection
+        return True
 
 
 def review(configs: list[object]) -> bytes:
@@ -152,6 +162,46 @@ def test_a_certificate_that_cannot_be_read_leaves_the_one_before(
         assert ask(server, files, "GET", "/healthz")[0] == 200
     files.renew()
     assert ask(server, files, "GET", "/healthz")[0] == 200
+
+
+def test_while_it_drains_each_answer_closes_its_connection(server: WebhookServer, files: Files) -> None:
+    with connection(server, files) as client:
+        client.request("POST", "/validate", review([]))
+        answer = client.getresponse()
+        assert (answer.status, answer.getheader("Connection"), bool(answer.read())) == (200, None, True)
+        server.drain(0.0)
+        client.request("POST", "/validate", review([]))
+        answer = client.getresponse()
+        assert (answer.status, answer.getheader("Connection"), bool(answer.read())) == (200, "close", True)
+    assert ask(server, files, "POST", "/validate", review([]))[0] == 200  # pods may still be sent new connections
+
+
+def test_a_request_under_way_is_answered_before_it_stops(files: Files) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    class Slow(ConfigReviewer):
+        def review(self, document: object) -> dict[str, object]:
+            asked.set()
+            assert over.wait(SECONDS)
+            return super().review(document)
+
+    certificate = Certificate(files.certificate, files.key)
+    reviewer = Slow([ShapeDriver().dra_driver_info()])
+    with ExitStack() as running, ThreadPoolExecutor() as pool, ExitStack() as client:
+        server = running.enter_context(WebhookServer("127.0.0.1:0", certificate, reviewer))
+        client.callback(over.set)
+        idle = client.enter_context(connection(server, files))
+        idle.request("GET", "/healthz")
+        assert idle.getresponse().read() == b"ok\n"
+        under_way = pool.submit(ask, server, files, "POST", "/validate", review([]))
+        assert asked.wait(SECONDS)
+        stopped = pool.submit(running.close)
+        assert has_ended(idle.sock)  # idle connections end at once
+        assert not stopped.done()
+        over.set()
+        status, body = under_way.result(SECONDS)
+        assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
+        stopped.result(SECONDS)
 
 
 def test_old_versions_of_tls_are_refused(files: Files) -> None:

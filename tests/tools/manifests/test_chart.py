@@ -244,6 +244,7 @@ def test_the_webhook_checks_the_drivers_that_are_on_and_can_do_nothing_else() ->
     spec = found["Deployment", "dra-sdk-webhook"]["spec"]["template"]["spec"]
     (made,) = spec["containers"]
     assert made["args"][:1] + made["args"][-2:] == ["webhook", "amd", "cpu"]
+    assert "--shutdown-delay=10" in made["args"]  # of the 30 s after which the kubelet kills a pod
     assert spec["securityContext"]["runAsNonRoot"]
     assert made["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert not any("hostPath" in each for each in spec["volumes"])
