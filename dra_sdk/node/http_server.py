@@ -16,14 +16,15 @@ class BoundedHttpServer(ThreadingHTTPServer):
     address: without host it listens on all addresses of the machine. An IPv6 address may stand in brackets. OSError,
         ValueError or OverflowError if it cannot listen there.
     handler: answers the requests of one connection.
-    connections: how many there are at a time. One more closes the oldest.
+    connections: how many there are at a time. One more closes the first of those that have not had an answer, or else
+        the one whose last answer is the longest ago, so that silent clients keep nobody out.
     """
 
     daemon_threads = True
 
     def __init__(self, address: str, handler: type[BaseHTTPRequestHandler], connections: int) -> None:
         self._changed = Condition()
-        self._open: dict[socket.socket, None] = {}  # in the order of their arrival
+        self._open: dict[socket.socket, bool] = {}  # whether each has had an answer, in the order of the last one
         self._connections = self.request_queue_size = connections
         host, _, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -40,14 +41,20 @@ class BoundedHttpServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in its own thread. If there are too many, the oldest one is closed first."""
+        """Serve a connection in its own thread. If there are too many, one is closed before."""
         with self._changed:
             if len(self._open) >= self._connections:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                shut(oldest, socket.SHUT_RDWR)
-            self._open[request] = None
+                first = next((each for each, answered in self._open.items() if not answered), next(iter(self._open)))
+                del self._open[first]
+                shut(first, socket.SHUT_RDWR)
+            self._open[request] = False
         super().process_request(request, client_address)
+
+    def note_answer(self, request: Any) -> None:
+        """A connection has had an answer; its handler says so."""
+        with self._changed:
+            if self._open.pop(request, None) is not None:
+                self._open[request] = True
 
     def shutdown_request(self, request: Any) -> None:
         """A connection has ended."""

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 import sys
+from contextlib import nullcontext
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -26,8 +27,10 @@ log = logging.getLogger(__name__)
 PATH: Final = "/validate"
 MAX_BODY: Final = 7 << 20
 """Bytes: the object and the one before it. The API server takes objects of 3 MiB."""
-CONNECTIONS: Final = 64
-"""At a time. One more closes the oldest, so that silent clients keep nobody out."""
+LARGE: Final = 128 << 10
+"""Bytes: larger requests are read and answered one by one. Those of claims have some kilobytes."""
+CONNECTIONS: Final = 256
+"""At a time: an API server opens one for each claim that is created at the same moment."""
 SECONDS: Final = 10.0
 """For a handshake, and for the body of a request. The API server waits 10 s at most unless it is told otherwise."""
 IDLE_SECONDS: Final = 120.0
@@ -35,6 +38,8 @@ IDLE_SECONDS: Final = 120.0
 already be on its way, and the API server does not repeat it."""
 _PIECE: Final = 1 << 16
 Stamp = tuple[int, int, int]
+Answer = tuple[HTTPStatus, str, bytes]
+"""Its status, the type of its content, its content."""
 
 
 class Certificate:
@@ -121,6 +126,8 @@ class _Server(BoundedHttpServer):
     def __init__(self, address: str, certificate: Certificate, reviewer: ConfigReviewer) -> None:
         self.certificate, self.reviewer = certificate, reviewer
         self.is_stopping = False
+        # What JSON becomes in memory is 25 times as large, so there is one large text and one document at a time.
+        self.reading_large, self.reviewing = Lock(), Lock()
         super().__init__(address, _Handler, CONNECTIONS)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -163,28 +170,33 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a review."""
         try:
-            body = self._body()
+            length = self._length()
+            with self.server.reading_large if length > LARGE else nullcontext():
+                answer = self._reviewed(self._body(length))
         except _RefusedError as error:
             self.close_connection = True  # what is left of the body would be read as a request
-            self._answer(error.status, "text/plain", f"{error}\n".encode())
-            return
-        if self.path.partition("?")[0] != PATH:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", f"reviews are at {PATH}\n".encode())
-            return
-        try:
-            answer = self.server.reviewer.review(json.loads(body))
-        except (DraError, ValueError, RecursionError) as error:
-            self._answer(HTTPStatus.BAD_REQUEST, "text/plain", f"{error}\n".encode())
-            return
-        self._answer(HTTPStatus.OK, "application/json", json.dumps(answer).encode())
+            answer = error.status, "text/plain", f"{error}\n".encode()
+        self._answer(*answer)
 
-    def _body(self) -> bytes:
+    def _reviewed(self, body: bytes) -> Answer:
+        if self.path.partition("?")[0] != PATH:
+            return HTTPStatus.NOT_FOUND, "text/plain", f"reviews are at {PATH}\n".encode()
+        try:
+            with self.server.reviewing:
+                answer = self.server.reviewer.review(json.loads(body))
+        except (DraError, ValueError, RecursionError) as error:
+            return HTTPStatus.BAD_REQUEST, "text/plain", f"{error}\n".encode()
+        return HTTPStatus.OK, "application/json", json.dumps(answer).encode()
+
+    def _length(self) -> int:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > len(str(MAX_BODY)):
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "a request must have a Content-Length")
-        left = int(length)
-        if left > MAX_BODY:
+        if int(length) > MAX_BODY:
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MAX_BODY} bytes")
+        return int(length)
+
+    def _body(self, left: int) -> bytes:
         pieces, deadline = [], monotonic() + SECONDS
         while left:
             remaining = deadline - monotonic()
@@ -209,6 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+        self.server.note_answer(self.request)
 
     def log_message(self, *_: object) -> None:
         """Log nothing: probes come every few seconds."""

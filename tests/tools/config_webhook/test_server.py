@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Self
 
 import pytest
 import trustme
 
 from dra_sdk.errors import SettingsError
 from dra_sdk.tools.config_webhook import Certificate, ConfigReviewer, WebhookServer
-from dra_sdk.tools.config_webhook.server import CONNECTIONS, MAX_BODY
+from dra_sdk.tools.config_webhook.server import CONNECTIONS, LARGE, MAX_BODY
 from tests.tools.config_policies import WRONG, ShapeDriver, entry
 from tests.tools.config_webhook.test_review import request
 
@@ -48,10 +49,38 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
+class WaitingReviewer(ConfigReviewer):
+    """Each review waits until `over` is set, at the latest when this is left.
+
+    begun: whether a review has begun.
+    calls: how many have begun.
+    """
+
+    def __init__(self) -> None:
+        super().__init__([ShapeDriver().dra_driver_info()])
+        self.begun, self.over = threading.Event(), threading.Event()
+        self.calls = 0
+
+    def review(self, document: object) -> dict[str, object]:
+        self.calls += 1
+        self.begun.set()
+        assert self.over.wait(SECONDS)
+        return super().review(document)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+
+
+def serving(files: Files, reviewer: ConfigReviewer) -> WebhookServer:
+    return WebhookServer("127.0.0.1:0", Certificate(files.certificate, files.key), reviewer)
+
+
 @pytest.fixture
 def server(files: Files) -> Iterator[WebhookServer]:
-    reviewer = ConfigReviewer([ShapeDriver().dra_driver_info()])
-    with WebhookServer("127.0.0.1:0", Certificate(files.certificate, files.key), reviewer) as running:
+    with serving(files, ConfigReviewer([ShapeDriver().dra_driver_info()])) as running:
         yield running
 
 
@@ -122,12 +151,40 @@ def test_a_body_that_does_not_come_is_given_up(
 
 
 def test_silent_clients_keep_nobody_out(server: WebhookServer, files: Files) -> None:
-    silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CONNECTIONS + 5)]
-    assert ask(server, files, "GET", "/healthz")[0] == 200
-    silent[0].settimeout(SECONDS)
-    assert silent[0].recv(1) == b""  # the oldest was closed
-    for each in silent:
-        each.close()
+    with connection(server, files) as client:
+        client.request("GET", "/healthz")
+        assert client.getresponse().read() == b"ok\n"
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CONNECTIONS + 5)]
+        assert ask(server, files, "GET", "/healthz")[0] == 200
+        silent[0].settimeout(SECONDS)
+        assert silent[0].recv(1) == b""  # the oldest was closed
+        client.request("GET", "/healthz")  # a connection that has had an answer stays
+        assert client.getresponse().read() == b"ok\n"
+        for each in silent:
+            each.close()
+
+
+def test_large_requests_are_read_and_documents_are_reviewed_one_by_one(files: Files) -> None:
+    reviewer, sent = WaitingReviewer(), threading.Event()
+    with serving(files, reviewer) as server, ThreadPoolExecutor() as pool, reviewer:
+
+        def ask_much() -> int:
+            with connection(server, files) as client:
+                client.connect()
+                client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)  # the kernel does not take it all
+                client.request("POST", "/validate", review([]).rjust(MAX_BODY))
+                sent.set()
+                return client.getresponse().status
+
+        large = pool.submit(ask, server, files, "POST", "/validate", review([]).rjust(LARGE + 1))
+        assert reviewer.begun.wait(SECONDS)
+        small = pool.submit(ask, server, files, "POST", "/validate", review([]))
+        much = pool.submit(ask_much)
+        for _ in range(20):
+            assert ask(server, files, "GET", "/healthz")[0] == 200
+        assert (reviewer.calls, sent.is_set()) == (1, False)
+        reviewer.over.set()
+        assert (large.result(SECONDS)[0], small.result(SECONDS)[0], much.result(SECONDS)) == (200, 200, 200)
 
 
 def test_a_client_that_speaks_no_tls_is_left(server: WebhookServer, files: Files) -> None:
@@ -177,28 +234,18 @@ def test_while_it_drains_each_answer_closes_its_connection(server: WebhookServer
 
 
 def test_a_request_under_way_is_answered_before_it_stops(files: Files) -> None:
-    asked, over = threading.Event(), threading.Event()
-
-    class Slow(ConfigReviewer):
-        def review(self, document: object) -> dict[str, object]:
-            asked.set()
-            assert over.wait(SECONDS)
-            return super().review(document)
-
-    certificate = Certificate(files.certificate, files.key)
-    reviewer = Slow([ShapeDriver().dra_driver_info()])
-    with ExitStack() as running, ThreadPoolExecutor() as pool, ExitStack() as client:
-        server = running.enter_context(WebhookServer("127.0.0.1:0", certificate, reviewer))
-        client.callback(over.set)
-        idle = client.enter_context(connection(server, files))
-        idle.request("GET", "/healthz")
-        assert idle.getresponse().read() == b"ok\n"
-        under_way = pool.submit(ask, server, files, "POST", "/validate", review([]))
-        assert asked.wait(SECONDS)
-        stopped = pool.submit(running.close)
-        assert has_ended(idle.sock)  # idle connections end at once
+    reviewer = WaitingReviewer()
+    with ExitStack() as running, ThreadPoolExecutor() as pool, reviewer:
+        server = running.enter_context(serving(files, reviewer))
+        with connection(server, files) as idle:
+            idle.request("GET", "/healthz")
+            assert idle.getresponse().read() == b"ok\n"
+            under_way = pool.submit(ask, server, files, "POST", "/validate", review([]))
+            assert reviewer.begun.wait(SECONDS)
+            stopped = pool.submit(running.close)
+            assert has_ended(idle.sock)  # idle connections end at once
         assert not stopped.done()
-        over.set()
+        reviewer.over.set()
         status, body = under_way.result(SECONDS)
         assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
         stopped.result(SECONDS)
