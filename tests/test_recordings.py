@@ -44,6 +44,11 @@ def test_a_picture_shows_what_its_command_prints(recording: Recording, directory
     assert [line for line in picture(recording) if line] == expected, "`make recordings` draws it again"
 
 
+def test_a_picture_does_not_show_what_a_slow_machine_adds() -> None:
+    slow = "\r\x1b[Kreading objects: 2 s\r\x1b[Kreading objects: 3 s\r\x1b[KPOD\nnote: still waiting for slices\nweb\n"
+    assert shown(RECORDINGS[0], slow) == [f"$ {RECORDINGS[0].command}", "POD", "web"]
+
+
 def test_every_picture_is_of_a_command() -> None:
     assert {path.stem for path in DIRECTORY.glob("*.svg")} == {each.name for each in RECORDINGS}
     for path in DIRECTORY.glob("*.svg"):

@@ -36,7 +36,8 @@ ROWS: Final = 40
 
 
 _SLOW: Final = re.compile("note: still waiting for ")
-"""What commands say on a machine that has other work."""
+_ERASED: Final = re.compile(r"[^\n]*\r\x1b\[K")
+"""What commands say on a machine that has other work: in a line of its own, or in one that they erase afterwards."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def shown(recording: Recording, output: str) -> list[str]:
 
     What differs from run to run is replaced, so that `make recordings` changes a picture only with its command.
     """
+    output = _ERASED.sub("", output)
     for pattern, replacement in _CHANGING:
         output = pattern.sub(replacement, output)
     lines = [line for line in output.rstrip("\n").split("\n") if not _SLOW.match(line)]

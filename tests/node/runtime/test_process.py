@@ -232,7 +232,7 @@ def test_a_driver_adds_metrics_of_its_own(cluster: EmbeddedCluster, web: Web, ca
     assert failed in caplog.text
 
 
-def prepare(socket: Path, ref: ClaimRef) -> object:
+def prepare(socket: Path, ref: ClaimRef) -> rpc.Answers:
     """As the kubelet asks for it, on a connection that does not end with the registration."""
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         return rpc.prepare(channel, rpc.V1, NAME, [ref], LONG)
@@ -276,21 +276,22 @@ def test_a_call_in_flight_outlives_the_first_process_of_a_rolling_update(cluster
     """The kubelet closes its connection, and with it all calls, when the registration socket is gone."""
     give(cluster, "one", "lamp-0")
     give(cluster, "two", "lamp-1")
-    lamps = HangingDriver()
+    ref, lamps = claim_ref(cluster, "one"), HangingDriver()
     first = DriverProcess(Driver.of(lamps), settings_for(cluster, pod_uid="a", drain_seconds=LONG))
     with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
         stack.callback(first.stop)
         stack.callback(lamps.go_on.set)
         first.start()
         cluster.kubelet.wait_for_driver(NAME)
-        call = pool.submit(cluster.run_pod, "a", ["one"])
+        call = pool.submit(prepare, first.paths.service, ref)
         assert lamps.hangs.wait(LONG)
         second = stack.enter_context(DriverProcess(Driver.of(LampDriver()), settings_for(cluster, pod_uid="b")))
         cluster.kubelet.wait_for_driver(NAME, instances=2)
         stopped = pool.submit(first.stop)
         assert wait_futures([stopped], timeout=0.5).not_done
+        assert first.paths.registration.is_socket()
         lamps.go_on.set()
-        assert call.result(LONG).container_cdi_ids("main")
+        assert call.result(LONG)[ref.uid].error == ""
         stopped.result(LONG)
         cluster.run_pod("b", ["two"])
         assert sorted(held.name for held in second.preparer.held()) == ["one", "two"]
