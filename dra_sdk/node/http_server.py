@@ -44,7 +44,7 @@ class BoundedHttpServer(ThreadingHTTPServer):
         """Serve a connection in its own thread. If there are too many, one is closed before."""
         with self._changed:
             if len(self._open) >= self._connections:
-                first = next((each for each, answered in self._open.items() if not answered), next(iter(self._open)))
+                first = min(self._open, key=self._open.__getitem__)  # of those without an answer, if there are any
                 del self._open[first]
                 shut(first, socket.SHUT_RDWR)
             self._open[request] = False

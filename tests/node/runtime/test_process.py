@@ -291,7 +291,8 @@ def test_a_call_in_flight_outlives_the_first_process_of_a_rolling_update(cluster
         assert wait_futures([stopped], timeout=0.5).not_done
         assert first.paths.registration.is_socket()
         lamps.go_on.set()
-        assert call.result(LONG)[ref.uid].error == ""
+        answer = call.result(LONG)[ref.uid]
+        assert (answer.error, [bool(each.cdi_ids) for each in answer.devices]) == ("", [True])
         stopped.result(LONG)
         cluster.run_pod("b", ["two"])
         assert sorted(held.name for held in second.preparer.held()) == ["one", "two"]
