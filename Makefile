@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+OUTSIDE := $(VENV)/outside
 KUBE_VERSION ?= 1.36.3
 export KUBE_VERSION
 # How often `make soak` repeats, from which seed, and which tests.
@@ -12,9 +13,6 @@ ARGS ?=
 # What nodes and networks do to a driver, random bytes for every decoder, drivers with every fault for the conformance kit,
 # every GPU in every mode for every release, kills on the way of an interface to a pod, a short run of `make endurance`.
 SLOW := tests/faults tests/fuzz tests/tools/conformance tests/node/prepare/test_crash.py tests/testing/test_crashes.py \
-  drivers/gpu/tests/prepare/test_failures.py drivers/gpu/tests/prepare/test_crashes.py \
-  drivers/gpu/tests/describe/test_releases.py drivers/gpu/tests/amd/test_crashes.py \
-  drivers/nic/tests/test_kills.py drivers/nic/tests/test_conformance.py drivers/plugin/tests/test_conformance.py \
   tests/endurance
 
 # One long test for each guard: they are divided among the workers one by one.
@@ -24,7 +22,7 @@ GUARDS := tests/faults/test_protocol_guards.py
 UNIT := -n 3 --dist loadfile $(SLOW:%=--ignore %)
 
 # Where these tests make their files: in memory if there are 4 GB for them, since there are 600 000; else where pytest does.
-unit faults: export PYTEST_DEBUG_TEMPROOT ?= $(shell df -k --output=fstype,avail /dev/shm 2>/dev/null | \
+unit test-drivers faults: export PYTEST_DEBUG_TEMPROOT ?= $(shell df -k --output=fstype,avail /dev/shm 2>/dev/null | \
   awk '$$1 == "tmpfs" && $$2 > 4000000 {print "/dev/shm"}')
 
 # Drivers as pods of the image, which is built for them.
@@ -34,29 +32,34 @@ IMAGE := tests/cluster/test_image
 DRAWN := tests/cluster/test_differential.py tests/cluster/test_preemption.py tests/cluster/test_validation.py tests/cluster/test_cel.py \
   tests/cluster/test_workloads.py
 
-.PHONY: demo test lint unit test-newest faults test-template soak test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site recordings lock release clean
+.PHONY: demo test lint unit test-drivers test-newest faults test-template soak test-cluster test-image test-differential test-lab test-gpu follow cluster-build helm cluster-up cluster-down bench bench-matching bench-nri bench-net bench-lab bench-picture bench-size endurance proto site recordings lock release clean
 
 demo: $(VENV)/.installed   ## the CPU driver on this machine's CPUs, against an embedded kubelet and API server
 	$(BIN)/dra-sdk demo cpu
 
-test: lint unit   ## everything that needs no cluster
+test: lint unit test-drivers   ## everything that needs no cluster
 
 lint: $(VENV)/.developed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python $(DISTRIBUTIONS) lint
 	$(BIN)/python -m tests.node_wing
 
 unit: $(VENV)/.developed
 	$(BIN)/python -m pytest $(UNIT)
 
+test-drivers: $(OUTSIDE)/.installed   ## the drivers' own tests, with the SDK as an outside author has it
+	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test -n 3 --dist loadfile
+
 test-newest: $(VENV)/.developed   ## make unit on the newest Python, that of Debian sid; needs root and debootstrap
 	$(BIN)/python -m tests.newest $(UNIT)
 
-faults: $(VENV)/.developed   ## everything that can go wrong, exhaustively
+faults: $(VENV)/.developed $(OUTSIDE)/.installed   ## everything that can go wrong, exhaustively
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SLOW) --ignore $(GUARDS) --timeout 300
 	$(BIN)/python -m pytest -n 2 $(GUARDS)
+	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) test -n 2 --dist loadfile -m faults --timeout 300
 
 test-template: $(VENV)/.developed   ## every kind of new driver, built, installed, typed, conforming; tutorials and how-to pages as they stand
 	$(BIN)/python -m pytest -n 2 tests/template
@@ -85,7 +88,7 @@ test-lab: $(VENV)/.developed   ## a virtual machine with NUMA, PCI, IOMMU: GPU p
 	$(BIN)/python -m pytest tests/lab
 
 test-gpu: $(VENV)/.developed   ## a machine with NVIDIA GPUs, whose settings stay as they are; needs root, podman, crun, gcc
-	PYTHONPATH=drivers/gpu $(BIN)/python -m pytest -rP tests/gpu
+	$(BIN)/python -m pytest -rP tests/gpu
 
 follow: $(VENV)/.developed   ## what KUBE_VERSION has that this package does not know; FLAGS="--only gates fields" for some parts
 	$(BIN)/python -m tests.cluster.follow $(FLAGS)
@@ -124,7 +127,7 @@ bench-size: $(VENV)/.developed   ## time and memory of dra-sdk simulate up to 5 
 	$(BIN)/python -m tests.bench.size $(FLAGS)
 
 endurance: $(VENV)/.developed   ## 50 000 pods come and go on a node with three drivers, with faults among them; FLAGS="--pods 2000" for fewer
-	PYTHONPATH=.:drivers/cpu:drivers/gpu:drivers/nic:drivers/plugin $(BIN)/python -m tests.endurance $(FLAGS)
+	$(BIN)/python -m tests.endurance $(FLAGS)
 
 site: $(VENV)/.documented   ## the site of docs/ in build/site, without warnings; then its links and files are checked
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
@@ -136,7 +139,7 @@ recordings: $(VENV)/.documented   ## the terminal sessions of README and site as
 lock:   ## renew the versions and hashes that the image installs
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
-	build/lock/bin/python deploy/image/lock.py
+	build/lock/bin/python deploy/lock/lock.py
 
 release: $(VENV)/.developed   ## a dry run: wheel and sdist, built twice and compared, in build/release; publishes nothing
 	$(BIN)/python -m tests.deploy.release build/release
@@ -145,18 +148,28 @@ proto: $(VENV)/.developed   ## regenerate the messages of kubelet, device plugin
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_sdk/wire/proto/*.proto
 	cd drivers/plugin && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. dra_driver_plugin/*.proto
 
-$(VENV)/.installed: pyproject.toml
+# Third-party packages come from lock files with hashes, ours from their folders: no index is asked for our names.
+PROJECTS := pyproject.toml drivers/list.txt $(wildcard drivers/*/pyproject.toml) $(wildcard deploy/lock/*.txt drivers/*/lock.txt)
+DISTRIBUTIONS := tests/distributions.py
+
+$(VENV)/.installed: $(PROJECTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tools]'
+	$(BIN)/python $(DISTRIBUTIONS) demo cpu
 	@touch $@
 
-$(VENV)/.developed: pyproject.toml
+$(VENV)/.developed: $(PROJECTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(DISTRIBUTIONS) develop
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.documented: $(VENV)/.developed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	$(BIN)/python $(DISTRIBUTIONS) document
+	@touch $@
+
+# What an outside author has: the SDK's wheel and no checkout.
+$(OUTSIDE)/.installed: $(PROJECTS) $(shell git ls-files dra_sdk templates deploy/chart)
+	@test -x $(OUTSIDE)/bin/python || $(PYTHON) -m venv $(OUTSIDE)
+	$(OUTSIDE)/bin/python $(DISTRIBUTIONS) outside
 	@touch $@
 
 clean:

@@ -10,8 +10,8 @@ NodePrepareResources            the kubelet's call; joined to the caller's trace
 ```
 
 It is silent, and imports nothing of OpenTelemetry, unless one of the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and
-OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, or OTEL_TRACES_EXPORTER is `console`; then it needs the extra
-`dra-sdk[tracing]`. Spans are sent in the background, and are dropped if nobody takes them: tracing never fails a call.
+OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, or OTEL_TRACES_EXPORTER is `console`; then it needs the packages of the extra
+`tracing`. Spans are sent in the background, and are dropped if nobody takes them: tracing never fails a call.
 
 Sources: OpenTelemetry specification, environment variables; W3C Trace Context. The kubelet of Kubernetes 1.36 and 1.37
 sends no `traceparent` to DRA drivers (pkg/kubelet/cm/dra/plugin: its connection has no tracing interceptor), so there
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Tracer
 
+_PACKAGES: Final = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-grpc"
 log = logging.getLogger(__name__)
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -64,7 +65,7 @@ class Tracing:
             except (
                 ModuleNotFoundError
             ) as error:  # the variables may be meant for others: some clusters set them for all
-                log.warning("no traces: %s is not installed: pip install 'dra-sdk[tracing]'", error.name)
+                log.warning("no traces: %s is not installed: pip install %s", error.name, _PACKAGES)
         return info
 
     @hookimpl(wrapper=True)

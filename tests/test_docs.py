@@ -21,12 +21,12 @@ from dra_sdk.cli.main import make_parser
 from dra_sdk.loader import Driver, load_driver
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.testing.sysfs import FakePci, regular_machine
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.manifests import Chart
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.bench.conformance import RUNS
 from tests.cli.commands import Run, runner
 from tests.embedded import settings_for
-from tests.waiting import wait
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "drivers").glob("*/*.md")])

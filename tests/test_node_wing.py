@@ -11,6 +11,7 @@ PACKAGES = {
     "grpc",
     "httptools",
     "kubernetes",
+    "packaging",
     "pluggy",
     "prometheus_client",
     "pydantic",

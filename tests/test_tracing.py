@@ -23,11 +23,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from dra_sdk import Claim, ContainerEdits, Device, DriverInfo, HeldClaim, Node, PreparedDevice
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
 from dra_sdk.tracing import DISABLED, EXPORTERS, Tracing, wanted
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.embedded import settings_for
-from tests.waiting import LONG
 
 NAME = "lamps.example.com"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -208,7 +208,7 @@ def test_without_the_extra_the_driver_runs_and_the_command_is_named(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     driver = Driver.of(LampDriver(), [Tracing({ENDPOINT: "http://collector:4317"})])
     assert driver.info.name == NAME
-    assert "pip install 'dra-sdk[tracing]'" in caplog.text
+    assert "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-grpc" in caplog.text
 
 
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:

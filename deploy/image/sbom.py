@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 JSON = dict[str, Any]
 _ARCHITECTURE = re.compile(r"^Architecture: (\S+)$", re.MULTILINE)
+_OURS = re.compile(r"dra-sdk|dra-driver-.*")
+"""Distributions that are on no index: a stranger could own the name there."""
 _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 
 
@@ -33,7 +35,8 @@ def _python(tree: Path) -> Iterator[JSON]:
     sites = sorted(str(each) for each in tree.glob("opt/dra-sdk/lib/python3*/site-packages"))
     for each in distributions(path=sites):
         name = re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower()
-        reference = f"pkg:pypi/{name}@{quote(each.version)}"
+        kind = "generic" if _OURS.fullmatch(name) else "pypi"
+        reference = f"pkg:{kind}/{name}@{quote(each.version)}"
         yield _component(name, each.version, reference) | _licence(each)
 
 

@@ -10,7 +10,7 @@ import argparse
 from typing import Any, Final
 
 from dra_sdk.cli.arguments import Commands, Parser
-from dra_sdk.cli.extras import require_tools
+from dra_sdk.cli.packages import require_package
 
 SHELLS: Final = ("bash", "zsh", "tcsh", "fish")
 _PATHS: Final = {"FILE": "FILE", "DIR": "DIRECTORY"}
@@ -26,7 +26,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
-    require_tools("completion")
+    require_package("completion", "shtab")
     import shtab  # noqa: PLC0415 (of the extra)
 
     from dra_sdk.cli.main import make_parser  # noqa: PLC0415 (it imports the commands)

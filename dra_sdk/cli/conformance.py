@@ -26,7 +26,6 @@ from dra_sdk.cli.arguments import (
     positive_seconds,
     whole_number,
 )
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import error_lines, print_table
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.settings import node_name
@@ -133,7 +132,6 @@ def _print_checks() -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     _check_flags(arguments)
-    require_tools("conformance")
     from dra_sdk.tools.conformance.checks import NRI_LEVELS, select  # noqa: PLC0415 (imports gRPC)
     from dra_sdk.tools.conformance.report import closing_lines, json_document, junit_document  # noqa: PLC0415 (gRPC)
 

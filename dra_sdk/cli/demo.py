@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import HOST_ROOT_HELP, Commands, opened_host_root
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import discover, load_driver, threads_print_to_stderr, told_if_slow
 from dra_sdk.cli.output import Octal, error_lines, print_table, yaml_text
 from dra_sdk.errors import DraError, DriverLoadError, SettingsError
@@ -53,7 +52,6 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run and print each step; status 1 if the driver fails or finds no device, which ends the demo."""
-    require_tools("demo")
     set_up_logging("warning", "text")
     with opened_host_root(arguments.host_root) as root:
         driver = load_driver(arguments.driver)

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from dra_sdk.cli.answers import plan_lines
 from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import printable, yaml_text
 from dra_sdk.cli.progress import phase
@@ -61,7 +60,6 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain and print; status 1 if something cannot be allocated."""
-    require_tools("explain")
     last: list[Explanation | PodExplanation] | None = None
     satisfiable = False
     try:

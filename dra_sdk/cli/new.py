@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.output import counted
+from dra_sdk.cli.packages import require_package
 from dra_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+INSTALL: Final = "pip install --no-index --no-deps --no-build-isolation -e ."
+"""How an author installs the driver; its name is on no index, and a stranger could have it there."""
 Answers = dict[str, str]
 """The variables of the template by name."""
 KINDS: Final = ("file", "pci", "sriov", "net", "bare")
@@ -57,7 +59,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, check, write, and say how to go on."""
-    require_tools("new")
+    require_package("new", "jinja2")
     template = template_directory()
     names = ("name", "vendor_domain", "kind", "driver_name")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
@@ -66,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     number = _write(template, answers, arguments.directory)
     folder = arguments.directory / answers["name"]
     print(f"wrote {counted(number, 'file')} into {folder}: driver {answers['driver_name']}. Now type:")
-    for line in (f"cd {folder}", "pip install -e '.[test]'", "pytest"):
+    for line in (f"cd {folder}", INSTALL, "pytest"):
         print(f"  {line}")
     return 0
 

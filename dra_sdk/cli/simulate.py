@@ -26,7 +26,6 @@ from dra_sdk.cli.answers import (
     wave_lines,
 )
 from dra_sdk.cli.arguments import Commands
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver, top
 from dra_sdk.cli.live_cluster import selected
 from dra_sdk.cli.output import counted, print_table, printable, yaml_text
@@ -80,7 +79,6 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Schedule, change, schedule again, print."""
-    require_tools("simulate")
     last: SchedulingOutcome | None = None
     fits = True
     try:

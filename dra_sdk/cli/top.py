@@ -18,7 +18,6 @@ from time import sleep
 from typing import Any, Final
 
 from dra_sdk.cli.arguments import Commands, Parser, opened_host_root, positive_seconds
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import discover, load_driver
 from dra_sdk.cli.live_cluster import add_connection_flags, add_selection_flags, opened_cluster
 from dra_sdk.cli.output import CLEAR, counted, has_colors, print_table, printable, terminal_width
@@ -104,8 +103,6 @@ def run(arguments: argparse.Namespace) -> int:
 def show(arguments: argparse.Namespace, selected: Callable[[str], bool], selection: str) -> int:
     """Print the devices of the selected drivers; `selection` names these drivers in messages."""
     _check_source(arguments)
-    if not arguments.here:
-        require_tools("top")
     try:
         with closing(_readings(arguments)) as readings:
             for objects in readings:

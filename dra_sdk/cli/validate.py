@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dra_sdk.cli.arguments import Commands, add_server_flags
-from dra_sdk.cli.extras import require_tools
 from dra_sdk.cli.hook_calls import load_driver
 from dra_sdk.cli.live_cluster import add_label_flag
 from dra_sdk.cli.output import counted, printable
@@ -82,7 +81,6 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each problem; status 1 if there are any, 2 if a file cannot be read."""
-    require_tools("validate")
     profile = ServerProfile.of(arguments.server_version, arguments.feature_gates)
     validation = _Validation(
         profile,

@@ -7,9 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from dra_sdk.errors import DriverLoadError, SettingsError, raised_at
 from dra_sdk.loader.contract import has_hooks, settings_class
@@ -19,8 +22,7 @@ from dra_sdk.model.settings import SECTION, DriverSettings, SettingsFile
 DRIVERS = "dra_sdk.drivers"
 EXTENSIONS = "dra_sdk.extensions"
 _SUFFIX: Final = ".py"
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # at the beginning of a requirement
-_EXTRA: Final = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")
+_SDK: Final = "dra-sdk"
 _TARGET: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -114,32 +116,48 @@ def _here(name: str) -> str:
 
 
 def _import(found: EntryPoint, source: str) -> object:
+    _check_sdk_version(found, source)
     try:
         return found.load()
     except (Exception, SystemExit) as error:  # an import runs the author's code
-        if isinstance(error, ModuleNotFoundError) and (command := _install_command(found, error.name or "")):
-            raise DriverLoadError(f"{source} needs {error.name}, which is not installed: {command}") from error
+        if isinstance(error, ModuleNotFoundError) and (package := _package(found, error.name or "")):
+            raise DriverLoadError(
+                f"{source} needs {error.name}, which is not installed: pip install '{package}'"
+            ) from error
         raise DriverLoadError(f"{source} failed to load: {_reason(error)}{_instead(found, error)}") from error
 
 
-def _install_command(found: EntryPoint, module: str) -> str:
-    """The command that installs a module for a driver; empty if no extra of the driver's distribution has it.
+def _check_sdk_version(found: EntryPoint, source: str) -> None:
+    """DriverLoadError if the driver's distribution is for another version of the SDK."""
+    requirements = [one for one in _requirements(found) if canonicalize_name(one.name) == _SDK]
+    if not requirements:
+        return
+    try:
+        installed = version(_SDK)
+    except PackageNotFoundError:  # a checkout on PYTHONPATH has no version
+        return
+    for requirement in requirements:
+        if not requirement.specifier.contains(installed, prereleases=True):
+            raise DriverLoadError(
+                f"{source} is for {_SDK} {requirement.specifier}, and {_SDK} {installed} is installed: "
+                "install a driver and an SDK that go together"
+            )
 
-    The package must be called like the module. Where several extras have it, the smallest is meant.
+
+def _requirements(found: EntryPoint) -> list[Requirement]:
+    return [Requirement(line) for line in (found.dist.requires if found.dist else None) or ()]
+
+
+def _package(found: EntryPoint, module: str) -> str:
+    """The package with a module that the driver's distribution needs, as pip takes it; empty if it names none.
+
+    The package must be called like the module.
     """
-    extras: dict[str, list[str]] = {}
-    for requirement in (found.dist.requires if found.dist else None) or ():
-        name, extra = _NAME.match(requirement), _EXTRA.search(requirement)
-        if name and extra:
-            extras.setdefault(extra[1], []).append(_normal(name.group()))
-    wanted = _normal(module.partition(".")[0])
-    having = sorted((len(packages), extra) for extra, packages in extras.items() if wanted in packages)
-    return f"pip install '{found.dist.name}[{having[0][1]}]'" if found.dist and having else ""
-
-
-def _normal(name: str) -> str:
-    """The name of a package as the packaging specification compares names."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    wanted = canonicalize_name(module.partition(".")[0])
+    for requirement in _requirements(found):
+        if canonicalize_name(requirement.name) == wanted:
+            return f"{requirement.name}{requirement.specifier}"
+    return ""
 
 
 def _instance(target: object, source: str, settings: DriverSettings | None = None) -> object:

@@ -5,6 +5,7 @@ The node's code is the real one, without sockets and HTTP. `dra_sdk.testing.plug
 
 from __future__ import annotations
 
+from dra_sdk.node.health.reports import read_report
 from dra_sdk.testing.claims import ClaimFactory, FakeClaim, claim, devices, first_of, request
 from dra_sdk.testing.cluster import NotAllocatedError
 from dra_sdk.testing.effects import FakeEffects
@@ -34,6 +35,7 @@ __all__ = [
     "claim",
     "devices",
     "first_of",
+    "read_report",
     "request",
     "write_tree",
 ]

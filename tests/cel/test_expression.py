@@ -174,7 +174,7 @@ except cel.CelPackageError as error:
 
 
 def test_without_its_library_only_patterns_are_refused_with_the_line_to_type():
-    sentence = "regular expressions need the package google-re2: pip install 'dra-sdk[tools]'"
+    sentence = "regular expressions need the package google-re2, which is not installed: pip install google-re2"
     lines = run(WITHOUT_RE2).stdout.splitlines()
     assert lines[0] == "True"
     assert lines[1] == f"{sentence} (CEL expression \"device.driver.matches('a')\")"

@@ -13,9 +13,9 @@ import pytest
 from dra_sdk.cli import conformance
 from dra_sdk.cli.arguments import Parser
 from dra_sdk.cli.main import main
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.conformance.checks import CHECKS
 from dra_sdk.tools.conformance.timeouts import Timeouts
-from tests.waiting import LONG, wait
 
 COMMAND = f"{sys.executable} -m tests.tools.conformance.mutants cli.example.com"
 

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from dra_sdk.cli.main import main
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.cli.commands import Run, runner
 from tests.tools.scheduling.cluster.objects import claim, device_class, gpus, pod
-from tests.waiting import LONG
 
 JSON = dict[str, Any]
 

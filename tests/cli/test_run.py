@@ -17,10 +17,10 @@ from dra_sdk.cli.main import main
 from dra_sdk.cli.stop_request import exit_at_once
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime import process
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from tests.testing.cores import NAME
-from tests.waiting import LONG
 
 
 def test_signal_handlers_are_set_before_anything_slow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from dra_sdk.cli.stop_request import SIGNALS, StopRequest
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.cluster.harness.image import BUSYBOX
 
 ROOT = Path(__file__).parents[2]
 _PYTHON = {Path("/usr"), Path("/lib"), Path("/lib64"), Path("/etc"), Path(sys.base_prefix), Path(sys.prefix), ROOT}
-PYTHON_SETTINGS = {"PYTHONPATH": f"{ROOT}:{ROOT}/drivers/cpu:{ROOT}/drivers/gpu", "PYTHONDONTWRITEBYTECODE": "1"}
+PYTHON_SETTINGS = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 """The environment of a pod that runs this repository with `python_directories`."""
 JSON = dict[str, Any]
 NAMESPACE = "dra-sdk"

@@ -132,9 +132,9 @@ def test_a_new_driver_of_the_template_serves_its_sample_pod(
     """Its author has put in a subsystem that this machine has. The claim is for /dev/kmsg, as no container has it."""
     monkeypatch.chdir(tmp_path)
     assert main(["new", "my-driver", "--kind", "file"]) == 0
-    source, site = tmp_path / "my-driver/src/my_driver/driver.py", tmp_path / "site"
+    source, site = tmp_path / "my-driver/my_driver/driver.py", tmp_path / "site"
     source.write_text(re.sub("^SUBSYSTEM = .*$", 'SUBSYSTEM = "mem"', source.read_text(), flags=re.MULTILINE))
-    pip("install", "--no-index", "--no-deps", "--no-build-isolation", "--quiet", "--target", site, source.parents[2])
+    pip("install", "--no-index", "--no-deps", "--no-build-isolation", "--quiet", "--target", site, source.parents[1])
     deploy = tmp_path / "my-driver/deploy"
     entry = yaml.safe_load((deploy / "values.yaml").read_text())["drivers"]["my-driver"]
     del entry["image"]

@@ -1,4 +1,4 @@
-"""The dry run of a release: `python -m tests.deploy.release FOLDER` builds wheel and sdist twice and compares them.
+"""The dry run of a release: `python -m tests.deploy.release FOLDER` builds wheels and sdists twice and compares them.
 
 Beside them it writes their provenance: from which commit, by which tools (in-toto Statement v1, SLSA provenance v1). It
 is not signed; whoever publishes signs it.
@@ -17,27 +17,19 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.distributions import distributions
+
 ROOT = Path(__file__).parents[2]
 PROVENANCE = "provenance.json"
-PARTS = (
-    "dra_sdk",
-    "drivers",
-    "deploy",
-    "templates",
-    "README.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "Makefile",
-    "pyproject.toml",
-)
+BUILD = (sys.executable, "-m", "hatchling", "build")
+TEXTS = ("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml")
+PARTS = ("dra_sdk", "drivers", "deploy", "templates", *TEXTS)
 
 
-def checkout(target: Path, *more: str) -> Path:
-    """A copy of what a release is built from; `more` names further folders of the repository."""
+def checkout(target: Path) -> Path:
+    """Copy what a release is built from."""
     target.mkdir(parents=True, exist_ok=True)
-    for name in (*PARTS, *more):
+    for name in PARTS:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", ".*", "build"))
         else:
@@ -45,10 +37,13 @@ def checkout(target: Path, *more: str) -> Path:
     return target
 
 
-def built(folder: Path) -> dict[str, bytes]:
-    """The files that a build makes there, by name."""
-    subprocess.run([sys.executable, "-m", "hatchling", "build"], cwd=folder, check=True, capture_output=True)
-    return {each.name: each.read_bytes() for each in (folder / "dist").iterdir()}
+def built(root: Path) -> dict[str, bytes]:
+    """Build wheel and sdist of each distribution of a checkout; the files by name."""
+    files: dict[str, bytes] = {}
+    for distribution in distributions(root):
+        subprocess.run(BUILD, cwd=distribution.folder, check=True, capture_output=True)
+        files |= {path.name: path.read_bytes() for path in (distribution.folder / "dist").iterdir()}
+    return files
 
 
 def commit() -> tuple[str, bool]:
@@ -70,7 +65,7 @@ def provenance(files: Mapping[str, bytes], head: str, *, changed: bool) -> dict[
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
-            {"name": name, "digest": {"sha256": sha256(each).hexdigest()}} for name, each in sorted(files.items())
+            {"name": name, "digest": {"sha256": sha256(content).hexdigest()}} for name, content in sorted(files.items())
         ],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
@@ -83,7 +78,7 @@ def provenance(files: Mapping[str, bytes], head: str, *, changed: bool) -> dict[
 def main(target: Path) -> int:
     """Build twice; status 1 if the results differ."""
     with TemporaryDirectory() as temporary:
-        first, second = (built(checkout(Path(temporary, name), "tests")) for name in ("one", "two"))
+        first, second = (built(checkout(Path(temporary, name))) for name in ("one", "two"))
     target.mkdir(parents=True, exist_ok=True)
     for name, content in sorted(first.items()):
         (target / name).write_bytes(content)

@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from tests.distributions import Distribution, distributions, sdk
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy/image"
@@ -21,8 +22,11 @@ ONLY_AIO = {"aiohttp", "aiohttp-retry"}
 """What kubernetes needs for kubernetes.aio, which the image does not have."""
 
 
-def pins(name: str) -> dict[str, str]:
-    return dict(PIN.findall((IMAGE / name).read_text()))
+LOCKS = sorted([*(ROOT / "deploy/lock").glob("*.txt"), *(ROOT / "drivers").glob("*/lock.txt")])
+
+
+def pins(path: Path) -> dict[str, str]:
+    return dict(PIN.findall(path.read_text()))
 
 
 def canonical(requirement: str) -> str:
@@ -31,24 +35,31 @@ def canonical(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
-def test_the_lock_file_has_every_dependency_of_the_drivers() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    needed = {canonical(each) for each in [*project["dependencies"], *extras["gpu"], *extras["nic"]]}
-    locked = pins("requirements.txt")
+@pytest.mark.parametrize("distribution", distributions(), ids=lambda one: one.name)
+def test_the_lock_files_have_every_dependency_on_a_node(distribution: Distribution) -> None:
+    needed = {canonical(line) for line in distribution.project["dependencies"]} - {"dra-sdk"}
+    locked = pins(ROOT / "deploy/lock/sdk.txt")
+    if (own := distribution.folder / "lock.txt").is_file():
+        locked |= pins(own)
     assert needed <= locked.keys()
     assert not ONLY_AIO & locked.keys()
-    assert "hatchling" in pins("build-requirements.txt")
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
-def test_everything_is_pinned_by_hashes(name: str) -> None:
-    text = re.sub(r"^#.*\n", "", (IMAGE / name).read_text(), flags=re.MULTILINE)
+def test_the_lock_files_have_every_extra_and_what_builds_wheels() -> None:
+    locked = {name for path in LOCKS for name in pins(path)}
+    assert {canonical(line) for line in sdk().requirements} <= locked
+    assert {"hatchling", "editables"} <= pins(ROOT / "deploy/lock/build.txt").keys()
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_everything_is_pinned_by_hashes_and_nothing_of_ours(path: Path) -> None:
+    text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE)
     entries = re.split(r"\n(?=\S)", text.strip())
-    assert len(entries) == len(pins(name)) > 3
-    for each in entries:
-        assert "--hash=sha256:" in each, each
+    assert len(entries) >= len(pins(path)) > 0
+    for entry in entries:
+        assert "--hash=sha256:" in entry, entry
     assert "://" not in text
+    assert not [name for name in pins(path) if name.startswith("dra-")]
 
 
 def test_the_build_gets_what_the_containerfile_copies() -> None:
@@ -59,13 +70,13 @@ def test_the_build_gets_what_the_containerfile_copies() -> None:
         word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
     ]
     assert len(sources) > 5
-    for each in sources:
-        assert (ROOT / each).exists(), each
-        assert any(fnmatch(each, one) or one.startswith(f"{each}/") for one in allowed), each
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch(source, one) or one.startswith(f"{source}/") for one in allowed), source
     assert "drivers/*/tests" in ignored
 
 
-def distribution(site: Path, name: str, version: str, *lines: str) -> None:
+def installed(site: Path, name: str, version: str, *lines: str) -> None:
     folder = site / f"{name}-{version}.dist-info"
     folder.mkdir(parents=True)
     head = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *lines]
@@ -75,9 +86,10 @@ def distribution(site: Path, name: str, version: str, *lines: str) -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     site = tmp_path / "tree/opt/dra-sdk/lib/python3.13/site-packages"
-    distribution(site, "dra-sdk", "0.1.0", "License-Expression: Apache-2.0")
-    distribution(site, "Py_YAML", "6.0+x", "License: MIT", "Classifier: License :: OSI Approved :: MIT License")
-    distribution(site, "bare", "1")
+    installed(site, "dra-sdk", "0.1.0", "License-Expression: Apache-2.0")
+    installed(site, "Py_YAML", "6.0+x", "License: MIT", "Classifier: License :: OSI Approved :: MIT License")
+    installed(site, "bare", "1")
+    installed(site, "dra_driver_cpu", "0.1.0")
     status = tmp_path / "tree/var/lib/dpkg/status.d"
     status.mkdir(parents=True)
     (status / "libc6").write_text("Package: libc6\nArchitecture: amd64\nVersion: 2.36-9+deb12u1\n")
@@ -97,11 +109,12 @@ def test_the_list_of_content_has_every_package_with_its_version_and_licence(tree
     assert (product["name"], product["licenses"]) == ("dra-sdk", [{"expression": "Apache-2.0"}])
     assert [each["purl"] for each in found["components"]] == [
         "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64",
+        "pkg:generic/dra-driver-cpu@0.1.0",
         "pkg:pypi/bare@1",
         "pkg:pypi/py-yaml@6.0%2Bx",
     ]
-    assert found["components"][2]["licenses"] == [{"license": {"name": "MIT License"}}]
-    assert "licenses" not in found["components"][1]
+    assert found["components"][3]["licenses"] == [{"license": {"name": "MIT License"}}]
+    assert "licenses" not in found["components"][2]
 
 
 def test_the_list_of_content_can_be_made_again(tree: Path) -> None:

@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
 
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import ClaimRef
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
-from tests.waiting import LONG, wait
 
 
 class HangingDriver(LampDriver):

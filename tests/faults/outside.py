@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet.records import NOTIFY
 from tests.faults import lamps
 from tests.faults.site import Site
-from tests.waiting import LONG, wait
 
 ROOT = Path(__file__).parents[2]
 

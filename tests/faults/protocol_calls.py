@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Final
 
 from dra_sdk.model.claim import ClaimRef, Deadline
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 TO_THE_END: Final = 1 << 30
 

@@ -13,11 +13,11 @@ import grpc
 from dra_sdk.loader import Driver
 from dra_sdk.node.files import Files
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
-from tests.waiting import LONG
 
 REQUEST = "lamp"
 Answers = Mapping[str, tuple[str, Sequence[Any]]]

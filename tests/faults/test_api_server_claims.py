@@ -15,6 +15,7 @@ from dra_sdk.kube import client
 from dra_sdk.kube.transport import Timeouts
 from dra_sdk.node.runtime import claims_api
 from dra_sdk.node.runtime.sockets import SERVICE_THREADS
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import CATALOG, Delay, FaultRule, Reject, Reset, StatusError, statuses
 from dra_sdk.tools.simulator.faults import Effect
 from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
@@ -22,7 +23,6 @@ from dra_sdk.tools.simulator.request import RequestRecord
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.faults.trickling import Trickling
-from tests.waiting import LONG, wait
 
 CLAIMS = CATALOG["resourceclaims"]
 SHORT: dict[str, tuple[Effect, int]] = {

@@ -22,11 +22,11 @@ import pytest
 
 from dra_sdk import DeviceHealth, HealthStatus, Node
 from dra_sdk.node.kubelet import health
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster, FaultRule, Reject, statuses
 from tests.faults.hanging import HangingDriver, calling
 from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
-from tests.waiting import LONG, wait
 
 YEARS = 10 * 365 * 86400.0
 

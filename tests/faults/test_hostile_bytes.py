@@ -12,10 +12,10 @@ from threading import Event
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.kubelet import rpc
 from dra_sdk.wire.proto import dra_v1_pb2
 from tests.faults.site import Inside
-from tests.waiting import LONG, wait
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"

@@ -10,11 +10,11 @@ import pytest
 
 from dra_sdk import DriverInfo
 from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.site import Inside, SharedSite
-from tests.waiting import LONG
 
 NAMES = [
     "", ".", "..", "/", "../..", "../../../../etc/passwd", "a/b", "a?b=c", "a#b", "%2e%2e%2f", "a b", "a\nb", "a\x00b",

@@ -14,12 +14,12 @@ from dra_sdk.errors import SettingsError
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import process as runtime
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from dra_sdk.tools.simulator.kubelet.records import DriverCallError
 from tests.embedded import settings_for
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.site import Inside
-from tests.waiting import LONG, wait
 
 POD = "0a1b2c3d-0000-4000-8000-000000000001"
 NEXT = "0a1b2c3d-0000-4000-8000-000000000002"

@@ -14,11 +14,11 @@ import grpc
 import pytest
 
 from dra_sdk.node.prepare.checkpoint import decode
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME, LampDriver
 from tests.faults.outside import Outside
-from tests.waiting import LONG
 
 SITES = 2
 KILLS = 15  # at each site

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dra_sdk.node import threads
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator.kubelet import ResponseError
 from tests.faults.site import Inside
-from tests.waiting import wait
 
 
 class OwnError(BaseException):

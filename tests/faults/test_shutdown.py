@@ -19,6 +19,7 @@ from dra_sdk.model.claim import ClaimRef, Deadline, HeldDevice
 from dra_sdk.node.prepare.engine import Preparer
 from dra_sdk.node.runtime import claims_api, sockets
 from dra_sdk.node.runtime import process as runtime
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import Delay, EmbeddedCluster, FaultRule
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.hanging import HangingDriver, calling, hang, wait_hanging
@@ -26,7 +27,6 @@ from tests.faults.lamps import NAME
 from tests.faults.outside import Outside
 from tests.faults.trickling import Trickling
 from tests.kube.scripted import kubeconfig
-from tests.waiting import LONG
 
 FOREVER = 600.0  # seconds; a test ends long before
 ABANDONED = "ending although still busy: a call of the kubelet; the next start continues from the state files"

@@ -12,10 +12,10 @@ import pytest
 
 from dra_sdk.node import threads
 from dra_sdk.node.runtime import sockets
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
-from tests.waiting import LONG, wait
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,9 +16,9 @@ from dra_sdk.errors import ApiError
 from dra_sdk.kube.http import HttpError, HttpResponse
 from dra_sdk.kube.status import error_of, error_of_event
 from dra_sdk.kube.watching import Watch
+from dra_sdk.testing.waiting import LONG
 from tests.fuzz.documents import STATUS
 from tests.fuzz.strategies import damaged, files, fuzz, noisy, values
-from tests.waiting import LONG
 
 DATES = [
     "Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 -0000", "Wed, 21 Oct 9999 07:28:00 GMT",

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_sdk.node.kubelet.draplugin import NAME_LIMIT
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import ClaimRef, EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import rpc
 from tests.faults.lamps import NAME
 from tests.faults.site import Inside
 from tests.fuzz.strategies import ODD_TEXTS, fuzz
-from tests.waiting import LONG
 
 names = st.one_of(st.text(max_size=20), st.sampled_from([each for each in ODD_TEXTS if each != "\ud800"]))
 refs = st.lists(st.builds(ClaimRef, names, names, names), max_size=4)

@@ -13,8 +13,8 @@ import pytest
 from dra_sdk.hardware.cgroups import Cgroup
 from dra_sdk.hardware.node_access import Command, NodeAccess, SystemEffects
 from dra_sdk.hardware.polling import Clock
-from tests.real_cgroups import real_cgroups
-from tests.waiting import wait
+from dra_sdk.testing.cgroups import real_cgroups
+from dra_sdk.testing.waiting import wait
 
 VERSION_2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nsdelegate 0 0\n"
 VERSION_1 = """tmpfs /sys/fs/cgroup tmpfs ro 0 0

@@ -15,7 +15,7 @@ import pytest
 from dra_sdk import RetriableError
 from dra_sdk.hardware.daemons import PROBE_SECONDS, DaemonKind, Daemons, DaemonSpec, DaemonWatch
 from dra_sdk.hardware.node_access import Command, SystemEffects, children
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 MARKER = "DRA_SDK_TEST_BEACON"
 BASE = "/var/lib/beacons"

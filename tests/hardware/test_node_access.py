@@ -24,7 +24,7 @@ from dra_sdk.hardware.node_access import (
 )
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.testing import FakeEffects
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 
 def test_a_program_reads_its_stdin_and_its_output_is_returned():

@@ -10,7 +10,7 @@ import pytest
 from dra_sdk import RetriableError
 from dra_sdk.hardware.polling import Clock
 from dra_sdk.hardware.records import RecordError, Records, alone
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pytest
 from dra_sdk.hardware import uevents
 from dra_sdk.hardware.uevents import KernelUevents, parse_uevent, watch
 from dra_sdk.testing.uevents import FakeUevents
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 VETH = (
     b"add@/devices/virtual/net/v1\0ACTION=add\0DEVPATH=/devices/virtual/net/v1\0SUBSYSTEM=net\0INTERFACE=v1\0"

@@ -11,8 +11,8 @@ import pytest
 
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.transport import Timeouts
+from dra_sdk.testing.waiting import LONG
 from tests.kube.scripted import Answer, Asked, ScriptedServer, kubeconfig
-from tests.waiting import LONG
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from dra_sdk.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from dra_sdk.kube import paths
 from dra_sdk.kube.transport import Timeouts
+from dra_sdk.testing.waiting import LONG, wait
 from tests.kube.scripted import Answer, Asked
-from tests.waiting import LONG, wait
 
 
 def echo(asked: Asked) -> Answer:

@@ -12,9 +12,9 @@ from dra_sdk.errors import ApiError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.collections import Collections
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.kube.scripted import Answer, Asked, ScriptedServer
-from tests.waiting import LONG, wait
 
 NODES = paths.nodes()
 

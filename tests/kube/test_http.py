@@ -17,8 +17,8 @@ from dra_sdk.errors import NotFoundError, SettingsError, UnreachableError
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.http import HttpError, HttpRequest
 from dra_sdk.kube.transport import Timeouts
+from dra_sdk.testing.waiting import LONG
 from tests.kube.scripted import Answer, Asked, ScriptedServer
-from tests.waiting import LONG
 
 Serve = Callable[[Callable[[Asked], Answer]], ScriptedServer]
 Connect = Callable[..., KubeClient]

@@ -15,8 +15,8 @@ from dra_sdk.errors import SettingsError, UnreachableError
 from dra_sdk.kube import login
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.login import find_source, log_in
+from dra_sdk.testing.waiting import wait
 from tests.kube.scripted import Answer, kubeconfig
-from tests.waiting import wait
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.kube import paths
 from dra_sdk.kube.client import KubeClient
 from dra_sdk.kube.watching import Watch
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import ApiServer, make_certificates
 from tests.kube.scripted import Answer, Asked
-from tests.waiting import LONG
 
 
 def line(kind: str, **item: object) -> bytes:

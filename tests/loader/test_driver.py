@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -151,21 +152,38 @@ def test_two_distributions_with_one_driver_name_are_refused_by_name(install: Ins
 @pytest.mark.parametrize(
     ("module", "command"),
     [
-        ("mod_net_link", "needs mod_net_link, which is not installed: pip install 'alpha[net]'"),
-        ("mod_net_link.inner", "needs mod_net_link, which is not installed: pip install 'alpha[net]'"),
+        ("mod_net_link", "needs mod_net_link, which is not installed: pip install 'mod-net.link<2,>=1'"),
+        ("mod_net_link.inner", "needs mod_net_link, which is not installed: pip install 'mod-net.link<2,>=1'"),
+        ("mod_always", "needs mod_always, which is not installed: pip install 'mod-always'"),
         ("mod_absent", "failed to load: ModuleNotFoundError: No module named 'mod_absent' (mod_alpha.py, line 1)"),
-        ("mod_always", "failed to load: ModuleNotFoundError: No module named 'mod_always' (mod_alpha.py, line 1)"),
     ],
 )
-def test_a_driver_without_its_extra_is_told_with_the_command_that_installs_it(
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
     install: Install, module: str, command: str
 ) -> None:
-    requires = ["mod-always", "mod-net.link<2,>=1; extra == 'dev'", "pytest; extra == 'dev'"]
-    requires.append("Mod-Net.Link>=1; python_version >= '3.11' and extra == 'net'")
+    requires = ["mod-always", "mod-net.link<2,>=1; extra == 'net'", "pytest; extra == 'dev'"]
     install("alpha", {"a-lamp": "mod_alpha:Good"}, {"mod_alpha": f"import {module}"}, requires=requires)
     with pytest.raises(DriverLoadError) as caught:
         load_driver("a-lamp")
     assert str(caught.value) == f"driver 'a-lamp' (mod_alpha:Good of alpha 1.2) {command}"
+
+
+@pytest.mark.parametrize("allowed", ["<0.1", ">=900", "==0.0.7"])
+def test_a_distribution_for_another_sdk_is_named_with_both_versions(install: Install, allowed: str) -> None:
+    code = {"mod_alpha": GOOD.format(name="alpha")}
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, code, requires=[f"DRA_SDK{allowed}"])
+    with pytest.raises(DriverLoadError) as caught:
+        load_driver("a-lamp")
+    assert str(caught.value) == (
+        f"driver 'a-lamp' (mod_alpha:Good of alpha 1.2) is for dra-sdk {allowed}, and dra-sdk {version('dra-sdk')} "
+        "is installed: install a driver and an SDK that go together"
+    )
+
+
+def test_a_distribution_for_this_sdk_is_loaded(install: Install) -> None:
+    code = {"mod_alpha": GOOD.format(name="alpha")}
+    install("alpha", {"a-lamp": "mod_alpha:Good"}, code, requires=["dra-sdk>=0.0.7,<900"])
+    assert load_driver("a-lamp").info.name == "alpha.example.com"
 
 
 @pytest.mark.parametrize(

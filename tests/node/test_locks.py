@@ -16,9 +16,9 @@ from time import sleep
 import pytest
 
 from dra_sdk.node.locks import NamedLocks
+from dra_sdk.testing.waiting import LONG
+from dra_sdk.testing.waiting import wait as wait_for
 from tests.open_files import times_open
-from tests.waiting import LONG
-from tests.waiting import wait as wait_for
 
 
 @pytest.fixture(params=["threads", "processes"])

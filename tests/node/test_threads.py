@@ -12,7 +12,7 @@ import pytest
 from dra_sdk.errors import DraError, HardwareError, HookError
 from dra_sdk.node import threads
 from dra_sdk.node.threads import RestartingThread
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 
 @pytest.fixture(autouse=True)

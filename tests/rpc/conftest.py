@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from dra_sdk.rpc.server import Method, SocketServer
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 Dial = Callable[[Path], grpc.Channel]
 Serve = Callable[..., SocketServer]

@@ -16,9 +16,9 @@ from dra_sdk.errors import DraError, RetriableError
 from dra_sdk.rpc.client import CallError, SocketClient
 from dra_sdk.rpc.client import call as call_socket
 from dra_sdk.rpc.server import stream, unary
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 from tests.rpc.conftest import Serve
-from tests.waiting import LONG
 
 
 def greet(request: wire.InfoRequest, _context: Any) -> wire.PluginInfo:

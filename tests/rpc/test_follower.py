@@ -11,7 +11,7 @@ import pytest
 from dra_sdk.errors import HardwareError
 from dra_sdk.rpc.client import CallError
 from dra_sdk.rpc.follower import Follower
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 
 class Service:

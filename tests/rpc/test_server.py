@@ -17,9 +17,9 @@ import pytest
 from dra_sdk.errors import HardwareError, SettingsError
 from dra_sdk.rpc.server import Method, SocketServer, listen, stream, unary
 from dra_sdk.rpc.sockets import hidden
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 from tests.rpc.conftest import Dial, Serve, begin, call
-from tests.waiting import LONG, wait
 
 
 def named(name: str) -> dict[str, dict[str, Method]]:

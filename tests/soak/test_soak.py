@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.testing.waiting import wait
 from tests.soak.__main__ import Log, load
-from tests.waiting import wait
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)  # each test starts several runs of pytest

@@ -41,7 +41,7 @@ def main() -> int:
         venv.create(directory / "venv", with_pip=True)
         print(f"{time.monotonic() - start:6.1f} s  python3 -m venv venv", flush=True)
         spent = 0.0
-        for line in ["pip install './dra-sdk[tools]'", *commands()]:
+        for line in ["pip install './dra-sdk[testing]'", *commands()]:
             if line.startswith("cd "):
                 directory /= line.removeprefix("cd ")
                 continue

@@ -2,7 +2,7 @@
 
 The blocks of a page that is run are marked:
 
-- `python`, `yaml`, `toml`: a file; the first line has its name, `# src/driver.py`.
+- `python`, `yaml`, `toml`: a file; the first line has its name, `# pizza/driver.py`.
 - `sh`: commands, one on each line. `  # status 1` after one is its exit status, 0 without.
 - `text`: lines that the commands before have printed.
 - `console`: commands for a cluster, which are only parsed.

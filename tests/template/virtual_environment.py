@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Final
 
 _PROGRAMS: Final = {"dra-sdk": "dra_sdk.cli.main", "mypy": "mypy", "pip": "pip", "pytest": "pytest"}
-INSTALL: Final = "pip install -e '.[test]'"
-_OFFLINE: Final = "pip install --quiet --no-index --no-deps --no-build-isolation -e ."
 
 
 def pip(*arguments: object) -> None:
@@ -34,12 +32,13 @@ class VirtualEnvironment:
             program.write_text(f'#!/bin/sh\nexec python -m {module} "$@"\n')
             program.chmod(0o755)
         # `python -m ruff` starts the program in the environment's own directory, so that must be the real one.
-        (directory / "bin/ruff").symlink_to(Path(sysconfig.get_path("scripts")) / "ruff")
+        for name in ("ruff", "lint-imports"):
+            (directory / "bin" / name).symlink_to(Path(sysconfig.get_path("scripts")) / name)
         self._environment = {**os.environ, "PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
 
     def run(self, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
         """Run a line of a shell in a folder, and print it with its output; what is installed is there already."""
-        command = ["bash", "-c", line.replace(INSTALL, _OFFLINE)]
+        command = ["bash", "-c", line]
         done = subprocess.run(command, cwd=folder, env=self._environment, capture_output=True, text=True, check=False)
         print(f"$ {line}\n{done.stdout}{done.stderr}")
         return done

@@ -11,7 +11,7 @@ import pytest
 from dra_sdk.hardware.node_access import Command, CommandError, WriteError
 from dra_sdk.testing import FakeEffects, FakeNode
 from dra_sdk.testing.sysfs import FakePci, regular_machine
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 CARD = "0000:10:00.0"
 

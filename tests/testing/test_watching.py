@@ -12,8 +12,8 @@ from dra_sdk import DeviceHealth, HealthStatus, Node
 from dra_sdk.errors import HookError
 from dra_sdk.hardware import polling
 from dra_sdk.testing import watching
+from dra_sdk.testing.waiting import wait
 from tests.testing.lamps import LampDriver
-from tests.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 LAMPS = "sys/class/lamps"

@@ -1,4 +1,4 @@
-"""What the author of a driver tests: `pip install 'dra-sdk[tools]' pytest`, then `pytest` in this directory."""
+"""What the author of a driver tests: `pytest` in this directory."""
 
 from pathlib import Path
 

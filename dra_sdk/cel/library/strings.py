@@ -48,7 +48,7 @@ def pattern(text: str) -> Any:
         import re2  # type: ignore[import-untyped]  # noqa: PLC0415 (optional, and only a pattern needs it)
     except ImportError:
         raise MissingPackageError(
-            "regular expressions need the package google-re2: pip install 'dra-sdk[tools]'"
+            "regular expressions need the package google-re2, which is not installed: pip install google-re2"
         ) from None
     options = re2.Options()
     options.log_errors = False

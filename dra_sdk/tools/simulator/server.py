@@ -62,7 +62,7 @@ def make_certificates(directory: Path) -> TlsFiles:
     try:
         import trustme  # noqa: PLC0415 (only HTTPS needs it)
     except ImportError:
-        raise CertificateError("HTTPS needs the Python package trustme: pip install 'dra-sdk[tools]'") from None
+        raise CertificateError("HTTPS needs the package trustme, which is not installed: pip install trustme") from None
     authority = trustme.CA()
     issued = authority.issue_cert(HOST, "localhost")
     files = TlsFiles(directory / "ca.crt", directory / "server.crt", directory / "server.key")

@@ -12,7 +12,7 @@ from dra_driver_gpu.nvml.memory import FakeGpu, fake_gpu
 from dra_driver_gpu.testing import GpuRig
 
 from dra_sdk.hardware.node_access import children
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 
 @pytest.fixture(autouse=True, scope="session")

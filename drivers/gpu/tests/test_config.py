@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from dra_driver_gpu.config import (
 )
 
 from dra_sdk import ConfigError
-from dra_sdk.model.config import json_schema
+from dra_sdk.cli.main import main
 
 
 def test_without_sharing_nothing_changes():
@@ -69,8 +70,9 @@ def test_vfio():
     assert VfioDeviceConfig.decode({"iommu": None}) == VfioDeviceConfig()
 
 
-def test_the_schema_accepts_what_the_driver_accepts():
-    schema = json_schema(CONFIGS, "GPUs")
+def test_the_schema_accepts_what_the_driver_accepts(capsys):
+    assert main(["drivers", "--schema", "gpu"]) == 0
+    schema = json.loads(capsys.readouterr().out)
     names = [each.kind for each in CONFIGS]
     assert [each["$ref"] for each in schema["oneOf"]] == [f"#/$defs/{name}" for name in names]
     assert all(schema["$defs"][name]["properties"]["apiVersion"] == {"const": API_VERSION} for name in names)

@@ -14,7 +14,7 @@ from dra_driver_gpu.settings import GpuSettings
 
 from dra_sdk import RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 FIXTURES = Path(dra_driver_gpu.__file__).parent / "fixtures"
 

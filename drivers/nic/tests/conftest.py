@@ -15,7 +15,7 @@ from dra_driver_nic import NicDriver, NicSettings
 from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks
 
 from dra_sdk.testing import DriverHarness, FakeNode
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 _QUEUES = "numtxqueues 2 numrxqueues 2"
 NEEDS_ROOT = "network namespaces need root and the program ip"

@@ -25,7 +25,6 @@ from dra_driver_nic.testing import PrivateNetworks, run_sandbox, sandbox, stop_s
 from dra_sdk import DeviceStatus, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import NodeAccess, SystemEffects
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
-from tests.cluster.harness.cache import Cache
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 ONE = request("nic", where='device.attributes["dra.net"].ifName == "nic0"')
@@ -280,7 +279,8 @@ def test_a_network_of_an_older_version_is_called_with_its_results(
 
 def plugins_of_others() -> Path | None:
     """A directory with the plugins of the CNI project: installed, or in the cache of the tests' clusters."""
-    found = shutil.which("tuning", path=f"/opt/cni/bin:/usr/lib/cni:{Cache.from_env().runtime / 'usr/lib/cni'}")
+    cache = Path(os.environ.get("DRA_SDK_CACHE", Path.home() / ".cache/dra-sdk"))
+    found = shutil.which("tuning", path=f"/opt/cni/bin:/usr/lib/cni:{cache / 'runtime/usr/lib/cni'}")
     return Path(found).parent if found else None
 
 

@@ -14,6 +14,8 @@ from dra_driver_nic.testing import PrivateNetworks, write_interface, write_rdma_
 from dra_sdk.testing import FakeNode
 from dra_sdk.testing.sysfs import FakePci, regular_machine
 
+pytestmark = pytest.mark.faults
+
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
 

@@ -18,7 +18,7 @@ from dra_sdk import DraError, HealthStatus, PermanentError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 from dra_sdk.testing.sysfs import FakePci, regular_machine
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 PF, VF = "0000:3b:00.0", "0000:3b:00.1"

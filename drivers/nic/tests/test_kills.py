@@ -30,6 +30,8 @@ from dra_driver_nic.testing import (
 from dra_sdk import Node, PodSandbox
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 
+pytestmark = pytest.mark.faults
+
 pytest_plugins = ["dra_sdk.testing.plugin"]
 T = TypeVar("T")
 ONE = request("nic", where='device.attributes["dra.net"].ifName == "nic0"')

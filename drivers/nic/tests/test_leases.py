@@ -20,7 +20,7 @@ from dra_driver_nic.testing import PrivateNamespace, PrivateNetworks, run_sandbo
 from dra_sdk import RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 ONE = request("nic", where='device.attributes["dra.net"].ifName == "nic0"')

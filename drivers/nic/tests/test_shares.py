@@ -28,7 +28,7 @@ from dra_driver_nic.testing import (
 
 from dra_sdk import PermanentError, PodSandbox, RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, claim, request
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 SHARED = request(where='device.attributes["dra.net"].ifName == "nic0"')

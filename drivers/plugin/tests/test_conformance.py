@@ -10,16 +10,14 @@ from dra_driver_plugin import deviceplugin_v1beta1_pb2 as wire
 from dra_driver_plugin.testing import FakePlugin
 
 from dra_sdk.testing import FakeNode
+from dra_sdk.testing.conformance import Target, Timeouts, assert_conforms
 from dra_sdk.testing.sysfs import regular_machine
-from dra_sdk.tools.conformance.check import Severity, run_checks
-from dra_sdk.tools.conformance.checks import CHECKS
-from dra_sdk.tools.conformance.target import Target
-from dra_sdk.tools.conformance.timeouts import Timeouts
 
+pytestmark = pytest.mark.faults
 TIMEOUTS = Timeouts(stop=60, quiet=0.5)
 """More than a pod has, because a busy machine starts a process late."""
 SDK = {"load"}
-"""Levels of which the SDK alone decides; `tests/tools/conformance/test_own_drivers.py` has them."""
+"""Levels of which the SDK alone decides; the tests of dra-driver-cpu have them."""
 
 
 def variables(ids: Sequence[str]) -> wire.AllocateResponse:
@@ -37,8 +35,5 @@ def test_the_bridge_conforms(tmp_path: Path, directory: Path, monkeypatch: pytes
     with FakePlugin(directory, dict.fromkeys(things, "Healthy")) as plugin:
         plugin.allocate = variables
         plugin.follow_kubelet()
-        with Target(driver="device-plugin", host_root=node.root, timeouts=TIMEOUTS).open() as run:
-            results = run_checks(run, [check for check in CHECKS if check.level not in SDK])
-    must = [each for each in results if each.check.severity is Severity.MUST]
-    assert [f"{each.check.id}: {each.reason}" for each in must if each.failed] == []
-    assert sum(not each.reason for each in results) > len(results) / 2
+        target = Target(driver="device-plugin", host_root=node.root, timeouts=TIMEOUTS)
+        assert_conforms(target, without=SDK)

@@ -15,7 +15,7 @@ from dra_driver_plugin.testing import FakePlugin, device_of_each
 from dra_sdk import PermanentError, RetriableError
 from dra_sdk.testing import DriverHarness, FakeNode, PreparedClaim, claim, request
 from dra_sdk.testing.sysfs import FakePci, regular_machine
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 THINGS = {"thing0": "Healthy", "thing1": "Healthy"}

@@ -13,7 +13,7 @@ from dra_driver_plugin.testing import KUBELET, FakePlugin, wire_devices
 
 from dra_sdk import HealthStatus, PermanentError
 from dra_sdk.testing import DriverHarness, FakeNode, claim
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 THINGS = {"thing0": "Healthy", "thing1": "Healthy"}

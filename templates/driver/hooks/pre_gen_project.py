@@ -10,11 +10,11 @@ PACKAGE = {{ cookiecutter.__package | tojson }}
 CLASS = {{ cookiecutter.__class | tojson }}
 DRIVER = {{ cookiecutter.driver_name | tojson }}
 LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-FILES = {"conftest", "machine", "test_driver", "tests"}  # of the tests
+FILES = {"conftest", "deploy", "machine", "test_driver", "tests", "tree", "wheels"}  # of the project
 NEEDED = {  # modules of what the project installs; pip knows some of them under another name
-    "dra_sdk", "google", "grpc", "grpcio", "hatchling", "httptools", "jinja2", "kubernetes", "mypy", "mypyc", "pip",
-    "pluggy", "prometheus_client", "protobuf", "py", "pydantic", "pytest", "pyyaml", "re2", "google_re2", "ruff",
-    "shtab", "trustme", "yaml",
+    "dra_sdk", "editables", "google", "google_re2", "grpc", "grpcio", "hatchling", "httptools", "import_linter",
+    "importlinter", "jinja2", "kubernetes", "mypy", "mypyc", "packaging", "pip", "pluggy", "prometheus_client", "protobuf",
+    "py", "pydantic", "pytest", "pyyaml", "re2", "ruff", "shtab", "trustme", "yaml",
 }  # fmt: skip
 TAKEN = {*FILES, *NEEDED, *sys.stdlib_module_names}
 DRIVERS = {"cpu", "device-plugin", "gpu", "gpu-amd", "memory", "nic"}  # that `dra-sdk run` knows already

@@ -11,6 +11,7 @@ from subprocess import run
 
 import pytest
 
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from tests.bench.net import CYCLES, DRIVER, LIMIT, Bench
@@ -19,7 +20,6 @@ from tests.bench.stats import quantile
 from tests.lab.harness.node import LIMIT as PATIENCE
 from tests.lab.inside.functions import Function, functions_of
 from tests.lab.inside.node.test_network import add_virtual_functions, changes, device, network, virtual_functions
-from tests.waiting import wait
 
 
 @pytest.fixture(scope="module")

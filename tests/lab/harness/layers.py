@@ -11,19 +11,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import sys
 import tempfile
 import time
-import tomllib
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cluster.harness.debian import KEYRING, NAMESPACES, TO_INSTALL, find_tool, mirror, require, run
 from tests.cluster.harness.errors import HarnessError
+from tests.distributions import Distribution, distributions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,7 +127,7 @@ class PythonPackages:
     """What a system's Python gets.
 
     requirements: requirements for pip.
-    metadata: the project's own `.dist-info` files by path, which declare its dependencies and entry points.
+    metadata: the `.dist-info` files of our own distributions by path, which declare dependencies and entry points.
     """
 
     requirements: tuple[str, ...]
@@ -173,33 +172,32 @@ def compile_checkout(layers: Layers, checkout: Path, progress: Progress) -> None
 
 
 def python_packages(checkout: Path) -> PythonPackages:
-    """Returns what `pyproject.toml` asks for: the dependencies and every extra, so that each test can import all of it.
+    """Return what the distributions of a checkout ask for: dependencies and every extra, so each test can import all.
 
-    The project's own sources are those of the checkout, as with an editable installation.
+    Our own sources are those of the checkout, as with an editable installation.
     """
-    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-    extras = [each for group in project["optional-dependencies"].values() for each in group]
-    own = re.compile(rf"{re.escape(project['name'])}\b\s*\[")  # an extra that names another one, which is in the list
-    requirements = [each for each in (*project["dependencies"], *extras) if not own.match(each)]
-    directory = f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    files = {f"{directory}/METADATA": metadata(project), f"{directory}/entry_points.txt": entry_points(project)}
-    return PythonPackages(tuple(dict.fromkeys(requirements)), files)
+    ours = distributions(checkout)
+    files: dict[str, str] = {}
+    for one in ours:
+        directory = f"{one.name.replace('-', '_')}-{one.project['version']}.dist-info"
+        files |= {f"{directory}/METADATA": metadata(one), f"{directory}/entry_points.txt": entry_points(one)}
+    return PythonPackages(tuple(dict.fromkeys(line for one in ours for line in one.requirements)), files)
 
 
-def metadata(project: dict[str, Any]) -> str:
-    """Returns the file `METADATA` for `[project]` of pyproject.toml (core metadata specification of PyPA)."""
+def metadata(distribution: Distribution) -> str:
+    """Return the file `METADATA` of a distribution (core metadata specification of PyPA)."""
+    project = distribution.project
     lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
-    lines += [f"Requires-Dist: {each}" for each in project["dependencies"]]
-    for extra, requirements in project["optional-dependencies"].items():
-        lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {each}; extra == "{extra}"' for each in requirements)]
+    lines += [f"Requires-Dist: {line}" for line in project["dependencies"]]
+    for extra, requirements in project.get("optional-dependencies", {}).items():
+        lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {line}; extra == "{extra}"' for line in requirements)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def entry_points(project: dict[str, Any]) -> str:
-    """Returns the file `entry_points.txt` for `[project]` of pyproject.toml (entry points specification of PyPA)."""
-    groups = {**project["entry-points"], "console_scripts": project["scripts"]}
+def entry_points(distribution: Distribution) -> str:
+    """Return the file `entry_points.txt` of a distribution (entry points specification of PyPA)."""
     lines = []
-    for group, entries in groups.items():
+    for group, entries in distribution.entry_points.items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()), ""]
     return "\n".join(lines)
 

@@ -14,10 +14,10 @@ from dra_sdk import DraError, RetriableError
 from dra_sdk.hardware.node_access import WriteError
 from dra_sdk.testing import claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
+from dra_sdk.testing.waiting import wait
 from tests.lab.inside.functions import BUS
 from tests.lab.inside.rig import CLASS
 from tests.lab.inside.vfio_user import VfioUser
-from tests.waiting import wait
 
 BIND = BUS / "drivers/vfio-pci/bind"
 
@@ -42,7 +42,7 @@ def test_a_group_that_a_process_has_open_is_waited_for_and_the_process_is_named(
 HOLD_THE_DEVICE = """
 import sys
 from tests.lab.inside.vfio_user import VfioUser
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 user = VfioUser(*sys.argv[1:])
 user.close_group()
 print("holds", user.ids(), flush=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.testing.waiting import wait
 from tests.cluster.harness.cache import Cache
 from tests.cluster.harness.debian import Tool
 from tests.cluster.harness.errors import HarnessError
@@ -27,7 +28,6 @@ from tests.lab.harness.layers import (
     python_packages,
 )
 from tests.lab.harness.outcome import ROOT
-from tests.waiting import wait
 
 STARTER = """
 import subprocess, sys, time
@@ -122,9 +122,10 @@ def test_the_machine_gets_everything_that_the_project_asks_for():
     found = python_packages(ROOT)
     names = {each.partition(">")[0] for each in found.requirements}
     assert {"pydantic", "grpcio", "pytest", "pytest-timeout", "hypothesis", "nvidia-ml-py"} <= names
-    (points,) = [text for path, text in found.metadata.items() if path.endswith("entry_points.txt")]
-    assert "[dra_sdk.drivers]\ncpu = dra_driver_cpu:CpuDriver\n" in points
-    assert "[console_scripts]\ndra-sdk = dra_sdk.cli.main:main\n" in points
+    assert not [name for name in names if name.startswith("dra-")]
+    points = {path.partition("-")[0]: text for path, text in found.metadata.items() if path.endswith("points.txt")}
+    assert "[dra_sdk.drivers]\ncpu = dra_driver_cpu:CpuDriver\n" in points["dra_driver_cpu"]
+    assert "[console_scripts]\ndra-sdk = dra_sdk.cli.main:main\n" in points["dra_sdk"]
 
 
 def test_the_modules_of_a_checkout_are_compiled_for_the_python_of_the_machine(tmp_path, machine_layers):
@@ -136,15 +137,6 @@ def test_the_modules_of_a_checkout_are_compiled_for_the_python_of_the_machine(tm
     tag = version.removeprefix("python").replace(".", "")
     found = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.pyc")}
     assert found == {Path(name, f"__pycache__/module.cpython-{tag}.pyc") for name in ("dra_sdk", "drivers", "tests")}
-
-
-def test_extras_that_name_others_of_the_project_are_left_to_these(tmp_path):
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "a-b"\nversion = "1"\ndependencies = ["x>=1"]\n'
-        '[project.optional-dependencies]\nmore = ["y", "x>=1"]\nall = ["a-b[more]", "a-bc[d]"]\n'
-        "[project.scripts]\n[project.entry-points.e]\n"
-    )
-    assert python_packages(tmp_path).requirements == ("x>=1", "y", "a-bc[d]")
 
 
 def processes(mark):

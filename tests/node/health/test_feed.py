@@ -10,7 +10,7 @@ import pytest
 from dra_sdk import DeviceHealth, HealthStatus
 from dra_sdk.errors import HookError
 from dra_sdk.node.health.feed import HealthChange, HealthFeed
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 HEALTHY, UNKNOWN, UNHEALTHY = HealthStatus.HEALTHY, HealthStatus.UNKNOWN, HealthStatus.UNHEALTHY
 

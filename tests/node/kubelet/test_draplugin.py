@@ -17,10 +17,10 @@ from dra_sdk.errors import HookError, PermanentError, StateError
 from dra_sdk.model.claim import ClaimRef, Deadline
 from dra_sdk.node.kubelet.draplugin import ERROR_LIMIT, VERSIONS, plugin_services
 from dra_sdk.node.prepare.checkpoint_store import claim_lock
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.wire.proto import dra_v1_pb2, dra_v1beta1_pb2
 from tests.node.kubelet.conftest import Dial, Serve, begin, call
 from tests.node.prepare.world import POOL, World
-from tests.waiting import LONG, wait
 
 DEVICE = HeldDevice("r/big", "pool", "gpu-0", "s-1", cdi_ids=("example.com/gpu=a", "example.com/gpu=b"))
 

@@ -14,8 +14,8 @@ from dra_sdk.node.kubelet import health
 from dra_sdk.node.kubelet.draplugin import plugin_services
 from dra_sdk.node.kubelet.health import HEALTH_VERSIONS, health_services
 from dra_sdk.rpc.server import SocketServer
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.wire.proto import dra_v1_pb2
-from tests.waiting import LONG, wait
 
 PREPARE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
 V1, V1ALPHA1 = HEALTH_VERSIONS

@@ -13,9 +13,9 @@ import pytest
 from dra_sdk.node.kubelet import registration as module
 from dra_sdk.node.kubelet.draplugin import VERSIONS
 from dra_sdk.node.kubelet.registration import SERVICE, Registration
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import pluginregistration_v1_pb2 as wire
 from tests.node.kubelet.conftest import Dial, Serve, call
-from tests.waiting import LONG
 
 ENDPOINT = Path("/var/lib/kubelet/plugins/gpu.example.com/dra.sock")
 GET_INFO = "/pluginregistration.Registration/GetInfo"

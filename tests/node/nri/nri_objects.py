@@ -10,8 +10,8 @@ from typing import Any
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.plugin import NriPlugin
 from dra_sdk.node.nri.session import SessionLimits, Subscription, Synchronize
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
-from tests.waiting import LONG
 
 LIMITS = SessionLimits(register=LONG, synchronize=LONG)
 

@@ -11,7 +11,7 @@ import pytest
 
 from dra_sdk.errors import NriError
 from dra_sdk.node.nri.handler_threads import HandlerThreads
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 
 @pytest.fixture

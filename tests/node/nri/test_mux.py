@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dra_sdk.errors import NriError
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, Mux, MuxDecoder, frames
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 SPLITS = st.lists(st.integers(1, 9000), max_size=40)
 

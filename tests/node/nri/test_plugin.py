@@ -20,10 +20,10 @@ from dra_sdk.errors import NriError, SettingsError
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.plugin import Launch, NriPlugin
 from dra_sdk.node.nri.session import FailurePolicy, Response, SessionLimits, Subscription
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import LIMITS, container, nothing, pinned, plugin, pod, repinned
-from tests.waiting import LONG, wait
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from dra_sdk import DeviceStatus, HeldClaim, HeldDevice
 from dra_sdk.node.nri.reports import Reports
 from dra_sdk.node.nri.session import Response
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
-from tests.waiting import LONG
 
 DEVICE = HeldDevice("nic", "node-1", "eth1")
 CLAIM = HeldClaim("shop", "nics", "11-22", (DEVICE,))

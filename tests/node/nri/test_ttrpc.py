@@ -26,9 +26,9 @@ from dra_sdk.node.nri.ttrpc import (
     TtrpcServer,
     encode,
 )
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as wire
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
-from tests.waiting import LONG
 
 FRAMES = st.builds(
     Frame,

@@ -143,7 +143,9 @@ def test_a_pattern_without_its_library_is_a_problem_of_its_line(tmp_path: Path, 
     monkeypatch.setitem(sys.modules, "re2", None)
     match = 'device.driver.matches("only in this test")'
     (problem,) = problems(write(tmp_path, f"  - match: {match}\n    attributes: {{a: 1}}\n"))
-    assert problem.startswith("line 4: rules[0].match: regular expressions need the package google-re2: pip install")
+    assert problem.startswith(
+        "line 4: rules[0].match: regular expressions need the package google-re2, which is not installed"
+    )
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):

@@ -11,7 +11,7 @@ import pytest
 from dra_sdk.node.kubelet import draplugin, registration
 from dra_sdk.node.runtime import process
 from dra_sdk.node.runtime.endpoints import HttpServer
-from tests.waiting import LONG
+from dra_sdk.testing.waiting import LONG
 
 ANY_PORT = "127.0.0.1:0"
 

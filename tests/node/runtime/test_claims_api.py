@@ -21,7 +21,7 @@ from dra_sdk.kube.client import KubeClient
 from dra_sdk.model.claim import NO_DEADLINE, ClaimRef, Deadline
 from dra_sdk.node.runtime import claims_api
 from dra_sdk.node.runtime.claims_api import ApiConnection, ClaimStatusWriter
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 FIRST, SECOND = ClaimRef("ns", "first", "1"), ClaimRef("ns", "second", "2")
 

@@ -14,13 +14,13 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.container_hooks import nri_socket
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Settings
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.embedded import settings_for
 from tests.testing.cores import ALL, NAME, CoreDriver
 from tests.testing.lamps import LampDriver
-from tests.waiting import LONG, wait
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dra_sdk.loader import Driver
 from dra_sdk.node import threads
 from dra_sdk.node.runtime import discovery
 from dra_sdk.node.runtime.discovery import Discovery
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 NODE = Node("node-a")
 Pools = Sequence[ResourcePool]

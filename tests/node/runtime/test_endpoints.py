@@ -13,7 +13,7 @@ import pytest
 
 from dra_sdk.errors import DraError, SettingsError
 from dra_sdk.node.runtime.endpoints import CONNECTIONS, HttpServer, Page
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 Serve = Callable[..., HttpServer]
 

@@ -19,9 +19,9 @@ from dra_sdk.node.health.feed import HealthChange
 from dra_sdk.node.runtime import events
 from dra_sdk.node.runtime.events import BURST, NOTE_LIMIT, EventWriter, Happening, health_events
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import CATALOG, AllocatedDevice, Catalog, EmbeddedCluster, ResourceType
 from tests.embedded import settings_for
-from tests.waiting import wait
 
 NAME = "lamps.example.com"
 EVENTS = ResourceType("events.k8s.io", "v1", "events", "Event", namespaced=True)

@@ -15,8 +15,8 @@ import pytest
 from dra_sdk.errors import SettingsError
 from dra_sdk.node.runtime import instance
 from dra_sdk.node.runtime.instance import InstanceLock, read_boot_id
+from dra_sdk.testing.waiting import LONG
 from tests.open_files import times_open
-from tests.waiting import LONG
 
 DENIED = """
 import os

@@ -20,12 +20,12 @@ from dra_sdk.node.runtime import publishing, sockets
 from dra_sdk.node.runtime.instance import InstanceLock
 from dra_sdk.node.runtime.process import DriverProcess
 from dra_sdk.node.runtime.settings import Serve
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, FaultRule, Reject
 from dra_sdk.tools.simulator.kubelet import ResponseError, rpc
 from dra_sdk.tools.simulator.statuses import unavailable
 from tests.embedded import settings_for
 from tests.node.runtime.conftest import ANY_PORT, Web
-from tests.waiting import LONG, wait
 
 NAME = "lamps.example.com"
 

@@ -10,7 +10,7 @@ import pytest
 from dra_sdk import DeviceHealth, DriverInfo, HealthStatus, Node
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime.publishing import HealthService
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 
 class Lamp:

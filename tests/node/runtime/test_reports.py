@@ -26,9 +26,9 @@ from dra_sdk.loader import Driver
 from dra_sdk.node.audit import VARIABLE, AuditLog
 from dra_sdk.node.metadata.reading import read_file
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
 from tests.embedded import settings_for
-from tests.waiting import wait
 
 NAME = "nics.example.com"
 

@@ -10,10 +10,10 @@ from dra_sdk import Claim, Device, DriverInfo, Node, PreparedDevice
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import sockets
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
 from tests.embedded import settings_for
 from tests.node.runtime.conftest import ANY_PORT, Web
-from tests.waiting import LONG, wait
 
 NAME = "lamps.example.com"
 

@@ -15,10 +15,10 @@ from dra_sdk.kube.transport import Timeouts
 from dra_sdk.model.device import Device, ResourcePool
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.controller import OnError, SliceController
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import ApiServer
-from tests.waiting import LONG, wait
 
 DRIVER, NODE = "gpu.example.com", "node-1"
 FAST = Backoff(

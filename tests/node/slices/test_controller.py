@@ -23,11 +23,11 @@ from dra_sdk.model.device import (
 )
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.writer import DroppedFieldsError, Stats
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.faults import FaultRule, Reject, Reset
 from dra_sdk.tools.simulator.objects import Write
 from tests.node.slices.conftest import DRIVER, FAST, NODE, Cluster, pool
-from tests.waiting import LONG
 
 
 def test_publish_creates_slices_of_the_node(cluster: Cluster):

@@ -14,6 +14,7 @@ from dra_sdk.model.device import CounterConsumption, CounterSet, Device, NodeAll
 from dra_sdk.node.slices.packing import depends_on_release, for_release, has_counters, pack_for_1_34, split_devices
 from dra_sdk.node.slices.plan import plan
 from dra_sdk.node.slices.writer import Stats
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.resources import server_catalog
@@ -21,7 +22,6 @@ from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.strategy import Strategy
 from dra_sdk.wire.profile import ServerProfile
 from tests.node.slices.conftest import NODE, Cluster
-from tests.waiting import LONG
 
 JSON = dict[str, Any]
 Start = Callable[..., Cluster]

@@ -13,7 +13,7 @@ from dra_sdk.errors import ApiError, GoneError, UnreachableError
 from dra_sdk.node.slices.backoff import Backoff
 from dra_sdk.node.slices.cache import Scope, SliceCache, select
 from dra_sdk.node.slices.watcher import Listener, SliceWatcher
-from tests.waiting import LONG, wait
+from dra_sdk.testing.waiting import LONG, wait
 
 FAST = Backoff(retry=0.01, retry_limit=0.02)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.kube.client import KubeClient
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.conformance.driver_under_test import DriverUnderTest
 from dra_sdk.tools.conformance.environment import USER_AGENT, ApiServer, Environment
 from dra_sdk.tools.conformance.nri_node import runtime_for
@@ -21,7 +22,6 @@ from dra_sdk.tools.simulator import EmbeddedCluster
 from dra_sdk.tools.simulator.kubelet import KubeletTiming
 from tests.tools.conformance.mutants import NONE, Faults
 from tests.tools.conformance.mutants.launcher import MutantLauncher
-from tests.waiting import LONG
 
 PATIENT_KUBELET = KubeletTiming(get_info=LONG, notify=LONG)
 """A second for GetInfo is too short for tests on a busy machine that are not about it."""

@@ -7,13 +7,13 @@ import pytest
 
 from dra_sdk.cel import compile  # noqa: A004 (the function's name in dra_sdk.cel)
 from dra_sdk.errors import NotFoundError
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.conformance.claim_template import ClaimTemplate
 from dra_sdk.tools.conformance.outcomes import NotApplicableError
 from dra_sdk.tools.scheduling.allocator import AllocationError
 from dra_sdk.tools.simulator import EmbeddedCluster
 from tests.tools.conformance.conftest import TIMEOUTS, OpenRun
 from tests.tools.conformance.mutants import faults
-from tests.waiting import LONG
 
 
 def test_devices_of_each_kind_are_picked(open_run: OpenRun) -> None:

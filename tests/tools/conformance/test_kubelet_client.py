@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.conformance.kubelet_client import Channel, ClaimResponse, ClaimsResponse, method_path
 from dra_sdk.tools.conformance.outcomes import Recorder
 from dra_sdk.tools.simulator.kubelet.records import ClaimRef, PreparedDevice
 from dra_sdk.wire.proto.pluginregistration_v1_pb2 import InfoRequest, PluginInfo
-from tests.waiting import LONG
 
 METHOD = "/pluginregistration.Registration/GetInfo"
 STREAM = "/pluginregistration.Registration/Infos"

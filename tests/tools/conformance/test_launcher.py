@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from dra_sdk.errors import SettingsError
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.conformance.environment import Environment
 from dra_sdk.tools.conformance.launcher import (
     FIXED_POD_UID,
@@ -16,7 +17,6 @@ from dra_sdk.tools.conformance.launcher import (
     deferred_signals,
     sdk_launcher,
 )
-from tests.waiting import LONG, wait
 
 ENVIRONMENT = Environment(
     cast("Any", None),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.conformance.allocatable import pools_complete
 from dra_sdk.tools.conformance.check import Status, run_check, run_checks
 from dra_sdk.tools.conformance.checks import BY_ID, CHECKS, NRI_LEVELS, select
@@ -17,7 +18,6 @@ from dra_sdk.tools.simulator.kubelet import KubeletTiming
 from tests.tools.conformance.conftest import TIMEOUTS, OpenRun
 from tests.tools.conformance.mutants import faults
 from tests.tools.conformance.mutants.table import MUTANTS, Mutant
-from tests.waiting import wait
 
 
 def test_every_check_has_a_mutant_that_makes_it_fail() -> None:

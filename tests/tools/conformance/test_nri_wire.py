@@ -13,13 +13,13 @@ from dra_sdk.errors import NriError
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.session import Subscription
 from dra_sdk.node.nri.ttrpc import REQUEST, RESPONSE, Code, Frame, FrameDecoder, encode
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.conformance.nri_wire import NriWire, listen
 from dra_sdk.tools.conformance.outcomes import Recorder
 from dra_sdk.tools.simulator.nri import NriRuntime
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as ttrpc
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import container, pinned, plugin, pod
-from tests.waiting import LONG, wait
 
 
 class Node:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from time import monotonic
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.conformance.timeouts import poll, wait_until
-from tests.waiting import LONG
 
 
 def test_waiting_ends_with_the_first_true_result() -> None:

@@ -15,11 +15,11 @@ from dra_sdk.cli.main import main
 from dra_sdk.loader import Driver
 from dra_sdk.node.runtime import events
 from dra_sdk.node.runtime.process import DriverProcess
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.doctor import PERMISSIONS
 from dra_sdk.tools.manifests import Chart
 from dra_sdk.tools.simulator import CATALOG, Catalog, EmbeddedCluster, ResourceType
 from tests.embedded import settings_for
-from tests.waiting import wait
 
 NAME = "lamps.example.com"
 _EVENTS = ResourceType("events.k8s.io", "v1", "events", "Event", namespaced=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import ApiServer
-from tests.waiting import LONG
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator import AllocatedDevice, ClaimRef, EmbeddedCluster, KubeletTiming, NotScheduledError
 from dra_sdk.tools.simulator.kubelet import PodClaimError, PreparedDevice
 from dra_sdk.tools.simulator.statuses import StatusError
 from tests.tools.simulator.fakes import Answer, FakeDriver
-from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 FAST = KubeletTiming(poll=0.02)

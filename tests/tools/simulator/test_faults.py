@@ -7,6 +7,7 @@ from http.client import HTTPConnection, HTTPException
 
 import pytest
 
+from dra_sdk.testing.waiting import wait
 from dra_sdk.tools.simulator import statuses
 from dra_sdk.tools.simulator.faults import Delay, FaultRule, Faults, Reject, Reset
 from dra_sdk.tools.simulator.local import LocalClient
@@ -14,7 +15,6 @@ from dra_sdk.tools.simulator.request import RequestInfo
 from dra_sdk.tools.simulator.resources import CATALOG
 from dra_sdk.tools.simulator.server import ApiServer
 from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
-from tests.waiting import wait
 
 BROKEN = (ConnectionError, HTTPException, urllib.error.URLError)
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.request import RequestInfo, RequestLog
 from dra_sdk.tools.simulator.resources import CATALOG
 from dra_sdk.tools.simulator.server import ApiServer
 from dra_sdk.tools.simulator.statuses import StatusError
 from tests.tools.simulator.conftest import CLAIMS, SLICES, Http, claim_object, slice_object
-from tests.waiting import LONG
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
 from dra_sdk.tools.simulator.server import ApiServer
 from tests.tools.simulator.conftest import CLAIMS, SLICES, claim_object, slice_object
-from tests.waiting import LONG, wait
 
 
 class Stream:

@@ -12,6 +12,8 @@ from dra_driver_amd.testing import KernelEffects, mi300x
 from dra_sdk.testing import claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 
+pytestmark = pytest.mark.faults
+
 pytest_plugins = ["dra_sdk.testing.plugin"]
 
 

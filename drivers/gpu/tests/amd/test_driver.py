@@ -15,7 +15,7 @@ from dra_sdk import ConfigError, HardwareError, Quantity, Version
 from dra_sdk.cli.main import main
 from dra_sdk.hardware import Host
 from dra_sdk.testing import NotAllocatedError, PreparedClaim, claim, request
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 pytest_plugins = ["dra_sdk.testing.plugin"]
 

@@ -6,6 +6,8 @@ import pytest
 from dra_driver_gpu.nvml.memory import MODELS, fake_gpu
 from dra_driver_gpu.nvml.memory.models import model
 
+pytestmark = pytest.mark.faults
+
 SHARING = ("disabled", "memory", "unlimited", "4")
 
 

@@ -19,7 +19,7 @@ from dra_driver_gpu.nvml.mig import Placement
 from dra_driver_gpu.testing import GpuNode
 
 from dra_sdk import DeviceHealth, HealthStatus, Node
-from dra_sdk.node.health.reports import read_report
+from dra_sdk.testing import read_report
 
 FAST = {"interval": 0.01, "survey": 0.0, "settle": 3600.0}
 

@@ -15,7 +15,7 @@ from dra_driver_gpu.prepare import mps
 from dra_sdk import HealthStatus
 from dra_sdk.hardware import daemons
 from dra_sdk.testing import claim, request
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -11,25 +10,12 @@ import pytest
 from dra_driver_gpu.health import HealthRules
 from dra_driver_gpu.nvml.values import EventType, RecoveryAction
 
-from dra_sdk.loader import Driver
-from dra_sdk.node.runtime.process import DriverProcess
-from dra_sdk.node.runtime.settings import Settings
 from dra_sdk.testing import claim, request
-from dra_sdk.tools.simulator import AllocatedDevice, EmbeddedCluster
-from tests.waiting import wait
+from dra_sdk.testing.embedded import AllocatedDevice, EmbeddedCluster, running
+from dra_sdk.testing.waiting import wait
 
 NAME = "gpu.nvidia.com"
 MakeGpus = Callable[..., Any]
-
-
-def settings(cluster: EmbeddedCluster, root: Path) -> Settings:
-    return Settings(
-        node_name=cluster.node_name,
-        kubeconfig=cluster.kubeconfig,
-        kubelet_dir=cluster.root / "kubelet",
-        cdi_dir=cluster.cdi_dir,
-        host_root=root,
-    )
 
 
 def tainted(cluster: EmbeddedCluster) -> dict[str, str]:
@@ -42,22 +28,20 @@ def tainted(cluster: EmbeddedCluster) -> dict[str, str]:
 def test_an_xid_adds_a_taint_and_a_reset_removes_it(make_gpus: MakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = make_gpus("H100-80GB", "L4", dynamic_mig=True, passthrough=True)
     monkeypatch.setattr("dra_driver_gpu.driver.HealthRules", lambda **more: HealthRules(**more, interval=0.2))
-    with EmbeddedCluster() as cluster:
+    with running(rig.make(), rig.node.root) as cluster:
         cluster.create_class("gpu")
         cluster.create_claim("one", {"gpu": "gpu"})
         cluster.allocate("one", [AllocatedDevice("gpu", NAME, cluster.node_name, "gpu-1")])
-        with DriverProcess(Driver.of(rig.make()), settings(cluster, rig.node.root)):
-            cluster.kubelet.wait_for_driver(NAME)
-            wait(lambda: len(cluster.api.list("resourceslices")) > 0)
-            assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
-            uuid = rig.memory.gpus[1].uuid
-            rig.memory.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
-            rig.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 95)
-            assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Unhealthy")
-            wait(lambda: tainted(cluster) == dict.fromkeys(("gpu-1", "gpu-vfio-1"), f"{NAME}/xid"))
-            rig.memory.reset(uuid)
-            assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
-            wait(lambda: tainted(cluster) == {})
+        wait(lambda: len(cluster.api.list("resourceslices")) > 0)
+        assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
+        uuid = rig.memory.gpus[1].uuid
+        rig.memory.set_recovery_action(uuid, RecoveryAction.GPU_RESET)
+        rig.memory.inject_event(uuid, EventType.XID_CRITICAL_ERROR, 95)
+        assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Unhealthy")
+        wait(lambda: tainted(cluster) == dict.fromkeys(("gpu-1", "gpu-vfio-1"), f"{NAME}/xid"))
+        rig.memory.reset(uuid)
+        assert cluster.kubelet.wait_for_health(NAME, cluster.node_name, "gpu-1", "Healthy")
+        wait(lambda: tainted(cluster) == {})
 
 
 def test_a_gpu_can_be_passed_through_while_its_health_is_watched(

@@ -20,6 +20,8 @@ from dra_driver_gpu.testing import GpuRig, build_stub
 from dra_sdk.testing import FakeClaim, claim, request
 from dra_sdk.testing.crashes import assert_survives_crashes
 
+pytestmark = pytest.mark.faults
+
 _SERVER = """
 import json, sys
 from pathlib import Path

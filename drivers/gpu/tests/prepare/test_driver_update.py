@@ -13,8 +13,8 @@ import pytest
 from dra_driver_gpu.testing import write_tools
 
 from dra_sdk.hardware.node_access import Command, SystemEffects
-from tests.real_cgroups import real_cgroups
-from tests.waiting import wait
+from dra_sdk.testing.cgroups import real_cgroups
+from dra_sdk.testing.waiting import wait
 
 DRIVER = """
 import sys, time

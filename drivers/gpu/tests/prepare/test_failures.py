@@ -19,6 +19,8 @@ from dra_driver_gpu.testing import GpuRig
 from dra_sdk import DraError
 from dra_sdk.testing import FakeClaim, PreparedClaim, claim, request
 
+pytestmark = pytest.mark.faults
+
 
 def config(kind: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": kind, **fields}

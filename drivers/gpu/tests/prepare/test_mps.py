@@ -14,7 +14,7 @@ from dra_driver_gpu.prepare.mps import MpsDaemon, claim_id, mps_daemons
 from dra_sdk import ConfigError, DraError, PermanentError, RetriableError
 from dra_sdk.hardware.node_access import SystemEffects
 from dra_sdk.testing import claim, request
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dra_driver_gpu.nvml.real import RealNvml
 from dra_sdk import DraError, HealthStatus, PermanentError, RetriableError
 from dra_sdk.hardware import read_pci_devices
 from dra_sdk.testing import NotAllocatedError, claim, request
-from tests.waiting import wait
+from dra_sdk.testing.waiting import wait
 
 GPU = "0000:10:00.0"
 

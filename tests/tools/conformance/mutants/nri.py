@@ -16,10 +16,10 @@ from dra_sdk.hardware.cpuset import CpuSet, format_cpuset, parse_cpuset
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.plugin import NriPlugin
 from dra_sdk.node.nri.session import SessionLimits, Subscription
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.tools.conformance.mutants import Faults
 from tests.tools.conformance.mutants.nri_session import WIRE_FAULTS, RawPlugin
-from tests.waiting import LONG
 
 PREFIX = "DRA_CPUSET_"
 ONLINE = parse_cpuset("0-7")

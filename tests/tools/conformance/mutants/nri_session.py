@@ -20,9 +20,9 @@ from dra_sdk.node.nri.events import BY_METHOD, RUNTIME, Event, from_state_change
 from dra_sdk.node.nri.mux import MAX_FRAME, PLUGIN_FRAME, PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from dra_sdk.node.nri.session import Subscription, Synchronize
 from dra_sdk.node.nri.ttrpc import Call, Code, TtrpcClient, TtrpcServer
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.tools.conformance.mutants import Faults
-from tests.waiting import LONG
 
 WIRE_FAULTS = frozenset(
     {

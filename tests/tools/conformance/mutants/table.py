@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from dra_sdk.testing.waiting import LONG
 from tests.tools.conformance.mutants import Faults, faults
-from tests.waiting import LONG
 
 
 @dataclass(frozen=True)

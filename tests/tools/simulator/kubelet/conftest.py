@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming
 from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.tools.simulator.objects import ObjectStore
-from tests.waiting import LONG
 
 NODE = "node-1"
 

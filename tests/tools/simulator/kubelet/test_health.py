@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.kubelet import KubeletEmulator, KubeletTiming, ResourceHealth
 from dra_sdk.tools.simulator.kubelet.health import HealthCache, truncate_message
 from dra_sdk.tools.simulator.kubelet.records import HEALTH
@@ -11,7 +12,6 @@ from dra_sdk.tools.simulator.local import LocalClient
 from dra_sdk.wire.proto import dra_health_v1_pb2
 from tests.tools.simulator.fakes import VERSIONS, FakeDriver
 from tests.tools.simulator.kubelet.conftest import NODE
-from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 POOL = "node-1"

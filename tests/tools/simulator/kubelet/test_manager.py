@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dra_sdk.model import JSON
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.kubelet import (
     ClaimRef,
     DriverCallError,
@@ -22,7 +23,6 @@ from dra_sdk.tools.simulator.kubelet import (
 from dra_sdk.tools.simulator.kubelet.manager import ClaimManager, findings
 from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import Answer, FakeDriver, one_device
-from tests.waiting import LONG
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 

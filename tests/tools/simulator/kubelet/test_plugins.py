@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dra_sdk.testing.waiting import LONG
 from dra_sdk.tools.simulator.kubelet import (
     ClaimRef,
     DriverCallError,
@@ -21,7 +22,6 @@ from dra_sdk.tools.simulator.kubelet.records import PREPARE, UNPREPARE
 from dra_sdk.tools.simulator.local import LocalClient
 from tests.tools.simulator.fakes import Answer, FakeDriver, one_device
 from tests.tools.simulator.kubelet.conftest import NODE
-from tests.waiting import LONG
 
 DRIVER = "gpu.example.com"
 CLAIM = ClaimRef("default", "claim-1", "uid-1")

@@ -15,11 +15,11 @@ import pytest
 from dra_sdk.node.nri.events import Event
 from dra_sdk.node.nri.session import FailurePolicy, Subscription
 from dra_sdk.node.nri.ttrpc import Code, Frame, encode
+from dra_sdk.testing.waiting import LONG, wait
 from dra_sdk.tools.simulator.nri import NriRuntime, RefusedError
 from dra_sdk.wire.proto import nri_ttrpc_pb2 as wire
 from dra_sdk.wire.proto import nri_v1alpha1_pb2 as pb
 from tests.node.nri.nri_objects import container, pinned, plugin, pod, repinned
-from tests.waiting import LONG, wait
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Waiting for what another thread or another process does: until it is so, not for a time."""
+"""Wait for what another thread or another process does: until it is so, not for a time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Less than the 60 s after which pytest ends a test, and all others of its process
 
 
 def wait(check: Callable[[], T], seconds: float = LONG) -> T:
-    """Until `check` gives something true, which is returned; AssertionError with what it gave last."""
+    """Return what `check` gives as soon as it is true; AssertionError with what it gave last."""
     deadline = monotonic() + seconds
-    while not (found := check()):
-        assert monotonic() < deadline, f"not within {seconds:g} s: {found!r}"
+    while not (result := check()):
+        assert monotonic() < deadline, f"not within {seconds:g} s: {result!r}"
         sleep(0.01)
-    return found
+    return result

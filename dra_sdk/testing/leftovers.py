@@ -1,7 +1,7 @@
-"""A pytest plugin: the run fails if tests leave threads, processes, sockets, temporary files or mounts behind.
+"""A pytest plugin, `-p dra_sdk.testing.leftovers`: tests may leave no thread, process, socket, temporary file or mount.
 
-The check runs once, at the end of the session, as the teardown of a session fixture; with pytest-xdist, once in each
-worker. After each test it only notes what is new, so that the failure can name the test.
+The run fails otherwise. The check runs once, at the end of the session, as the teardown of a session fixture; with
+pytest-xdist, once in each worker. After each test it only notes what is new, so that the failure can name the test.
 
 Temporary files are those that Python's `tempfile` makes in this process, outside pytest's own directory. A variable of
 the environment marks the processes of the tests, so they are found also if their parent has ended.
@@ -51,23 +51,28 @@ class Leftovers:
         sys.addaudithook(self._audit)
 
     def note(self, test: str) -> None:
-        """Remembers `test` as the first one after which something was there."""
-        for path in [each for each in self._temporary if not os.path.lexists(each)]:
+        """Remember `test` as the first one after which something was there."""
+        for path in [path for path in self._temporary if not os.path.lexists(path)]:
             self._temporary.remove(path)
-        for each in self._quickly_found():
-            self._first_seen.setdefault(each, test)
+        for thing in self._quickly_found():
+            self._first_seen.setdefault(thing, test)
 
     def found(self) -> list[str]:
-        """Returns a line for each thing that is left, with the first test after which it was there."""
-        quick = {each: text for each, text in self._quickly_found().items() if _still_there(each)}
-        lines = [f"{text}, first seen after {self._first_seen.get(each, 'the tests')}" for each, text in quick.items()]
+        """Return a line for each thing that is left, with the first test after which it was there."""
+        quick = {thing: text for thing, text in self._quickly_found().items() if _still_there(thing)}
+        seen = {thing: self._first_seen.get(thing, "the tests") for thing in quick}
+        lines = [f"{text}, first seen after {seen[thing]}" for thing, text in quick.items()]
         return [*lines, *self._processes(), *self._mounts()]
 
     def _quickly_found(self) -> dict[Hashable, str]:
-        threads = {each: f"thread {each.name}" for each in threading.enumerate() if each not in self._threads}
-        sockets = {each: f"open {each}{_addresses(each)}" for each in _sockets() if each not in self._sockets}
-        files = {each: f"temporary file {each}" for each in self._temporary if os.path.lexists(each)}
-        return {**threads, **sockets, **files}
+        new = [thread for thread in threading.enumerate() if thread not in self._threads]
+        opened = [socket for socket in _sockets() if socket not in self._sockets]
+        files = [path for path in self._temporary if os.path.lexists(path)]
+        return {
+            **{thread: f"thread {thread.name}" for thread in new},
+            **{socket: f"open {socket}{_addresses(socket)}" for socket in opened},
+            **{path: f"temporary file {path}" for path in files},
+        }
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in TEMPORARY and self.base not in (path := Path(os.fsdecode(arguments[0]))).parents:
@@ -93,16 +98,16 @@ def _still_there(thing: Hashable) -> bool:
 
 
 def _sockets() -> Iterator[str]:
-    """Returns the sockets that this process has open, as `/proc` names them: `socket:[4711]`."""
-    for name in os.listdir("/proc/self/fd"):
+    """Yield the sockets that this process has open, as `/proc` names them: `socket:[4711]`."""
+    for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # another thread closed it
-            target = os.readlink(f"/proc/self/fd/{name}")
+            target = str(link.readlink())
             if target.startswith("socket:"):
                 yield target
 
 
 def _addresses(socket: str) -> str:
-    """Returns the line about a socket in /proc/net (proc(5)): its addresses, or its path; empty if there is none."""
+    """Return the line about a socket in /proc/net (proc(5)): its addresses, or its path; empty if there is none."""
     inode = socket.removeprefix("socket:[").removesuffix("]")
     for table in ("unix", "tcp", "tcp6", "udp", "udp6"):
         for line in Path("/proc/net", table).read_text().splitlines():
@@ -112,20 +117,20 @@ def _addresses(socket: str) -> str:
 
 
 def _test_of(environment: list[bytes]) -> str:
-    """Returns the test that started a process, from the variable that pytest sets."""
-    for each in environment:
-        name, _, value = each.partition(b"=")
+    """Return the test that started a process, from the variable that pytest sets."""
+    for variable in environment:
+        name, _, value = variable.partition(b"=")
         if name == b"PYTEST_CURRENT_TEST":
             return value.decode(errors="replace").rpartition(" ")[0]
     return "the session"
 
 
 def wait_until_nothing_is_left(leftovers: Leftovers) -> list[str]:
-    """Returns what is still left after LIMIT; empty as soon as nothing is."""
+    """Return what is still left after LIMIT; empty as soon as nothing is."""
     deadline = monotonic() + LIMIT
-    while found := leftovers.found():
+    while left := leftovers.found():
         if monotonic() > deadline:
-            return found
+            return left
         gc.collect()  # closes what only a reference cycle still holds
         sleep(0.05)
     return []
@@ -136,7 +141,7 @@ LEFTOVERS: Final = pytest.StashKey[Leftovers]()
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fails the session if anything is left after its last test."""
+    """Fail the session if anything is left after its last test."""
     leftovers = request.config.stash[LEFTOVERS] = Leftovers(tmp_path_factory.getbasetemp())
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv(VARIABLE, leftovers.mark)

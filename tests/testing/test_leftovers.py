@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ORPHAN = """sleep 600 >&- 2>&- & echo $! > {here}/pid
 until [ "$(tr "\\\\0" " " < /proc/$!/cmdline)" = "sleep 600 " ]; do :; done"""
 """A shell command whose process runs on when the shell has ended, and has become `sleep` by then."""
@@ -29,7 +29,7 @@ def run_pytest(tmp_path: Path) -> Callable[[str, float], tuple[int, str]]:
     """Runs pytest on the text of a test file; returns exit status and output."""
 
     def run(text: str, limit: float) -> tuple[int, str]:
-        plugin = "tests.leftovers"
+        plugin = "dra_sdk.testing.leftovers"
         (tmp_path / "conftest.py").write_text(
             f"import {plugin}\n{plugin}.LIMIT = {limit}\npytest_plugins = ['{plugin}']\n"
         )
