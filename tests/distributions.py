@@ -144,14 +144,14 @@ def lint(*names: str) -> None:
         subprocess.run([Path(sys.executable).parent / "lint-imports"], check=True)
 
 
-def test(*arguments: str) -> None:
-    """Run the tests of each driver in its folder; `arguments` are pytest's."""
-    for driver in drivers():
-        os.chdir(driver.folder)
-        _python("-m", "pytest", *arguments)
+def test(*arguments: str) -> int:
+    """Run the tests of every driver in its folder; the first exit status that is not 0. `arguments` are pytest's."""
+    command = [sys.executable, "-m", "pytest", *arguments]
+    statuses = [subprocess.run(command, cwd=driver.folder, check=False).returncode for driver in drivers()]
+    return next(filter(None, statuses), 0)
 
 
-COMMANDS: Final[dict[str, Callable[..., None]]] = {
+COMMANDS: Final[dict[str, Callable[..., int | None]]] = {
     "demo": demo,
     "develop": develop,
     "outside": outside,
@@ -164,10 +164,9 @@ COMMANDS: Final[dict[str, Callable[..., None]]] = {
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the exit status is that of the first program that failed."""
     try:
-        COMMANDS[arguments[0]](*arguments[1:])
+        return COMMANDS[arguments[0]](*arguments[1:]) or 0
     except subprocess.CalledProcessError as error:
         return error.returncode
-    return 0
 
 
 if __name__ == "__main__":
